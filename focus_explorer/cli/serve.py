@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 
 from focus_explorer.cli.options import add_compute, add_settings
 from focus_explorer.services.analyze import AnalyzeRequest
@@ -15,6 +16,14 @@ modes of hosting, see docs/hosting.md:
   public   --public: visitors whom nobody knows explore short texts with models and centroids that you choose, each
            within limits and apart from the others; no paths, uploads, trainings or SQL
 """
+
+VISITOR_HELP = {  # by field of `VisitorLimits`
+    "tokens": "longest text",
+    "runs": "texts explored in an hour",
+    "minutes": "that the model works for a visitor in an hour",
+    "kept_runs": "runs of a visitor at a time",
+    "hours": "after the last visit, when a visitor's runs are removed",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -73,33 +82,15 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         metavar="NAME",
         help="public: another model that visitors may choose; may be repeated",
     )
-    group.add_argument(
-        "--visitor-tokens", type=int, default=usual.tokens, metavar="N", help=f"longest text ({usual.tokens})"
-    )
-    group.add_argument(
-        "--visitor-runs", type=int, default=usual.runs, metavar="N", help=f"texts explored in an hour ({usual.runs})"
-    )
-    group.add_argument(
-        "--visitor-minutes",
-        type=float,
-        default=usual.minutes,
-        metavar="N",
-        help=f"that the model works for a visitor in an hour ({usual.minutes:g})",
-    )
-    group.add_argument(
-        "--visitor-kept-runs",
-        type=int,
-        default=usual.kept_runs,
-        metavar="N",
-        help=f"runs of a visitor at a time ({usual.kept_runs})",
-    )
-    group.add_argument(
-        "--visitor-hours",
-        type=float,
-        default=usual.hours,
-        metavar="N",
-        help=f"after the last visit, when a visitor's runs are removed ({usual.hours:g})",
-    )
+    for each in fields(usual):
+        value = getattr(usual, each.name)
+        group.add_argument(
+            f"--visitor-{each.name.replace('_', '-')}",
+            type=type(value),
+            default=value,
+            metavar="N",
+            help=f"{VISITOR_HELP[each.name]} ({value:g})",
+        )
     group.add_argument(
         "--address-header",
         metavar="NAME",
@@ -132,11 +123,7 @@ def run(arguments: argparse.Namespace) -> None:
         log_json=arguments.log_json,
         public=arguments.public,
         visitors=VisitorLimits(
-            tokens=arguments.visitor_tokens,
-            runs=arguments.visitor_runs,
-            minutes=arguments.visitor_minutes,
-            kept_runs=arguments.visitor_kept_runs,
-            hours=arguments.visitor_hours,
+            **{each.name: getattr(arguments, f"visitor_{each.name}") for each in fields(VisitorLimits)}
         ),
         models=tuple(arguments.allow_model),
         address_header=arguments.address_header,

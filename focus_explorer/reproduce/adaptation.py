@@ -54,13 +54,13 @@ def _expm1(value: float) -> float:
     return _exp(value) - 1.0
 
 
-def accuracy_cells(lab: Lab, model: Any) -> dict[str, Any]:
+def _accuracy(lab: Lab, model: Any) -> dict[str, Any]:
     """Last-word accuracy of a model as cells of a row."""
     measured = lab.accuracy(model)
     return {key: measured[key] for key in ("short", "long", "beyond", "unharmed", "tests")}
 
 
-def focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str, Any]]:
+def _focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str, Any]]:
     """Focus with trained centroids of so many groups under the hard mask, a row for each k."""
     full, trained = lab.full(), [lab.trained(seed, num_groups=groups) for seed in lab.scale.seeds]
     rows = []
@@ -73,7 +73,7 @@ def focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str,
                     "method": f"Focus K={groups}, k={top_k}",
                     "trained": _size(trained[0]),
                     **cells,
-                    **accuracy_cells(lab, focus),
+                    **_accuracy(lab, focus),
                 }
             )
         finally:
@@ -85,7 +85,7 @@ def _size(centroids: Any) -> int:
     return sum(p.numel() for router in centroids.routers.values() for p in router.parameters())
 
 
-def soft_row(lab: Lab) -> dict[str, Any]:
+def _soft_row(lab: Lab) -> dict[str, Any]:
     """Focus under the soft gate that centroids are trained with: every pair is computed, nothing is sparse."""
     full, runs = lab.full(), []
     for seed in lab.scale.seeds:
@@ -118,8 +118,8 @@ def _tuned(lab: Lab, name: str, method: Any | None, note: str = "") -> dict[str,
         "trained": sum(p.numel() for p in weights.parameters()),
         **plain_cells(lab.precise_full(), scores),
         "retained": 1.0 if handle is None else handle.retained_pairs(),
-        **accuracy_cells(lab, network),
-        **reported(paper.RETROFIT.get(name, {})),
+        **_accuracy(lab, network),
+        **_paper(paper.RETROFIT.get(name, {})),
     }
     if handle is not None:
         handle.detach()
@@ -135,11 +135,11 @@ def _attached(lab: Lab, name: str, method: Any, note: str = "frozen") -> dict[st
             "trained": 0,
             **plain_cells(lab.full(), scores),
             "retained": handle.retained_pairs(),
-            **accuracy_cells(lab, lab.model),
+            **_accuracy(lab, lab.model),
         }
 
 
-def reported(values: dict[str, float]) -> dict[str, Any]:
+def _paper(values: dict[str, float]) -> dict[str, Any]:
     """The paper's numbers as cells of a row."""
     return {f"paper_{key}": value for key, value in values.items()}
 
@@ -151,35 +151,47 @@ def _retrofit_rows(lab: Lab, keys: int) -> list[dict[str, Any]]:
         ("Performer", Performer()),
         ("Routing Transformer", RoutingTransformer(window=lab.scale.window, num_clusters=8, num_sinks=4)),
     ]
-    rows = [
-        {
-            "method": "full attention",
-            "trained": 0,
-            "ppl": lab.full().perplexity,
-            "retained": 1.0,
-            **accuracy_cells(lab, lab.model),
-            **reported(paper.RETROFIT["full attention"]),
-        }
-    ]
+    rows = [full_row(lab)]
     rows += [{"trained": 0, **row} for row in null_rows(lab)]
     rows += [_attached(lab, name, method) for name, method in sparse]
     rows += selecting_rows(lab, keys)
     rows += [_tuned(lab, name, method) for name, method in sparse]
     rows.append(_tuned(lab, "full fine-tuning", None))
-    rows.append({**soft_row(lab), **reported(paper.RETROFIT["Focus, soft gate"])})
-    rows += focus_rows(lab, 4, (1, 2)) + focus_rows(lab, 8, (1,))
-    return rows
+    return rows + own_rows(lab)
+
+
+def full_row(lab: Lab) -> dict[str, Any]:
+    """The model as it is."""
+    return {
+        "method": "full attention",
+        "trained": 0,
+        "ppl": lab.full().perplexity,
+        "retained": 1.0,
+        **_accuracy(lab, lab.model),
+        **_paper(paper.RETROFIT["full attention"]),
+    }
+
+
+def own_rows(lab: Lab) -> list[dict[str, Any]]:
+    """Focus under the soft gate, then under the hard mask at several K and k."""
+    soft = {**_soft_row(lab), **_paper(paper.RETROFIT["Focus, soft gate"])}
+    return [soft, *_focus_rows(lab, 4, (1, 2)), *_focus_rows(lab, 8, (1,))]
+
+
+def selected_keys(lab: Lab) -> int:
+    """Keys a query reads under SparQ and MagicPIG; of short sequences a quarter."""
+    return min(SELECTED, lab.scale.seq_len // 4)
 
 
 def selecting_rows(lab: Lab, keys: int) -> list[dict[str, Any]]:
     """Methods that choose `keys` keys for every query, on the frozen model."""
     return [
-        {**_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=False), ""), **reported(paper.RETROFIT["SparQ"])},
+        {**_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=False), ""), **_paper(paper.RETROFIT["SparQ"])},
         {
             **_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=True), "mean value"),
-            **reported(paper.RETROFIT["SparQ, mean value"]),
+            **_paper(paper.RETROFIT["SparQ, mean value"]),
         },
-        {**_attached(lab, "MagicPIG", MagicPIG(window=keys), ""), **reported(paper.RETROFIT["MagicPIG"])},
+        {**_attached(lab, "MagicPIG", MagicPIG(window=keys), ""), **_paper(paper.RETROFIT["MagicPIG"])},
     ]
 
 
@@ -190,7 +202,7 @@ def table1(lab: Lab) -> Report:
 
 def _table1(lab: Lab) -> Report:
     scale = lab.scale
-    keys = min(SELECTED, scale.seq_len // 4)
+    keys = selected_keys(lab)
     rows = _retrofit_rows(lab, keys)
     columns = [
         Column("method", "method"),
@@ -332,22 +344,16 @@ def table3(lab: Lab) -> Report:
     rate = scale.lora_rates[len(scale.lora_rates) // 2]
 
     def both(model: Any) -> dict[str, Any]:
-        return {**plain_cells(full, score(model, lab.sequences())), **accuracy_cells(lab, model), "retained": 1.0}
+        return {**plain_cells(full, score(model, lab.sequences())), **_accuracy(lab, model), "retained": 1.0}
 
     rows: list[dict[str, Any]] = [
-        {
-            "method": "frozen model",
-            "trained": 0,
-            "ppl": full.perplexity,
-            "retained": 1.0,
-            **accuracy_cells(lab, lab.model),
-        }
+        {"method": "frozen model", "trained": 0, "ppl": full.perplexity, "retained": 1.0, **_accuracy(lab, lab.model)}
     ]
     for rank in (4, 16):
-        of_paper = reported(paper.ADAPTATION[f"LoRA r={rank}"])
+        of_paper = _paper(paper.ADAPTATION[f"LoRA r={rank}"])
         rows.append({"method": f"LoRA r={rank}", **_lora(lab, rank, rate, both), **of_paper})
-    rows.append({**soft_row(lab), "rate": scale.learning_rate, **reported(paper.ADAPTATION["centroids"])})
-    rows += [{**row, "rate": scale.learning_rate} for row in focus_rows(lab, 4, (1, 2))]
+    rows.append({**_soft_row(lab), "rate": scale.learning_rate, **_paper(paper.ADAPTATION["centroids"])})
+    rows += [{**row, "rate": scale.learning_rate} for row in _focus_rows(lab, 4, (1, 2))]
     columns = [
         Column("method", "method"),
         Column("trained", "weights trained", 0),

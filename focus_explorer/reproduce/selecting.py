@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from focus_explorer.reproduce import paper
 from focus_explorer.reproduce.adaptation import (
     ACCURACY,
     HUB,
     ITEMS_NOTE,
-    SELECTED,
-    accuracy_cells,
     beyond_window,
-    focus_rows,
+    full_row,
     lies_below,
+    own_rows,
     perplexity_bars,
-    reported,
+    selected_keys,
     selecting_rows,
-    soft_row,
     value_of,
 )
 from focus_explorer.reproduce.lab import Lab
@@ -25,30 +22,14 @@ from focus_explorer.reproduce.quality import QUALITY
 from focus_explorer.reproduce.report import Claim, Column, Report
 
 
-def _measured(lab: Lab) -> Report:
-    """The rows of table 1 that table 10 is about, measured alone."""
-    keys = min(SELECTED, lab.scale.seq_len // 4)
-    base = {
-        "method": "full attention",
-        "trained": 0,
-        "ppl": lab.full().perplexity,
-        "retained": 1.0,
-        **accuracy_cells(lab, lab.model),
-        **reported(paper.RETROFIT["full attention"]),
-    }
-    rows = [base, *selecting_rows(lab, keys), {**soft_row(lab), **reported(paper.RETROFIT["Focus, soft gate"])}]
-    return _table10(lab, [*rows, *focus_rows(lab, 4, (1, 2)), *focus_rows(lab, 8, (1,))])
-
-
 def table10(lab: Lab) -> Report:
     """Sparse attentions that train nothing of the model; rows of table 1 where that was measured."""
     measured = lab.reports.get("table1")
     if measured is None:
-        return _measured(lab)
-    wanted = ("full attention", "SparQ", "SparQ, mean value", "MagicPIG", "Focus")
-    rows = [row for row in measured.rows if row["method"] in wanted or row["method"].startswith("Focus")]
+        return _table10(lab, [full_row(lab), *selecting_rows(lab, selected_keys(lab)), *own_rows(lab)])
     lab.lines += measured.log
-    return _table10(lab, rows)
+    methods = ("full attention", "SparQ", "MagicPIG", "Focus")
+    return _table10(lab, [row for row in measured.rows if row["method"].startswith(methods)])
 
 
 def _table10(lab: Lab, rows: list[dict[str, Any]]) -> Report:
@@ -88,7 +69,7 @@ def _table10(lab: Lab, rows: list[dict[str, Any]]) -> Report:
             **lab.base_setting(),
             "window": scale.window,
             "sinks": 4,
-            "keys a query (SparQ, MagicPIG)": min(SELECTED, scale.seq_len // 4),
+            "keys a query (SparQ, MagicPIG)": selected_keys(lab),
             "seeds": scale.seeds,
             "steps": {"centroids": scale.steps},
             "passages longer than the window": beyond_window(rows),

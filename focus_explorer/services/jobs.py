@@ -129,6 +129,10 @@ class Job:
             self.end(too_long(most))
         return self._stop.is_set()
 
+    def controls(self) -> dict[str, Any]:
+        """The arguments `progress` and `cancelled` by which work tells how far it is, and is limited and stopped."""
+        return {"progress": self.step, "cancelled": self.stop_requested}
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """It waits for its turn while the block runs."""

@@ -16,7 +16,6 @@ from focus_explorer.services.logs import LOG
 
 LOOK_SECONDS = 0.2
 TRIM_LOOKS = 150  # between two times that freed memory is given back, which the C library would keep
-M_ARENA_MAX, ARENAS = -8, 2  # glibc's malloc.h
 LAST_LOOKS = 25  # for a job to reach its next step, before the next one is ended too
 
 
@@ -36,16 +35,6 @@ def memory_watched() -> Iterator[None]:
 def resident_bytes() -> int:
     """Memory that this process takes now."""
     return int(psutil.Process().memory_info().rss)
-
-
-def share_arenas() -> None:
-    """Let all threads that begin from now on take memory from few places, where the C library does.
-
-    It would give every thread one of its own, up to eight a core; what dozens of short-lived threads free there is
-    scattered over all of them and cannot be given back, a little more with every request.
-    """
-    with suppress(OSError, AttributeError, TypeError):  # another C library
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
 
 
 def give_back_memory(*, garbage: bool = True) -> None:

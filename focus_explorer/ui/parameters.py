@@ -21,8 +21,10 @@ def check_values(value: Any) -> None:
         InputError: a text with half of a surrogate pair, a number that is none, or one too large.
     """
     if isinstance(value, str):
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise InputError("the request has half of a surrogate pair in a text", expected="valid Unicode")
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InputError("the request has half of a surrogate pair in a text", expected="valid Unicode") from error
     elif isinstance(value, dict):
         for key, inner in value.items():
             check_values(key)

@@ -20,7 +20,7 @@ from focus_explorer.services.first_run import analyze_sample, check_first_run
 from focus_explorer.services.job_limits import set_job_limits
 from focus_explorer.services.labels import purge_expired
 from focus_explorer.services.logs import JSONLog
-from focus_explorer.services.memory_watch import memory_watched, share_arenas
+from focus_explorer.services.memory_watch import memory_watched
 from focus_explorer.services.models import ModelStore
 from focus_explorer.services.names import KnownNames, allowed_folders
 from focus_explorer.services.runs import list_runs
@@ -114,7 +114,6 @@ class App:
             api.check_mcp()
         free = _free_port(self.hosting.host, port or int(settings.SETTINGS["port"].default))
         _import_transformers()
-        share_arenas()
         self._prepare()
         set_job_limits(self.hosting.limits)
         log = nullcontext() if self.log is None else self.log.alone()

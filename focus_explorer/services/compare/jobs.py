@@ -59,8 +59,7 @@ class Comparisons:
                 top_k,
                 window,
                 repeats=repeats,
-                progress=job.step,
-                cancelled=job.stop_requested,
+                **job.controls(),
             ),
             kind="grid",
             run_id=run_id,
@@ -83,7 +82,11 @@ class Comparisons:
         self._jobs.start(
             ("lengths", run_id),
             lambda job: measure_lengths(
-                self.service, run_id, layer, seconds=seconds, progress=job.step, cancelled=job.stop_requested
+                self.service,
+                run_id,
+                layer,
+                seconds=seconds,
+                **job.controls(),
             ),
             kind="lengths",
             run_id=run_id,
@@ -102,7 +105,7 @@ class Comparisons:
         check_token(fetch_run(self.service.database, run_id), token)
         self._jobs.start(
             ("links", run_id, token),
-            lambda job: explain_token(self.service, run_id, token, progress=job.step, cancelled=job.stop_requested),
+            lambda job: explain_token(self.service, run_id, token, **job.controls()),
             kind="links",
             run_id=run_id,
         )
@@ -119,7 +122,7 @@ class Comparisons:
         fetch_run(self.service.database, run_id)
         self._jobs.start(
             ("heads", run_id),
-            lambda job: measure_heads(self.service, run_id, progress=job.step, cancelled=job.stop_requested),
+            lambda job: measure_heads(self.service, run_id, **job.controls()),
             kind="heads",
             run_id=run_id,
         )
@@ -138,7 +141,9 @@ class Comparisons:
         self._jobs.start(
             ("what_if", run_id, tuple(texts)),
             lambda job: self.service.part(WhatIfs).measure(
-                run_id, texts, progress=job.step, cancelled=job.stop_requested
+                run_id,
+                texts,
+                **job.controls(),
             ),
             kind="what_if",
             run_id=run_id,
@@ -163,8 +168,7 @@ class Comparisons:
                 run_id,
                 texts,
                 command=repeated_by(run_id, texts),
-                progress=job.step,
-                cancelled=job.stop_requested,
+                **job.controls(),
             ),
             kind="what_if_save",
             run_id=run_id,

@@ -12,7 +12,7 @@ from focus_explorer.services.compare.heads import measure_heads, measured_heads
 from focus_explorer.services.compare.missing_links import explain_token, measured_links
 from focus_explorer.services.compare.runs import NO_PARTNER
 from focus_explorer.services.compare.what_if import WhatIfs
-from focus_explorer.services.jobs import Job, done_here
+from focus_explorer.services.jobs import done_here
 from focus_explorer.services.runs import check_run
 from focus_explorer.services.service import Service
 from focus_explorer.ui.api.request import ask
@@ -73,7 +73,7 @@ class ComparisonFunctions:
         check_run(service.database, run_id)
         stored = measured_links(service, run_id, token)["explained"]
         if stored is None:
-            stored = done_here("links", lambda job: explain_token(service, run_id, token, **_followed(job)))
+            stored = done_here("links", lambda job: explain_token(service, run_id, token, **job.controls()))
         return dict(stored)
 
     def head_costs(self, run_id: str) -> dict:
@@ -90,7 +90,7 @@ class ComparisonFunctions:
         """
         stored = measured_heads(self.service, run_id)
         if not stored["heads"]:
-            stored = done_here("heads", lambda job: measure_heads(self.service, run_id, **_followed(job)))
+            stored = done_here("heads", lambda job: measure_heads(self.service, run_id, **job.controls()))
         return dict(stored)
 
     def what_if(self, run_id: str, changes: list) -> dict:
@@ -109,7 +109,7 @@ class ComparisonFunctions:
         """
         texts = words({"changes": changes}, "changes")
         measured = self.service.part(WhatIfs)
-        payload = done_here("what_if", lambda job: measured.measure(run_id, texts, **_followed(job)))
+        payload = done_here("what_if", lambda job: measured.measure(run_id, texts, **job.controls()))
         values = np.frombuffer(base64.b64decode(payload["changes"]), dtype=np.float32)
         return {**payload, "changes": values.tolist()}
 
@@ -132,11 +132,6 @@ class ComparisonFunctions:
         groups = groups.reshape(len(payload["layers"]), len(payload["losses"]))
         top = [[None if group == NO_PARTNER else group for group in row] for row in groups.tolist()]
         return payload | {"top": top}
-
-
-def _followed(job: Job) -> dict[str, Any]:
-    """Arguments by which work is limited and stopped."""
-    return {"progress": job.step, "cancelled": job.stop_requested}
 
 
 def functions(service: Service) -> dict[str, Callable[..., Any]]:

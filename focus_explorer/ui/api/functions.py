@@ -134,8 +134,7 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
         chosen = known_to_page(service, text, chosen)
 
         def work(job: Job) -> str:
-            how: dict[str, Any] = {"progress": job.step, "cancelled": job.stop_requested}
-            return analyze_text(service, text, chosen, command="focus-explorer serve (API)", **how)
+            return analyze_text(service, text, chosen, command="focus-explorer serve (API)", **job.controls())
 
         return shown_summary(service, done_here("analysis", work))
 

@@ -40,7 +40,7 @@ def session_user(app: Any) -> Callable[[Scope], str]:
     """Reads the user that Gradio's login put into a session, from a request; empty where there is none."""
 
     def user(scope: Scope) -> str:
-        cookies = _cookies(scope)
+        cookies = cookies_of(scope)
         names = (f"access-token-{app.cookie_id}", f"access-token-unsecure-{app.cookie_id}")
         token = next((cookies[name] for name in names if name in cookies), None)
         return str(app.tokens.get(token) or "")
@@ -68,9 +68,7 @@ class LoginRequired:
         header = self.hosting.trusted_header
         user = self._user_of(scope) if self.hosting.mode == "lab" else None
         if user is None or user or self._needs_no_login(scope):
-            others = [item for item in scope["headers"] if item[0] != USER_HEADER.encode()]
-            own = [] if user is None else [(USER_HEADER.encode(), user.encode("latin-1", "replace"))]
-            scope["headers"] = [*others, *own]  # of the same scope: the log reads from it what answered
+            put_user(scope, user)
             with acting_as(user):
                 await self.app(scope, receive, send)
             return
@@ -97,13 +95,26 @@ def event_user() -> str | None:
 USER_SOURCES.append(event_user)
 
 
+def put_user(scope: Scope, user: str | None) -> None:
+    """Let a request carry its user inwards, in place of whatever a client has sent under that name.
+
+    Args:
+        scope: of the request, changed in place: the log reads from it what answered.
+        user: None for nobody.
+    """
+    others = [item for item in scope["headers"] if item[0] != USER_HEADER.encode()]
+    own = [] if user is None else [(USER_HEADER.encode(), user.encode("latin-1", "replace"))]
+    scope["headers"] = [*others, *own]
+
+
 def _only(values: list[str]) -> str:
     """The one value of a header; empty where there is none, or several of which one may be forged."""
     value = values[0].strip() if len(values) == 1 else ""
     return "" if len(value) > LONGEST_NAME else value
 
 
-def _cookies(scope: Scope) -> dict[str, str]:
+def cookies_of(scope: Scope) -> dict[str, str]:
+    """The cookies of a request; none where they cannot be read."""
     try:
         parsed: SimpleCookie = SimpleCookie(Headers(scope=scope).get("cookie", ""))
     except CookieError:

@@ -9,14 +9,13 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from focus_explorer.services.acting_user import VISITOR, acting_as
-from focus_explorer.ui.hosting.lab import USER_HEADER
+from focus_explorer.ui.hosting.lab import cookies_of, put_user
 
 COOKIE, HEADER = "focus-explorer-visitor", "x-focus-visitor"
 REFUSED = ("/gradio_api/upload", "/gradio_api/deep_link", "/gradio_api/process_recording", "/gradio_api/vibe")
@@ -83,12 +82,11 @@ class Visitors:
         if scope["path"].rstrip("/").startswith(REFUSED):
             await JSONResponse({"detail": NO_UPLOADS}, 403)(scope, receive, send)
             return
-        token = _token(headers)
+        token = _token(scope, headers)
         own = token or secrets.token_hex(32)
         visitor = visitor_name(own)
         self.seen(visitor, address)
-        others = [item for item in scope["headers"] if item[0] != USER_HEADER.encode()]
-        scope["headers"] = [*others, (USER_HEADER.encode(), (VISITOR + visitor).encode())]
+        put_user(scope, VISITOR + visitor)
 
         async def with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -116,11 +114,7 @@ class Visitors:
         return left >= 1
 
 
-def _token(headers: Headers) -> str | None:
+def _token(scope: Scope, headers: Headers) -> str | None:
     """What a browser was given before, or a program has chosen for itself."""
-    try:
-        cookies: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        cookies = SimpleCookie()
-    given = cookies[COOKIE].value if COOKIE in cookies else headers.get(HEADER, "")
+    given = cookies_of(scope).get(COOKIE, headers.get(HEADER, ""))
     return given if _TOKEN.fullmatch(given) else None

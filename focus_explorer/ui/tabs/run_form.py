@@ -46,15 +46,14 @@ def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
 
 
 def _model_and_pairs(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
-    fixed = isinstance(service.names, PublicNames)
-    names = sorted(service.names.models) if isinstance(service.names, PublicNames) else [request.model]
+    public = service.names if isinstance(service.names, PublicNames) else None
     with gr.Group():
         model = gr.Dropdown(
-            names,
+            [request.model] if public is None else sorted(public.models),
             value=request.model,
             label=LABELS["model"],
-            info=HELP["public_model" if fixed else "model"],
-            allow_custom_value=not fixed,
+            info=HELP["model" if public is None else "public_model"],
+            allow_custom_value=public is None,
             elem_id="fe-model",
         )
         centroids = gr.Dropdown(

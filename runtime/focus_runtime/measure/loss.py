@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.heads import HeadMask
@@ -23,6 +24,7 @@ from focus_runtime.mask.totals import pair_totals
 from focus_runtime.models.device_map import input_device
 
 CHUNK = 256  # rows of logits computed at once; 256 x 49,152 fp32 are 50 MB
+TRAINING_CHUNK = 256  # where their gradient is computed along
 
 
 def final_hidden(model: Any, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -57,19 +59,54 @@ def check_positions(model: Any, length: int) -> None:
 def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
     """Negative log-likelihood of every token but the first, in nats, without materialising all logits.
 
+    Where the output embedding is frozen and the hidden states need a gradient, that is computed along with the loss, so
+    that no logits are kept, or computed again, for the backward pass.
+
     Args:
         model: a Hugging Face causal language model.
         hidden: (B, T, d) from `final_hidden`.
         ids: (B, T) token ids.
 
     Returns:
-        (B, T-1) fp32: entry t is for token t+1 given tokens 0..t.
+        (B, T-1) fp32: entry t is for token t+1 given tokens 0..t. Differentiable once.
     """
+    frozen = not any(p.requires_grad for p in model.get_output_embeddings().parameters())
+    if frozen and hidden.requires_grad and torch.is_grad_enabled():
+        return _FrozenHead.apply(hidden, ids, model)
     parts = [
-        torch.logsumexp(logits, dim=-1) - logits.gather(-1, target[..., None])[..., 0]
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").view_as(target)
         for logits, target in logits_by_slab(model, hidden, ids)
     ]
     return torch.cat(parts, dim=1) if parts else hidden.new_empty(ids.shape[0], 0, dtype=torch.float32)
+
+
+class _FrozenHead(torch.autograd.Function):
+    """Losses of tokens, and the gradient of each with respect to its own hidden state."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, ids: Tensor, model: Any) -> Tensor:
+        grads = torch.zeros_like(hidden)
+        nll = torch.empty(ids.shape[0], ids.shape[1] - 1, dtype=torch.float32, device=hidden.device)
+        for slab in slabs(nll.shape[1], TRAINING_CHUNK):
+            target = ids[:, slab.start + 1 : slab.stop + 1, None]
+            with torch.enable_grad():
+                part = hidden[:, slab].detach().requires_grad_()
+                logits = vocabulary_logits(model, part)
+            logs = torch.log_softmax(logits.detach(), dim=-1)
+            target = target.to(logs.device)
+            nll[:, slab] = -logs.gather(-1, target)[..., 0]
+            probabilities = logs.exp_()  # the gradient of a loss is these, less one at the token itself
+            probabilities.scatter_add_(-1, target, probabilities.new_full((), -1.0).expand(target.shape))
+            grads[:, slab] = torch.autograd.grad(logits, part, probabilities)[0]
+        ctx.save_for_backward(grads)
+        return nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        (grads,) = ctx.saved_tensors
+        factors = torch.nn.functional.pad(upstream, (0, 1))[..., None]  # the last token's hidden state predicts nothing
+        return (grads * factors).to(grads.dtype), None, None
 
 
 def logits_by_slab(model: Any, hidden: Tensor, ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -83,9 +120,9 @@ def logits_by_slab(model: Any, hidden: Tensor, ids: Tensor) -> Iterator[tuple[Te
         yield logits, ids[:, slab.start + 1 : slab.stop + 1].to(logits.device)
 
 
-def slabs(length: int) -> list[slice]:
+def slabs(length: int, size: int = CHUNK) -> list[slice]:
     """Stretches of tokens whose logits are computed at once."""
-    return [slice(start, min(start + CHUNK, length)) for start in range(0, length, CHUNK)]
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
 
 
 def vocabulary_logits(model: Any, hidden: Tensor) -> Tensor:

@@ -11,7 +11,15 @@ import torch
 from focus_runtime.composition.attach import compose
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import loss as measure
-from focus_runtime.measure.loss import dominance, evaluate_focus, evaluate_full, final_hidden, pair_shares, token_nll
+from focus_runtime.measure.loss import (
+    dominance,
+    evaluate_focus,
+    evaluate_full,
+    final_hidden,
+    pair_shares,
+    token_nll,
+    vocabulary_logits,
+)
 from focus_runtime.measure.timing import Spread
 from tests.helpers import build_centroids, build_model, random_ids
 
@@ -33,6 +41,32 @@ def test_token_nll_is_the_models_cross_entropy(family, chunk, monkeypatch):
     nll = token_nll(model, final_hidden(model, ids), ids)
     assert nll.dtype == torch.float32
     torch.testing.assert_close(nll.double(), cross_entropy(model, ids), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["Llama", "GPT2", "Gemma2", "Phi", "Cohere", "Granite"])
+@pytest.mark.parametrize("chunk", [7, 256])
+def test_gradients_with_a_frozen_output_embedding_are_those_of_the_cross_entropy(fresh_seed, family, chunk, monkeypatch):
+    monkeypatch.setattr(measure, "TRAINING_CHUNK", chunk)
+    model, ids = build_model(family), random_ids(30, batch=2)
+    with torch.no_grad():
+        states = final_hidden(model, ids)
+    weights = torch.rand(2, 29)  # another upstream gradient for every token
+
+    def gradient(losses_of, frozen):
+        model.requires_grad_(not frozen)
+        hidden = states.clone().requires_grad_()
+        losses = losses_of(hidden)
+        return losses.detach(), torch.autograd.grad((losses * weights).sum(), hidden)[0]
+
+    def plain(hidden):
+        logits = torch.cat([vocabulary_logits(model, row[None]) for row in hidden])[:, :-1].double()
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none").view(2, 29)
+
+    losses, expected = gradient(plain, True)
+    for frozen in (True, False):
+        found, grads = gradient(lambda hidden: token_nll(model, hidden, ids), frozen)
+        torch.testing.assert_close(found.double(), losses, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(grads, expected, rtol=1e-4, atol=1e-6)
 
 
 @torch.no_grad()

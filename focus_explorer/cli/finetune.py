@@ -10,7 +10,8 @@ from dataclasses import fields
 from focus_explorer import settings
 from focus_explorer.errors import TrainingStopped
 from focus_explorer.progress import step_bar
-from focus_explorer.services.finetune import REGIMES, FinetuneRequest, finetune
+from focus_explorer.services.finetune import OF_RECIPE, REGIMES, FinetuneRequest, finetune
+from focus_runtime.training.recipes import RECIPES, in_words
 
 DESCRIPTION = (
     "two-phase: centroids first, then all weights with them. from-scratch: weights and centroids from "
@@ -33,15 +34,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         ("--seq-len", 512, "tokens per sequence"),
         ("--batch", 1, "sequences per pass"),
         ("--accumulate", 1, "passes whose gradients make one step"),
-        ("--groups", 4, "K, groups per layer"),
         ("--top-k", 2, "groups per token in use"),
-        ("--window", 128, "pairs at most this far apart always attend"),
-        ("--sinks", 4, "first tokens all may see"),
         ("--seed", 0, "of initialisation and data order"),
         ("--checkpoint-every", 50, "steps between checkpoints"),
     )
     for name, default, text in numbers:
         parser.add_argument(name, type=int, default=default, help=f"{text} (default: {default})")
+    parser.add_argument(
+        "--recipe",
+        choices=tuple(RECIPES),
+        default="ours",
+        help="gate, temperature, iterations, assignment, and the four options below where they are not given: ours, or "
+        "paper, the published ones (default: ours)",
+    )
+    of_recipe = (
+        ("--groups", int, "K, groups per layer"),
+        ("--window", int, "pairs at most this far apart always attend"),
+        ("--sinks", int, "first tokens all may see"),
+        ("--steepness", float, "lambda of equation 2, with the paper gate"),
+    )
+    for name, kind, text in of_recipe:
+        usual = in_words(OF_RECIPE[name[2:]])
+        parser.add_argument(name, type=kind, default=argparse.SUPPRESS, help=f"{text} (default: {usual})")
     parser.add_argument("--lr", type=float, default=2e-5, help="peak rate of the weights (default: 0.00002)")
     parser.add_argument("--centroid-lr", type=float, default=3e-3, help="of the first phase (default: 0.003)")
     parser.add_argument(
@@ -59,7 +73,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train and print what was written; returns the exit status."""
-    values = {option.name: getattr(arguments, option.name) for option in fields(FinetuneRequest)}
+    given = {option.name for option in fields(FinetuneRequest)} & vars(arguments).keys()
+    usual = {name: getattr(RECIPES[arguments.recipe], value) for name, value in OF_RECIPE.items()}
+    values = usual | {name: getattr(arguments, name) for name in given}
     request = FinetuneRequest(**values | {"text": tuple(arguments.text), "val": tuple(arguments.val)})
     try:
         result = finetune(request, bar=step_bar)

@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from focus_explorer.cli.options import add_settings, command_line, print_note
 from focus_explorer.errors import TrainingStopped
-from focus_explorer.services.training.request import TrainRequest, flag, options
+from focus_explorer.services.training.request import OF_RECIPE, TrainRequest, flag, options, recipe_values, usual
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,11 +38,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         if option.metadata["kind"] is bool:
             parser.add_argument(flag(option.name), action="store_true", help=text)
             continue
-        text += "" if "(default" in text else f" (default: {option.default})"
+        by_recipe = option.name in OF_RECIPE
+        text += "" if "(default" in text else f" (default: {usual(option)})"
         parser.add_argument(
             flag(option.name),
             type=option.metadata["kind"],
-            default=option.default,
+            default=argparse.SUPPRESS if by_recipe else option.default,  # what is not given is the recipe's
             help=text,
             choices=option.metadata["choices"],
         )
@@ -56,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     from focus_explorer.services.service import Service
     from focus_explorer.services.training.train import describe, train
 
-    values = {option.name: getattr(arguments, option.name) for option in fields(TrainRequest)}
+    given = {option.name for option in fields(TrainRequest)} & vars(arguments).keys()
+    values = recipe_values(arguments.recipe) | {"groups": None} | {name: getattr(arguments, name) for name in given}
     request = TrainRequest(**values | {"text": tuple(arguments.text), "val": tuple(arguments.val)})
     database = None if arguments.no_db else Service(arguments.db).database
     command = command_line()

@@ -17,10 +17,18 @@ from focus_explorer.services.training.texts import gather_texts
 from focus_explorer.services.training.train import describe_step, stop_on_signal
 from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import cannot_write, check_writable_folder
+from focus_runtime.training.recipes import RECIPES, recipe_named
 
 REGIMES = {"two-phase": "two_phase", "from-scratch": "from_scratch"}
 CENTROIDS = "centroids.safetensors"
 VAL_SEQUENCES = 16
+OURS = RECIPES["ours"]
+OF_RECIPE = {  # option -> field of `Recipe` that gives its default
+    "groups": "num_groups",
+    "window": "window",
+    "sinks": "num_sinks",
+    "steepness": "steepness",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +39,7 @@ class FinetuneRequest:
         text, val: text files, or folders of .txt files; `val` is held out and scored at the end.
         out: folder for the model and its centroids.
         regime: a key of `REGIMES`.
+        recipe: decides gate, temperature, iterations and assignment.
         twin: full attention instead of Focus, on the same data with the same rates.
         centroid_steps, centroid_lr: of the phase that trains centroids alone; two-phase only.
         router_lr: peak rate of the centroids while weights train.
@@ -43,16 +52,18 @@ class FinetuneRequest:
     val: tuple[str, ...] = ()
     model: str = settings.SETTINGS["model"].default
     regime: str = "two-phase"
+    recipe: str = "ours"
     twin: bool = False
     centroid_steps: int = 300
     steps: int = 300
     seq_len: int = 512
     batch: int = 1
     accumulate: int = 1
-    groups: int = 4
+    groups: int = OURS.num_groups
     top_k: int = 2
-    window: int = 128
-    sinks: int = 4
+    window: int = OURS.window
+    sinks: int = OURS.num_sinks
+    steepness: float = OURS.steepness
     seed: int = 0
     checkpoint_every: int = 50
     lr: float = 2e-5
@@ -128,7 +139,6 @@ def finetune(request: FinetuneRequest, *, bar: Bar = no_bar) -> dict[str, Any]:
 
 def _plan(request: FinetuneRequest) -> tuple[Any, Any]:
     """The RegimePlan and the FocusConfig."""
-    from focus_runtime.config import FocusConfig
     from focus_runtime.training.loop import TrainConfig
     from focus_runtime.training.regimes import RegimePlan
 
@@ -139,6 +149,7 @@ def _plan(request: FinetuneRequest) -> tuple[Any, Any]:
             batch=request.batch,
             accumulation=request.accumulate,
             learning_rate=rate,
+            steepness=request.steepness,
             seed=request.seed,
             warmup=min(20, max(0, steps) // 5),
             mixed_precision=request.precision,
@@ -146,7 +157,9 @@ def _plan(request: FinetuneRequest) -> tuple[Any, Any]:
             checkpoint_every=request.checkpoint_every,
         )
 
-    config = FocusConfig(num_groups=request.groups, top_k=request.top_k, window=request.window, num_sinks=request.sinks)
+    config = recipe_named(request.recipe).config(
+        num_groups=request.groups, top_k=request.top_k, window=request.window, num_sinks=request.sinks
+    )
     plan = RegimePlan(
         regime=REGIMES[request.regime],
         centroids=phase(request.centroid_steps, request.centroid_lr) if request.regime == "two-phase" else None,

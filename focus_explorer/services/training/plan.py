@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.errors import InputError
 from focus_explorer.services.budget import budget_of
 from focus_explorer.services.training.domains import DomainRequest, parse_domains
-from focus_explorer.services.training.request import GROUPS, ROUTING_DIM, VAL_EVERY, TrainRequest, flag, parse_layers
+from focus_explorer.services.training.request import ROUTING_DIM, VAL_EVERY, TrainRequest, flag, parse_layers
 
 if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
@@ -55,7 +55,9 @@ def plan_training(
     """
     from focus_runtime.config import FocusConfig
     from focus_runtime.training.loop import TrainConfig
+    from focus_runtime.training.recipes import recipe_named
 
+    recipe = recipe_named(request.recipe)
     _check_options(request, name)
     domains = parse_domains(request.text, "--text", weighted=True)
     held_out = parse_domains(request.val, "--val", weighted=False)
@@ -64,7 +66,7 @@ def plan_training(
     if initial is not None and layers is None:
         layers = initial.config.layers
     config = FocusConfig(
-        num_groups=_given(request.groups, initial and initial.config.num_groups, GROUPS),
+        num_groups=_given(request.groups, initial and initial.config.num_groups, recipe.num_groups),
         routing_dim=_given(request.routing_dim, initial and initial.config.routing_dim, ROUTING_DIM),
         top_k=request.top_k,
         window=request.train_window if request.train_window is not None else request.window,
@@ -85,6 +87,8 @@ def plan_training(
         batch=request.batch,
         accumulation=request.accumulate,
         learning_rate=request.lr,
+        steepness=request.steepness,
+        steepness_start=request.steepness_start,
         hard=request.hard,
         loss=request.loss,
         distil_weight=request.distil_weight,
@@ -111,6 +115,11 @@ def _check_options(request: TrainRequest, name: Callable[[str], str]) -> None:
             raise InputError(
                 f"{name(option)} goes with the log gate only", fix=f"choose the log gate, or leave out {name(option)}"
             )
+    if request.steepness_start is not None and request.gate != "paper":
+        raise InputError(
+            f"{name('steepness_start')} goes with the paper gate only",
+            fix=f"choose the paper gate, or leave out {name('steepness_start')}",
+        )
     if request.loss != "both" and request.distil_weight != 1.0:
         raise InputError(
             f"{name('distil_weight')} goes with {name('loss')} both, not with {name('loss')} {request.loss}",

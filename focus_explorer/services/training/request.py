@@ -10,9 +10,22 @@ from typing import Any
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError
+from focus_runtime.training.recipes import RECIPES, in_words, recipe_named
 
 VAL_EVERY = 50
-GROUPS, ROUTING_DIM = 4, 16
+ROUTING_DIM = 16
+OURS = RECIPES["ours"]
+GROUPS = OURS.num_groups
+OF_RECIPE = {  # option -> field of `Recipe` that gives its default
+    "groups": "num_groups",
+    "window": "window",
+    "sinks": "num_sinks",
+    "iterations": "sinkhorn_iterations",
+    "temperature": "temperature",
+    "assignment": "assignment",
+    "gate": "gate",
+    "steepness": "steepness",
+}
 
 
 def _option(default: Any, text: str, *, kind: type = int, choices: tuple[str, ...] | None = None) -> Any:
@@ -28,25 +41,34 @@ class TrainRequest:
     val: tuple[str, ...] = ()
     model: str = settings.SETTINGS["model"].default
     name: str = _option("", "name the training is listed under (default: the result's file name)", kind=str)
+    recipe: str = _option(
+        "ours",
+        "settings that are not given: ours, which lost least here under the hard mask, or paper, the published ones",
+        kind=str,
+        choices=("ours", "paper"),
+    )
     init: str | None = _option(
         None, "trained centroids to start from: default, or a centroid file (default: random ones)", kind=str
     )
-    groups: int | None = _option(None, f"K, groups per layer (default: {GROUPS}, or those of --init)")
+    groups: int | None = _option(None, f"K, groups per layer (default: {in_words('num_groups')}, or those of --init)")
     routing_dim: int | None = _option(
         None,
         f"width of the space in which tokens meet their centroids (default: {ROUTING_DIM}, or that of --init)",
     )
     top_k: int = _option(2, "groups per token the file is to be used with")
-    window: int = _option(128, "pairs at most this far apart always attend")
+    window: int = _option(OURS.window, "pairs at most this far apart always attend")
     train_window: int | None = _option(None, "window during training (default: the same as --window)")
-    sinks: int = _option(4, "first tokens every token may attend to")
-    iterations: int = _option(20, "Sinkhorn iterations, which balance the groups")
-    temperature: float = _option(0.1, "divides the scores; lower is more decided", kind=float)
+    sinks: int = _option(OURS.num_sinks, "first tokens every token may attend to")
+    iterations: int = _option(OURS.sinkhorn_iterations, "Sinkhorn iterations, which balance the groups")
+    temperature: float = _option(OURS.temperature, "divides the scores; lower is more decided", kind=float)
     normalisation: str = _option(
         "sinkhorn", "what balances the groups in training", kind=str, choices=("sinkhorn", "softmax")
     )
     assignment: str = _option(
-        "causal", "how the file is to be used, and held-out text scored", kind=str, choices=("causal", "sinkhorn")
+        OURS.assignment,
+        "how the file is to be used, and held-out text scored",
+        kind=str,
+        choices=("causal", "sinkhorn"),
     )
     layers: str | None = _option(None, "layers that get groups, such as 0,3,5 (default: every layer)", kind=str)
     budget: str | None = _option(
@@ -55,7 +77,13 @@ class TrainRequest:
         "file as in docs/centroid-files.md, or none (default: that of --init)",
         kind=str,
     )
-    gate: str = _option("log", "soft gate in training", kind=str, choices=("log", "paper"))
+    gate: str = _option(
+        OURS.gate, "soft gate in training; paper is equation 2", kind=str, choices=("log", "paper")
+    )
+    steepness: float = _option(OURS.steepness, "lambda of equation 2, with the paper gate", kind=float)
+    steepness_start: float | None = _option(
+        None, "lambda of the first step, from which it grows evenly (default: the same in every step)", kind=float
+    )
     hard: bool = _option(False, "train on the hard mask with straight-through gradients", kind=bool)
     loss: str = _option(
         "lm",
@@ -105,11 +133,27 @@ class TrainRequest:
         """The words after `focus-explorer train` that give the same request."""
         words = ["--text", *self.text, "--out", self.out, "--model", self.model]
         words += ["--val", *self.val] if self.val else []
+        usual = recipe_values(self.recipe) | {"groups": None}
         for option in options():
             value = getattr(self, option.name)
-            if value != option.default:
+            if value is not None and value != usual.get(option.name, option.default):
                 words += [flag(option.name)] if value is True else [flag(option.name), str(value)]
         return words
+
+
+def usual(option: Any) -> str:
+    """The default of an option in words; of one that recipes decide, with the paper's where it differs."""
+    return in_words(OF_RECIPE[option.name]) if option.name in OF_RECIPE else str(option.default)
+
+
+def recipe_values(name: str) -> dict[str, Any]:
+    """The options that a recipe decides, with its values.
+
+    Raises:
+        InputError: there is no such recipe.
+    """
+    recipe = recipe_named(name)
+    return {option: getattr(recipe, setting) for option, setting in OF_RECIPE.items()}
 
 
 def checkpoint_of(out: str | Path) -> Path:

@@ -12,7 +12,7 @@ from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.names import known_model
 from focus_explorer.services.service import Service
 from focus_explorer.services.training.processes import Trainings
-from focus_explorer.services.training.request import GROUPS, TrainRequest
+from focus_explorer.services.training.request import GROUPS, TrainRequest, recipe_values
 from focus_explorer.ui.requests.answers import of_objects
 from focus_explorer.ui.tabs.device_field import device_field, list_devices
 from focus_explorer.ui.tabs.explore import OPEN_FORM, Explore, alert, done, guarded
@@ -65,7 +65,8 @@ _FIELDS = (
     "hard_steps",
     "val_every",
     "patience",
-    "domains",  # last: programs name the fields of `start_training` by place, so new ones are added at the end
+    "domains",
+    "recipe",  # last: programs name the fields of `start_training` by place, so new ones are added at the end
 )
 FRAMES = 24  # files that a training keeps on the way, for its film
 FILM_TEXT = "Novel"
@@ -193,6 +194,7 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
         with gr.Row():
             made["groups"], made["top_k"] = number("groups"), number("top_k")
         made["steps"] = number("steps")
+        made["recipe"] = choice("recipe", ["ours", "paper"])
     with gr.Accordion(LABELS["more"], open=False) as more:
         with gr.Row():
             made["seq_len"], made["batch"] = number("seq_len"), number("batch")
@@ -221,6 +223,14 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
             False, label=TRAIN_LABELS["domains"], info=TRAIN_HELP["domains"], elem_id="fe-train-domains"
         )
     list_devices(more, made["device"], training=True)
+    by_recipe = ("groups", "window", "sinks", "gate")  # what else a recipe decides is not in the form
+    made["recipe"].input(
+        lambda name: [recipe_values(name)[option] for option in by_recipe],
+        made["recipe"],
+        [made[option] for option in by_recipe],
+        show_progress="hidden",
+        api_visibility="private",
+    )
     return [made[name] for name in _FIELDS], held_out
 
 
@@ -230,7 +240,9 @@ def _request(values: dict[str, Any]) -> TrainRequest:
             raise InputError(f"{TRAIN_LABELS[name]} is empty", expected="a whole number")
     if values["lr"] is None:
         raise InputError(f"{TRAIN_LABELS['lr']} is empty", expected="a number such as 0.003")
-    chosen: dict[str, Any] = {name: " ".join((values[name] or "").split()) for name in ("name", "model")}
+    recipe = values["recipe"] or DEFAULTS.recipe
+    chosen: dict[str, Any] = recipe_values(recipe) | {"recipe": recipe}
+    chosen |= {name: " ".join((values[name] or "").split()) for name in ("name", "model")}
     chosen |= {name: int(values[name]) for name in _WHOLE}
     chosen["val_every"] = chosen["val_every"] or None
     chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"], "loss": values["loss"]}

@@ -47,6 +47,8 @@ class TrainConfig:
         weight_decay: AdamW's.
         clip: largest norm of a step's gradient.
         steepness: lambda of the paper gate.
+        steepness_start: lambda of the first step, from which it grows in a straight line to `steepness` at the last
+            one; None for the same in every step.
         hard: train on the hard mask with straight-through gradients (log gate only).
         loss: what is minimised: "lm", the language model's loss; "distil", the divergence from full attention's
             predictions; "both", lm + distil_weight * distil; "layers", what Focus changes in the output of every layer
@@ -71,6 +73,7 @@ class TrainConfig:
     weight_decay: float = 0.0
     clip: float = 1.0
     steepness: float = 8.0
+    steepness_start: float | None = None
     hard: bool = False
     loss: str = "lm"
     distil_weight: float = 1.0
@@ -104,6 +107,10 @@ class TrainConfig:
                 f"weight_decay is {self.weight_decay} and clip {self.clip}",
                 expected="a weight decay of at least 0 and a clip above 0",
             )
+        for name in ("steepness", "steepness_start"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise ConfigError(f"{name} is {value}", expected="a number of at least 0")
         if self.mixed_precision not in PRECISIONS:
             raise ConfigError(f"mixed_precision is {self.mixed_precision!r}", expected=" or ".join(PRECISIONS))
         if self.loss not in LOSSES:
@@ -166,6 +173,14 @@ def rate_at(step: int, config: TrainConfig) -> float:
         return config.learning_rate * (step + 1) / config.warmup
     progress = (step - config.warmup) / max(1, config.steps - config.warmup)
     return config.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * progress)))
+
+
+def steepness_at(step: int, config: TrainConfig) -> float:
+    """Lambda of the paper gate in a step counted from 0."""
+    if config.steepness_start is None:
+        return config.steepness
+    progress = step / max(1, config.steps - 1)
+    return config.steepness_start + progress * (config.steepness - config.steepness_start)
 
 
 Shares = tuple[float, float, float]
@@ -431,6 +446,6 @@ def _lasting(config: TrainConfig) -> dict[str, Any]:
     values = asdict(config)
     del values["checkpoint_every"]
     for option in fields(config):  # a checkpoint from before they existed has none of them
-        if option.name in ("loss", "distil_weight", "hard_steps") and values[option.name] == option.default:
+        if option.name in ("loss", "distil_weight", "hard_steps", "steepness_start") and values[option.name] == option.default:
             del values[option.name]
     return values

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from focus_runtime.composition.attach import FocusModel, SoftGate
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError
-from focus_runtime.training.loop import TrainConfig
+from focus_runtime.training.loop import TrainConfig, steepness_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,6 @@ class Phases:
     def attention(self, step: int) -> Iterator[None]:
         """Config and gate of a step's forward and backward passes."""
         settings = self.settings
-        gate = SoftGate(self.focus.config.gate, settings.steepness, settings.hard or self.is_hard(step))
+        gate = SoftGate(self.focus.config.gate, steepness_at(step, settings), settings.hard or self.is_hard(step))
         with self.config(step), self.focus.training_gate(gate):
             yield

@@ -10,8 +10,14 @@ from dataclasses import fields
 from focus_explorer import settings
 from focus_explorer.errors import TrainingStopped
 from focus_explorer.progress import step_bar
-from focus_explorer.services.finetune import OF_RECIPE, REGIMES, FinetuneRequest, finetune
-from focus_runtime.training.recipes import RECIPES, in_words
+from focus_explorer.services.finetune import (
+    RECIPES,
+    REGIMES,
+    FinetuneRequest,
+    finetune,
+    recipe_values,
+    usual,
+)
 
 DESCRIPTION = (
     "two-phase: centroids first, then all weights with them. from-scratch: weights and centroids from "
@@ -54,8 +60,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         ("--steepness", float, "lambda of equation 2, with the paper gate"),
     )
     for name, kind, text in of_recipe:
-        usual = in_words(OF_RECIPE[name[2:]])
-        parser.add_argument(name, type=kind, default=argparse.SUPPRESS, help=f"{text} (default: {usual})")
+        help_text = f"{text} (default: {usual(name[2:])})"
+        parser.add_argument(name, type=kind, default=argparse.SUPPRESS, help=help_text)
     parser.add_argument("--lr", type=float, default=2e-5, help="peak rate of the weights (default: 0.00002)")
     parser.add_argument("--centroid-lr", type=float, default=3e-3, help="of the first phase (default: 0.003)")
     parser.add_argument(
@@ -74,8 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train and print what was written; returns the exit status."""
     given = {option.name for option in fields(FinetuneRequest)} & vars(arguments).keys()
-    usual = {name: getattr(RECIPES[arguments.recipe], value) for name, value in OF_RECIPE.items()}
-    values = usual | {name: getattr(arguments, name) for name in given}
+    values = recipe_values(arguments.recipe) | {name: getattr(arguments, name) for name in given}
     request = FinetuneRequest(**values | {"text": tuple(arguments.text), "val": tuple(arguments.val)})
     try:
         result = finetune(request, bar=step_bar)

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from focus_explorer.errors import TrainingStopped
-from focus_explorer.reproduce.names import OWN, PAPER, REPORTS
+from focus_explorer.reproduce.names import OWN, PAPER, RECIPES, REPORTS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +29,29 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="training texts: files, or folders of .txt files (default for tiny: the sample texts)",
     )
     parser.add_argument("--val", nargs="+", default=[], help="held-out text; left out of --text folders")
+    parser.add_argument(
+        "--recipe",
+        nargs="+",
+        choices=RECIPES,
+        default=list(RECIPES),
+        metavar="RECIPE",
+        help="how centroids are trained and used: paper, as published, ours, or both side by side (default: both)",
+    )
+    parser.add_argument(
+        "--plan", action="store_true", help="say what would be measured, what is there, how long it takes"
+    )
+    parser.add_argument("--again", action="store_true", help="measure reports again that are written already")
     parser.add_argument("--model", help="model name, folder or file (default: the scale's)")
     parser.add_argument("--steps", type=int, help="steps of each training of centroids (default: the scale's)")
+    parser.add_argument("--seeds", type=int, help="seeds of each training of centroids (default: the scale's)")
+    parser.add_argument(
+        "--domain",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=TEXT",
+        help="further kinds of text for `domains`: a file, or a folder of .txt files; the last fifth is held out",
+    )
     parser.add_argument("--out", help="folder to write to (default: reproduced/SCALE)")
     parser.add_argument("--work", help="folder for trained centroids and tasks (default: work/ under --out)")
     parser.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from focus_explorer.reproduce import paper
-from focus_explorer.reproduce.lab import Lab, quality_cells
+from focus_explorer.reproduce.lab import Lab, quality_cells, relative
 from focus_explorer.reproduce.quality import QUALITY
-from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series
+from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, alike, judged
 from focus_runtime.measure.scores import Scores
 
 VARIED: dict[str, tuple[Any, ...]] = {
@@ -18,6 +18,8 @@ VARIED: dict[str, tuple[Any, ...]] = {
     "num_sinks": (0, 1, 4, 8),
 }
 SYMBOL = {"num_groups": "K", "window": "w", "temperature": "τ", "sinkhorn_iterations": "N", "num_sinks": "sinks"}
+SCORES = "scores"  # of a row at k = 1, to be compared in pairs
+GROUPS = 4  # of the routing sizes, as in the paper
 ROUTING_DIMS = (16, 32, 128, 768)
 SWEEP = [
     Column("setting", "setting"),
@@ -43,8 +45,10 @@ def _row(lab: Lab, label: str, **config: Any) -> dict[str, Any]:
     steps = lab.scale.sweep_steps
     centroids = lab.trained(lab.scale.seeds[0], {"steps": steps}, **config)
     full, count = _full(lab), _count(lab)
-    one, two = (quality_cells(full, lab.focus(centroids, count=count, top_k=top_k)) for top_k in (1, 2))
+    scored = [lab.focus(centroids, count=count, top_k=top_k) for top_k in (1, 2)]
+    one, two = (quality_cells(full, scores) for scores in scored)
     return {
+        SCORES: scored[0],
         "setting": label,
         "training_dominance": centroids.training["final_dominance"],
         **one,
@@ -54,40 +58,58 @@ def _row(lab: Lab, label: str, **config: Any) -> dict[str, Any]:
     }
 
 
+def swept_values(lab: Lab) -> list[tuple[str, Any]]:
+    """Settings that table 9 varies, each with a value; windows as shares of the scale's."""
+    return [
+        (name, max(1, round(value * lab.scale.window)) if name == "window" else value)
+        for name, values in VARIED.items()
+        for value in values
+    ]
+
+
 def table9(lab: Lab) -> Report:
     """One setting varied at a time."""
     base = lab.config()
     rows, series = [], {}
-    for name, values in VARIED.items():
-        for value in values:
-            value = max(1, round(value * lab.scale.window)) if name == "window" else value
-            mark = " (base)" if value == getattr(base, name) else ""
-            row = _row(lab, f"{SYMBOL[name]} = {value}{mark}", **{name: value})
-            rows.append({**row, "varied": SYMBOL[name], "value": value})
+    for name, value in swept_values(lab):
+        mark = " (base)" if value == getattr(base, name) else ""
+        row = _row(lab, f"{SYMBOL[name]} = {value}{mark}", **{name: value})
+        rows.append({**row, "varied": SYMBOL[name], "value": value})
+    for name in VARIED:
         swept = [row for row in rows if row["varied"] == SYMBOL[name]]
         series[name] = Series(SYMBOL[name], [r["setting"] for r in swept], [r["ppl"].value for r in swept])
-    ones = [row["ppl"].value for row in rows if row["varied"] != SYMBOL["num_sinks"]]  # sinks are ours
-    spread = max(ones) / min(ones) - 1
     low, high = paper.ABLATION_RANGE
+    bare, four = (
+        next(row for row in rows if row["varied"] == SYMBOL["num_sinks"] and row["value"] == value) for value in (0, 4)
+    )
+    without = relative(bare[SCORES], four[SCORES])
+    usual = next(row for row in rows if row["setting"].endswith("(base)"))[SCORES]
+    own = [SYMBOL[name] for name in ("num_sinks", "window")]  # sinks are ours; windows and K keep other pairs
+    compared = [row for row in rows if row["varied"] not in own and not row["setting"].endswith("(base)")]
+    against = {row["setting"]: relative(row.pop(SCORES), usual) for row in compared}
+    for row in rows:
+        row.pop(SCORES, None)
     few = next(row for row in rows if row["setting"].startswith("N = 3"))
-    bare = next(row for row in rows if row["setting"] == "sinks = 0")
-    four = next(row for row in rows if row["setting"].startswith("sinks = 4"))
     claims = [
-        Claim(
+        alike(
             f"the settings matter little (fine-tuned perplexity {low} to {high}, 2 %)",
-            spread < high / low - 1 + 0.01,
-            f"frozen model, k = 1: {min(ones):.2f} to {max(ones):.2f} ({spread:.0%})",
+            list(against.values()),
+            margin=high / low - 1,
+            evidence="frozen model, k = 1, against the base in pairs, windows and sinks left out since they keep other "
+            "pairs: " + ", ".join(f"{name} {gap.value:+.1%}" for name, gap in against.items()),
         ),
         Claim(
             "three Sinkhorn iterations hide a collapse (95 % dominance)",
             few["training_dominance"] > 0.5,
             f"after {lab.scale.sweep_steps} steps the largest group of a training batch holds "
             f"{few['training_dominance']:.0%} on average",
+            "margin: more than half of the tokens in one group",
         ),
-        Claim(
-            "(ours) attention sinks are most of the damage at k = 1",
-            bare["ppl"].value > 1.1 * four["ppl"].value,
-            f"without sinks {bare['ppl'].value:.2f}, with 4 {four['ppl'].value:.2f}, trained each way",
+        judged(
+            "(ours) without sinks k = 1 loses more than a tenth",
+            without,
+            above=0.1,
+            evidence=f"without sinks {bare['ppl'].value:.2f}, with 4 {four['ppl'].value:.2f}, in pairs",
         ),
     ]
     return Report(
@@ -115,25 +137,35 @@ def table9(lab: Lab) -> Report:
 
 def routing_size(lab: Lab) -> Report:
     """The size of the routing space."""
-    layers, width = len(lab.trained(lab.scale.seeds[0]).routers), lab.trained(lab.scale.seeds[0]).hidden_size
+    trained = lab.trained(lab.scale.seeds[0], num_groups=GROUPS)
+    layers, width = len(trained.routers), trained.hidden_size
     rows = []
     for size in ROUTING_DIMS:
-        row = _row(lab, f"d_g = {size}", routing_dim=size)
+        row = _row(lab, f"d_g = {size}", num_groups=GROUPS, routing_dim=size)
         reported = paper.ROUTING_DIM[size]
         rows.append(
             {
                 **row,
-                "parameters": layers * (width * size + 4 * size),
+                "parameters": layers * (width * size + GROUPS * size),
                 "paper_ppl": reported["ppl"],
                 "paper_parameters": reported["parameters"],
             }
         )
     values = [row["ppl"].value for row in rows]
+    scored = [row.pop(SCORES) for row in rows]
     claims = [
-        Claim(
-            "quality is the same for d_g = 16 to 128 and slightly worse at 768 (34.5, 34.8)",
-            max(values[:3]) / min(values[:3]) - 1 < 0.01,
-            "k = 1: " + ", ".join(f"{row['setting']} {row['ppl'].value:.2f}" for row in rows),
+        alike(
+            "quality is the same for d_g = 16 to 128 (34.5)",
+            [relative(scores, scored[0]) for scores in scored[1:3]],
+            margin=0.01,
+            evidence="k = 1, d_g = 32 and 128 against 16 in pairs: "
+            + ", ".join(f"{relative(scores, scored[0]).value:+.2%}" for scores in scored[1:3]),
+        ),
+        judged(
+            "it is worse at d_g = 768 (34.8 against 34.5, +0.9 %)",
+            relative(scored[3], scored[0]),
+            above=0.0,
+            evidence="k = 1, against d_g = 16 in pairs",
         ),
     ]
     columns = [
@@ -150,7 +182,7 @@ def routing_size(lab: Lab) -> Report:
         rows,
         {
             **lab.base_setting(),
-            "groups": 4,
+            "groups": GROUPS,
             "training steps": lab.scale.sweep_steps,
             "seeds": lab.scale.seeds[:1],
             "sequences scored": _count(lab),

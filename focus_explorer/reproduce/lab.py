@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,13 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from focus_explorer.reproduce.kept import read_kept, write_kept
 from focus_explorer.reproduce.report import Report, agreed, unharmed
 from focus_explorer.reproduce.scale import Scale
 from focus_runtime.baselines.random_baseline import random_baseline
-from focus_runtime.composition.attach import compose
+from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import TextError
-from focus_runtime.measure.intervals import Interval
+from focus_runtime.measure.intervals import Interval, mean_interval
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.scores import Scores, compare, score
 from focus_runtime.measure.timing import machine
@@ -39,6 +41,7 @@ from focus_runtime.text.sequences import encode_texts, even_sequences
 from focus_runtime.training.centroids import train_centroids
 from focus_runtime.training.domains import texts_sha256
 from focus_runtime.training.loop import NO_GROUPS, Loop, TrainConfig, TrainStep
+from focus_runtime.training.recipes import Recipe, recipe_named
 from focus_runtime.version import __version__
 
 CALIBRATION = 16  # training sequences on which potentials of untrained centroids are balanced
@@ -55,6 +58,8 @@ class Lab:
         folder: where trained centroids and finished rows are kept.
         on_line: receives each line of the log.
         on: device the model runs on.
+        domains: further kinds of text by name, for reports about several.
+        recipe_name: recipe that centroids are trained and used by; see `under`.
     """
 
     scale: Scale
@@ -66,12 +71,14 @@ class Lab:
     on_line: Callable[[str], None] = lambda message: None
     cache_dir: Path | None = None
     on: str = "cpu"
+    recipe_name: str = "ours"
+    domains: dict[str, list[str]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     reports: dict[str, Report] = field(default_factory=dict)
+    others: dict[str, Lab] = field(default_factory=dict)
     _full: dict[Any, Scores] = field(default_factory=dict)
-    _tasks: dict[str, Any] | None = None
-    _base_items: dict[str, Any] | None = None
-    _full_precise: Scores | None = None
+    _tasks: dict[str, Any] = field(default_factory=dict)
+    _base_items: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.started = time.perf_counter()
@@ -85,6 +92,21 @@ class Lab:
         self.train_ids = encode_texts(self.tokenizer, self.texts, self.scale.seq_len + 1)
         self.val_ids = encode_texts(self.tokenizer, self.held_out, self.scale.seq_len)
         self.data_hash = texts_sha256([*self.texts, "held out", *self.held_out])
+
+    @property
+    def recipe(self) -> Recipe:
+        """Settings of groups, gate and mask."""
+        return recipe_named(self.recipe_name)
+
+    def under(self, recipe_name: str) -> Lab:
+        """The same laboratory with another recipe: model, texts, log and everything kept on disk are shared."""
+        if recipe_name == self.recipe_name:
+            return self
+        if recipe_name not in self.others:
+            other = copy.copy(self)
+            other.recipe_name, other.reports = recipe_name, {}
+            self.others[recipe_name] = other
+        return self.others[recipe_name]
 
     def log(self, message: str) -> None:
         """Report a line to the user, and keep it for the log file with the seconds since the start."""
@@ -111,9 +133,8 @@ class Lab:
     # centroids
 
     def config(self, **changes: Any) -> FocusConfig:
-        """The recipe's settings with changes: K = 4, sinks, log gate, this scale's window."""
-        values = {"num_groups": 4, "top_k": 1, "window": self.scale.window, "num_sinks": 4, "sinkhorn_iterations": 20}
-        return FocusConfig(**{**values, **changes})
+        """The recipe's settings at this scale's window, some of them changed."""
+        return self.recipe.config(**{"window": self.scale.window} | changes)
 
     def plan(self, seed: int = 0, **changes: Any) -> TrainConfig:
         """How centroids are trained at this scale."""
@@ -125,6 +146,7 @@ class Lab:
             "seed": seed,
             "learning_rate": scale.learning_rate,
             "calibration_sequences": CALIBRATION,
+            "steepness": self.recipe.steepness,
         }
         values |= changes
         values.setdefault("warmup", min(20, values["steps"] // 5))
@@ -146,8 +168,7 @@ class Lab:
 
     def trained(self, seed: int = 0, plan: dict[str, Any] | None = None, **config: Any) -> Centroids:
         """Trained centroids of a setting, from disk when an earlier run made them."""
-        settings, focus = self.plan(seed, **(plan or {})), self.config(**config)
-        file = self.folder / "centroids" / f"{self.key('centroids', asdict(settings), focus.to_json())}.safetensors"
+        settings, focus, file = self.training(seed, plan, **config)
         if file.exists():
             self.log(f"centroids K={focus.num_groups} seed {seed}: kept from before")
             return load_centroids(file)
@@ -167,6 +188,12 @@ class Lab:
         part.unlink(missing_ok=True)
         self.log(f"{what}: {centroids.training['seconds']:.0f} s, final loss {centroids.training['final_loss']}")
         return centroids
+
+    def training(self, seed: int, plan: dict[str, Any] | None, **config: Any) -> tuple[TrainConfig, FocusConfig, Path]:
+        """How `trained` trains a setting, and the file that it is kept in."""
+        settings, focus = self.plan(seed, **(plan or {})), self.config(**config)
+        key = self.key("centroids", asdict(settings), focus.to_json())
+        return settings, focus, self.folder / "centroids" / f"{key}.safetensors"
 
     def steps(self, what: str, total: int) -> Callable[[TrainStep], None]:
         """A callback that logs ten steps of a training."""
@@ -199,10 +226,10 @@ class Lab:
 
     def precise_full(self) -> Scores:
         """Full attention in fp32, which models whose weights trained are compared with."""
-        if self._full_precise is None:
-            self._full_precise = score(self.fresh_model(), self.sequences())
-            self.log(f"full attention in fp32: perplexity {self._full_precise.perplexity:.3f}")
-        return self._full_precise
+        if "fp32" not in self._full:
+            self._full["fp32"] = score(self.fresh_model(), self.sequences())
+            self.log(f"full attention in fp32: perplexity {self._full['fp32'].perplexity:.3f}")
+        return self._full["fp32"]
 
     def focus(
         self, centroids: Centroids, length: int | None = None, count: int | None = None, **setting: Any
@@ -226,7 +253,43 @@ class Lab:
         )
         return scores
 
+    def soft(self, centroids: Centroids, count: int | None = None) -> Scores:
+        """The held-out sequences under the soft gate that centroids were trained with: every pair is computed."""
+        focus = compose(self.model, centroids)
+        gate = SoftGate(centroids.config.gate, centroids.training.get("steepness", self.recipe.steepness))
+        try:
+            with focus.training_gate(gate):
+                scores = score(focus, self.sequences(count=count))
+        finally:
+            focus.detach()
+        self.log(
+            f"Focus K={centroids.config.num_groups}, soft gate {gate.gate}, lambda {gate.steepness:g}: perplexity "
+            f"{scores.perplexity:.3f}"
+        )
+        return scores
+
     # other methods
+
+    def kept(self, what: str, measure: Callable[[], dict[str, Any]], **depends: Any) -> dict[str, Any]:
+        """A measured row, from disk when an earlier run on such a machine measured it.
+
+        Args:
+            what: name of the row.
+            measure: cells, JSON-ready but for intervals.
+            depends: what the row depends on beyond model, texts, precision, sequences and window.
+        """
+        machine_kind = {name: machine(str(self.device)).get(name) for name in ("cpu", "family", "torch")}
+        scale = self.scale
+        sizes = (scale.seq_len, scale.window, scale.val_sequences, scale.batch)
+        key = self.key("row", what, sizes, machine_kind, depends)
+        file = self.folder / "rows" / f"{key}.json"
+        cells = read_kept(file)
+        if cells is not None:
+            self.log(f"{what}: kept from before")
+            return cells
+        cells = measure()
+        write_kept(file, cells)
+        return cells
 
     def attached(self, handle: Any, length: int | None = None) -> Scores:
         """The held-out sequences under a baseline; `handle` is what its `attach` returned."""
@@ -293,7 +356,7 @@ class Lab:
 
     def tasks(self) -> dict[str, Any]:
         """Last-word tasks made from the held-out text: one within the window, one much longer."""
-        if self._tasks is None:
+        if not self._tasks:
             scale = self.scale
             lengths = (max(16, scale.window // 2), scale.seq_len)
             folder = self.folder / "tasks" / self.key("tasks", lengths, scale.task_items)
@@ -302,7 +365,7 @@ class Lab:
                 write_last_word_tasks(
                     texts, self.tokenizer, folder, lengths=lengths, items=scale.task_items, window=scale.window
                 )
-            self._tasks = load_tasks([f"last_word_{length}" for length in sorted(set(lengths))], task_folder=folder)
+            self._tasks |= load_tasks([f"last_word_{length}" for length in sorted(set(lengths))], task_folder=folder)
         return self._tasks
 
     def accuracy(self, model: Any) -> dict[str, Any]:
@@ -316,8 +379,9 @@ class Lab:
         except TextError as error:
             self.log(f"no last-word accuracy: {error}")
             return {"short": None, "long": None, "beyond": None, "unharmed": None, "tests": {}}
-        results = run_tasks(model, self.tokenizer, tasks, window=self.scale.window, num_sinks=4)
-        self._base_items = self._base_items or results
+        results = run_tasks(model, self.tokenizer, tasks, window=self.scale.window, num_sinks=self.recipe.num_sinks)
+        if not self._base_items:
+            self._base_items |= results
         test = compare_tasks(self._base_items, results)
         names = sorted(tasks, key=_length_of)
         short, long = (results[name].metrics["acc"] for name in names)
@@ -345,7 +409,7 @@ class Lab:
 
     def base_setting(self, **more: Any) -> dict[str, Any]:
         """What every table's numbers depend on."""
-        scale = self.scale
+        scale, recipe = self.scale, self.recipe
         return {
             "scale": scale.name,
             "model": self.model_name,
@@ -354,6 +418,14 @@ class Lab:
             "held-out sequences": int(self.sequences().shape[0]),
             "training texts": self.names["train"],
             "held-out texts": self.names["val"],
+            "recipe": self.recipe_name,
+            "gate": "equation 2" if recipe.gate == "paper" else recipe.gate,
+            "lambda": recipe.steepness if recipe.gate == "paper" else "none: the log gate has none",
+            "window": scale.window,
+            "sinks": recipe.num_sinks,
+            "assignment": recipe.assignment,
+            "N": recipe.sinkhorn_iterations,
+            "temperature": recipe.temperature,
             **more,
             "machine": machine(str(self.device)),
         }
@@ -373,6 +445,11 @@ def quality_cells(full: Scores, runs: Scores | Sequence[Scores]) -> dict[str, An
         "distant": compared["distant_kept"],
         "seeds": compared["seeds"],
     }
+
+
+def relative(one: Scores, other: Scores) -> Interval:
+    """Difference of the perplexity of `one` from that of `other` on the same sequences, as a share of it."""
+    return mean_interval(one.nll - other.nll, other.scored).through(math.expm1)
 
 
 def _length_of(task: str) -> int:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from focus_runtime.measure.intervals import Interval
 
 HELD = {True: "held", False: "did not hold", None: "not decided here"}
 PAPER = "paper: "
+RECIPE_WORDS = {"paper": "the paper's recipe", "ours": "our recipe"}
 LATEX_HEADER = "% needs \\usepackage{booktabs}; compile with LuaLaTeX or XeLaTeX where cells are not ASCII\n"
 
 
@@ -45,8 +47,23 @@ def heading(column: Column) -> str:
     return (PAPER if column.paper else "") + column.label
 
 
-def _claim(claim: Claim) -> str:
-    return f"**{HELD[claim.held]}**: {claim.text} ({claim.evidence})"
+def claims_by_text(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
+    """Claims together with the same claim under other recipes."""
+    together: dict[str, list[Claim]] = {}
+    for claim in claims:
+        together.setdefault(claim.text, []).append(claim)
+    return together
+
+
+def _claims(claims: Iterable[Claim]) -> list[str]:
+    lines = []
+    for text, found in claims_by_text(claims).items():
+        lines.append(f"- {text}")
+        for claim in found:
+            where = f"{RECIPE_WORDS[claim.recipe]}: " if claim.recipe else ""
+            rule = f"; {claim.rule}" if claim.rule else ""
+            lines.append(f"  - {where}**{HELD[claim.held]}** ({claim.evidence}{rule})")
+    return lines
 
 
 def markdown(report: Report) -> str:
@@ -58,19 +75,20 @@ def markdown(report: Report) -> str:
         lines.append(line(escape_pipes(cell(row.get(c.key), c)) for c in report.columns))
     if report.claims:
         lines += ["", "## What the paper claims, and what was found", ""]
-        lines += [f"- {_claim(claim)}" for claim in report.claims]
+        lines += _claims(report.claims)
     if report.notes:
         lines += ["", "## Notes", "", *(f"- {note}" for note in report.notes)]
     lines += ["", "## Setting", ""]
-    lines += [f"- {name}: {_plain(value)}" for name, value in report.setting.items()]
+    lines += [f"- {name}: {plain(value)}" for name, value in report.setting.items()]
     return "\n".join(lines) + "\n"
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """A setting in words."""
     if isinstance(value, dict):
-        return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
+        return ", ".join(f"{k} {plain(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(_plain(v) for v in value)
+        return ", ".join(plain(v) for v in value)
     return str(value)
 
 
@@ -101,7 +119,7 @@ def latex(report: Report) -> str:
     alignment = "".join("l" if _is_text(report, c) else "r" for c in report.columns)
     rows = [" & ".join(_latex(cell(row.get(c.key), c)) for c in report.columns) + r" \\" for row in report.rows]
     head = " & ".join(_latex(heading(c)) for c in report.columns) + r" \\"
-    caption = _latex(f"{report.title}. " + "; ".join(f"{k}: {_plain(v)}" for k, v in report.setting.items()) + ".")
+    caption = _latex(f"{report.title}. " + "; ".join(f"{k}: {plain(v)}" for k, v in report.setting.items()) + ".")
     lines = short_table(alignment, head, rows, rf"\caption{{{caption}}}", f"tab:focus-{report.name}")
     return LATEX_HEADER + MACROS + "\n".join(lines) + "\n"
 
@@ -144,6 +162,15 @@ def write(report: Report, folder: Path, *, log: str = "") -> list[Path]:
     if log:
         contents[".log"] = log.encode()
     return [_write(folder / f"{report.name}{suffix}", data) for suffix, data in contents.items()]
+
+
+def kept_key(folder: Path, name: str) -> str | None:
+    """The key of a report that was written before; None without one."""
+    try:
+        key = json.loads((folder / f"{name}.json").read_text(encoding="utf-8")).get("key")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return key or None
 
 
 def _finite(value: Any) -> Any:

@@ -7,17 +7,26 @@ import dataclasses
 import importlib
 import json
 import os
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError, MemoryShortError, ModelError
 from focus_explorer.progress import stage_bar
-from focus_explorer.reproduce.names import REPORTS
+from focus_explorer.reproduce.merging import merged
+from focus_explorer.reproduce.names import RECIPES, REPORTS, recipes_of
+from focus_explorer.reproduce.render import kept_key, markdown, write
 from focus_explorer.reproduce.scale import scale_named
 from focus_explorer.services.texts import SAMPLES, sample_text
+from focus_explorer.services.training.domains import parse_domains
 from focus_explorer.services.training.texts import gather_texts
 from focus_runtime.files import cannot_write, check_writable_folder
+from focus_runtime.version import __version__
+
+if TYPE_CHECKING:
+    from focus_explorer.reproduce.lab import Lab
+    from focus_explorer.reproduce.report import Report
 
 
 def _texts(arguments: argparse.Namespace) -> tuple[list[str], list[str], dict[str, list[str]]]:
@@ -41,16 +50,23 @@ def _texts(arguments: argparse.Namespace) -> tuple[list[str], list[str], dict[st
 
 
 def reproduce(arguments: argparse.Namespace) -> None:
-    """Measure one report, or all of them, and write every form of it."""
+    """Measure one report, or all of them, and write every form of it, and the page that shows them together."""
     from focus_explorer.reproduce.lab import Lab
-    from focus_explorer.reproduce.render import markdown, write
+    from focus_explorer.reproduce.page import write_page
+    from focus_explorer.reproduce.plan import plan_text
 
     scale = scale_named(arguments.scale)
+    for option in ("steps", "seeds"):
+        value = getattr(arguments, option)
+        if value is not None and value < 1:
+            raise InputError(f"--{option} is {value}", expected="at least 1")
     if arguments.steps is not None:
-        if arguments.steps < 1:
-            raise InputError(f"--steps is {arguments.steps}", expected="at least 1")
         scale = dataclasses.replace(scale, steps=arguments.steps)
+    if arguments.seeds is not None:
+        scale = dataclasses.replace(scale, seeds=tuple(range(arguments.seeds)))
     names = list(REPORTS) if "all" in arguments.names else list(dict.fromkeys(arguments.names))
+    recipes = {name: _recipes(name, arguments.recipe, every="all" in arguments.names) for name in names}
+    names = [name for name in names if recipes[name]]
     texts, held_out, text_names = _texts(arguments)
     out = Path(os.path.expanduser(arguments.out or Path("reproduced") / scale.name))
     check_writable_folder(out, explain=cannot_write("choose a writable --out folder", problem="cannot write to"))
@@ -68,22 +84,93 @@ def reproduce(arguments: argparse.Namespace) -> None:
             on_line=lambda line: bar(line[:90], state["done"] / len(names)),
             cache_dir=settings.cache_dir(),
             on=_device(arguments.device),
+            domains=_domains(arguments.domain),
         )
+        _check_length(lab)
+        keys = {name: lab.key("report", name, dataclasses.asdict(scale), recipes[name], __version__) for name in names}
+        if arguments.plan:
+            print(plan_text(lab, out, keys, recipes))
+            return
         written: dict[str, list[str]] = {}
+        failed: dict[str, str] = {}
         for name in names:
-            lab.lines.clear()
-            lab.log(f"{name}: {REPORTS[name][1]}; scale {scale.name}, model {model}")
-            report = _measured(name, lab)
-            lab.log(f"{name}: done")
-            report.setting["command"] = _command(arguments, name)
-            written[name] = [str(path) for path in write(report, out, log="\n".join(lab.lines) + "\n")]
             state["done"] += 1
+            if not arguments.again and kept_key(out, name) == keys[name]:
+                written[name] = [str(path) for path in sorted(out.glob(f"{name}.*"))]
+                if not arguments.json:
+                    print(f"{name}: kept from before")
+                continue
+            try:
+                report = _report(name, lab, recipes[name], arguments)
+            except InputError as error:
+                if len(names) == 1:
+                    raise
+                failed[name] = str(error)  # the others run
+                continue
+            report.key = keys[name]
+            written[name] = [str(path) for path in write(report, out, log="\n".join(lab.lines) + "\n")]
             if not arguments.json:
                 print(markdown(report))
+        page = write_page(out)
     if arguments.json:
-        print(json.dumps({"scale": scale.name, "written": written}))
+        print(json.dumps({"scale": scale.name, "written": written, "failed": failed, "page": str(page)}))
     else:
         print("written      " + ", ".join(path for paths in written.values() for path in paths))
+        print(f"page         {page}")
+    if failed:
+        words = "\n".join(f"{name}: {message}" for name, message in failed.items())
+        raise InputError(f"{len(failed)} of {len(names)} reports could not be measured:\n{words}")
+
+
+def _domains(given: list[str]) -> dict[str, list[str]]:
+    """`--domain NAME=SOURCE` -> the texts of every name."""
+    found: dict[str, list[str]] = {}
+    for one in parse_domains(given, "--domain", weighted=False):
+        if not one.name:
+            raise InputError(f"--domain is {' '.join(one.sources)!r}", expected="NAME=FOLDER or NAME=FILE")
+        found[one.name] = gather_texts(one.sources)[0]
+    return found
+
+
+def _recipes(name: str, asked: list[str], *, every: bool) -> list[str]:
+    """The recipes a report is measured under: those of the user's that it can take.
+
+    Raises:
+        InputError: it can take none of them, and was asked for by name.
+    """
+    able = [recipe for recipe in recipes_of(name) if recipe in asked]
+    if not able and not every:
+        raise InputError(
+            f"{name} cannot be measured under the recipe {' or '.join(asked)}",
+            expected=f"--recipe {' '.join(recipes_of(name))}",
+        )
+    return able
+
+
+def _check_length(lab: Lab) -> None:
+    """Refuse held-out text that is too short for the sequences of the scale, before anything is trained."""
+    scale, tokens = lab.scale, lab.val_ids.numel()
+    if tokens < scale.val_sequences * scale.seq_len:
+        raise InputError(
+            f"the held-out text has {tokens:,} tokens",
+            expected=f"at least {scale.val_sequences * scale.seq_len:,}: {scale.val_sequences} sequences of "
+            f"{scale.seq_len:,}",
+            fix="give a longer --val text or a smaller --scale",
+        )
+
+
+def _report(name: str, lab: Lab, recipes: list[str], arguments: argparse.Namespace) -> Report:
+    """One report under every recipe that was asked for."""
+    lab.lines.clear()
+    start, reports = time.perf_counter(), {}
+    for recipe in recipes:
+        lab.log(f"{name}: {REPORTS[name][1]}; scale {lab.scale.name}, model {lab.model_name}, recipe {recipe}")
+        reports[recipe] = _measured(name, lab.under(recipe))
+    report = merged(reports)
+    report.seconds = round(time.perf_counter() - start, 1)
+    lab.log(f"{name}: done")
+    report.setting["command"] = _command(arguments, name)
+    return report
 
 
 def _device(requested: str | None) -> str:
@@ -96,7 +183,7 @@ def _device(requested: str | None) -> str:
     return requested
 
 
-def _measured(name: str, lab: Any) -> Any:
+def _measured(name: str, lab: Lab) -> Report:
     """The report of that name.
 
     Raises:
@@ -106,7 +193,8 @@ def _measured(name: str, lab: Any) -> Any:
 
     try:
         with within_memory(lab.model):
-            return find(name)(lab)
+            made: Report = find(name)(lab)
+            return made
     except ModelError as error:  # what runs inside advises, as below, what this command lacks
         expected = error.expected or "a model that every part of this report can run"
         raise ModelError(f"{name}: {error.problem}", expected=expected, fix="choose another --model") from error
@@ -126,5 +214,8 @@ def _command(arguments: argparse.Namespace, name: str) -> str:
     words = ["focus-explorer", "reproduce", name, "--scale", arguments.scale]
     words += ["--text", "FOLDER", "--val", Path(arguments.val[0]).name] if arguments.text else []
     words += ["--model", Path(arguments.model).name] if arguments.model else []
+    words += ["--recipe", *arguments.recipe] if list(arguments.recipe) != list(RECIPES) else []
+    words += [word for one in arguments.domain for word in ("--domain", f"{one.split('=')[0]}=FOLDER")]
+    words += ["--seeds", str(arguments.seeds)] if arguments.seeds is not None else []
     words += ["--steps", str(arguments.steps)] if arguments.steps is not None else []
     return " ".join(words)

@@ -18,12 +18,14 @@ class Scale:
         steps: optimiser steps of each training of centroids.
         weight_steps: of each training that changes weights (LoRA, full fine-tuning).
         scratch_steps: of each training from random initialisation.
+        curve_steps: of the training from random initialisation whose curve is drawn.
         batch: sequences per step.
         learning_rate, weight_rate, lora_rates: peak rates for centroids, all weights, LoRA.
         seeds: of initialisation and data order; intervals are over documents and seeds.
         val_sequences: held-out sequences.
         study_steps, study_len: of the group-dominance study.
         sweep_steps: of each training in an ablation.
+        gate_steps: of each training in the gate laboratory.
         speed_lengths, long_lengths: tokens for one layer's speed, and for perplexity at growing length.
         task_items: items per task.
         needs: hardware and time.
@@ -37,6 +39,7 @@ class Scale:
     steps: int
     weight_steps: int
     scratch_steps: int
+    curve_steps: int
     batch: int
     learning_rate: float
     weight_rate: float
@@ -46,6 +49,7 @@ class Scale:
     study_steps: int
     study_len: int
     sweep_steps: int
+    gate_steps: int
     speed_lengths: tuple[int, ...]
     long_lengths: tuple[int, ...]
     task_items: int
@@ -64,6 +68,7 @@ SCALES = {
             steps=6,
             weight_steps=3,
             scratch_steps=6,
+            curve_steps=10,
             batch=1,
             learning_rate=3e-3,
             weight_rate=2e-5,
@@ -73,6 +78,7 @@ SCALES = {
             study_steps=8,
             study_len=64,
             sweep_steps=3,
+            gate_steps=3,
             speed_lengths=(512, 1024),
             long_lengths=(128, 256, 512),
             task_items=6,
@@ -82,24 +88,26 @@ SCALES = {
             name="small",
             model="smollm2-135m",
             dtype="auto",
-            seq_len=512,
-            window=64,
-            steps=80,
+            seq_len=1024,
+            window=128,
+            steps=600,
             weight_steps=24,
             scratch_steps=60,
+            curve_steps=1200,
             batch=1,
             learning_rate=3e-3,
             weight_rate=2e-5,
             lora_rates=(1e-4, 5e-4, 2e-3),
             seeds=(0, 1, 2),
-            val_sequences=12,
+            val_sequences=24,
             study_steps=60,
             study_len=256,
-            sweep_steps=16,
+            sweep_steps=600,
+            gate_steps=120,
             speed_lengths=(1024, 2048, 4096, 8192, 16384, 32768),
-            long_lengths=(512, 1024, 2048, 4096),
-            task_items=32,
-            needs="two CPU cores, 8 GB; each table minutes to an hour",
+            long_lengths=(1024, 2048, 4096, 8192),
+            task_items=100,
+            needs="two CPU cores, 8 GB; half an hour for each training of centroids",
         ),
         Scale(
             name="paper",
@@ -110,6 +118,7 @@ SCALES = {
             steps=5000,
             weight_steps=5000,
             scratch_steps=50_000,
+            curve_steps=50_000,
             batch=16,
             learning_rate=3e-3,
             weight_rate=3e-5,
@@ -119,6 +128,7 @@ SCALES = {
             study_steps=2000,
             study_len=1024,
             sweep_steps=2000,
+            gate_steps=2000,
             speed_lengths=(1024, 4096, 16384, 32768, 65536, 262144, 1048576),
             long_lengths=(1024, 2048, 4096, 8192),
             task_items=500,

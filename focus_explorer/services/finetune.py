@@ -17,7 +17,7 @@ from focus_explorer.services.training.texts import gather_texts
 from focus_explorer.services.training.train import describe_step, stop_on_signal
 from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import cannot_write, check_writable_folder
-from focus_runtime.training.recipes import RECIPES, recipe_named
+from focus_runtime.training.recipes import RECIPES, in_words, recipe_named
 
 REGIMES = {"two-phase": "two_phase", "from-scratch": "from_scratch"}
 CENTROIDS = "centroids.safetensors"
@@ -29,6 +29,16 @@ OF_RECIPE = {  # option -> field of `Recipe` that gives its default
     "sinks": "num_sinks",
     "steepness": "steepness",
 }
+
+
+def usual(option: str) -> str:
+    """The default of an option that recipes decide, in words."""
+    return in_words(OF_RECIPE[option])
+
+
+def recipe_values(name: str) -> dict[str, Any]:
+    """The options that a recipe decides, with its values."""
+    return {option: getattr(recipe_named(name), setting) for option, setting in OF_RECIPE.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -77,9 +77,7 @@ class TrainRequest:
         "file as in docs/centroid-files.md, or none (default: that of --init)",
         kind=str,
     )
-    gate: str = _option(
-        OURS.gate, "soft gate in training; paper is equation 2", kind=str, choices=("log", "paper")
-    )
+    gate: str = _option(OURS.gate, "soft gate in training; paper is equation 2", kind=str, choices=("log", "paper"))
     steepness: float = _option(OURS.steepness, "lambda of equation 2, with the paper gate", kind=float)
     steepness_start: float | None = _option(
         None, "lambda of the first step, from which it grows evenly (default: the same in every step)", kind=float

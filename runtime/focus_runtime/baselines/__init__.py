@@ -13,6 +13,7 @@ from focus_runtime.baselines.performer import Performer
 from focus_runtime.baselines.random_centroids import RandomCentroids
 from focus_runtime.baselines.routing_transformer import RoutingTransformer
 from focus_runtime.baselines.sparq import SparQ
+from focus_runtime.baselines.temperature import Temperature
 from focus_runtime.baselines.window_only import WindowOnly
 
 BASELINES: dict[str, Callable[..., Baseline]] = {
@@ -25,6 +26,7 @@ BASELINES: dict[str, Callable[..., Baseline]] = {
         RoutingTransformer,
         SparQ,
         MagicPIG,
+        Temperature,
         LoRA,
         FullFinetune,
     )
@@ -42,5 +44,6 @@ __all__ = [
     "RandomCentroids",
     "RoutingTransformer",
     "SparQ",
+    "Temperature",
     "WindowOnly",
 ]

@@ -239,12 +239,14 @@ def shuffled_information(
 
 
 def long_range_pairs(routed: RoutedText, *, kinds: tuple[str, ...] = ("name",), limit: int = 10) -> list[Row]:
-    """The strongest same-group pairs of some classes of words beyond the window, by layer.
+    """The strongest same-group pairs of two different words of some classes beyond the window, by layer.
+
+    A word and itself further on are left out: their tokens are the same, and so are their groups nearly everywhere.
 
     Args:
         routed: the text with its groups.
         kinds: classes of both words; "name" for entities.
-        limit: pairs kept for each layer, every pair of words once, at its highest affinity.
+        limit: pairs kept for each layer, every two words once, at their highest affinity.
 
     Returns:
         One JSON-ready row per layer: `pairs` (sequence, position and word of both, distance in tokens, affinity
@@ -271,7 +273,11 @@ def long_range_pairs(routed: RoutedText, *, kinds: tuple[str, ...] = ("name",), 
             once.setdefault((pair["word"], pair["earlier_word"]), pair)
         top = probabilities.argmax(axis=-1)
         among = sum(
-            (_same_group(row, mask, routed.window) for row, mask in zip(top, of_kind, strict=True)), np.zeros(2)
+            (
+                _same_group_of_different(row, mask, np.array(words, dtype=str), routed.window)
+                for row, mask, words in zip(top, of_kind, routed.words, strict=True)
+            ),
+            np.zeros(2),
         )
         every = sum((_same_group(row, np.ones_like(row, dtype=bool), routed.window) for row in top), np.zeros(2))
         rows.append(
@@ -297,7 +303,8 @@ def _pairs_of(
         rows = np.arange(start, min(start + PAIR_ROWS, places.size))
         affinity = probabilities[places[rows]] @ probabilities[places].T
         distance = places[rows][:, None] - places[None, :]
-        i, j = np.nonzero((distance > window) & (top[rows][:, None] == top[None, :]))
+        different = codes[rows][:, None] != codes[None, :]
+        i, j = np.nonzero((distance > window) & (top[rows][:, None] == top[None, :]) & different)
         order = np.lexsort((-distance[i, j], -affinity[i, j]))
         i, j = i[order], j[order]
         pair_codes, firsts = np.unique(codes[rows[i]] * names.size + codes[j], return_index=True)
@@ -316,6 +323,16 @@ def _pairs_of(
                     "group": int(top[column]),
                 }
     return list(best.values())
+
+
+def _same_group_of_different(
+    top: Numbers, selected: NDArray[np.bool_], words: NDArray[np.str_], window: int
+) -> NDArray[np.float64]:
+    """As `_same_group`, without pairs of one word with itself."""
+    counts = _same_group(top, selected, window)
+    for word in np.unique(words[selected]):
+        counts -= _same_group(top, selected & (words == word), window)
+    return counts
 
 
 def _same_group(top: Numbers, selected: NDArray[np.bool_], window: int) -> NDArray[np.float64]:

@@ -446,6 +446,9 @@ def _lasting(config: TrainConfig) -> dict[str, Any]:
     values = asdict(config)
     del values["checkpoint_every"]
     for option in fields(config):  # a checkpoint from before they existed has none of them
-        if option.name in ("loss", "distil_weight", "hard_steps", "steepness_start") and values[option.name] == option.default:
+        if (
+            option.name in ("loss", "distil_weight", "hard_steps", "steepness_start")
+            and values[option.name] == option.default
+        ):
             del values[option.name]
     return values

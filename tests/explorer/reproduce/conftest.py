@@ -10,7 +10,10 @@ from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.scale import SCALES
 from tests.helpers import build_model, build_tokenizer
 
-SENTENCES = [f"On day {n} the letter from Anne said that matter {n * 7 % 90} was at an end." for n in range(90)]
+NAMES = ("Anne", "Emma", "Jane")
+SENTENCES = [
+    f"On day {n} the letter from {NAMES[n % 3]} said that matter {n * 7 % 90} was at an end now." for n in range(90)
+]
 TEXT = " ".join(SENTENCES)
 UNIT = dataclasses.replace(
     SCALES["tiny"],
@@ -20,11 +23,13 @@ UNIT = dataclasses.replace(
     steps=2,
     weight_steps=1,
     scratch_steps=1,
+    curve_steps=3,
     seeds=(0,),
     val_sequences=3,
     study_steps=2,
     study_len=32,
     sweep_steps=1,
+    gate_steps=1,
     speed_lengths=(64, 128),
     long_lengths=(48, 96),
     task_items=3,

@@ -38,8 +38,8 @@ def test_markdown_shows_intervals_claims_and_the_papers_numbers_apart():
     assert "| method | perplexity | pairs kept | paper: perplexity |" in text
     assert "| a \\| b & 5 % | 2.00 (1.50 to 2.50) | 50.0 % | 42.8 |" in text
     assert "| full | – | – | – |" in text
-    assert "- **held**: it works (2 of 2)" in text
-    assert "- **not decided here**: it flies (not tried)" in text
+    assert "- it works\n  - **held** (2 of 2)\n" in text
+    assert "- it flies\n  - **not decided here** (not tried)\n" in text
     assert "- K: 4" in text
 
 

@@ -45,7 +45,9 @@ def test_token_nll_is_the_models_cross_entropy(family, chunk, monkeypatch):
 
 @pytest.mark.parametrize("family", ["Llama", "GPT2", "Gemma2", "Phi", "Cohere", "Granite"])
 @pytest.mark.parametrize("chunk", [7, 256])
-def test_gradients_with_a_frozen_output_embedding_are_those_of_the_cross_entropy(fresh_seed, family, chunk, monkeypatch):
+def test_gradients_with_a_frozen_output_embedding_are_those_of_the_cross_entropy(
+    fresh_seed, family, chunk, monkeypatch
+):
     monkeypatch.setattr(measure, "TRAINING_CHUNK", chunk)
     model, ids = build_model(family), random_ids(30, batch=2)
     with torch.no_grad():
@@ -60,7 +62,9 @@ def test_gradients_with_a_frozen_output_embedding_are_those_of_the_cross_entropy
 
     def plain(hidden):
         logits = torch.cat([vocabulary_logits(model, row[None]) for row in hidden])[:, :-1].double()
-        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none").view(2, 29)
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none").view(
+            2, 29
+        )
 
     losses, expected = gradient(plain, True)
     for frozen in (True, False):

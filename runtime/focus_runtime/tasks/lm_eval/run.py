@@ -69,6 +69,7 @@ class TaskResult:
         tokens: (N,) int64, tokens of context and continuation of each item, as fed to the model.
         cut: items whose context was cut to the model's positions.
         window, num_sinks: of the setting that item lengths are held against.
+        written: whether answers are written token by token; then `tokens` depend on what the model wrote.
     """
 
     task: str
@@ -77,6 +78,7 @@ class TaskResult:
     cut: int
     window: int
     num_sinks: int
+    written: bool = False
 
     @property
     def items(self) -> int:
@@ -284,7 +286,8 @@ def run_tasks(
         tokens = np.array([wrapped.lengths[name, number] for number in documents], dtype=np.int64)
         metrics = _metrics(evaluated["results"][name], evaluated["samples"][name])
         cut = sum(task == name for task, _ in wrapped.cut)
-        results[name] = TaskResult(name, metrics, tokens, cut, window, num_sinks)
+        written = loaded[name].OUTPUT_TYPE == "generate_until"
+        results[name] = TaskResult(name, metrics, tokens, cut, window, num_sinks, written)
     return results
 
 
@@ -331,7 +334,7 @@ def compare_tasks(
     report = {}
     for name, plain in full.items():
         sparse = focus[name]
-        if not np.array_equal(plain.tokens, sparse.tokens):
+        if plain.items != sparse.items or not (plain.written or np.array_equal(plain.tokens, sparse.tokens)):
             raise InputError(f"the results of {name} are of different items", expected="the same task and limit")
         report[name] = {
             "items": sparse.items,

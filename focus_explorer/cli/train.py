@@ -52,14 +52,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
+def train_request(arguments: argparse.Namespace) -> TrainRequest:
+    """The options as they were given; what a recipe decides and nobody gave is the recipe's."""
+    given = {option.name for option in fields(TrainRequest)} & vars(arguments).keys()
+    values = recipe_values(arguments.recipe) | {"groups": None} | {name: getattr(arguments, name) for name in given}
+    return TrainRequest(**values | {"text": tuple(arguments.text), "val": tuple(arguments.val)})
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Train; returns the exit status."""
     from focus_explorer.services.service import Service
     from focus_explorer.services.training.train import describe, train
 
-    given = {option.name for option in fields(TrainRequest)} & vars(arguments).keys()
-    values = recipe_values(arguments.recipe) | {"groups": None} | {name: getattr(arguments, name) for name in given}
-    request = TrainRequest(**values | {"text": tuple(arguments.text), "val": tuple(arguments.val)})
+    request = train_request(arguments)
     database = None if arguments.no_db else Service(arguments.db).database
     command = command_line()
     try:

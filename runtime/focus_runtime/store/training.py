@@ -172,6 +172,7 @@ class TrainingRecorder:
         self._opened = self._warned = False
         self._offset: dict[str, float] = {}
         self._end: dict[str, Any] | None = None
+        self._ending = False
         self._started = time.monotonic()
         self._pause = FLUSH_SECONDS
 
@@ -251,6 +252,7 @@ class TrainingRecorder:
         self._stop.set()
         self._thread.join()
         self._database.wait = LAST_WAIT
+        self._ending = True  # only now: a write that began before the last rows came must not say that it is done
         problem = self._flush()
         if problem is not None:
             self._warn(f"the training curve could not be stored: {problem}")
@@ -296,7 +298,8 @@ class TrainingRecorder:
         evaluations: list[dict[str, Any]],
         offset: dict[str, float],
     ) -> None:
-        if self._end is not None and not self._reported:
+        if self._ending and not self._reported:
+            assert self._end is not None
             if not self._resume or self._end["status"] == "done":
                 self._close_empty(connection)
             return
@@ -313,7 +316,7 @@ class TrainingRecorder:
         if evaluations:
             self._forget_evaluations(connection, min(row["step"] for row in evaluations))
             self._insert(connection, "training_evaluations", evaluations, _EVALUATION_SCHEMA)
-        if self._end is not None:
+        if self._ending:
             self._close(connection)
 
     def _insert(self, connection: Any, table: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:

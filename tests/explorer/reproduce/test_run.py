@@ -31,10 +31,6 @@ def test_every_report_is_measured_and_written(name, lab, tmp_path, monkeypatch):
     empty = {key for key in keys if all(row.get(key) is None for row in report.rows)}
     allowed = {"short", "long", "lost"} if name != "pairs" else keys  # too little text for these
     assert not {key for key in empty if not key.startswith("paper")} - allowed
-        "short",
-        "long",
-        "lost",
-    }  # too little text for these
     for row in report.rows:
         if "ppl" in row and row.get("dominance") is not None:
             assert row["retained"] is not None, "a perplexity is given with dominance and pairs kept"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from focus_explorer.cli.main import parser
+from focus_explorer.cli.train import train_request
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.acting_user import acting_as
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
@@ -176,8 +177,7 @@ def test_texts_and_held_out_texts_of_a_training(domains, trainings, model_folder
     texts, held_out = ([str(file) for file in files[folder]] for folder in ("train", "held-out"))
     trainings.start(wanted, texts, held_out, domains=domains)
     [words] = spawned
-    given = vars(parser(("train",)).parse_args(words))
-    made = TrainRequest(**{option.name: given[option.name] for option in fields(TrainRequest)})
+    made = train_request(parser(("train",)).parse_args(words))
     assert (made.val_every, made.patience) == (2, 1)
     plan = plan_training(made)
     for sources, folder in ((plan.domains, "train"), (plan.held_out, "held-out")):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from focus_explorer.cli.main import main
+from focus_explorer.errors import InputError
+from focus_explorer.services.training.plan import plan_training
 from focus_explorer.services.training.request import TrainRequest
+from focus_runtime.training.loop import steepness_at
 
 pytestmark = pytest.mark.slow  # with the other tests of training
 
@@ -39,3 +42,34 @@ def test_options_survive_the_way_to_another_process(monkeypatch):
     repeated = ["--text", "a=x y:2", "--text", "b=z", "--val", "a=v", "--val", "b=w", "--out", "x.safetensors"]
     assert main(["train", *repeated, "--patience", "3", "--hard-steps", "2", "--no-db"]) == 0
     assert seen[1:] == [domains, domains]
+
+
+def test_a_recipe_decides_what_is_not_given(monkeypatch):
+    import focus_explorer.services.training.train as training
+
+    seen = []
+    monkeypatch.setattr(training, "train", lambda read, *_, **__: seen.append(read) or {})
+    words = ["train", "--text", "t", "--out", "x.safetensors", "--no-db"]
+    assert main([*words, "--recipe", "paper"]) == 0
+    assert main([*words, "--recipe", "paper", "--gate", "log", "--sinks", "2", "--groups", "4"]) == 0
+    assert main([*words]) == 0
+    paper, changed, ours = seen
+    published = plan_training(paper).config
+    settings = ("num_groups", "window", "num_sinks", "gate", "assignment", "sinkhorn_iterations", "temperature")
+    assert [getattr(published, name) for name in settings] == [8, 128, 0, "paper", "sinkhorn", 10, 0.1]
+    assert (changed.gate, changed.sinks, changed.groups, changed.iterations) == ("log", 2, 4, 10)
+    assert [getattr(plan_training(ours).config, name) for name in settings] == [4, 128, 4, "log", "causal", 20, 0.1]
+    for request in tuple(seen):  # the page's own process gets the same
+        assert main([*["train"], *request.to_arguments(), "--no-db"]) == 0
+    assert seen[3:] == seen[:3]
+    assert main([*words, "--recipe", "theirs"]) == 2
+
+
+def test_the_steepness_of_equation_2_and_its_schedule_reach_the_training():
+    made = TrainRequest(text=("t",), out="x.safetensors", gate="paper", steepness=16.0, steepness_start=1.0, steps=5)
+    settings = plan_training(made).settings
+    assert [steepness_at(step, settings) for step in range(5)] == [1.0, 4.75, 8.5, 12.25, 16.0]
+    with pytest.raises(InputError, match="--steepness-start goes with the paper gate only"):
+        plan_training(TrainRequest(text=("t",), out="x.safetensors", steepness_start=1.0))
+    with pytest.raises(InputError, match="steepness is -1"):
+        plan_training(TrainRequest(text=("t",), out="x.safetensors", gate="paper", steepness=-1.0))

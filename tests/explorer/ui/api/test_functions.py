@@ -78,6 +78,7 @@ TRAINING = {
     "val_every": 0,
     "patience": 0,
     "domains": False,
+    "recipe": "ours",
 }
 
 

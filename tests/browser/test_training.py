@@ -244,3 +244,14 @@ def test_a_problem_of_the_process_is_one_message(tiny_page):
     start(page, text, "nobody", 30)
     expect(page.locator("#fe-training [role=alert]")).to_contain_text("who-knows", timeout=120_000)
     assert "Traceback" not in page.locator("body").inner_text()
+
+
+def test_a_recipe_fills_the_form(tiny_page):
+    open_one, *_ = tiny_page
+    page = open_tab(open_one)
+    page.get_by_text("More settings").last.click()
+    for recipe, values in (("paper", ("8", "128", "0", "paper")), ("ours", ("4", "128", "4", "log"))):
+        page.locator("#fe-train-recipe").get_by_label(recipe, exact=True).check()
+        for field, value in zip(("groups", "window", "sinks"), values, strict=False):
+            expect(page.locator(f"#fe-train-{field} input")).to_have_value(value)
+        expect(page.locator("#fe-train-gate").get_by_label(values[-1], exact=True)).to_be_checked()

@@ -106,3 +106,13 @@ def test_help_names_the_options(capsys):
     named |= {"--batch", "--accumulate", "--groups", "--top-k", "--window", "--sinks", "--seed", "--checkpoint-every"}
     named |= {"--lr", "--centroid-lr", "--router-lr", "--precision", "--gradient-checkpointing", "--resume", "--json"}
     assert options_in_help(capsys, "finetune") >= named
+
+
+def test_a_recipe_decides_what_is_not_given(train_text, tmp_path, capsys):
+    published = [*train_text, "--recipe", "paper", "--groups", "4", "--steepness", "2"]
+    assert main([*published, "--out", str(tmp_path / "a"), "--json"]) == 0
+    made = json.loads(capsys.readouterr().out.splitlines()[-1])
+    settings = ("num_groups", "window", "num_sinks", "gate", "assignment", "sinkhorn_iterations")
+    assert [made["config"][name] for name in settings] == [4, 4, 0, "paper", "sinkhorn", 10]
+    assert made["plan"]["weights"]["steepness"] == made["plan"]["centroids"]["steepness"] == 2.0
+    assert load_centroids(tmp_path / "a" / "centroids.safetensors").config.gate == "paper"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from benchmarks.claims import END, START, with_claims
 from focus_explorer.reproduce.kept import read_kept, write_kept
 from focus_explorer.reproduce.merging import merged
 from focus_explorer.reproduce.page import claims_table, read_report, write_page, written_reports
@@ -75,6 +76,14 @@ def test_the_page_shows_every_written_report_with_its_verdicts(tmp_path, monkeyp
     assert "http" not in page.replace("https", "http").split("</style>")[1].replace("http://www.w3.org", "")
     table = claims_table(tmp_path)
     assert "| table1 | it works | paper | did not hold | 9.0 | margin: 5 |" in table
+
+
+def test_a_logs_table_of_claims_is_made_again_in_its_place():
+    log = with_claims("# Log\n\nbefore\n", "| old |\n")
+    assert log.endswith(f"before\n\n{START}\n| old |\n{END}\n")
+    again = with_claims(log + "after\n", "| new |\n")
+    assert "old" not in again
+    assert again.endswith(f"{START}\n| new |\n{END}\nafter\n")
 
 
 def test_rows_survive_the_disk(tmp_path):

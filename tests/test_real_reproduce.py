@@ -16,7 +16,7 @@ from focus_explorer.reproduce.scale import SCALES
 def test_two_tables_are_reproduced_from_nothing(tmp_path, capsys, monkeypatch):
     few = dataclasses.replace(SCALES["tiny"], study_steps=2)  # a second for each step of each of its strategies
     monkeypatch.setitem(SCALES, "tiny", few)
-    names = ["table6", "table8", "dominance"]
+    names = ["table6", "table8", "speed-by-length"]
     assert main(["reproduce", *names, "--scale", "tiny", "--out", str(tmp_path), "--json"]) == 0
     written = json.loads(capsys.readouterr().out.splitlines()[-1])["written"]
     assert list(written) == names
@@ -28,7 +28,7 @@ def test_two_tables_are_reproduced_from_nothing(tmp_path, capsys, monkeypatch):
     assert [row["tokens"] for row in rows_7] == ["512", "1024"]
     assert all(float(row["focus_ms8"]) > 0 for row in rows_7)
     assert (
-        json.loads((tmp_path / "dominance.json").read_text())["rows"]
-        == json.loads((tmp_path / "table8.json").read_text())["rows"]
+        json.loads((tmp_path / "speed-by-length.json").read_text())["rows"]
+        == json.loads((tmp_path / "table6.json").read_text())["rows"]
     )
     assert "softmax: step" in (tmp_path / "table8.log").read_text()

@@ -23,7 +23,7 @@ PAPER: dict[str, tuple[str, str]] = {  # name -> module that measures it, and wh
     "domains": ("domains", "fine-tuning on several kinds of text"),
     "routing-size": ("ablation", "size of the routing space"),
     "long-context": ("quality", "perplexity by text length"),
-    "dominance": ("dominance", "largest group during training"),
+    "dominance": ("dominance", "largest group after training centroids alone and all weights"),
     "groups": ("groups", "what the groups contain"),
     "gsm8k": ("alignment", "arithmetic in words after eight examples"),
     "pairs": ("groups", "far pairs of words that share a group"),

@@ -69,6 +69,12 @@ DOMINANCE = {  # mitigation -> outcome
     "balance-x5": "6 of 8 groups die",
     "sinkhorn": "stable, 14.6 % dominance (K = 8)",
 }
+DOMINANCE_REGIMES = {  # mitigation, all weights trained -> largest group and stability, K = 8
+    ("entropy-balance", False): {"dominance": 0.150, "stability": 0.966},
+    ("sinkhorn", False): {"dominance": 0.146, "stability": 0.953},
+    ("entropy-balance", True): {"dominance": 0.994, "stability": 1.0},
+    ("sinkhorn", True): {"dominance": 0.159, "stability": 1.0},
+}
 LONG_CONTEXT = {2: "+0.26 to +0.47", 3: "+0.0"}  # Mistral 7B, T = 1,024 to 8,192, perplexity added by k
 PAIRS = {
     "entity": "two names 754 tokens apart, affinity 0.945",

@@ -89,6 +89,7 @@ def other_steps(name: str, lab: Lab) -> int:
         "table4": len(scale.lora_rates) * scale.steps,
         "table5": scale.steps + 2 * scale.weight_steps + from_scratch,
         "table8": 7 * scale.study_steps,
+        "dominance": 4 * scale.study_steps,
         "devices": 7 * scale.sweep_steps,
         "gate": 4 * scale.gate_steps,
         "figure1": 4 * scale.weight_steps + scale.steps + 2 * scale.weight_steps,
@@ -96,7 +97,7 @@ def other_steps(name: str, lab: Lab) -> int:
         "from-scratch": 2 * scale.curve_steps,
         "domains": max(1, len(lab.domains)) * (scale.steps + 2 * scale.weight_steps),
     }
-    like = {"dominance": "table8", "figure3": "from-scratch"}
+    like = {"figure3": "from-scratch"}
     return steps.get(like.get(name, name), 0)
 
 

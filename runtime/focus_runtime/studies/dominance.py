@@ -25,7 +25,7 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.observe import observe_routing
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError
-from focus_runtime.measure.loss import check_positions
+from focus_runtime.measure.loss import check_positions, final_hidden
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.text.sequences import encode_texts
 from focus_runtime.training.centroids import centroid_loop, training_focus
@@ -236,6 +236,7 @@ def measure_dominance(
     *,
     weights: bool = False,
     router_rate: float | None = None,
+    probe: Tensor | None = None,
     on_row: Callable[[dict[str, Any]], None] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[dict[str, Any]]:
@@ -251,13 +252,16 @@ def measure_dominance(
         weights: train the model's weights too, at the settings' rate (each strategy on a copy); with frozen weights
             hidden states can drift only through the routers themselves.
         router_rate: the routers' peak learning rate; the settings' when None.
+        probe: (B, T) token ids whose groups are compared before and after the last tenth of the steps; None for not.
         on_row: called with every row as it comes.
         should_stop: checked between steps.
 
     Returns:
         One row per strategy and step: strategy, step, loss (the language model's, nats per token), auxiliary (what the
         strategy added to it), dominance and dominance_max (share of the largest argmax group, mean over layers and
-        largest; 1/K is balance), dead_groups (mean over layers), retained_pairs, learning_rate, tokens_per_second.
+        largest; 1/K is balance), dead_groups (mean over layers), retained_pairs, learning_rate, tokens_per_second, and
+        stability: the share of the probe's tokens that kept their group over the last tenth of the steps, mean over
+        layers; nan but in the last row. The paper does not define its stability: this is our reading.
 
     Raises:
         ConfigError: an unknown strategy, or several processes. TextError: too little text. TrainingError: the loss is
@@ -271,7 +275,7 @@ def measure_dominance(
     rows: list[dict[str, Any]] = []
     for strategy in chosen:
         network = copy.deepcopy(model).float() if weights else model
-        run = _Run(network, strategy, config.replace(normalisation=strategy.normalisation), settings)
+        run = _Run(network, strategy, config.replace(normalisation=strategy.normalisation), settings, probe)
 
         def keep(row: dict[str, Any]) -> None:
             rows.append(row)
@@ -298,8 +302,11 @@ class _Run:
     strategy: Strategy
     config: FocusConfig
     settings: TrainConfig
+    probe: Tensor | None = None
     added: float = 0.0
     dead: float = 0.0
+    groups: dict[int, Tensor] = field(default_factory=dict)  # of the probe, by layer
+    stability: float = math.nan
 
     def __call__(
         self,
@@ -318,6 +325,7 @@ class _Run:
             def finish(step: int) -> None:
                 self.dead = dead_groups(focus)
                 move_groups(strategy, centroids, vectors, focus, step)
+                self._compare_groups(focus, step)
 
             def report(step: TrainStep) -> None:
                 keep(self._row(step))
@@ -337,6 +345,19 @@ class _Run:
             )
             with checkpointing(self.network, settings.gradient_checkpointing):
                 loop.run(report, should_stop)
+
+    @torch.no_grad()
+    def _compare_groups(self, focus: FocusModel, step: int) -> None:
+        """Read the probe's groups a tenth before the end, and compare them with those at the end."""
+        steps = self.settings.steps
+        if self.probe is None or step + 1 not in (steps - max(1, steps // 10), steps):
+            return
+        final_hidden(self.network, self.probe)
+        groups = {index: one.probabilities.argmax(dim=-1) for index, one in focus.assignments().items()}
+        if step + 1 == steps and self.groups:
+            kept = [(groups[index] == before).float().mean().item() for index, before in self.groups.items()]
+            self.stability = float(np.mean(kept))
+        self.groups = groups
 
     def _extra(self, focus: FocusModel) -> Tensor:
         parts = []
@@ -359,4 +380,5 @@ class _Run:
             "retained_pairs": step.retained_pairs,
             "learning_rate": step.learning_rate,
             "tokens_per_second": step.tokens_per_second,
+            "stability": self.stability,
         }

@@ -6,6 +6,7 @@ import math
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -37,7 +38,9 @@ PLAN: dict[str, Any] = {"steps": 3, "seq_len": 32, "batch": 2, "warmup": 0, "lea
 
 def run(strategies, model=None, **changes):
     options = {
-        name: changes.pop(name) for name in ("weights", "router_rate", "on_row", "should_stop") if name in changes
+        name: changes.pop(name)
+        for name in ("weights", "router_rate", "probe", "on_row", "should_stop")
+        if name in changes
     }
     settings = TrainConfig(**(PLAN | changes))
     return measure_dominance(model or build_model(), build_tokenizer(), TEXTS, FOCUS, settings, strategies, **options)
@@ -233,6 +236,30 @@ def test_all_strategies_see_the_same_data_and_leave_the_model_alone(batches):
     first = [row["loss"] for row in rows if row["step"] == 1 and row["strategy"] != "sinkhorn"]
     assert first == pytest.approx([first[0]] * len(first), rel=1e-5)  # the same routers at the start
     assert all(0.25 <= row["dominance"] <= row["dominance_max"] <= 1 and 0 <= row["dead_groups"] <= 3 for row in rows)
+
+
+def test_stability_is_the_share_of_a_probes_tokens_that_keep_their_group():
+    import focus_runtime.studies.dominance as module
+
+    probe, groups = random_ids(40), []
+    read = module.FocusModel.assignments
+
+    def watched(focus):
+        found = read(focus)
+        if next(iter(found.values())).probabilities.shape[1] == 40:  # of the probe, not of a training sequence
+            groups.append({index: one.probabilities.argmax(-1) for index, one in found.items()})
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.FocusModel, "assignments", watched)
+        rows = run(["sinkhorn"], steps=10, probe=probe, learning_rate=1e-1)
+    assert all(math.isnan(row["stability"]) for row in rows[:-1])
+    before, after = groups[-2:]
+    kept = [(before[index] == after[index]).float().mean().item() for index in before]
+    assert rows[-1]["stability"] == pytest.approx(np.mean(kept))
+    plain = run(["sinkhorn"], steps=10, learning_rate=1e-1)
+    assert curve(plain, "loss") == pytest.approx(curve(rows, "loss"))  # the probe changes no training
+    assert math.isnan(plain[-1]["stability"])
 
 
 def test_training_the_weights_changes_the_curve():

@@ -9,6 +9,7 @@ from focus_explorer.reproduce.lab import Lab, quality_cells, relative
 from focus_explorer.reproduce.quality import QUALITY
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, alike, judged
 from focus_runtime.measure.scores import Scores
+from focus_runtime.training.regimes import RegimePlan, run_regime
 
 VARIED: dict[str, tuple[Any, ...]] = {
     "num_groups": (4, 8, 16, 32),
@@ -21,6 +22,11 @@ SYMBOL = {"num_groups": "K", "window": "w", "temperature": "τ", "sinkhorn_itera
 SCORES = "scores"  # of a row at k = 1, to be compared in pairs
 GROUPS = 4  # of the routing sizes, as in the paper
 ROUTING_DIMS = (16, 32, 128, 768)
+TUNED = [
+    Column("tuned", "all weights trained, k = 1: perplexity"),
+    Column("tuned_dominance", "largest group", 1, percent=True),
+    Column("tuned_retained", "pairs kept", 1, percent=True),
+]
 SWEEP = [
     Column("setting", "setting"),
     Column("training_dominance", "largest group in training", 1, percent=True),
@@ -55,7 +61,32 @@ def _row(lab: Lab, label: str, **config: Any) -> dict[str, Any]:
         "two": two["ppl"],
         "two_relative": two["relative"],
         "two_retained": two["retained"],
+        **_tuned(lab, config),
     }
+
+
+def _tuned(lab: Lab, config: dict[str, Any]) -> dict[str, Any]:
+    """The same setting with all weights trained after the centroids, where the scale has steps for that."""
+    scale, seed = lab.scale, lab.scale.seeds[0]
+    if not scale.sweep_weight_steps:
+        return {}
+    focus, count = lab.config(**config), _count(lab)
+    steps = (scale.sweep_steps, scale.sweep_weight_steps)
+
+    def measured() -> dict[str, Any]:
+        precision = "bf16" if lab.dtype == "bfloat16" else "no"
+        weights = {"steps": steps[1], "learning_rate": scale.weight_rate, "mixed_precision": precision}
+        plan = RegimePlan(
+            regime="two_phase", centroids=lab.plan(seed, steps=steps[0]), weights=lab.plan(seed, **weights)
+        )
+        what = f"all weights {config}"
+        made = run_regime(plan, lab.model, lab.tokenizer, lab.texts, focus, on_step=lab.steps(what, steps[1]))
+        cells = quality_cells(_full(lab), made.score(lab.sequences(count=count), top_k=1))
+        return {"tuned": cells["ppl"], "tuned_dominance": cells["dominance"], "tuned_retained": cells["retained"]}
+
+    return lab.kept(
+        "ablation, all weights", measured, config=focus.to_json(), steps=steps, rate=scale.weight_rate, count=count
+    )
 
 
 def swept_values(lab: Lab) -> list[tuple[str, Any]]:
@@ -115,7 +146,7 @@ def table9(lab: Lab) -> Report:
     return Report(
         "table9",
         "Settings varied one at a time, trained and scored in each",
-        SWEEP,
+        [*SWEEP, *(TUNED if lab.scale.sweep_weight_steps else [])],
         rows,
         {
             **lab.base_setting(),
@@ -126,7 +157,12 @@ def table9(lab: Lab) -> Report:
         },
         [
             f"Full attention: {_full(lab).perplexity:.2f}. The paper varies these in full fine-tuning, where weights "
-            "adapt; here the model is frozen and the mask is hard.",
+            "adapt; here the model is frozen and the mask is hard"
+            + (
+                ", unless a column says otherwise."
+                if lab.scale.sweep_weight_steps
+                else "; `--scale paper` trains weights."
+            ),
             "Potentials are balanced on training text after training in every row, so pairs kept compare.",
             "One seed: differences within the intervals say nothing.",
         ],

@@ -22,15 +22,9 @@ ACCURACY = [
     Column("short", "last word, within the window", 1, percent=True),
     Column("long", "last word, long passages", 1, percent=True),
 ]
-HUB = [
-    Column(name, label, 1, paper=True)
-    for name, label in (
-        ("paper_hellaswag", "HellaSwag"),
-        ("paper_arc_easy", "ARC-E"),
-        ("paper_piqa", "PIQA"),
-        ("paper_lambada", "LAMBADA"),
-    )
-]
+LABELS = {"hellaswag": "HellaSwag", "arc_easy": "ARC-E", "piqa": "PIQA", "lambada": "LAMBADA"}
+BENCHMARK_COLUMNS = [Column(name, label, 1, percent=True) for name, label in LABELS.items()]
+HUB = [Column(f"paper_{name}", label, 1, paper=True) for name, label in LABELS.items()]
 ITEMS_NOTE = (
     "Last word: lm-eval on passages of the held-out text, once no longer than half the window, where every mask is "
     "full attention, and once as long as the training sequences, where the word occurred only beyond the window. 95 % "
@@ -58,7 +52,12 @@ def _expm1(value: float) -> float:
 def _accuracy(lab: Lab, model: Any) -> dict[str, Any]:
     """Last-word accuracy of a model as cells of a row."""
     measured = lab.accuracy(model)
-    return {key: measured[key] for key in ("short", "long", "beyond", "unharmed", "tests")}
+    return {key: measured[key] for key in ("short", "long", "beyond", "unharmed", "tests")} | lab.benchmarks(model)
+
+
+def accuracy_columns(lab: Lab) -> list[Column]:
+    """Columns of last words, and of the paper's benchmarks where they are measured."""
+    return [*ACCURACY, *(BENCHMARK_COLUMNS if lab.scale.benchmarks else [])]
 
 
 def _focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str, Any]]:
@@ -221,7 +220,7 @@ def _table1(lab: Lab) -> Report:
         Column("method", "method"),
         Column("trained", "weights trained", 0),
         *QUALITY,
-        *ACCURACY,
+        *accuracy_columns(lab),
         Column("paper_ppl", "perplexity (GPT-2, PG-19)", 1, paper=True),
         *HUB,
     ]
@@ -389,7 +388,7 @@ def table3(lab: Lab) -> Report:
         Column("trained", "weights trained", 0),
         Column("rate", "learning rate", 4),
         *QUALITY,
-        *ACCURACY,
+        *accuracy_columns(lab),
         Column("paper_parameters", "weights trained (GPT-2)", 0, paper=True),
         Column("paper_ppl", "perplexity (GPT-2)", 1, paper=True),
     ]

@@ -25,7 +25,7 @@ from focus_explorer.reproduce.scale import Scale
 from focus_runtime.baselines.random_baseline import random_baseline
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.config import FocusConfig
-from focus_runtime.errors import TextError
+from focus_runtime.errors import InputError, TextError
 from focus_runtime.measure.intervals import Interval, mean_interval
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.scores import Scores, compare, score
@@ -44,6 +44,7 @@ from focus_runtime.training.loop import NO_GROUPS, Loop, TrainConfig, TrainStep
 from focus_runtime.training.recipes import Recipe, recipe_named
 from focus_runtime.version import __version__
 
+BENCHMARKS = {"hellaswag": "hellaswag", "arc_easy": "arc_easy", "piqa": "piqa", "lambada": "lambada_openai"}
 CALIBRATION = 16  # training sequences on which potentials of untrained centroids are balanced
 
 
@@ -78,6 +79,7 @@ class Lab:
     others: dict[str, Lab] = field(default_factory=dict)
     _full: dict[Any, Scores] = field(default_factory=dict)
     _tasks: dict[str, Any] = field(default_factory=dict)
+    _tasks_by_name: dict[str, Any] = field(default_factory=dict)
     _base_items: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -92,6 +94,27 @@ class Lab:
         self.train_ids = encode_texts(self.tokenizer, self.texts, self.scale.seq_len + 1)
         self.val_ids = encode_texts(self.tokenizer, self.held_out, self.scale.seq_len)
         self.data_hash = texts_sha256([*self.texts, "held out", *self.held_out])
+
+    def on_model(self, name: str) -> Lab:
+        """A laboratory on another model, with the same scale, texts, recipe, log and folder.
+
+        Raises:
+            InputError: the model cannot be had.
+        """
+        other = Lab(
+            self.scale,
+            name,
+            self.texts,
+            self.held_out,
+            self.names,
+            self.folder,
+            on_line=self.on_line,
+            cache_dir=self.cache_dir,
+            on=self.on,
+            recipe_name=self.recipe_name,
+        )
+        other.lines, other.started = self.lines, self.started
+        return other
 
     @property
     def recipe(self) -> Recipe:
@@ -397,6 +420,28 @@ class Lab:
             "unharmed": agreed(unharmed(test[name]["metrics"]["acc"], test[name]["items"]) for name in names),
             "tests": {part: test[name]["metrics"]["acc"] for part, name in zip(("short", "long"), names, strict=False)},
         }
+
+    def benchmarks(self, model: Any) -> dict[str, Interval]:
+        """The paper's benchmarks by lm-eval's own tasks, where the scale has items enough for them to be fetched.
+
+        Below the scale of the paper none: the last-word tasks stand in for them. A task that cannot be had is logged.
+        """
+        cells: dict[str, Interval] = {}
+        if not self.scale.benchmarks:
+            return cells
+        for key, task in BENCHMARKS.items():
+            try:
+                loaded = self._tasks_by_name.setdefault(task, None) or load_tasks([task])
+            except InputError as error:
+                self.log(f"{task} is not measured: {error}")
+                continue
+            self._tasks_by_name[task] = loaded
+            result = run_tasks(
+                model, self.tokenizer, loaded, window=self.scale.window, num_sinks=self.recipe.num_sinks
+            )[task]
+            cells[key] = with_error(result.metrics["acc"].value, result.metrics["acc"].stderr)
+            self.log(f"{task}: accuracy {cells[key].value:.3f} of {result.items} items")
+        return cells
 
     @property
     def full_dtype(self) -> torch.dtype:

@@ -10,11 +10,11 @@ import torch
 from focus_explorer.reproduce.adaptation import sparse_methods, tuned_row, value_of
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series
-from focus_explorer.reproduce.timing import dtype_for, times_as_fast
+from focus_explorer.reproduce.timing import dtype_for, layer_setting, times_as_fast
 from focus_explorer.reproduce.weights import GROUPS, twins, two_phase
 from focus_runtime.baselines.pairs import Reading
 from focus_runtime.errors import InputError
-from focus_runtime.measure.speed import LayerSetting, layer_speed
+from focus_runtime.measure.speed import layer_speed
 from focus_runtime.measure.timing import in_turn
 
 REPEATS = 3
@@ -32,7 +32,7 @@ def figure1(lab: Lab) -> Report:
         lab, two_phase(lab, "fine-tuned in two phases", lab.model, lab.model_name), lab.scale.seeds[0]
     ).rows
     for row, top_k in zip(focused, (2, 1), strict=True):
-        setting = _layer(lab, top_k)
+        setting = layer_setting(lab, GROUPS, top_k)
         measured = layer_speed(setting, length, repeats=REPEATS, seed=length, device=str(lab.device))
         lab.log(f"one layer, {length:,} tokens, Focus k={top_k}: {measured['full_over_focus']:.2f} times as fast")
         speed = times_as_fast(measured["full_ms"], measured["focus_ms"])
@@ -84,25 +84,10 @@ def _dominates(one: dict[str, Any], focus: dict[str, Any]) -> bool:
     return value_of(one) < value_of(focus) and value_of(one, "speed") > value_of(focus, "speed")
 
 
-def _layer(lab: Lab, top_k: int) -> LayerSetting:
-    shape = lab.model.config.get_text_config()
-    heads = shape.num_attention_heads
-    return LayerSetting(
-        heads=heads,
-        key_heads=getattr(shape, "num_key_value_heads", None) or heads,
-        head_size=getattr(shape, "head_dim", None) or shape.hidden_size // heads,
-        num_groups=GROUPS,
-        top_k=top_k,
-        window=128,
-        num_sinks=lab.recipe.num_sinks,
-        dtype=dtype_for(lab),
-    )
-
-
 @torch.no_grad()
 def _speed(lab: Lab, name: str, method: Any, length: int) -> Any:
     """Times as fast as full attention, one layer, measured in turn; None where the memory does not suffice."""
-    setting = _layer(lab, 1)
+    setting = layer_setting(lab, GROUPS, 1)
     generator = torch.Generator().manual_seed(length)
     kind = getattr(torch, setting.dtype)
 

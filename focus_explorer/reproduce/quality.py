@@ -8,12 +8,14 @@ from typing import Any
 from focus_explorer.reproduce import paper
 from focus_explorer.reproduce.lab import Lab, quality_cells
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, agreed, decided, judged
-from focus_explorer.reproduce.timing import dtype_for, times_as_fast
+from focus_explorer.reproduce.timing import layer_setting, times_as_fast
 from focus_runtime.baselines.no_groups import no_groups
+from focus_runtime.errors import InputError
 from focus_runtime.measure.intervals import Interval
-from focus_runtime.measure.speed import LayerSetting, layer_speed
+from focus_runtime.measure.speed import layer_speed
 from focus_runtime.routing.centroids import Centroids
 
+MISTRAL = "mistralai/Mistral-7B-v0.1"
 SPEED_AT = {"tiny": 1024, "small": 16_384, "paper": 65_536}  # tokens at which one layer is timed
 QUALITY = [
     Column("ppl", "perplexity"),
@@ -58,19 +60,7 @@ def null_rows(lab: Lab, *, groups: int = 4, length: int | None = None) -> list[d
 
 def _speed(lab: Lab, groups: int, top_k: int, length: int) -> dict[str, Any]:
     """One layer's time, and how many times as fast as torch's attention it is."""
-    shape = lab.model.config.get_text_config()
-    heads = shape.num_attention_heads
-    setting = LayerSetting(
-        heads=heads,
-        key_heads=getattr(shape, "num_key_value_heads", None) or heads,
-        head_size=getattr(shape, "head_dim", None) or shape.hidden_size // heads,
-        num_groups=groups,
-        top_k=top_k,
-        window=128,
-        num_sinks=lab.recipe.num_sinks,
-        dtype=dtype_for(lab),
-    )
-    measured = layer_speed(setting, length, repeats=3, seed=length, device=str(lab.device))
+    measured = layer_speed(layer_setting(lab, groups, top_k), length, repeats=3, seed=length, device=str(lab.device))
     lab.log(f"one layer, {length:,} tokens, K={groups}, k={top_k}: {measured['full_over_focus']:.2f} times as fast")
     return {"speed": float(measured["full_over_focus"]), "focus_ms": measured["focus_ms"]}
 
@@ -110,6 +100,7 @@ def _table7(lab: Lab) -> Report:
                     "paper_retained": paper.KEPT.get(top_k) if groups == 4 else None,
                 }
             )
+    rows += _mistral_rows(lab, length)
     for row in rows:
         if row.get("groups"):
             every = next(other for other in rows if other.get("groups") == row["groups"] and other["k"] == 4)
@@ -142,6 +133,33 @@ def _table7(lab: Lab) -> Report:
         _speed_quality_claims(rows, lab.recipe.num_sinks),
         _trade_off(rows),
     )
+
+
+def _mistral_rows(lab: Lab, length: int) -> list[dict[str, Any]]:
+    """Mistral 7B with K = 4 at every k, at the scale of the paper; a row that says why where it cannot be had."""
+    if lab.scale.name != "paper":
+        return []
+    try:
+        other = lab.on_model(MISTRAL)
+    except InputError as error:
+        lab.log(f"Mistral 7B is not measured: {error}")
+        return [{"method": f"Mistral 7B: not measured, {error.problem}"}]
+    full = other.full()
+    rows: list[dict[str, Any]] = [
+        {"method": "Mistral 7B, full attention", "ppl": full.perplexity, "retained": 1.0, "paper_ppl": 10.8}
+    ]
+    trained = seeds(other, num_groups=4)
+    for top_k in (1, 2, 3, 4):
+        scores = [other.focus(centroids, top_k=top_k) for centroids in trained]
+        rows.append(
+            {
+                "method": f"Mistral 7B, Focus K=4, k={top_k}",
+                **quality_cells(full, scores),
+                "speed": _speed(other, 4, top_k, length)["speed"],
+                "paper_ppl": paper.SPEED_QUALITY_MISTRAL[top_k],
+            }
+        )
+    return rows
 
 
 def _speed_quality_claims(rows: list[dict[str, Any]], sinks: int) -> list[Claim]:

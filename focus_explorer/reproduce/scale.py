@@ -28,6 +28,8 @@ class Scale:
         gate_steps: of each training in the gate laboratory.
         speed_lengths, long_lengths: tokens for one layer's speed, and for perplexity at growing length.
         task_items: items per task.
+        benchmarks: whether lm-eval's own tasks are run, which only the hub has.
+        sweep_weight_steps: of each training of all weights in an ablation; 0 for none.
         needs: hardware and time.
     """
 
@@ -54,6 +56,8 @@ class Scale:
     long_lengths: tuple[int, ...]
     task_items: int
     needs: str
+    benchmarks: bool = False
+    sweep_weight_steps: int = 0
 
 
 SCALES = {
@@ -133,6 +137,8 @@ SCALES = {
             long_lengths=(1024, 2048, 4096, 8192),
             task_items=500,
             needs="one 80 GB GPU; the hub for models and task data; days",
+            benchmarks=True,
+            sweep_weight_steps=2000,
         ),
     )
 }

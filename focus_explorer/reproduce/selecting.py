@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from focus_explorer.reproduce.adaptation import (
-    ACCURACY,
     APART,
     HUB,
     ITEMS_NOTE,
+    accuracy_columns,
     beyond_window,
     full_row,
     lies_below,
@@ -63,7 +63,7 @@ def _table10(lab: Lab, rows: list[dict[str, Any]]) -> Report:
         [
             Column("method", "method"),
             *QUALITY,
-            *ACCURACY,
+            *accuracy_columns(lab),
             Column("paper_ppl", "perplexity (GPT-2, PG-19)", 1, paper=True),
             *HUB,
         ],

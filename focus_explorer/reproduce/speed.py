@@ -7,30 +7,19 @@ from typing import Any
 from focus_explorer.reproduce import paper
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Column, Figure, Report, Series, judged
-from focus_explorer.reproduce.timing import dtype_for, times_as_fast
-from focus_runtime.measure.speed import LayerSetting, layer_speed
+from focus_explorer.reproduce.timing import WINDOW, dtype_for, layer_setting, times_as_fast
+from focus_runtime.measure.speed import layer_speed
 
 GROUPS = (4, 8)
 LONGEST_STEADY = 16_384  # beyond, repeats take minutes: three must do
 
 
 def _measure(lab: Lab) -> list[dict[str, Any]]:
-    shape = lab.model.config.get_text_config()
-    heads = shape.num_attention_heads
     rows = []
     for length in lab.scale.speed_lengths:
         row: dict[str, Any] = {"tokens": length}
         for groups in GROUPS:
-            setting = LayerSetting(
-                heads=heads,
-                key_heads=getattr(shape, "num_key_value_heads", None) or heads,
-                head_size=getattr(shape, "head_dim", None) or shape.hidden_size // heads,
-                num_groups=groups,
-                top_k=1,
-                window=128,
-                num_sinks=lab.recipe.num_sinks,
-                dtype=dtype_for(lab),
-            )
+            setting = layer_setting(lab, groups, 1)
             measured = layer_speed(
                 setting, length, repeats=5 if length <= LONGEST_STEADY else 3, seed=length, device=str(lab.device)
             )
@@ -90,7 +79,7 @@ def _table6(lab: Lab) -> Report:
         {
             **lab.base_setting(),
             "top_k": 1,
-            "window": 128,
+            "window": WINDOW,
             "layer dtype": dtype_for(lab),
             "repeats": "5, or 3 beyond 16,384 tokens; medians",
             "full attention": "torch's flash kernel",

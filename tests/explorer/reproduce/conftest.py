@@ -33,6 +33,7 @@ UNIT = dataclasses.replace(
     speed_lengths=(64, 128),
     long_lengths=(48, 96),
     task_items=3,
+    sweep_weight_steps=1,
 )
 
 

@@ -6,7 +6,6 @@ likelihood. The content is another: it asks for memory of the passage, not for t
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
@@ -14,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from focus_runtime.errors import InputError, TextError
-from focus_runtime.files import cannot_write, replacing_folder
+from focus_runtime.errors import TextError
+from focus_runtime.tasks.folder import write_task
 
 TASK = "next_sentence"
 CHOICES = 4
@@ -116,12 +115,5 @@ def write_next_sentence_task(
         InputError: the folder exists or cannot be written. TextError: see `next_sentence_items`.
     """
     rows = next_sentence_items(texts, tokenizer, length=length, items=items, seed=seed)
-    target = Path(out)
-    if target.exists():
-        raise InputError(f"{target} is in use", expected="a new folder", fix="choose another folder")
-    with replacing_folder(target, explain=cannot_write("choose another folder")) as work:
-        yaml = _YAML.format(length=length, choices=CHOICES, task=TASK)
-        (work / f"{TASK}.yaml").write_text(yaml, "utf-8")
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        (work / f"{TASK}.jsonl").write_text("".join(lines), "utf-8")
-    return target
+    yaml = _YAML.format(length=length, choices=CHOICES, task=TASK)
+    return write_task(out, TASK, yaml, rows)

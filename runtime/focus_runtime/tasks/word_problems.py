@@ -8,14 +8,12 @@ network is needed.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Callable
 from pathlib import Path
 
-from focus_runtime.errors import InputError
-from focus_runtime.files import cannot_write, replacing_folder
+from focus_runtime.tasks.folder import write_task
 
 TASK = "word_problems"
 EXAMPLES = 8
@@ -124,11 +122,4 @@ def write_word_problems_task(out: str | os.PathLike[str], *, items: int, seed: i
     Raises:
         InputError: the folder exists or cannot be written.
     """
-    target = Path(out)
-    if target.exists():
-        raise InputError(f"{target} is in use", expected="a new folder", fix="choose another folder")
-    with replacing_folder(target, explain=cannot_write("choose another folder")) as work:
-        (work / f"{TASK}.yaml").write_text(_YAML.format(task=TASK, examples=EXAMPLES), "utf-8")
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in word_problems(items, seed=seed))
-        (work / f"{TASK}.jsonl").write_text("".join(lines), "utf-8")
-    return target
+    return write_task(out, TASK, _YAML.format(task=TASK, examples=EXAMPLES), word_problems(items, seed=seed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import socket
@@ -295,6 +296,18 @@ def test_different_items_are_not_compared():
 
 
 @pytest.mark.slow
+def test_written_answers_differ_in_length_and_are_compared():
+    """Their tokens hold what the model wrote; of as many items they are still the same items."""
+    full, focus = (
+        {"t": dataclasses.replace(result(items, tokens=tokens)["t"], written=True)}
+        for items, tokens in (([1, 1, 0, 1], (10, 20, 30, 40)), ([1, 0, 0, 1], (11, 19, 33, 40)))
+    )
+    report = compare_tasks(full, focus)["t"]
+    assert report["metrics"]["acc"]["difference"]["value"] == -0.25
+    with pytest.raises(InputError, match="different items"):
+        compare_tasks(full, {"t": dataclasses.replace(focus["t"], tokens=np.array([1, 2, 3]))})
+
+
 def test_unknown_tasks_and_folders(folder, tmp_path):
     with pytest.raises(InputError, match=r"last_word_5'? is unknown.*did you mean last_word_50"):
         _members(_manager([], folder), "last_word_5")

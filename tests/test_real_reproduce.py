@@ -17,7 +17,7 @@ def test_two_tables_are_reproduced_from_nothing(tmp_path, capsys, monkeypatch):
     few = dataclasses.replace(SCALES["tiny"], study_steps=2)  # a second for each step of each of its strategies
     monkeypatch.setitem(SCALES, "tiny", few)
     names = ["table6", "table8", "speed-by-length"]
-    assert main(["reproduce", *names, "--scale", "tiny", "--out", str(tmp_path), "--json"]) == 0
+    assert main(["reproduce", *names, "--scale", "tiny", "--recipe", "paper", "--out", str(tmp_path), "--json"]) == 0
     written = json.loads(capsys.readouterr().out.splitlines()[-1])["written"]
     assert list(written) == names
     with (tmp_path / "table8.csv").open() as lines:

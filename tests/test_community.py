@@ -1,0 +1,40 @@
+"""What others read by machine: the citation file and the forms of issues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from focus_explorer.cli.main import parser
+from focus_explorer.exports.bundle.references import bibtex
+
+ROOT = Path(__file__).parent.parent
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+
+
+def test_the_citation_file_names_what_bundles_cite():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= set(cited)  # the format asks for these
+    [paper] = cited["references"]
+    entries = bibtex()
+    assert paper["title"] in entries
+    assert "Why Attend to Everything? Focus is the Key" in entries
+    assert "Why Attend to Everything? Focus is the Key" in paper["notes"]
+    assert paper["identifiers"][0]["value"].removeprefix("arXiv:") in entries
+    assert f"{cited['title']}}}" in entries
+    assert cited["license"] in entries
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)
+def test_forms_of_issues_have_what_their_reader_asks_for(form):
+    values = yaml.safe_load(form.read_text())
+    assert {"name", "description", "body"} <= set(values)
+    assert all(field["attributes"]["label"] for field in values["body"] if field["type"] != "markdown")
+
+
+def test_the_command_that_a_form_names_exists():
+    named = next(path for path in FORMS if path.stem == "bug").read_text()
+    assert "focus-explorer bundle RUN --out run.zip" in named
+    parser(("bundle",)).parse_args(["bundle", "RUN", "--out", "run.zip"])

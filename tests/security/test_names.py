@@ -109,7 +109,7 @@ def test_every_way_in(stored, tmp_path):
             assert answer is None
             assert "no model that this page may load" in problem or "there are no centroids" in problem
         training = ["mine", str(planted), 4, 1, 20, 64, 1, 8, 4, 0.003, "log", "float32", 0, "cpu", "layers", 0, 0, 0]
-        answer, _ = page.call("start_training", [], [], *training, False)
+        answer, _ = page.call("start_training", [], [], *training, False, "ours")
         assert "no model that this page may load" in str(answer)
         answer, problem = page.call("analyze", text, stored[2].model, "random", *rest)
         assert problem == ""

@@ -74,7 +74,7 @@ def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
     if frozen and hidden.requires_grad and torch.is_grad_enabled():
         return _FrozenHead.apply(hidden, ids, model)
     parts = [
-        torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").view_as(target)
+        torch.logsumexp(logits, dim=-1) - logits.gather(-1, target[..., None])[..., 0]
         for logits, target in logits_by_slab(model, hidden, ids)
     ]
     return torch.cat(parts, dim=1) if parts else hidden.new_empty(ids.shape[0], 0, dtype=torch.float32)

@@ -37,7 +37,7 @@ EVERYTHING = {  # settings under which a method is full attention
     "sparq": {"num_keys": 40, "components": 1, "num_local": 0},
     "magicpig": {"window": 40, "bits": 2, "tables": 2},
 }
-TRAINED = {"lora": {"rank": 2}, "full_finetune": {}}
+TRAINED = {"lora": {"rank": 2}, "full_finetune": {}, "temperature": {"pairs": "far", "window": 3}}
 
 
 def attached(name, model, **settings):

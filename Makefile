@@ -107,10 +107,10 @@ test-browser: $(PACKAGES)
 	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/ui $(ARGS)
 
 test-explorer: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/ui tests/explorer tests/security $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/ui --ignore=tests/explorer/reproduce tests/explorer tests/security $(ARGS)
 
 test-rest: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/explorer --ignore=tests/security $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest tests/runtime $(wildcard tests/test_*.py) tests/explorer/reproduce $(ARGS)
 
 # An hour of hostile files and values; every test of tests/security/mutations.py gets as many as fit.
 FUZZ_EXAMPLES ?= 20000

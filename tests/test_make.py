@@ -13,10 +13,15 @@ def _streams() -> list[tuple[list[str], list[str]]]:
     """(folders, ignored folders) of every pytest command of `make test`; no folders means all."""
     streams = []
     for words in re.findall(r"^test-[\w-]+: \$\(PACKAGES\)\n\t.*-m pytest(.*) \$\(ARGS\)$", MAKEFILE, re.MULTILINE):
+        words = re.sub(r"\$\(wildcard (\S+)\)", _found, words)
         assert "-m" not in words.split(), "streams are folders, whatever the marks"
         ignored = re.findall(r"--ignore=(\S+)", words)
         streams.append(([word for word in words.split() if not word.startswith("-")], ignored))
     return streams
+
+
+def _found(wildcard: re.Match[str]) -> str:
+    return " ".join(path.relative_to(ROOT).as_posix() for path in ROOT.glob(wildcard[1]))
 
 
 def _holds(folders: list[str], place: str) -> bool:

@@ -17,7 +17,7 @@ from focus_explorer.progress import stage_bar
 from focus_explorer.reproduce.merging import merged
 from focus_explorer.reproduce.names import RECIPES, REPORTS, recipes_of
 from focus_explorer.reproduce.render import kept_key, markdown, write
-from focus_explorer.reproduce.scale import scale_named
+from focus_explorer.reproduce.scale import Scale, scale_named
 from focus_explorer.services.texts import SAMPLES, sample_text
 from focus_explorer.services.training.domains import parse_domains
 from focus_explorer.services.training.texts import gather_texts
@@ -55,15 +55,7 @@ def reproduce(arguments: argparse.Namespace) -> None:
     from focus_explorer.reproduce.page import write_page
     from focus_explorer.reproduce.plan import plan_text
 
-    scale = scale_named(arguments.scale)
-    for option in ("steps", "seeds"):
-        value = getattr(arguments, option)
-        if value is not None and value < 1:
-            raise InputError(f"--{option} is {value}", expected="at least 1")
-    if arguments.steps is not None:
-        scale = dataclasses.replace(scale, steps=arguments.steps)
-    if arguments.seeds is not None:
-        scale = dataclasses.replace(scale, seeds=tuple(range(arguments.seeds)))
+    scale = _scale(arguments)
     names = list(REPORTS) if "all" in arguments.names else list(dict.fromkeys(arguments.names))
     recipes = {name: _recipes(name, arguments.recipe, every="all" in arguments.names) for name in names}
     names = [name for name in names if recipes[name]]
@@ -87,30 +79,21 @@ def reproduce(arguments: argparse.Namespace) -> None:
             domains=_domains(arguments.domain),
         )
         _check_length(lab)
-        keys = {name: lab.key("report", name, dataclasses.asdict(scale), recipes[name], __version__) for name in names}
+        settled = (dataclasses.asdict(scale), __version__)
+        keys = {name: lab.key("report", name, recipes[name], _texts_of(name, lab), *settled) for name in names}
         if arguments.plan:
             print(plan_text(lab, out, keys, recipes))
             return
         written: dict[str, list[str]] = {}
         failed: dict[str, str] = {}
         for name in names:
-            state["done"] += 1
-            if not arguments.again and kept_key(out, name) == keys[name]:
-                written[name] = [str(path) for path in sorted(out.glob(f"{name}.*"))]
-                if not arguments.json:
-                    print(f"{name}: kept from before")
-                continue
             try:
-                report = _report(name, lab, recipes[name], arguments)
+                written[name] = _written(name, lab, out, keys[name], recipes[name], arguments)
             except InputError as error:
                 if len(names) == 1:
                     raise
                 failed[name] = str(error)  # the others run
-                continue
-            report.key = keys[name]
-            written[name] = [str(path) for path in write(report, out, log="\n".join(lab.lines) + "\n")]
-            if not arguments.json:
-                print(markdown(report))
+            state["done"] += 1
         page = write_page(out)
     if arguments.json:
         print(json.dumps({"scale": scale.name, "written": written, "failed": failed, "page": str(page)}))
@@ -122,6 +105,34 @@ def reproduce(arguments: argparse.Namespace) -> None:
         raise InputError(f"{len(failed)} of {len(names)} reports could not be measured:\n{words}")
 
 
+def _scale(arguments: argparse.Namespace) -> Scale:
+    """The scale, with the steps and seeds that were given."""
+    scale = scale_named(arguments.scale)
+    for option in ("steps", "seeds"):
+        value = getattr(arguments, option)
+        if value is not None and value < 1:
+            raise InputError(f"--{option} is {value}", expected="at least 1")
+    if arguments.steps is not None:
+        scale = dataclasses.replace(scale, steps=arguments.steps)
+    if arguments.seeds is not None:
+        scale = dataclasses.replace(scale, seeds=tuple(range(arguments.seeds)))
+    return scale
+
+
+def _written(name: str, lab: Lab, out: Path, key: str, recipes: list[str], arguments: argparse.Namespace) -> list[str]:
+    """The files of one report, measured now unless they were written under this key before."""
+    if not arguments.again and kept_key(out, name) == key:
+        if not arguments.json:
+            print(f"{name}: kept from before")
+        return [str(path) for path in sorted(out.glob(f"{name}.*"))]
+    report = _report(name, lab, recipes, arguments)
+    report.key = key
+    files = [str(path) for path in write(report, out, log="\n".join(lab.lines) + "\n")]
+    if not arguments.json:
+        print(markdown(report))
+    return files
+
+
 def _domains(given: list[str]) -> dict[str, list[str]]:
     """`--domain NAME=SOURCE` -> the texts of every name."""
     found: dict[str, list[str]] = {}
@@ -130,6 +141,13 @@ def _domains(given: list[str]) -> dict[str, list[str]]:
             raise InputError(f"--domain is {' '.join(one.sources)!r}", expected="NAME=FOLDER or NAME=FILE")
         found[one.name] = gather_texts(one.sources)[0]
     return found
+
+
+def _texts_of(name: str, lab: Lab) -> dict[str, str]:
+    """Hashes of the further kinds of text that a report is about."""
+    from focus_runtime.training.domains import texts_sha256
+
+    return {kind: texts_sha256(texts) for kind, texts in lab.domains.items()} if name == "domains" else {}
 
 
 def _recipes(name: str, asked: list[str], *, every: bool) -> list[str]:

@@ -264,7 +264,7 @@ def test_stability_is_the_share_of_a_probes_tokens_that_keep_their_group():
 
 def test_training_the_weights_changes_the_curve():
     frozen, trained = run(["softmax"]), run(["softmax"], weights=True, router_rate=1e-2, learning_rate=1e-2)
-    assert frozen[0]["loss"] == trained[0]["loss"]
+    assert frozen[0]["loss"] == pytest.approx(trained[0]["loss"], rel=1e-6)  # with another form of the same sum
     assert trained[-1]["loss"] < frozen[-1]["loss"]
 
 

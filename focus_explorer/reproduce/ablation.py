@@ -74,8 +74,7 @@ def _tuned(lab: Lab, config: dict[str, Any]) -> dict[str, Any]:
     steps = (scale.sweep_steps, scale.sweep_weight_steps)
 
     def measured() -> dict[str, Any]:
-        precision = "bf16" if lab.dtype == "bfloat16" else "no"
-        weights = {"steps": steps[1], "learning_rate": scale.weight_rate, "mixed_precision": precision}
+        weights = {"steps": steps[1], "learning_rate": scale.weight_rate, "mixed_precision": lab.precision}
         plan = RegimePlan(
             regime="two_phase", centroids=lab.plan(seed, steps=steps[0]), weights=lab.plan(seed, **weights)
         )

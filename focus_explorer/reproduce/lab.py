@@ -343,9 +343,8 @@ class Lab:
         Returns:
             The loss of every step.
         """
-        precision = "bf16" if self.dtype == "bfloat16" else "no"
         settings = self.plan(
-            seed, steps=steps or self.scale.weight_steps, learning_rate=rate, mixed_precision=precision
+            seed, steps=steps or self.scale.weight_steps, learning_rate=rate, mixed_precision=self.precision
         )
         losses: list[float] = []
 
@@ -442,6 +441,11 @@ class Lab:
             cells[key] = with_error(result.metrics["acc"].value, result.metrics["acc"].stderr)
             self.log(f"{task}: accuracy {cells[key].value:.3f} of {result.items} items")
         return cells
+
+    @property
+    def precision(self) -> str:
+        """Mixed precision in which weights train, after that of the frozen model."""
+        return "bf16" if self.dtype == "bfloat16" else "no"
 
     @property
     def full_dtype(self) -> torch.dtype:

@@ -245,8 +245,9 @@ def table5(lab: Lab) -> Report:
     rows = []
     for plan in _fine_tuned(lab):
         rows += twins(lab, plan, scale.seeds[0]).rows
+    scratch = from_scratch_plan(lab, scale.scratch_steps)
     for seed in scale.seeds:
-        rows += twins(lab, from_scratch_plan(lab, scale.scratch_steps), seed).rows
+        rows += twins(lab, scratch, seed).rows
     claims = twin_claims(rows, word_frequencies(lab.train_ids, lab.sequences(), len(lab.tokenizer)))
     columns = [
         Column("method", "training"),
@@ -388,7 +389,7 @@ def _trained_twins(lab: Lab, plan: TwinPlan, seed: int) -> dict[str, Any]:
     scratch = plan.regime == "from_scratch"
     sequences = lab.sequences() if plan.sequences is None else plan.sequences
     texts = plan.texts or lab.texts
-    precision = "bf16" if lab.dtype == "bfloat16" and not scratch else "no"
+    precision = "no" if scratch else lab.precision
     regime = RegimePlan(
         regime=plan.regime,
         centroids=None if scratch else lab.plan(seed),

@@ -12,6 +12,7 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TrainingError
 from focus_explorer.progress import Bar, no_bar
+from focus_explorer.services.training import request as training_options
 from focus_explorer.services.training.device import training_device
 from focus_explorer.services.training.texts import gather_texts
 from focus_explorer.services.training.train import describe_step, stop_on_signal
@@ -23,22 +24,18 @@ REGIMES = {"two-phase": "two_phase", "from-scratch": "from_scratch"}
 CENTROIDS = "centroids.safetensors"
 VAL_SEQUENCES = 16
 OURS = RECIPES["ours"]
-OF_RECIPE = {  # option -> field of `Recipe` that gives its default
-    "groups": "num_groups",
-    "window": "window",
-    "sinks": "num_sinks",
-    "steepness": "steepness",
-}
+BY_RECIPE = ("groups", "window", "sinks", "steepness")  # options that recipes decide
 
 
 def usual(option: str) -> str:
     """The default of an option that recipes decide, in words."""
-    return in_words(OF_RECIPE[option])
+    return in_words(training_options.OF_RECIPE[option])
 
 
 def recipe_values(name: str) -> dict[str, Any]:
     """The options that a recipe decides, with its values."""
-    return {option: getattr(recipe_named(name), setting) for option, setting in OF_RECIPE.items()}
+    values = training_options.recipe_values(name)
+    return {option: values[option] for option in BY_RECIPE}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

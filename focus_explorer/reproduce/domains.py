@@ -10,7 +10,7 @@ from focus_explorer.reproduce.hub_texts import CORPORA, hub_texts
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.quality import QUALITY
 from focus_explorer.reproduce.report import Claim, Column, Report, agreed, decided
-from focus_explorer.reproduce.weights import GROUPS, twins, two_phase
+from focus_explorer.reproduce.twins import GROUPS, twins, two_phase
 from focus_runtime.text.sequences import encode_texts, even_sequences
 
 GIVEN = "the texts given"

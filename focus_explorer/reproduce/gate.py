@@ -133,7 +133,7 @@ def _factors(lab: Lab, name: str, method: Temperature, *, train: bool = True) ->
     """Scores of factors without groups, from disk where they were measured before."""
     settings = {"method": repr(method), "steps": lab.scale.gate_steps if train else 0, "rate": RATE}
     kept = lab.kept(f"gate: {name}", lambda: _measured_factors(lab, name, method, train=train), **settings)
-    scores = Scores(np.array(kept["nll"]), np.array(kept["scored"]), np.empty(0), np.empty(0), np.empty(0))
+    scores: Scores = kept["scores"]
     row: dict[str, Any] = {"method": name, "parameters": kept["parameters"] if train else 0}
     cells = plain_cells(lab.full(), scores)
     if method.drop_far:
@@ -159,8 +159,7 @@ def _measured_factors(lab: Lab, name: str, method: Temperature, *, train: bool) 
                     parameter.requires_grad_(True)
         scores = lab.attached(handle)
         return {
-            "nll": scores.nll.tolist(),
-            "scored": scores.scored.tolist(),
+            "scores": scores,
             "parameters": sum(p.numel() for p in parameters),
             "factors": [value for p in parameters for value in p.detach().flatten().tolist()],
             "retained": handle.retained_pairs(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +11,22 @@ import numpy as np
 
 from focus_runtime.files import cannot_write, replacing
 from focus_runtime.measure.intervals import Interval
+from focus_runtime.measure.scores import Scores
 
-INTERVAL = "interval"  # key of an object that stands for one
+INTERVAL, SCORES = "interval", "scores of sequences"  # keys of objects that stand for one
 
 
 def read_kept(file: Path) -> dict[str, Any] | None:
     """The cells of a row; None where there is no file, or none that can be read."""
     try:
-        values = json.loads(file.read_text(encoding="utf-8"), object_hook=_interval)
+        values = json.loads(file.read_text(encoding="utf-8"), object_hook=_as_kept)
     except (OSError, ValueError):
         return None
     return values if isinstance(values, dict) else None
 
 
 def write_kept(file: Path, cells: dict[str, Any]) -> None:
-    """Keep the cells of a row; numbers, text, lists, dictionaries and intervals.
+    """Keep the cells of a row; numbers, text, lists, dictionaries, intervals and scores.
 
     Raises:
         InputError: the folder cannot be written.
@@ -36,6 +38,8 @@ def write_kept(file: Path, cells: dict[str, Any]) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, Interval):
         return {INTERVAL: [value.value, value.low, value.high, value.units, value.seeds]}
+    if isinstance(value, Scores):
+        return {SCORES: [getattr(value, field.name).tolist() for field in fields(value)]}
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -43,5 +47,9 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _interval(values: dict[str, Any]) -> Any:
-    return Interval(*values[INTERVAL]) if set(values) == {INTERVAL} else values
+def _as_kept(values: dict[str, Any]) -> Any:
+    if set(values) == {INTERVAL}:
+        return Interval(*values[INTERVAL])
+    if set(values) == {SCORES}:
+        return Scores(*(np.array(column) for column in values[SCORES]))
+    return values

@@ -11,7 +11,7 @@ from focus_explorer.reproduce.adaptation import sparse_methods, tuned_row, value
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series
 from focus_explorer.reproduce.timing import dtype_for, layer_setting, times_as_fast
-from focus_explorer.reproduce.weights import GROUPS, twins, two_phase
+from focus_explorer.reproduce.twins import GROUPS, twins, two_phase
 from focus_runtime.baselines.pairs import Reading
 from focus_runtime.errors import InputError
 from focus_runtime.measure.speed import layer_speed

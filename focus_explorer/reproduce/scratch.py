@@ -11,15 +11,8 @@ from focus_explorer.reproduce import paper
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.quality import QUALITY
 from focus_explorer.reproduce.report import Column, Figure, Report, Series
-from focus_explorer.reproduce.weights import (
-    GROUPS,
-    SCRATCH_RATE,
-    SMALL,
-    from_scratch_plan,
-    twin_claims,
-    twins,
-    word_frequencies,
-)
+from focus_explorer.reproduce.stand_ins import SCRATCH_RATE, SMALL
+from focus_explorer.reproduce.twins import GROUPS, from_scratch_plan, twin_claims, twins, word_frequencies
 
 POINTS = 20  # of a curve, each the mean over the steps since the one before
 

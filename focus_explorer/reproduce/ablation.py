@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from focus_explorer.reproduce import paper
-from focus_explorer.reproduce.lab import Lab, quality_cells, relative
+from focus_explorer.reproduce.cells import quality_cells, relative
+from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.quality import QUALITY
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, alike, judged
 from focus_runtime.measure.scores import Scores

@@ -1,66 +1,27 @@
-"""Tables 1 and 3: Focus compared with other sparse attentions and with LoRA: perplexity and last-word accuracy."""
+"""Table 1: Focus compared with other sparse attentions: perplexity and answers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from focus_explorer.reproduce import paper
-from focus_explorer.reproduce.lab import Lab, quality_cells
+from focus_explorer.reproduce.answers import ITEMS_NOTE, OF_PAPER, answer_columns, answers
+from focus_explorer.reproduce.cells import plain_cells, quality_cells
+from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.quality import QUALITY, null_rows
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, answers_rule, judged
-from focus_runtime.baselines import FullFinetune, Longformer, LoRA, MagicPIG, Performer, RoutingTransformer, SparQ
+from focus_runtime.baselines import FullFinetune, Longformer, MagicPIG, Performer, RoutingTransformer, SparQ
 from focus_runtime.composition.attach import compose
-from focus_runtime.measure.intervals import Interval, mean_interval
-from focus_runtime.measure.scores import Scores, score
+from focus_runtime.measure.intervals import Interval
+from focus_runtime.measure.scores import score
 
 APART = "margin: both intervals against full attention lie apart; where they overlap it is not decided"
 ALIKE = 0.05  # difference in the share of pairs kept up to which two methods count as keeping as many
 SELECTED = 32  # keys a query reads under SparQ and MagicPIG, as in the paper
-ACCURACY = [
-    Column("short", "last word, within the window", 1, percent=True),
-    Column("long", "last word, long passages", 1, percent=True),
-]
-LABELS = {"hellaswag": "HellaSwag", "arc_easy": "ARC-E", "piqa": "PIQA", "lambada": "LAMBADA"}
-BENCHMARK_COLUMNS = [Column(name, label, 1, percent=True) for name, label in LABELS.items()]
-HUB = [Column(f"paper_{name}", label, 1, paper=True) for name, label in LABELS.items()]
-ITEMS_NOTE = (
-    "Last word: lm-eval on passages of the held-out text, once no longer than half the window, where every mask is "
-    "full attention, and once as long as the training sequences, where the word occurred only beyond the window. 95 % "
-    "intervals over items."
-)
 
 
-def plain_cells(full: Scores, scores: Scores) -> dict[str, Any]:
-    """Cells of a row without groups: perplexity and the paired difference to full attention."""
-    difference = mean_interval(scores.nll - full.nll, full.scored)
-    return {
-        "ppl": mean_interval(scores.nll, scores.scored).through(_exp),
-        "relative": difference.through(_expm1),
-    }
-
-
-def _exp(value: float) -> float:
-    return math.exp(min(value, 700.0))
-
-
-def _expm1(value: float) -> float:
-    return _exp(value) - 1.0
-
-
-def _accuracy(lab: Lab, model: Any) -> dict[str, Any]:
-    """Last-word accuracy of a model as cells of a row."""
-    measured = lab.accuracy(model)
-    return {key: measured[key] for key in ("short", "long", "beyond", "unharmed", "tests")} | lab.benchmarks(model)
-
-
-def accuracy_columns(lab: Lab) -> list[Column]:
-    """Columns of last words, and of the paper's benchmarks where they are measured."""
-    return [*ACCURACY, *(BENCHMARK_COLUMNS if lab.scale.benchmarks else [])]
-
-
-def _focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str, Any]]:
+def focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str, Any]]:
     """Focus with trained centroids of so many groups under the hard mask, a row for each k."""
     full, trained = lab.full(), [lab.trained(seed, num_groups=groups) for seed in lab.scale.seeds]
     rows = []
@@ -73,7 +34,7 @@ def _focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str
                     "method": f"Focus K={groups}, k={top_k}",
                     "trained": centroid_size(trained[0]),
                     **cells,
-                    **_accuracy(lab, focus),
+                    **answers(lab, focus),
                 }
             )
         finally:
@@ -86,7 +47,7 @@ def centroid_size(centroids: Any) -> int:
     return sum(p.numel() for router in centroids.routers.values() for p in router.parameters())
 
 
-def _soft_row(lab: Lab) -> dict[str, Any]:
+def soft_row(lab: Lab) -> dict[str, Any]:
     """Focus under the soft gate that centroids are trained with: every pair is computed, nothing is sparse."""
     trained = [lab.trained(seed) for seed in lab.scale.seeds]
     return {
@@ -117,8 +78,8 @@ def _measured_tuned(lab: Lab, name: str, method: Any | None) -> dict[str, Any]:
         "trained": sum(p.numel() for p in weights.parameters()),
         **plain_cells(lab.precise_full(), scores),
         "retained": 1.0 if handle is None else handle.retained_pairs(),
-        **_accuracy(lab, network),
-        **_paper(paper.RETROFIT.get(name, {})),
+        **answers(lab, network),
+        **of_paper(paper.RETROFIT.get(name, {})),
     }
     if handle is not None:
         handle.detach()
@@ -139,11 +100,11 @@ def _measured_attached(lab: Lab, name: str, method: Any, note: str) -> dict[str,
             "trained": 0,
             **plain_cells(lab.full(), scores),
             "retained": handle.retained_pairs(),
-            **_accuracy(lab, lab.model),
+            **answers(lab, lab.model),
         }
 
 
-def _paper(values: dict[str, float]) -> dict[str, Any]:
+def of_paper(values: dict[str, float]) -> dict[str, Any]:
     """The paper's numbers as cells of a row."""
     return {f"paper_{key}": value for key, value in values.items()}
 
@@ -179,15 +140,15 @@ def full_row(lab: Lab) -> dict[str, Any]:
         "trained": 0,
         "ppl": lab.full().perplexity,
         "retained": 1.0,
-        **_accuracy(lab, lab.model),
-        **_paper(paper.RETROFIT["full attention"]),
+        **answers(lab, lab.model),
+        **of_paper(paper.RETROFIT["full attention"]),
     }
 
 
 def own_rows(lab: Lab) -> list[dict[str, Any]]:
     """Focus under the soft gate, then under the hard mask at several K and k."""
-    soft = {**_soft_row(lab), **_paper(paper.RETROFIT["Focus, soft gate"])}
-    return [soft, *_focus_rows(lab, 4, (1, 2)), *_focus_rows(lab, 8, (1,))]
+    soft = {**soft_row(lab), **of_paper(paper.RETROFIT["Focus, soft gate"])}
+    return [soft, *focus_rows(lab, 4, (1, 2)), *focus_rows(lab, 8, (1,))]
 
 
 def selected_keys(lab: Lab) -> int:
@@ -198,12 +159,12 @@ def selected_keys(lab: Lab) -> int:
 def selecting_rows(lab: Lab, keys: int) -> list[dict[str, Any]]:
     """Methods that choose `keys` keys for every query, on the frozen model."""
     return [
-        {**_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=False), ""), **_paper(paper.RETROFIT["SparQ"])},
+        {**_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=False), ""), **of_paper(paper.RETROFIT["SparQ"])},
         {
             **_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=True), "mean value"),
-            **_paper(paper.RETROFIT["SparQ, mean value"]),
+            **of_paper(paper.RETROFIT["SparQ, mean value"]),
         },
-        {**_attached(lab, "MagicPIG", MagicPIG(window=keys), ""), **_paper(paper.RETROFIT["MagicPIG"])},
+        {**_attached(lab, "MagicPIG", MagicPIG(window=keys), ""), **of_paper(paper.RETROFIT["MagicPIG"])},
     ]
 
 
@@ -220,9 +181,9 @@ def _table1(lab: Lab) -> Report:
         Column("method", "method"),
         Column("trained", "weights trained", 0),
         *QUALITY,
-        *accuracy_columns(lab),
+        *answer_columns(lab),
         Column("paper_ppl", "perplexity (GPT-2, PG-19)", 1, paper=True),
-        *HUB,
+        *OF_PAPER,
     ]
     return Report(
         "table1",
@@ -256,7 +217,7 @@ def value_of(row: dict[str, Any], key: str = "ppl") -> float:
     return math.nan if cell is None else float(getattr(cell, "value", cell))
 
 
-def _accuracies(row: dict[str, Any]) -> str:
+def both_accuracies(row: dict[str, Any]) -> str:
     return (
         "not measured" if row.get("long") is None else f"{value_of(row, 'short'):.1%} and {value_of(row, 'long'):.1%}"
     )
@@ -324,7 +285,7 @@ def _retrofit_claims(rows: list[dict[str, Any]], scale: Any) -> list[Claim]:
             "zero degradation on benchmarks",
             two["unharmed"],
             "last word within the window, where every mask is full attention, and in long passages: full attention "
-            f"{_accuracies(base)}, k = 2 {_accuracies(two)}, k = 1 {_accuracies(one)}; beyond the window: "
+            f"{both_accuracies(base)}, k = 2 {both_accuracies(two)}, k = 1 {both_accuracies(one)}; beyond the window: "
             f"{beyond_window(rows)}",
             answers_rule(scale.task_items),
         ),
@@ -340,90 +301,4 @@ def perplexity_bars(rows: list[dict[str, Any]]) -> Figure:
         "perplexity",
         [Series("ours", [r["method"] for r in shown], [value_of(r) for r in shown])],
         marks={"full attention": value_of(rows[0])},
-    )
-
-
-def _lora(lab: Lab, rank: int, rate: float, evaluate: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """LoRA on the query and value projections, trained, scored and taken off again."""
-
-    def measured() -> dict[str, Any]:
-        network = lab.fresh_model()
-        with LoRA(rank=rank, alpha=2.0 * rank).attach(network) as handle:
-            parameters = handle.parameters()
-            lab.adapt(f"LoRA r={rank} rate {rate:g}", handle.model, parameters, rate, steps=lab.scale.steps)
-            return {"trained": sum(p.numel() for p in parameters), "rate": rate, **evaluate(handle.model)}
-
-    settings = {"steps": lab.scale.steps, "items": lab.scale.task_items}
-    return lab.kept(f"LoRA r={rank} rate {rate:g}", measured, **settings)
-
-
-def lora_row(lab: Lab, rank: int) -> dict[str, Any]:
-    """LoRA of a rank at the middle one of the scale's rates: perplexity and last words."""
-
-    def both(model: Any) -> dict[str, Any]:
-        return {**plain_cells(lab.full(), score(model, lab.sequences())), **_accuracy(lab, model), "retained": 1.0}
-
-    return _lora(lab, rank, lora_rate(lab), both)
-
-
-def lora_rate(lab: Lab) -> float:
-    """The learning rate of LoRA where one is taken."""
-    rates = lab.scale.lora_rates
-    return rates[len(rates) // 2]
-
-
-def table3(lab: Lab) -> Report:
-    """Centroids compared with LoRA of as many parameters."""
-    scale, full, rate = lab.scale, lab.full(), lora_rate(lab)
-    rows: list[dict[str, Any]] = [
-        {"method": "frozen model", "trained": 0, "ppl": full.perplexity, "retained": 1.0, **_accuracy(lab, lab.model)}
-    ]
-    for rank in (4, 16):
-        of_paper = _paper(paper.ADAPTATION[f"LoRA r={rank}"])
-        rows.append({"method": f"LoRA r={rank}", **lora_row(lab, rank), **of_paper})
-    rows.append({**_soft_row(lab), "rate": scale.learning_rate, **_paper(paper.ADAPTATION["centroids"])})
-    rows += [{**row, "rate": scale.learning_rate} for row in _focus_rows(lab, 4, (1, 2))]
-    columns = [
-        Column("method", "method"),
-        Column("trained", "weights trained", 0),
-        Column("rate", "learning rate", 4),
-        *QUALITY,
-        *accuracy_columns(lab),
-        Column("paper_parameters", "weights trained (GPT-2)", 0, paper=True),
-        Column("paper_ppl", "perplexity (GPT-2)", 1, paper=True),
-    ]
-    lora, base = rows[1], rows[0]
-    soft, two = rows[3], next(row for row in rows if row["method"] == "Focus K=4, k=2")
-    claims = [
-        Claim(
-            "LoRA lowers perplexity more than centroids do (31.6 against 34.2)",
-            lies_below(lora["relative"], soft["relative"]),
-            f"LoRA r=4 {value_of(lora):.2f}, centroids {value_of(soft):.2f} under the soft gate, "
-            f"{value_of(two):.2f} at k = 2, frozen {value_of(base):.2f}",
-            APART,
-        ),
-        Claim(
-            "LoRA costs accuracy elsewhere, centroids none",
-            None if None in (lora["unharmed"], two["unharmed"]) else two["unharmed"] and not lora["unharmed"],
-            f"last word within the window and in long passages: frozen {_accuracies(base)}, LoRA r=4 "
-            f"{_accuracies(lora)}, k = 2 {_accuracies(two)}; beyond the window: {beyond_window(rows)}; the text is of "
-            "the training's domain: a weak test",
-            answers_rule(scale.task_items),
-        ),
-    ]
-    return Report(
-        "table3",
-        "Centroids beside LoRA on the same data",
-        columns,
-        rows,
-        {
-            **lab.base_setting(),
-            "steps": scale.steps,
-            "passages longer than the window": beyond_window(rows),
-            "LoRA": f"query and value projections, alpha 2r, rate {rate:g}",
-            "seeds": {"centroids": scale.seeds, "LoRA": [0]},
-        },
-        [ITEMS_NOTE],
-        claims,
-        perplexity_bars(rows),
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from focus_explorer.reproduce import paper
-from focus_explorer.reproduce.adaptation import plain_cells
-from focus_explorer.reproduce.lab import Lab, quality_cells, with_error
+from focus_explorer.reproduce.answers import with_error
+from focus_explorer.reproduce.cells import plain_cells, quality_cells
+from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Report, answers_rule, unharmed
 from focus_runtime.baselines import LoRA
 from focus_runtime.composition.attach import compose

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from focus_explorer.reproduce.adaptation import beyond_window, centroid_size, lora_row, value_of
-from focus_explorer.reproduce.lab import Lab, quality_cells
+from focus_explorer.reproduce.adaptation import beyond_window, centroid_size, value_of
+from focus_explorer.reproduce.answers import last_words
+from focus_explorer.reproduce.cells import quality_cells
+from focus_explorer.reproduce.lab import Lab
+from focus_explorer.reproduce.lora import lora_row
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, answers_rule
 from focus_runtime.composition.attach import compose
 
@@ -21,7 +24,7 @@ def figure2(lab: Lab) -> Report:
         "trained": 0,
         "ppl": lab.full().perplexity,
         "retained": 1.0,
-        **lab.accuracy(lab.model),
+        **last_words(lab, lab.model),
     }
     rows = [base, *({"method": f"LoRA r={rank}", "retained": 1.0, **lora_row(lab, rank)} for rank in RANKS)]
     rows += [_centroids(lab, size) for size in (ROUTING_DIM, lab.trained(scale.seeds[0]).hidden_size)]
@@ -83,7 +86,7 @@ def _centroids(lab: Lab, size: int) -> dict[str, Any]:
     hard = quality_cells(lab.full(), lab.focus(centroids, top_k=2))
     focus = compose(lab.model, centroids, top_k=2)
     try:
-        answers = lab.accuracy(focus)
+        answers = last_words(lab, focus)
     finally:
         focus.detach()
     return {

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from focus_explorer.reproduce.adaptation import centroid_size, plain_cells
-from focus_explorer.reproduce.lab import Lab, quality_cells, relative
+from focus_explorer.reproduce.adaptation import centroid_size
+from focus_explorer.reproduce.cells import plain_cells, quality_cells, relative
+from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, judged
 from focus_runtime.baselines import Temperature
 from focus_runtime.measure.intervals import Interval

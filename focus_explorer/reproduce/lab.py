@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,23 +19,20 @@ import torch
 from torch import Tensor
 
 from focus_explorer.reproduce.kept import read_kept, write_kept
-from focus_explorer.reproduce.report import Report, agreed, unharmed
+from focus_explorer.reproduce.report import Report
 from focus_explorer.reproduce.scale import Scale
 from focus_runtime.baselines.random_baseline import random_baseline
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.config import FocusConfig
-from focus_runtime.errors import InputError, TextError
-from focus_runtime.measure.intervals import Interval, mean_interval
+from focus_runtime.errors import TextError
 from focus_runtime.measure.loss import final_hidden, token_nll
-from focus_runtime.measure.scores import Scores, compare, score
+from focus_runtime.measure.scores import Scores, score
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.device_map import input_device
 from focus_runtime.models.loading import fingerprint, load_model
 from focus_runtime.models.precision import native_dtype
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.tasks.last_word import write_last_word_tasks
-from focus_runtime.tasks.lm_eval.run import compare_tasks, load_tasks, run_tasks
 from focus_runtime.text.sequences import encode_texts, even_sequences
 from focus_runtime.training.centroids import train_centroids
 from focus_runtime.training.domains import texts_sha256
@@ -44,7 +40,6 @@ from focus_runtime.training.loop import NO_GROUPS, Loop, TrainConfig, TrainStep
 from focus_runtime.training.recipes import Recipe, recipe_named
 from focus_runtime.version import __version__
 
-BENCHMARKS = {"hellaswag": "hellaswag", "arc_easy": "arc_easy", "piqa": "piqa", "lambada": "lambada_openai"}
 CALIBRATION = 16  # training sequences on which potentials of untrained centroids are balanced
 
 
@@ -61,6 +56,7 @@ class Lab:
         on: device the model runs on.
         domains: further kinds of text by name, for reports about several.
         recipe_name: recipe that centroids are trained and used by; see `under`.
+        answers: tasks, and the answers of the model as it is; see answers.py.
     """
 
     scale: Scale
@@ -77,10 +73,8 @@ class Lab:
     lines: list[str] = field(default_factory=list)
     reports: dict[str, Report] = field(default_factory=dict)
     others: dict[str, Lab] = field(default_factory=dict)
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     _full: dict[Any, Scores] = field(default_factory=dict)
-    _tasks: dict[str, Any] = field(default_factory=dict)
-    _tasks_by_name: dict[str, Any] = field(default_factory=dict)
-    _base_items: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.started = time.perf_counter()
@@ -125,6 +119,7 @@ class Lab:
         """The same laboratory with another recipe: model, texts, log and everything kept on disk are shared."""
         if recipe_name == self.recipe_name:
             return self
+        self.others.setdefault(self.recipe_name, self)
         if recipe_name not in self.others:
             other = copy.copy(self)
             other.recipe_name, other.reports = recipe_name, {}
@@ -376,72 +371,6 @@ class Lab:
             network.to(self.full_dtype)
         return losses
 
-    def tasks(self) -> dict[str, Any]:
-        """Last-word tasks made from the held-out text: one within the window, one much longer."""
-        if not self._tasks:
-            scale = self.scale
-            lengths = (max(16, scale.window // 2), scale.seq_len)
-            folder = self.folder / "tasks" / self.key("tasks", lengths, scale.task_items)
-            if not folder.exists():
-                texts = list(zip(self.names["val"], self.held_out, strict=True))
-                write_last_word_tasks(
-                    texts, self.tokenizer, folder, lengths=lengths, items=scale.task_items, window=scale.window
-                )
-            self._tasks |= load_tasks([f"last_word_{length}" for length in sorted(set(lengths))], task_folder=folder)
-        return self._tasks
-
-    def accuracy(self, model: Any) -> dict[str, Any]:
-        """Last-word accuracy within the window and far beyond it, with intervals, and the share of long items.
-
-        None where the held-out text is too short for such passages. `tests` are the paired comparisons, short and
-        long, with the model that was measured first, full attention as it is; `unharmed` whether both stayed.
-        """
-        try:
-            tasks = self.tasks()
-        except TextError as error:
-            self.log(f"no last-word accuracy: {error}")
-            return {"short": None, "long": None, "beyond": None, "unharmed": None, "tests": {}}
-        results = run_tasks(model, self.tokenizer, tasks, window=self.scale.window, num_sinks=self.recipe.num_sinks)
-        if not self._base_items:
-            self._base_items |= results
-        test = compare_tasks(self._base_items, results)
-        names = sorted(tasks, key=_length_of)
-        short, long = (results[name].metrics["acc"] for name in names)
-        beyond = float(results[names[-1]].beyond_window.mean())
-        self.log(
-            f"last-word accuracy: short {short.value:.3f} of {results[names[0]].items} items, long {long.value:.3f} of "
-            f"{results[names[-1]].items}; {beyond:.0%} of the long ones beyond the window"
-        )
-        return {
-            "short": with_error(short.value, short.stderr),
-            "long": with_error(long.value, long.stderr),
-            "beyond": beyond,
-            "unharmed": agreed(unharmed(test[name]["metrics"]["acc"], test[name]["items"]) for name in names),
-            "tests": {part: test[name]["metrics"]["acc"] for part, name in zip(("short", "long"), names, strict=False)},
-        }
-
-    def benchmarks(self, model: Any) -> dict[str, Interval]:
-        """The paper's benchmarks by lm-eval's own tasks, where the scale has items enough for them to be fetched.
-
-        Below the scale of the paper none: the last-word tasks stand in for them. A task that cannot be had is logged.
-        """
-        cells: dict[str, Interval] = {}
-        if not self.scale.benchmarks:
-            return cells
-        for key, task in BENCHMARKS.items():
-            try:
-                loaded = self._tasks_by_name.setdefault(task, None) or load_tasks([task])
-            except InputError as error:
-                self.log(f"{task} is not measured: {error}")
-                continue
-            self._tasks_by_name[task] = loaded
-            result = run_tasks(
-                model, self.tokenizer, loaded, window=self.scale.window, num_sinks=self.recipe.num_sinks
-            )[task]
-            cells[key] = with_error(result.metrics["acc"].value, result.metrics["acc"].stderr)
-            self.log(f"{task}: accuracy {cells[key].value:.3f} of {result.items} items")
-        return cells
-
     @property
     def precision(self) -> str:
         """Mixed precision in which weights train, after that of the frozen model."""
@@ -478,41 +407,3 @@ class Lab:
             **more,
             "machine": machine(str(self.device)),
         }
-
-
-def quality_cells(full: Scores, runs: Scores | Sequence[Scores]) -> dict[str, Any]:
-    """Cells of a row under Focus: perplexity and difference with intervals, with balance and pairs kept."""
-    compared = compare(full, runs)
-    difference = compared["relative_difference"]
-    return {
-        "ppl": _interval(compared["focus_perplexity"]),
-        "relative": _interval(difference),
-        "p": compared["p_value"],
-        "dominance": compared["dominance"],
-        "dominance_max": compared["highest_dominance"],
-        "retained": compared["retained_pairs"],
-        "distant": compared["distant_kept"],
-        "seeds": compared["seeds"],
-    }
-
-
-def relative(one: Scores, other: Scores) -> Interval:
-    """Difference of the perplexity of `one` from that of `other` on the same sequences, as a share of it."""
-    return mean_interval(one.nll - other.nll, other.scored).through(math.expm1)
-
-
-def _length_of(task: str) -> int:
-    return int(task.rsplit("_", 1)[1])
-
-
-def with_error(value: float, error: float | None) -> Interval:
-    """A proportion with twice its standard error to both sides."""
-    if error is None:
-        return Interval(value, None, None, 0)
-    return Interval(value, max(0.0, value - 1.96 * error), min(1.0, value + 1.96 * error), 0)
-
-
-def _interval(values: dict[str, float | None]) -> Interval:
-    value = values["value"]
-    assert value is not None
-    return Interval(value, values["low"], values["high"], 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 PAPER: dict[str, tuple[str, str]] = {  # name -> module that measures it, and what it shows
     "table1": ("adaptation", "sparse attentions retrofitted onto a pretrained model"),
     "table2": ("weights", "frozen models of five attention kinds"),
-    "table3": ("adaptation", "centroids compared with LoRA"),
+    "table3": ("lora", "centroids compared with LoRA"),
     "table4": ("alignment", "multiple-choice answers after adaptation"),
     "table5": ("weights", "weights trained with Focus and with full attention"),
     "table6": ("speed", "speed of one attention layer by length"),

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from focus_explorer.reproduce import paper
-from focus_explorer.reproduce.lab import Lab, quality_cells
+from focus_explorer.reproduce.cells import quality_cells
+from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, agreed, decided, judged
 from focus_explorer.reproduce.timing import layer_setting, times_as_fast
 from focus_runtime.baselines.no_groups import no_groups

@@ -6,9 +6,6 @@ from typing import Any
 
 from focus_explorer.reproduce.adaptation import (
     APART,
-    HUB,
-    ITEMS_NOTE,
-    accuracy_columns,
     beyond_window,
     full_row,
     lies_below,
@@ -18,6 +15,7 @@ from focus_explorer.reproduce.adaptation import (
     selecting_rows,
     value_of,
 )
+from focus_explorer.reproduce.answers import ITEMS_NOTE, OF_PAPER, answer_columns
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.quality import QUALITY
 from focus_explorer.reproduce.report import Claim, Column, Report
@@ -63,9 +61,9 @@ def _table10(lab: Lab, rows: list[dict[str, Any]]) -> Report:
         [
             Column("method", "method"),
             *QUALITY,
-            *accuracy_columns(lab),
+            *answer_columns(lab),
             Column("paper_ppl", "perplexity (GPT-2, PG-19)", 1, paper=True),
-            *HUB,
+            *OF_PAPER,
         ],
         rows,
         {

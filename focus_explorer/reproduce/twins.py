@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from focus_explorer.reproduce import paper
-from focus_explorer.reproduce.lab import Lab, quality_cells
+from focus_explorer.reproduce.cells import quality_cells
+from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, agreed, decided
 from focus_explorer.reproduce.stand_ins import SCRATCH_RATE, SMALL, stand_in
 from focus_runtime.measure.scores import Scores

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from focus_explorer.reproduce import paper
-from focus_explorer.reproduce.lab import Lab, quality_cells
+from focus_explorer.reproduce.cells import quality_cells
+from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.quality import QUALITY
 from focus_explorer.reproduce.report import Claim, Column, Report, decided
 from focus_explorer.reproduce.stand_ins import SCRATCH_RATE, STAND_INS, pretrained

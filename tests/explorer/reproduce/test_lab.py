@@ -8,6 +8,7 @@ import dataclasses
 import pytest
 
 from focus_explorer.errors import InputError
+from focus_explorer.reproduce.answers import benchmarks, last_words
 from focus_explorer.reproduce.lab import Lab
 from focus_runtime.tasks.lm_eval.run import load_tasks, run_tasks
 from focus_runtime.tasks.next_sentence import TASK, write_next_sentence_task
@@ -35,7 +36,7 @@ def test_accuracy_is_measured_where_the_text_allows(folder, tmp_path):
     )
     scale = dataclasses.replace(UNIT, seq_len=160, window=64)
     lab = Lab(scale, str(folder), [text], [text], {"train": ["a"], "val": ["b"]}, tmp_path)
-    accuracy = lab.accuracy(lab.model)
+    accuracy = last_words(lab, lab.model)
     assert accuracy["beyond"] == 1.0
     assert 0 <= accuracy["short"].low <= accuracy["short"].value <= 1
     assert accuracy["long"].high <= 1
@@ -55,13 +56,13 @@ def test_benchmarks_are_run_by_name_and_one_that_cannot_be_had_is_said(lab, tmp_
         [task] = load_tasks([TASK], task_folder=tmp_path / "tasks").values()
         return {"piqa": task}
 
-    assert lab.benchmarks(lab.model) == {}  # too few items for what must be fetched
+    assert benchmarks(lab, lab.model) == {}  # too few items for what must be fetched
     large = copy.copy(lab)
     large.scale = dataclasses.replace(lab.scale, benchmarks=True)
-    large.lines, large._tasks_by_name = [], {}
-    monkeypatch.setattr("focus_explorer.reproduce.lab.load_tasks", loaded)
-    monkeypatch.setattr("focus_explorer.reproduce.lab.run_tasks", _renamed)
-    cells = large.benchmarks(lab.model)
+    large.lines, large.answers = [], {}
+    monkeypatch.setattr("focus_explorer.reproduce.answers.load_tasks", loaded)
+    monkeypatch.setattr("focus_explorer.reproduce.answers.run_tasks", _renamed)
+    cells = benchmarks(large, lab.model)
     assert asked == ["hellaswag", "arc_easy", "piqa", "lambada_openai"]
     assert list(cells) == ["piqa"]
     assert 0 <= cells["piqa"].value <= 1
@@ -78,6 +79,7 @@ def _renamed(model, tokenizer, tasks, **settings):
 def test_another_model_shares_texts_log_and_folder(lab, folder):
     other = lab.under("paper").on_model(str(folder))
     assert (other.recipe_name, other.folder, other.texts) == ("paper", lab.folder, lab.texts)
+    assert lab.under("paper").under(lab.recipe_name) is lab
     other.log("from the other")
     assert lab.lines[-1].endswith("from the other")
     with pytest.raises(InputError):

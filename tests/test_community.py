@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,23 @@ def test_the_command_that_a_form_names_exists():
     named = next(path for path in FORMS if path.stem == "bug").read_text()
     assert "focus-explorer bundle RUN --out run.zip" in named
     parser(("bundle",)).parse_args(["bundle", "RUN", "--out", "run.zip"])
+
+
+def test_the_licence_of_every_package_is_known():
+    page = (ROOT / "docs" / "licences.md").read_text()
+    components = json.loads((ROOT / "sbom.cdx.json").read_text())["components"]
+    assert len(components) > 100
+    for each in components:
+        stated = " ".join(str(one) for one in each.get("licenses", []))
+        common = re.search(r"\b(MIT|BSD|Apache|MPL|PSF|ISC|Python)", stated)
+        rare = re.search(r"GPL|MPL|CNRI|CMU", stated) or not common
+        assert not rare or each["name"] in page, f"{each['name']}: {stated or 'no licence'}; say it in docs/licences.md"
+
+
+def test_every_shipped_folder_has_a_licence():
+    page = (ROOT / "docs" / "licences.md").read_text()
+    shipped = {path.name for path in (ROOT / "assets").iterdir() if path.is_dir()}
+    named = set(re.findall(r"`assets/(\w+)`", page)) | {"js", "css"}  # scripts and styles of the page
+    assert shipped == named
+    listed = (ROOT / "assets" / "samples" / "README.md").read_text()
+    assert all(f"`{path.name}`" in listed for path in (ROOT / "assets" / "samples").glob("*.txt"))

@@ -53,6 +53,7 @@ class FocusConfig:
             all groups from there on (composition/text_sinks.py); None for none.
         text_sinks_from: first layer that looks for them: before it, inputs say which token it is, not whether it is a
             sink.
+        logit_factors: every query head multiplies its logits by the factor that the centroids have for it.
     """
 
     num_groups: int = 4
@@ -69,6 +70,7 @@ class FocusConfig:
     budget: tuple[HeadException, ...] = ()
     text_sinks: float | None = None
     text_sinks_from: int = 2
+    logit_factors: bool = False
 
     def __post_init__(self) -> None:
         for name, minimum in MINIMA.items():
@@ -102,6 +104,8 @@ class FocusConfig:
         sinks = self.text_sinks
         if sinks is not None and (isinstance(sinks, bool) or not isinstance(sinks, int | float) or not 0 < sinks <= 1):
             raise ConfigError(f"text_sinks is {sinks!r}", expected="a cosine similarity above 0, at most 1, or none")
+        if not isinstance(self.logit_factors, bool):
+            raise ConfigError(f"logit_factors is {self.logit_factors!r}", expected="true or false")
         self._check_layers()
         self._check_budget()
 
@@ -157,6 +161,8 @@ class FocusConfig:
             del values["budget"]
         if self.text_sinks is None:
             del values["text_sinks"], values["text_sinks_from"]
+        if not self.logit_factors:
+            del values["logit_factors"]
         return values
 
     def to_json(self) -> str:

@@ -21,6 +21,7 @@ export interface ConfigPayload {
   budget?: HeadExceptionPayload[];
   text_sinks?: number;
   text_sinks_from?: number;
+  logit_factors?: boolean;
 }
 
 /** An exception of `budget` of a configuration; without `head` it is for the whole layer. */

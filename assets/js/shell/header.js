@@ -89,6 +89,7 @@ function about(run, tooltip) {
     words.window(config.window),
     words.sinks(config.num_sinks),
     ...(config.text_sinks === undefined ? [] : [words.textSinks(String(config.text_sinks))]),
+    ...(config.logit_factors ? [words.logitFactors] : []),
     words.assignment(config.assignment),
   ].join(", ");
   const brief = [

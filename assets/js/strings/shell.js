@@ -66,6 +66,7 @@ export const shell = {
     topK: (k) => `top-k ${k}`,
     window: (size) => `window ${size}`,
     sinks: (count) => (count === 1 ? "1 sink" : `${count} sinks`),
+    logitFactors: "a learned factor of the logits for each head",
     textSinks: (similarity) => `sinks in the text (similarity ${similarity})`,
     assignment: (kind) => `${kind} assignment`,
     seed: (seed) => `seed ${seed}`,

@@ -125,6 +125,7 @@ class Config(TypedDict):
     budget: NotRequired[Annotated[list[dict[str, JsonValue]], Field(fail_fast=True)]]
     text_sinks: NotRequired[Number]
     text_sinks_from: NotRequired[Small]
+    logit_factors: NotRequired[bool]
 
 
 @with_config(_STRICT)

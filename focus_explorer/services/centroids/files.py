@@ -94,6 +94,7 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         f"trained for top-k {config.top_k}, window {config.window}, {config.num_sinks} sinks, "
         f"temperature {config.temperature:g}, {config.gate} gate",
         *([f"text sinks from a similarity of {config.text_sinks:g}"] if config.text_sinks is not None else []),
+        *(["factors of the logits, one for each query head"] if config.logit_factors else []),
         *([f"budget: {budget_words(config.budget)}"] if config.budget else []),
         "column potentials present" if centroids.has_potentials else "no column potentials",
         *(f"note: {warning}" for warning in centroids.warnings),

@@ -80,6 +80,7 @@ def plan_training(
         budget=_given(budget_of(request.budget), initial and initial.config.budget, ()),
         text_sinks=initial.config.text_sinks if initial is not None else None,
         text_sinks_from=initial.config.text_sinks_from if initial is not None else FocusConfig().text_sinks_from,
+        logit_factors=request.learn == "factors" or (initial is not None and initial.config.logit_factors),
     )
     settings = TrainConfig(
         steps=request.steps,
@@ -91,6 +92,7 @@ def plan_training(
         steepness_start=request.steepness_start,
         hard=request.hard,
         loss=request.loss,
+        learn=request.learn,
         distil_weight=request.distil_weight,
         hard_steps=request.hard_steps,
         seed=request.seed,
@@ -119,6 +121,17 @@ def _check_options(request: TrainRequest, name: Callable[[str], str]) -> None:
         raise InputError(
             f"{name('steepness_start')} goes with the paper gate only",
             fix=f"choose the paper gate, or leave out {name('steepness_start')}",
+        )
+    if request.learn == "factors" and request.init is None:
+        raise InputError(
+            f"{name('learn')} factors is given without trained centroids",
+            expected="the groups that they are for",
+            fix=f"add {name('init')}",
+        )
+    if request.learn == "factors" and request.train_window is not None:
+        raise InputError(
+            f"{name('train_window')} is given, but factors are learned at the settings of use",
+            fix=f"leave it out, or choose {name('learn')} groups",
         )
     if request.loss != "both" and request.distil_weight != 1.0:
         raise InputError(

@@ -50,6 +50,13 @@ class TrainRequest:
     init: str | None = _option(
         None, "trained centroids to start from: default, or a centroid file (default: random ones)", kind=str
     )
+    learn: str = _option(
+        "groups",
+        "groups; or factors, one of the logits for each query head, with the groups of --init as they are, at the "
+        "settings of use",
+        kind=str,
+        choices=("groups", "factors"),
+    )
     groups: int | None = _option(None, f"K, groups per layer (default: {in_words('num_groups')}, or those of --init)")
     routing_dim: int | None = _option(
         None,

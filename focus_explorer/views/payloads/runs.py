@@ -18,7 +18,7 @@ class HeadExceptionPayload(TypedDict):
 
 
 class ConfigPayload(TypedDict):
-    """FocusConfig as JSON; `budget` and `text_sinks` where there are some."""
+    """FocusConfig as JSON; `budget`, `text_sinks` and `logit_factors` where there are some."""
 
     num_groups: int
     routing_dim: int
@@ -34,6 +34,7 @@ class ConfigPayload(TypedDict):
     budget: NotRequired[list[HeadExceptionPayload]]
     text_sinks: NotRequired[float]
     text_sinks_from: NotRequired[int]
+    logit_factors: NotRequired[bool]
 
 
 class RunInfoPayload(TypedDict):

@@ -28,13 +28,14 @@ class NoGroups(CentroidRouter):
 def no_groups(centroids: Centroids) -> Centroids:
     """Window and sinks only, for the same model, layers and settings as `centroids`."""
     routers: dict[int, CentroidRouter] = {}
+    config = centroids.config.replace(logit_factors=False)
     for index, router in centroids.routers.items():
-        empty = NoGroups(1, centroids.config)
+        empty = NoGroups(1, config)
         empty.projection = router.projection  # its width is what a model is checked against
         empty.centroids = router.centroids
         empty.has_potential = True
         routers[index] = empty
-    return dataclasses.replace(centroids, routers=routers, name="window and sinks only", sha256="")
+    return dataclasses.replace(centroids, routers=routers, config=config, name="window and sinks only", sha256="")
 
 
 def has_no_groups(centroids: Centroids) -> bool:

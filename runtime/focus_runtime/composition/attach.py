@@ -35,7 +35,7 @@ from focus_runtime.composition.state import (
 )
 from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import BACKENDS, FocusConfig
-from focus_runtime.errors import InputError, ModelError
+from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.device_map import compute_devices, execution_device, input_device
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules, num_key_value_heads, sliding_window_of
@@ -338,6 +338,7 @@ def compose(
     num_sinks: int | None = None,
     assignment: str | None = None,
     budget: Sequence[HeadException] | None = None,
+    logit_factors: bool | None = None,
     backend: str = "auto",
     sliding_layers: str = "auto",
 ) -> FocusModel:
@@ -349,6 +350,7 @@ def compose(
         top_k, window, num_sinks, assignment: inference settings; the centroid file's own when None.
         budget: layers and key-value heads with settings of their own, see `FocusConfig`; the centroid file's when None,
             none when empty. It stays in force where top_k or window are given.
+        logit_factors: whether heads multiply their logits by the centroid file's factors; where it has some when None.
         backend: attention backend, see `focus_attention`.
         sliding_layers: what layers with a sliding window do. "own": exactly their own attention, Focus on the global
             layers alone. "focus": Focus inside their window, a pair is allowed when both masks allow it. "auto": "own",
@@ -370,8 +372,11 @@ def compose(
         )
     centroids.check_fits(model)
     chosen = {"top_k": top_k, "window": window, "num_sinks": num_sinks, "assignment": assignment, "budget": budget}
+    chosen["logit_factors"] = logit_factors
     config = centroids.config.replace(**{name: value for name, value in chosen.items() if value is not None})
     centroids.check_budget(model, config.budget)
+    if config.logit_factors and any(router.logit_factors is None for router in centroids.routers.values()):
+        raise ConfigError("these centroids have no factors of the logits", fix="leave out logit_factors")
     if config.assignment == "causal" and not centroids.has_potentials:
         raise InputError(
             "these centroids carry no column potentials, which causal assignment needs",

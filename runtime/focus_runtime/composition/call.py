@@ -79,6 +79,15 @@ def attention_call(
     return Call(query, key, value, None if padding is None else padding.bool(), total, scoring, dropout)
 
 
+def with_factors(layer: FocusLayer, query: Tensor) -> Tensor:
+    """Queries of Focus, (B, Hq, Tq, D): each head's are multiplied by its factor, which multiplies its logits."""
+    assert layer.router is not None, "layers without a router keep their own attention"
+    factors = layer.router.logit_factors
+    if factors is None or not layer.owner.config.logit_factors:
+        return query
+    return (query * factors[:, None, None]).to(query.dtype)
+
+
 def of_heads(call: Call, part: slice | list[int]) -> Call:
     """The same call for some of its key-value heads and the query heads that share them."""
     query = query_heads(call.query, part, call.key.shape[1])

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.composition.cache import GroupHistory, check_continues, history_of, layer_of
-from focus_runtime.composition.call import attention_call
+from focus_runtime.composition.call import attention_call, with_factors
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.sparse import sparse_attention
 from focus_runtime.composition.state import STATE, FocusLayer
@@ -166,6 +166,7 @@ def focus_forward(
     _refuse_unsupported(layer, kwargs)
     hidden = layer.current_pass.hidden
     if attention_mask is None and is_step(layer, query, key, value):
+        query = with_factors(layer, query)
         scoring = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap)
         if hidden is not None:
             out_BQHD = decide_and_attend(layer, hidden, query, key, value, scoring)

@@ -5,6 +5,8 @@ Shape suffixes: B batch, H query heads, Q queries, T keys (Tk), D head size, S d
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -17,7 +19,7 @@ from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.added_pairs import attend_with_added
 from focus_runtime.composition.cache import START_OVER
-from focus_runtime.composition.call import Call, of_heads
+from focus_runtime.composition.call import Call, of_heads, with_factors
 from focus_runtime.composition.heads import LayerHeads, by_key_head, head_masks, memberships, neighbours
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.state import FULL, Alternatives, Comparison, FocusLayer
@@ -33,8 +35,11 @@ DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all 
 
 def sparse_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """Focus, (B, Q, H, D)."""
+    unchanged, query = call, with_factors(layer, call.query)
+    if query is not call.query:
+        call = replace(call, query=query)
     if layer.owner.comparison is not None:
-        return _compared(module, layer, call, layer.owner.comparison)
+        return _compared(module, layer, unchanged, call, layer.owner.comparison)
     out_BQHD = _executed(module, layer, call)
     if layer.owner.observer is not None:
         layer.owner.observer(layer, call, out_BQHD)
@@ -43,10 +48,10 @@ def sparse_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor
     return _with_alternatives(module, layer, call, out_BQHD, layer.owner.alternatives)
 
 
-def _compared(module: nn.Module, layer: FocusLayer, call: Call, comparison: Comparison) -> Tensor:
+def _compared(module: nn.Module, layer: FocusLayer, unchanged: Call, call: Call, comparison: Comparison) -> Tensor:
     """Full attention, (B, Q, H, D); the relative squared error of Focus after the output projection is noted."""
     with torch.no_grad():
-        full_BQHD = own_attention(module, layer, call)
+        full_BQHD = own_attention(module, layer, unchanged)
     project = output_projection(module)
     expected = project(full_BQHD).float().square().sum()
     error = project(_executed(module, layer, call) - full_BQHD).float().square().sum()

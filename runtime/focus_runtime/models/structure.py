@@ -73,6 +73,11 @@ def num_key_value_heads(model: nn.Module) -> int:
     return int(getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
 
 
+def num_query_heads(model: nn.Module) -> int:
+    """Query heads of an attention layer."""
+    return int(model.config.get_text_config().num_attention_heads)  # type: ignore[operator, union-attr]
+
+
 OTHER_MODEL = "use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model"
 
 

@@ -1,7 +1,7 @@
 """Centroid files: save, load, validate. Everything is checked against the header before a tensor is allocated.
 
 Format: safetensors with `layers.{i}.projection` (d, d_g), `layers.{i}.centroids` (K, d_g), optionally
-`layers.{i}.potential` (K), and header metadata described in docs/centroid-files.md.
+`layers.{i}.potential` (K) and `layers.{i}.logit_factors` (Hq), and header metadata described in docs/centroid-files.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
-from torch import Tensor
+from torch import Tensor, nn
 
 from focus_runtime.assets import SHIPPED_CENTROIDS, asset_path
 from focus_runtime.config import FocusConfig
@@ -32,13 +32,14 @@ from focus_runtime.routing.router import CentroidRouter
 from focus_runtime.version import __version__
 
 FORMAT = "focus-centroids"
-FORMAT_VERSION = 3  # the latest; a file is written as the earliest that can hold it
+FORMAT_VERSION = 4  # the latest; a file is written as the earliest that can hold it
 MAX_BYTES = 512 * 1024 * 1024
 MAX_HEADER = 16 * 1024 * 1024
 MAX_VALUES = MAX_BYTES // 4  # of all tensors together, which are held as float32
+LARGEST_FACTOR = 100.0  # of the logits
 LARGEST = 1e6  # of a weight; with a hidden state's numbers it stays far below what float32 holds
 FLOATS = {"F64", "F32", "F16", "BF16"}
-_NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,3})\.(projection|centroids|potential)")
+_NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,3})\.(projection|centroids|potential|logit_factors)")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _HELP = "see docs/centroid-files.md for the format, or train one with `focus-explorer train`"
 
@@ -58,6 +59,8 @@ def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
         tensors[f"layers.{index}.centroids"] = router.centroids.detach().float().cpu().contiguous()
         if router.has_potential:
             tensors[f"layers.{index}.potential"] = router.potential.detach().float().cpu().contiguous()
+        if router.logit_factors is not None:
+            tensors[f"layers.{index}.logit_factors"] = router.logit_factors.detach().float().cpu().contiguous()
     metadata = {
         "format": FORMAT,
         "format_version": str(_version_for(centroids.config)),
@@ -75,8 +78,8 @@ def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
 
 
 def _version_for(config: FocusConfig) -> int:
-    """The earliest format version that knows all of a configuration: 3 text sinks, 2 budgets."""
-    return 3 if config.text_sinks is not None else 2 if config.budget else 1
+    """The earliest format version that knows all of a configuration: 4 factors of logits, 3 text sinks, 2 budgets."""
+    return 4 if config.logit_factors else 3 if config.text_sinks is not None else 2 if config.budget else 1
 
 
 def _sorted_header(data: bytes) -> bytes:
@@ -219,7 +222,7 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
         if match is None:
             raise CentroidFileError(
                 f"{name} holds {key!r}",
-                expected="layers.N.projection, layers.N.centroids, layers.N.potential",
+                expected="layers.N.projection, .centroids, .potential or .logit_factors",
                 fix=_HELP,
             )
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
@@ -342,6 +345,32 @@ def _check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, n
                     expected=f"values up to {LARGEST:g}, beyond which scores are no numbers",
                     fix="train again",
                 )
+    _check_factors(by_layer, config, name)
+
+
+def _check_factors(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, name: str) -> None:
+    """All layers have factors of the logits, one for each head, or none has, as the configuration says."""
+    found = {index: parts["logit_factors"] for index, parts in by_layer.items() if "logit_factors" in parts}
+    if not config.logit_factors and not found:
+        return
+    if not config.logit_factors or len(found) != len(by_layer):
+        raise CentroidFileError(
+            f"{name} has factors of the logits in {len(found)} of {len(by_layer)} layers, and its configuration says "
+            + ("all" if config.logit_factors else "none"),
+            expected="logit_factors in every layer and in the configuration, or in neither",
+            fix=_HELP,
+        )
+    heads = {tuple(factors.shape) for factors in found.values()}
+    if len(heads) != 1 or len(next(iter(heads))) != 1 or 0 in next(iter(heads)):
+        raise CentroidFileError(f"{name}: logit_factors have shapes {sorted(heads)}", expected="one number a head")
+    for index, factors in found.items():
+        values = factors.detach().float()
+        if not bool(((values > 0) & (values <= LARGEST_FACTOR)).all()):  # also false for NaN
+            raise CentroidFileError(
+                f"{name}: layers.{index}.logit_factors has a value outside its range",
+                expected=f"above 0, at most {LARGEST_FACTOR:g}",
+                fix="train again",
+            )
 
 
 def _router(parts: dict[str, Tensor], config: FocusConfig) -> CentroidRouter:
@@ -352,4 +381,6 @@ def _router(parts: dict[str, Tensor], config: FocusConfig) -> CentroidRouter:
         if "potential" in parts:
             router.potential.copy_(parts["potential"])
             router.has_potential = True
+        if "logit_factors" in parts:
+            router.logit_factors = nn.Parameter(parts["logit_factors"].detach().float().clone())
     return router.requires_grad_(False)

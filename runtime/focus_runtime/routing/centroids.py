@@ -14,7 +14,7 @@ from torch import nn
 from focus_runtime.budget import HeadException
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError, ConfigError
-from focus_runtime.models.structure import attention_modules, hidden_size, num_key_value_heads
+from focus_runtime.models.structure import attention_modules, hidden_size, num_key_value_heads, num_query_heads
 from focus_runtime.routing.router import CentroidRouter
 
 
@@ -58,7 +58,7 @@ class Centroids:
         """Refuse a model of another shape.
 
         Raises:
-            CentroidFileError: hidden size or layers differ.
+            CentroidFileError: hidden size, layers or query heads differ.
         """
         layers, width = attention_modules(model), hidden_size(model)
         made_for = f" (made for {self.base_model})" if self.base_model else ""
@@ -74,6 +74,13 @@ class Centroids:
             raise CentroidFileError(
                 f"{self.name or 'these centroids'}{made_for} are for a model of "
                 f"{total or max(self.routers) + 1} layers, but the model has {len(layers)}",
+                fix="choose the model the file was trained for, or another file",
+            )
+        heads, factors = num_query_heads(model), next(iter(self.routers.values())).logit_factors
+        if factors is not None and factors.numel() != heads:
+            raise CentroidFileError(
+                f"{self.name or 'these centroids'}{made_for} have factors for {factors.numel()} query heads, but the "
+                f"model's layers have {heads}",
                 fix="choose the model the file was trained for, or another file",
             )
 
@@ -143,7 +150,7 @@ def random_centroids(model: nn.Module, config: FocusConfig, *, seed: int = 0, na
         seed: of the random numbers.
         name: name of the centroids.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator, config = torch.Generator().manual_seed(seed), config.replace(logit_factors=False)
     layers = config.layers if config.layers is not None else tuple(attention_modules(model))
     routers = {}
     for index in layers:

@@ -145,7 +145,9 @@ def top_k_membership(probabilities: Tensor, top_k: int) -> Tensor:
 class CentroidRouter(nn.Module):
     """Projection, centroids and column potential of one layer (paper, section 3.1).
 
-    Parameters: `projection` (E, R), `centroids` (K, R); buffer `potential` (K,), zero until learned.
+    Parameters: `projection` (E, R), `centroids` (K, R); buffer `potential` (K,), zero until learned. Beside the groups,
+    where they were learned: `logit_factors` (Hq,), by which each query head of the layer multiplies its logits under
+    Focus; else None.
 
     Attributes:
         config: settings in force; `compose` replaces them by those of the composition.
@@ -154,6 +156,7 @@ class CentroidRouter(nn.Module):
     """
 
     potential: Tensor
+    logit_factors: nn.Parameter | None
 
     def __init__(self, hidden_size: int, config: FocusConfig) -> None:
         super().__init__()
@@ -161,6 +164,7 @@ class CentroidRouter(nn.Module):
         self.projection = nn.Parameter(torch.empty(hidden_size, config.routing_dim))
         self.centroids = nn.Parameter(torch.empty(config.num_groups, config.routing_dim))
         self.register_buffer("potential", torch.zeros(config.num_groups))
+        self.register_parameter("logit_factors", None)
         self.has_potential = False
         self.observers = Observers()
         self._scoring: tuple[object, Tensor] | None = None

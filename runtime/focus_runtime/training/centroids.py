@@ -27,7 +27,9 @@ from focus_runtime.measure.loss import (
 )
 from focus_runtime.models.device_map import input_device
 from focus_runtime.models.loading import weights_sha256
+from focus_runtime.models.structure import num_query_heads
 from focus_runtime.routing.centroids import Centroids, continued_centroids, random_centroids
+from focus_runtime.routing.router import CentroidRouter
 from focus_runtime.text.sequences import Mixture, even_sequences
 from focus_runtime.training import domains
 from focus_runtime.training.calibrate import balanced, calibrate_composed, calibrate_potentials
@@ -41,6 +43,7 @@ from focus_runtime.training.processes import average
 from focus_runtime.training.validation import Evaluation, Validation, ValidationPlan, evaluate_training
 
 ROWS_COUNTED = 1024  # query rows of which a step counts the kept pairs
+SMALLEST_FACTOR = 0.01  # of the logits: below 0 it would turn attention round
 STEP_RATE = 0.1  # of the potentials in steps at the settings of inference; a step sees few tokens
 
 
@@ -65,7 +68,7 @@ def train_centroids(
     snapshot_every: int = 0,
     hashes: ModelHashes | None = None,
 ) -> Centroids:
-    """Train routers of a frozen model and estimate their column potentials.
+    """Train routers of a frozen model and estimate their column potentials, or train factors of logits for them.
 
     Args:
         model: causal language model; its weights are not changed (checked by hash).
@@ -76,6 +79,7 @@ def train_centroids(
         inference: `config` as the result is to be used, which may have another window; in force in evaluations and in
             `settings.hard_steps`. The same when None.
         initial: trained centroids to start from, of the same groups, routing size and layers; random ones when None.
+            Where factors are learned their groups and potentials stay as they are.
         validation: held-out text scored during the training, which may end it early.
         model_id: recorded in the result.
         on_step: called after every step.
@@ -100,11 +104,17 @@ def train_centroids(
     """
     ids = domains.encode(tokenizer, texts, settings.seq_len + 1)
     check_positions(model, settings.seq_len)
+    factors = settings.learn == "factors"
+    if factors and initial is None:
+        raise ConfigError("factors of logits are learned for trained groups", fix="give centroids to start from")
+    if factors:
+        config = config.replace(logit_factors=True)
+        inference = (inference or config).replace(logit_factors=True)
     centroids = _first_centroids(model, config, initial, settings.seed)
     hashes = hashes or ModelHashes.of(model)
     centroids.base_model, centroids.base_fingerprint = model_id, hashes.fingerprint
     identity = {"config": config.to_json(), "model": hashes.fingerprint, **domains.identity(texts)}
-    if inference is not None and (settings.hard_steps or validation is not None):
+    if inference is not None and (factors or settings.hard_steps or validation is not None):
         identity["inference"] = inference.to_json()
     if initial is not None:
         identity["initial"] = initial.sha256
@@ -126,7 +136,8 @@ def train_centroids(
     if history is not None:
         history.extend(loop.history)
     _check_unchanged(model, hashes)
-    calibrate_potentials(model, centroids, calibration_sequences(model, ids, settings))
+    if not factors:
+        calibrate_potentials(model, centroids, calibration_sequences(model, ids, settings))
     seconds = round(time.perf_counter() - started, 1)
     centroids.training = _training_summary(loop, settings, initial)
     centroids.training |= {"base_weights_sha256": hashes.weights, "seconds": seconds}
@@ -309,8 +320,11 @@ def centroid_loop(
         raise ConfigError(f"loss is {settings.loss!r}", expected="'lm' where the model's own weights are trained")
     phases = Phases(focus, settings, inference or centroids.config)
     routers = [centroids.routers[index] for index in sorted(centroids.routers)]
-    learned = []
+    learned: list[nn.Parameter] = []
     for router in routers:
+        if settings.learn == "factors":
+            learned.append(_factors(router, focus.model))
+            continue
         router.projection.requires_grad_(True)
         router.centroids.requires_grad_(learn_centroids)
         learned += [router.projection, router.centroids] if learn_centroids else [router.projection]
@@ -331,7 +345,11 @@ def centroid_loop(
 
     def finish(step: int) -> Shares:
         with phases.config(step):
-            shares = update_potentials(focus, centroids, settings.potential_decay, step)
+            decay = None if settings.learn == "factors" else settings.potential_decay
+            shares = update_potentials(focus, centroids, decay, step)
+        if settings.learn == "factors":
+            for factors in learned:
+                factors.data.clamp_(min=SMALLEST_FACTOR)
         if phases.precedes_hard(step):  # the next step's mask is the one inference would use now
             calibrate_composed(focus, centroids, calibration_sequences(focus.model, ids, settings))
         after_step(step)
@@ -353,8 +371,15 @@ def centroid_loop(
     )
 
 
+def _factors(router: CentroidRouter, model: Any) -> nn.Parameter:
+    """The factors of a layer's query heads, all 1 where it has none, ready to be trained."""
+    if router.logit_factors is None:
+        router.logit_factors = nn.Parameter(torch.ones(num_query_heads(model), device=router.projection.device))
+    return router.logit_factors.requires_grad_(True)
+
+
 @torch.no_grad()
-def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, step: int) -> Shares:
+def update_potentials(focus: FocusModel, centroids: Centroids, decay: float | None, step: int) -> Shares:
     """Update the potentials: the running average of Sinkhorn's column terms.
 
     Under causal assignment, which uses the potentials, they are moved towards equally many tokens in every group.
@@ -362,7 +387,7 @@ def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, ste
     Args:
         focus: the composed model, after a pass.
         centroids: whose potentials are updated in place.
-        decay: factor of the old average.
+        decay: factor of the old average; None leaves potentials as they are.
         step: steps finished before this one; the first one replaces the average.
 
     Returns:
@@ -372,14 +397,16 @@ def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, ste
     shares, kept = [], []
     for index, assignment in focus.assignments().items():
         router = centroids.routers[index]
-        if focus.config.assignment == "causal":
+        if decay is None:
+            pass
+        elif focus.config.assignment == "causal":
             top = assignment.probabilities.argmax(dim=-1).flatten()
             share = average(torch.bincount(top, minlength=router.potential.numel()) / top.numel())
             router.potential.copy_(balanced(router.potential, share, STEP_RATE))
         else:
             mean = average(assignment.potential.detach().float().mean(dim=0))
             router.potential.copy_(mean if step == 0 else decay * router.potential + (1 - decay) * mean)
-        router.has_potential = True
+        router.has_potential = router.has_potential or decay is not None
         shares.append(dominance(assignment.probabilities))
         by_head = [retained_pairs(mask.membership[0], mask.rule) for mask in masks[index]]
         kept.append(np.average(by_head, weights=[len(mask.group.heads) for mask in masks[index]]))

@@ -30,6 +30,7 @@ from focus_runtime.training.processes import average
 from focus_runtime.training.shortage import Pass, training_shortage
 from focus_runtime.training.validation import Validation
 
+LEARNED = ("groups", "factors")
 PRECISIONS = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -54,6 +55,8 @@ class TrainConfig:
             predictions; "both", lm + distil_weight * distil; "layers", what Focus changes in the output of every layer
             on full attention's input. All but "lm" need frozen weights.
         distil_weight: see `loss`.
+        learn: "groups", routers; or "factors", of logits, one for each query head of routed layers, under the mask and
+            the settings of inference, for groups that are trained.
         hard_steps: the last so many steps run on the hard mask at the settings of inference, with straight-through
             gradients (log gate only).
         potential_decay: factor of the running average of Sinkhorn's column terms.
@@ -77,6 +80,7 @@ class TrainConfig:
     hard: bool = False
     loss: str = "lm"
     distil_weight: float = 1.0
+    learn: str = "groups"
     hard_steps: int = 0
     potential_decay: float = 0.95
     calibration_sequences: int = 32
@@ -115,6 +119,13 @@ class TrainConfig:
             raise ConfigError(f"mixed_precision is {self.mixed_precision!r}", expected=" or ".join(PRECISIONS))
         if self.loss not in LOSSES:
             raise ConfigError(f"loss is {self.loss!r}", expected=" or ".join(LOSSES))
+        if self.learn not in LEARNED:
+            raise ConfigError(f"learn is {self.learn!r}", expected=" or ".join(LEARNED))
+        if self.learn == "factors" and (self.hard or self.hard_steps):
+            raise ConfigError(
+                "factors of logits are learned under the mask in every step",
+                fix="leave out hard and hard_steps, or learn groups",
+            )
         if self.loss == "layers" and self.gradient_checkpointing:
             raise ConfigError(
                 "gradient_checkpointing goes with a backward pass through the model, which the loss 'layers' has not",

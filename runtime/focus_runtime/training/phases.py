@@ -1,4 +1,4 @@
-"""The soft gate and, for the last steps, the hard mask at the settings of inference."""
+"""The soft gate and, for the last steps or where factors of logits are learned, the settings of inference."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Phases:
     @contextmanager
     def config(self, step: int) -> Iterator[None]:
         """The window, sinks, top-k and assignment of a step."""
-        if not self.is_hard(step):
+        if not self.is_hard(step) and self.settings.learn != "factors":
             yield
             return
         with self.focus.with_config(self.inference):
@@ -54,6 +54,10 @@ class Phases:
     def attention(self, step: int) -> Iterator[None]:
         """Config and gate of a step's forward and backward passes."""
         settings = self.settings
+        if settings.learn == "factors":
+            with self.config(step):
+                yield
+            return
         gate = SoftGate(self.focus.config.gate, steepness_at(step, settings), settings.hard or self.is_hard(step))
         with self.config(step), self.focus.training_gate(gate):
             yield

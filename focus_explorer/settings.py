@@ -65,6 +65,11 @@ def with_process_user(user: str | None) -> dict[str, str]:
     return os.environ | ({"FOCUS_EXPLORER_USER": user} if user else {})
 
 
+def with_temporary_folder(folder: Path) -> dict[str, str]:
+    """The environment of pip or uv that keeps its temporary files in a folder, and may install into another one."""
+    return os.environ | {"TMPDIR": str(folder), "PIP_USER": "0"}
+
+
 KEPT_KERNELS = 64
 
 

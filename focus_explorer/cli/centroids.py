@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from focus_explorer.cli.options import add_action_database
+from focus_explorer.cli.options import add_action_database, add_settings
 from focus_explorer.services.centroids.cards import CentroidCards
 from focus_explorer.services.centroids.files import check_centroids, copy_with_text_sinks
 from focus_explorer.services.centroids.own_files import remove_file, rename_file
@@ -13,7 +13,8 @@ from focus_explorer.services.service import Service
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The actions on files."""
+    """The actions on files, and the database."""
+    add_settings(parser, "db")
     actions = parser.add_subparsers(dest="action", required=True, parser_class=type(parser))
     check = actions.add_parser("check", help="validate a centroid file")
     check.add_argument("file", help=".safetensors, .pt or .pth, or the word default")

@@ -15,6 +15,7 @@ from focus_explorer.errors import InputError, TrainingStopped, device_failure
 from focus_explorer.settings import VERSION, bound_caches, quiet_libraries
 
 COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported only when the command is chosen
+    "setup": "fetch the default model where it was not installed, and convert it",
     "analyze": "run full attention and Focus on a text or a corpus and store it",
     "runs": "list stored runs, newest first; name, tag or delete them",
     "export": "write a table of a run as CSV, JSON, Parquet, LaTeX or Markdown",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
+from focus_explorer import settings
 from focus_explorer.progress import Progress
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.centroids.files import load_named_centroids, shipped_names
@@ -12,6 +13,7 @@ from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import sample_text
+from focus_runtime.models.embedded import EMBEDDED, embedded_gguf
 
 KEY = "first_run"
 SAMPLE = "Novel"
@@ -94,7 +96,9 @@ def check_first_run(service: Service, request: AnalyzeRequest) -> None:
         pass
     if request.centroids not in (*shipped_names(), "random"):
         load_named_centroids(service.database, request.centroids)
-    if request.model != AnalyzeRequest().model and not os.path.isdir(os.path.expanduser(request.model)):
+    if request.model == EMBEDDED:
+        embedded_gguf(settings.cache_dir())
+    elif not os.path.isdir(os.path.expanduser(request.model)):
         from focus_runtime.models.loading import check_name
 
         check_name(request.model)

@@ -63,11 +63,11 @@ def write_gguf(path: Path, *, without: Collection[str] = (), **settings: Any) ->
     writer.add_layer_norm_rms_eps(1e-6)
     vocabulary = build_tokenizer().get_vocab()
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
-    tokens.append("ĠĠ")  # of the one merge
+    tokens += ["ĠĠ", "ĠĠĠĠ"]  # of the merges; a list of one is read wrong by transformers 5.17
     tokens += [f"<unused{number}>" for number in range(VOCABULARY - len(tokens))]
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list(tokens)
-    writer.add_token_merges(["Ġ Ġ"])
+    writer.add_token_merges(["Ġ Ġ", "ĠĠ ĠĠ"])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     for name, tensor in model.state_dict().items():

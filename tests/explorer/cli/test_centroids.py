@@ -59,7 +59,7 @@ def test_files_are_listed_renamed_and_removed(tmp_path, capsys):
 
     assert main(["centroids", "rename", "mine", "better", *db]) == 0
     assert listed() == [*SHIPPED_CENTROIDS, "better"]
-    assert main(["centroids", "list", *db]) == 0
+    assert main(["centroids", *db, "list"]) == 0
     assert f"{sha256[:16]}  K=5     0 runs  added" in capsys.readouterr().out
     one_error(capsys, main(["centroids", "remove", "default", *db]), "ships with the project")
     one_error(capsys, main(["centroids", "remove", "mine", *db]), "no centroid file 'mine'")

@@ -125,12 +125,6 @@ def test_an_unwritable_cache(tmp_path):
         load_model(str(path), cache_dir=cache)
 
 
-def test_the_embedded_model_not_installed(monkeypatch, tmp_path):
-    monkeypatch.setattr(models, "_PACKAGE", "no_such_package_here")
-    with pytest.raises(ModelError, match=r"embedded model smollm2-135m is not installed.*pip install"):
-        load_model(cache_dir=tmp_path)
-
-
 def edit(folder, **changes):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))

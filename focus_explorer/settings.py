@@ -30,7 +30,9 @@ SETTINGS = {
     setting.name: setting
     for setting in (
         Setting("model", "smollm2-135m", "embedded model name, Hugging Face hub id, model folder or .gguf file"),
-        Setting("centroids", "default", "default, default-quality, novels, random, or a path to a centroid file"),
+        Setting(
+            "centroids", "default", "default, default-quality, novels, random, a path, or user/repo[@revision] of a hub"
+        ),
         Setting("host", "127.0.0.1", "address the page is served on"),
         Setting("port", "7860", "port the page is served on; the next free one when it is taken"),
         Setting("db", "", "DuckDB file with the runs (environment: FOCUS_EXPLORER_DB)"),

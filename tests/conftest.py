@@ -14,6 +14,7 @@ import torch
 
 from focus_runtime.attention.costs import MachineCosts
 from tests.helpers import build_model, build_tokenizer, random_ids
+from tests.local_hub import LocalHub
 
 
 def pytest_collection_finish(session):
@@ -71,6 +72,24 @@ def tokenizer():
 def ids():
     """(1, 40) token ids."""
     return random_ids(40)
+
+
+@pytest.fixture
+def local_hub(monkeypatch, tmp_path):
+    """A hub on this machine, with a cache of its own and no access token; see tests/local_hub.py."""
+    from huggingface_hub import constants
+
+    with LocalHub() as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub-cache"))
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        yield hub
 
 
 @pytest.fixture

@@ -1,14 +1,17 @@
-"""`focus-explorer centroids`: list, check, rename and remove centroid files, and make copies with other settings."""
+"""`focus-explorer centroids`: list, check, rename, remove, push and pull centroid files, and copy with text sinks."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from typing import Any
 
 from focus_explorer.cli.options import add_action_database, add_settings
 from focus_explorer.services.centroids.cards import CentroidCards
 from focus_explorer.services.centroids.files import check_centroids, copy_with_text_sinks
 from focus_explorer.services.centroids.own_files import remove_file, rename_file
+from focus_explorer.services.centroids.publish import prepare, pull, push, write_folder
 from focus_explorer.services.service import Service
 
 
@@ -44,6 +47,64 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     remove.add_argument("file", help="its name, or its sha256")
     add_action_database(remove)
     remove.set_defaults(run=_remove)
+    _add_push(actions)
+    _add_pull(actions)
+
+
+def _add_push(actions: Any) -> None:
+    push = actions.add_parser("push", help="put a file into a repository of a model hub, with a card")
+    push.add_argument("file", help="its name, a path, or a folder of FocusModel.save_pretrained")
+    push.add_argument("repo", help="user/repo; made where it is missing")
+    push.add_argument("--private", action="store_true", help="make a repository that is missing a private one")
+    push.add_argument("--branch", help="branch to commit to, made where it is missing (default: the main one)")
+    push.add_argument("--message", help="of the commit")
+    push.add_argument("--base-model", metavar="ID", help="hub id of the base model (default: what the file says)")
+    push.add_argument("--licence", "--license", metavar="ID", help="licence of the centroids, such as apache-2.0")
+    push.add_argument("--table", metavar="FILE", help="results of benchmarks/domains.py for this file, for the card")
+    push.add_argument("--dry-run", metavar="FOLDER", help="write what would be sent to a new folder, and send nothing")
+    add_action_database(push)
+    push.set_defaults(run=_push)
+
+
+def _add_pull(actions: Any) -> None:
+    pull = actions.add_parser("pull", help="fetch a file from a repository of a model hub")
+    pull.add_argument("repo", help="user/repo, or user/repo@revision")
+    pull.add_argument("--revision", help="branch, tag or commit (default: the newest)")
+    pull.add_argument("--sha256", metavar="HASH", help="refuse another file than the one of this hash")
+    pull.add_argument("--out", metavar="FILE", help="copy it here too (.safetensors)")
+    pull.add_argument("--json", action="store_true", help="print one JSON object")
+    pull.set_defaults(run=_pull)
+
+
+def _push(arguments: argparse.Namespace) -> None:
+    from focus_explorer.exports.model_card import model_card
+
+    publication = prepare(
+        Service(arguments.db),
+        arguments.file,
+        arguments.repo,
+        base_model=arguments.base_model,
+        licence=arguments.licence,
+        table=arguments.table,
+    )
+    for note in publication.notes:
+        print(f"note: {note}", file=sys.stderr)
+    card = model_card(publication)
+    if arguments.dry_run is not None:
+        write_folder(publication, card, arguments.dry_run)
+        print(f"wrote {arguments.dry_run}; nothing was sent")
+        return
+    pushed = push(publication, card, private=arguments.private, branch=arguments.branch, message=arguments.message)
+    print(f"pushed {pushed.name}, sha256 {publication.settings.sha256}\n{pushed.url}")
+
+
+def _pull(arguments: argparse.Namespace) -> None:
+    pulled = pull(arguments.repo, revision=arguments.revision, sha256=arguments.sha256, out=arguments.out)
+    if arguments.json:
+        print(json.dumps({"name": pulled.name, "sha256": pulled.sha256, "path": str(pulled.path)}, ensure_ascii=False))
+    else:
+        where = "is in the hub's cache" if arguments.out is None else f"was copied to {arguments.out}"
+        print(f"{pulled.name}, sha256 {pulled.sha256}, {where}")
 
 
 def _list(arguments: argparse.Namespace) -> None:

@@ -13,6 +13,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.budget import budget_of
+from focus_explorer.services.centroids.files import pinned_name
 from focus_explorer.services.compare.settings import NAMES, REPEATS, grid, measure_grid
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
@@ -46,6 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Explore the text where it is not a stored run, measure the grid, print it."""
     top_k, window = _values(arguments.top_k, "--top-k"), _values(arguments.window, "--window")
     service = Service(arguments.db)
+    arguments.centroids = pinned_name(service, arguments.centroids)  # the run and the grid are made with the same
     with stage_bar() as progress:
         run_id = _run_of(service, arguments, progress)
         stored = run_id == arguments.text

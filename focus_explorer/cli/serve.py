@@ -7,6 +7,8 @@ from dataclasses import fields
 
 from focus_explorer.cli.options import add_compute, add_settings
 from focus_explorer.services.analyze import AnalyzeRequest
+from focus_explorer.services.centroids.files import pinned_name
+from focus_explorer.services.service import Service
 from focus_explorer.services.visitors.limits import VisitorLimits
 
 MODES = """
@@ -140,7 +142,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     request = AnalyzeRequest(
         model=arguments.model,
-        centroids=arguments.centroids,
+        centroids=pinned_name(Service(arguments.db), arguments.centroids),  # a hub is asked before anybody is served
         device=arguments.device,
         dtype=arguments.dtype,
         backend=arguments.backend,

@@ -16,6 +16,7 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.services.centroids.files import shipped_names, uploaded_row
 from focus_explorer.settings import SETTINGS
+from focus_runtime.routing.hub import hub_name
 
 if TYPE_CHECKING:
     from focus_explorer.services.analyze import AnalyzeRequest
@@ -69,7 +70,9 @@ class KnownNames:
             InputError: it is neither shipped nor uploaded nor in the folders.
         """
         name = name.strip()
-        if name == "random" or name in self.centroids or name in shipped_names() or self._inside(name):
+        if name == "random" or name in self.centroids or name in shipped_names():
+            return name
+        if self._inside(name) and (hub_name(name) is None or os.path.lexists(name)):  # else a hub would be asked
             return name
         row = uploaded_row(self.database, name)
         if row is not None:

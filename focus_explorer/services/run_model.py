@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from focus_explorer.services.service import Service
 from focus_runtime.budget import read_budget
 from focus_runtime.composition.changes import Change, last_token, read_changes
 from focus_runtime.failures import Advice
+from focus_runtime.routing.saved_folder import CENTROIDS_FILE
 
 if TYPE_CHECKING:
     from focus_runtime.composition.attach import FocusModel
@@ -233,6 +235,21 @@ def _centroid_name(service: Service, run: dict[str, Any]) -> str:
     shipped = shipped_name(digest)
     if shipped is not None:
         return shipped
+    fetched = _fetched(str(run["centroids_name"]), digest)
+    if fetched is not None:
+        return fetched
     raise NotFoundError(
         f"the centroid file {run['centroids_name']} of this run is not here", fix="upload it on the Centroids page"
     )
+
+
+def _fetched(name: str, digest: str) -> str | None:
+    """A run's name of a hub's repository and commit, where the hub's cache has that file; nothing is fetched."""
+    from focus_runtime.routing.hub import cached, hub_name
+
+    repository = hub_name(name)
+    found = cached(repository) if repository is not None and repository.pinned else None
+    if found is None:
+        return None
+    with (found.folder / CENTROIDS_FILE).open("rb") as stream:
+        return name if hashlib.file_digest(stream, "sha256").hexdigest() == digest else None

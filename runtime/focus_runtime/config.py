@@ -19,6 +19,7 @@ CHOICES = {
     "gate": ("log", "paper"),
 }
 BACKENDS = ("auto", "reference", "masked", "decomposed", "fused", "decode", "flex")  # of focus_attention
+SLIDING_LAYERS = ("auto", "own", "focus")  # what layers with a sliding window do, see `compose`
 DTYPES = ("float32", "bfloat16", "float16")  # that a frozen model may be loaded in
 MINIMA = {
     "num_groups": 1,

@@ -77,7 +77,7 @@ class CentroidCards:
             card["problem"] = str(error)
         else:
             card["training"] = _facts(training)
-            card["held_out"] = _held_out(training.get("validation"))
+            card["held_out"] = held_out_payload(training.get("validation"))
         return card
 
     def detail(self, sha256: str) -> CentroidDetailPayload:
@@ -236,7 +236,7 @@ def _facts(training: dict[str, Any]) -> CentroidTrainingPayload:
     return cast(CentroidTrainingPayload, facts)
 
 
-def _held_out(record: Any) -> HeldOutPayload | None:
+def held_out_payload(record: Any) -> HeldOutPayload | None:
     """The held-out perplexities a training wrote into its file: full, scored and focus by setting."""
     if not isinstance(record, dict) or not _is_number(record.get("full")):
         return None

@@ -1,4 +1,4 @@
-"""Centroid files by name: the shipped one, those a user added, and any path."""
+"""Centroid files by name: the shipped ones, those a user added, any path, and repositories of a hub."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from focus_explorer.services.service import Service
 from focus_explorer.settings import MAX_KEPT_BYTES
 from focus_runtime.assets import SHIPPED_CENTROIDS
 from focus_runtime.files import replacing
+from focus_runtime.routing.hub import hub_name
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
     from focus_runtime.routing.centroids import Centroids
+    from focus_runtime.routing.places import Place
 
 
 def load_named_centroids(database: Database, name: str) -> Centroids | None:
@@ -29,7 +31,7 @@ def load_named_centroids(database: Database, name: str) -> Centroids | None:
 
     Args:
         database: with the uploaded files.
-        name: a shipped file's name, random, an uploaded file's name or hash, or a path.
+        name: a shipped file's name, random, an uploaded file's name or hash, a path, or a repository of a hub.
 
     Returns:
         The centroids; None for random ones, which are drawn for a model.
@@ -37,30 +39,56 @@ def load_named_centroids(database: Database, name: str) -> Centroids | None:
     Raises:
         InputError: there is no such file, or it cannot be used.
     """
-    from focus_runtime.routing.centroid_file import load_centroids
+    return None if name == "random" else find_centroids(database, name)[1]
+
+
+def find_centroids(database: Database, name: str) -> tuple[Place, Centroids]:
+    """Where a named file lies, and what is in it.
+
+    Args:
+        database: with the uploaded files.
+        name: as for `load_named_centroids`, but not random.
+
+    Raises:
+        InputError: there is no such file, or it cannot be used.
+    """
+    from focus_runtime.routing.centroid_file import MAX_BYTES, load_place
+    from focus_runtime.routing.places import locate_centroids
 
     if name == "random":
-        return None
-    centroids = load_centroids(_path_of(database, name))
+        raise InputError("random centroids are in no file", expected="a centroid file", fix="name one")
+    place = locate_centroids(_path_of(database, name), None, largest=MAX_BYTES)
+    centroids = load_place(place)
     uploaded = {row["sha256"]: row["name"] for row in uploaded_centroids(database)}
-    if name not in SHIPPED_CENTROIDS:
+    if name not in SHIPPED_CENTROIDS and not place.origin:
         centroids.name = uploaded.get(centroids.sha256, centroids.name)
-    return centroids
+    return place, centroids
+
+
+def pinned_name(service: Service, name: str) -> str:
+    """A name that means the same centroids from now on: of a hub's repository its commit, which is fetched and checked.
+
+    Raises:
+        InputError: the hub does not give it.
+    """
+    from focus_runtime.routing.places import named_repository
+
+    return name if named_repository(name) is None else find_centroids(service.database, name)[0].origin or name
 
 
 def _path_of(database: Database, name: str) -> str:
-    """Where a named file lies: an upload by hash, a path, or the newest upload of that name."""
+    """What the runtime finds a file by: an upload by hash, a path, the newest upload of that name, or a repository."""
     path = os.path.expanduser(name)
     if name in SHIPPED_CENTROIDS:
         return name
     for row in uploaded_centroids(database):
         if name == row["sha256"] or (name == row["name"] and not os.path.exists(path)):
             return str(row["path"])
-    if os.path.exists(path) or Path(name).suffix:
+    if os.path.exists(path) or Path(name).suffix or hub_name(name) is not None:
         return path
     raise NotFoundError(
         f"there are no centroids {name!r}",
-        expected=f"{', '.join(SHIPPED_CENTROIDS)}, random, a file, or an uploaded file's name",
+        expected=f"{', '.join(SHIPPED_CENTROIDS)}, random, a file, an uploaded file's name, or user/repo of a hub",
     )
 
 
@@ -93,6 +121,7 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         + (f"; fits {model}" if model is not None else ""),
         f"trained for top-k {config.top_k}, window {config.window}, {config.num_sinks} sinks, "
         f"temperature {config.temperature:g}, {config.gate} gate",
+        *([f"fetched from {centroids.origin}"] if centroids.origin else []),
         *([f"text sinks from a similarity of {config.text_sinks:g}"] if config.text_sinks is not None else []),
         *(["factors of the logits, one for each query head"] if config.logit_factors else []),
         *([f"budget: {budget_words(config.budget)}"] if config.budget else []),
@@ -119,9 +148,7 @@ def copy_with_text_sinks(service: Service, path: str, similarity: float, out: st
     """
     from focus_runtime.routing.centroid_file import save_centroids
 
-    centroids = load_named_centroids(service.database, path)
-    if centroids is None:
-        raise InputError("random centroids are in no file", expected="a centroid file", fix="name one")
+    centroids = find_centroids(service.database, path)[1]
     if Path(out).exists():
         raise InputError(f"{out} exists", expected="a new file", fix="name another or remove it")
     centroids.config = centroids.config.replace(text_sinks=similarity)

@@ -25,6 +25,7 @@ from focus_runtime.composition.edits import LayerEdit, layer_edits
 from focus_runtime.composition.focused import check_any_left, chosen_layers
 from focus_runtime.composition.heads import HeadMask, head_masks, memberships
 from focus_runtime.composition.layer import check_called, focus_forward, route
+from focus_runtime.composition.saved import SavedModel
 from focus_runtime.composition.state import (
     STATE,
     Alternatives,
@@ -50,7 +51,7 @@ AttentionMaskInterface.register(IMPLEMENTATION, flash_attention_mask)
 
 
 @dataclass(eq=False)
-class FocusModel:
+class FocusModel(SavedModel):
     """A model with Focus composed onto it; `detach()` gives the original back.
 
     Attributes:
@@ -58,6 +59,7 @@ class FocusModel:
         routers: routers by layer number, as `nn.ModuleDict`-free plain mapping so that the model stays untouched.
         config: settings in force.
         backend: backend given to `focus_attention`.
+        centroids: what the routers and settings were composed from.
         seconds: time spent in routing and attention since `reset_seconds()`; on a GPU nothing is timed before that.
     """
 
@@ -65,6 +67,7 @@ class FocusModel:
     routers: Mapping[int, CentroidRouter]
     config: FocusConfig
     backend: str = "auto"
+    centroids: Centroids | None = None
     seconds: PassClock = field(default_factory=PassClock)
     measuring_full: bool = False
     paused: bool = False
@@ -284,6 +287,10 @@ class FocusModel:
         finally:
             self.detach()
 
+    @classmethod
+    def _compose(cls, model: nn.Module, centroids: Centroids, **settings: Any) -> FocusModel:
+        return compose(model, centroids, **settings)
+
     def _set_implementation(self, name: str) -> None:
         self.model.set_attn_implementation(name)  # type: ignore[operator]
 
@@ -386,6 +393,6 @@ def compose(
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
     routers = on_layers(model, centroids.routers)
     clock = PassClock(enabled=input_device(model).type == "cpu")
-    focus = FocusModel(model, routers, config, backend, clock)
+    focus = FocusModel(model, routers, config, backend, centroids, clock)
     focus._attach(sliding_layers)
     return focus

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from focus_runtime.config import FocusConfig
+from focus_runtime.config import SLIDING_LAYERS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL
 from focus_runtime.routing.router import CentroidRouter
-
-SLIDING_LAYERS = ("auto", "own", "focus")
 
 
 def chosen_layers(

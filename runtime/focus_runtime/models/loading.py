@@ -48,12 +48,45 @@ def load_model(
         ModelError: the name is unknown, the hub is out of reach, or the files cannot be read.
         DeviceError: it does not fit into the memory of the device, or the GPU failed.
     """
+    return _load(name, dtype, device, cache_dir, progress, _load_folder)
+
+
+def load_base_model(
+    name: str = EMBEDDED,
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> Any:
+    """Load a causal language model without its tokenizer, which need not be there, in evaluation mode.
+
+    Args:
+        name, dtype, device, cache_dir: as for `load_model`.
+
+    Raises:
+        ModelError, DeviceError: as for `load_model`.
+    """
+
+    def without_tokenizer(source: Path, precision: torch.dtype) -> tuple[Any, None]:
+        return _load_weights(source, precision), None
+
+    return _load(name, dtype, device, cache_dir, lambda stage, fraction: None, without_tokenizer)[0]
+
+
+def _load(
+    name: str,
+    dtype: str,
+    device: str,
+    cache_dir: str | os.PathLike[str] | None,
+    progress: Callable[[str, float], None],
+    load: Callable[[Path, torch.dtype], tuple[Any, Any]],
+) -> tuple[Any, Any]:
     if dtype not in DTYPES:
         raise ModelError(f"dtype {dtype!r} is unknown", expected=" or ".join(DTYPES))
     source = prepare_model(name, cache_dir=cache_dir, progress=progress)
     progress("Loading the model", 0.8)
     try:
-        model, tokenizer = _load_folder(source, getattr(torch, dtype))
+        model, tokenizer = load(source, getattr(torch, dtype))
     except Exception as error:  # the loaders raise exceptions of any type for damaged files
         if is_out_of_memory(error):
             raise _too_large(name, "this machine", "") from error
@@ -187,7 +220,18 @@ def _without_bars() -> Iterator[None]:
 
 
 def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
+
+    model = _load_weights(source, dtype)
+    with _without_bars():
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, **NO_CODE)
+    if not getattr(tokenizer, "is_fast", False):
+        raise ValueError("its tokenizer gives no character offsets (no tokenizer.json)")
+    return model, tokenizer
+
+
+def _load_weights(source: Path, dtype: torch.dtype) -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     refuse_pickles(source)
     check_folder(AutoConfig.from_pretrained(source, local_files_only=True, **NO_CODE), source)
@@ -198,11 +242,8 @@ def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
         model, info = loader.from_pretrained(
             source, dtype=dtype, local_files_only=True, output_loading_info=True, **NO_CODE
         )
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, **NO_CODE)
     _refuse_missing(info, "config.json")
-    if not getattr(tokenizer, "is_fast", False):
-        raise ValueError("its tokenizer gives no character offsets (no tokenizer.json)")
-    return model, tokenizer
+    return model
 
 
 def _refuse_missing(info: dict[str, Any], source: str) -> None:

@@ -23,12 +23,13 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 from torch import Tensor, nn
 
-from focus_runtime.assets import SHIPPED_CENTROIDS, asset_path
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.files import cannot_write, replacing
 from focus_runtime.routing.centroids import Centroids
+from focus_runtime.routing.places import SUFFIXES, Place, locate_centroids
 from focus_runtime.routing.router import CentroidRouter
+from focus_runtime.routing.saved_folder import SETTINGS_FILE
 from focus_runtime.version import __version__
 
 FORMAT = "focus-centroids"
@@ -91,21 +92,44 @@ def _sorted_header(data: bytes) -> bytes:
     return struct.pack("<Q", len(text)) + text + data[8 + size :]
 
 
-def load_centroids(source: str | os.PathLike[str]) -> Centroids:
+def load_centroids(
+    source: str | os.PathLike[str], *, revision: str | None = None, sha256: str | None = None
+) -> Centroids:
     """Read and check a centroid file.
 
     Args:
-        source: the name of a shipped file (`SHIPPED_CENTROIDS`), or a path ending in .safetensors, .pt or .pth.
+        source: the name of a shipped file (`SHIPPED_CENTROIDS`), a path ending in .safetensors, .pt or .pth, a folder
+            of `FocusModel.save_pretrained`, or a repository of the hub: `user/repo`, or `user/repo@revision`.
+        revision: branch, tag or commit of a repository; the newest when None.
+        sha256: the file's hash; another file is refused. None for any.
 
     Raises:
-        CentroidFileError: anything about the file is wrong; the message says what was expected and what to do.
+        CentroidFileError: anything about the file is wrong, or the hub does not give it; the message says what was
+            expected and what to do.
     """
-    shipped = SHIPPED_CENTROIDS.get(str(source))
-    path = Path(source) if shipped is None else asset_path("centroids", shipped)
+    return load_place(locate_centroids(source, revision, largest=MAX_BYTES), sha256)
+
+
+def load_place(place: Place, sha256: str | None = None) -> Centroids:
+    """Read and check a centroid file that was found.
+
+    Args:
+        place: where it is.
+        sha256: as for `load_centroids`.
+
+    Raises:
+        CentroidFileError: as for `load_centroids`.
+    """
+    path, name = place.path, place.name
     data = _read(path)
-    name = path.name if shipped is None else str(source)
+    digest = hashlib.sha256(data).hexdigest()
+    for expected, origin in ((place.sha256, f"as {SETTINGS_FILE} beside it says"), (sha256, "the hash that was given")):
+        if expected and expected.lower() != digest:
+            raise CentroidFileError(
+                f"{name} has the sha256 {digest}", expected=f"{expected}, {origin}", fix="do not use it; fetch it again"
+            )
     if path.suffix.lower() in (".pt", ".pth"):
-        tensors, metadata = _read_pickle(data, path.name)
+        tensors, metadata = _read_pickle(data, name)
     else:
         metadata = _check_header(data, name)
         try:
@@ -113,13 +137,13 @@ def load_centroids(source: str | os.PathLike[str]) -> Centroids:
         except Exception as error:  # the library raises its own types for damaged files
             raise CentroidFileError(f"{name} is damaged: {error}", fix="download or save it again") from error
     centroids = _build(tensors, metadata, name)
-    centroids.sha256 = hashlib.sha256(data).hexdigest()
+    centroids.sha256, centroids.origin = digest, place.origin
     return centroids
 
 
 def _read(path: Path) -> bytes:
     expected = "a .safetensors, .pt or .pth centroid file"
-    if path.suffix.lower() not in (".safetensors", ".pt", ".pth"):
+    if path.suffix.lower() not in SUFFIXES:
         raise CentroidFileError(f"{path.name} is not a centroid file", expected=expected, fix=_HELP)
     try:
         status = path.stat()

@@ -30,7 +30,8 @@ class Centroids:
         num_model_layers: layer count of that model, None if unknown.
         training: summary of the training, free-form JSON values.
         sha256: hash of the file, "" when not from a file.
-        name: file or built-in name.
+        name: file or built-in name, or repository of a hub and commit.
+        origin: repository and commit that the file was fetched from, "" for other files.
         warnings: remarks of validation that do not forbid use.
     """
 
@@ -43,6 +44,7 @@ class Centroids:
     sha256: str = ""
     name: str = ""
     warnings: list[str] = field(default_factory=list)
+    origin: str = ""
 
     @property
     def hidden_size(self) -> int:

@@ -13,6 +13,7 @@ from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
 from tests.explorer.cli.conftest import one_error
 from tests.helpers import build_model
+from tests.local_hub import TOKEN
 
 
 def test_centroids_check(tmp_path, capsys):
@@ -65,3 +66,34 @@ def test_files_are_listed_renamed_and_removed(tmp_path, capsys):
     one_error(capsys, main(["centroids", "remove", "mine", *db]), "no centroid file 'mine'")
     assert main(["centroids", "remove", sha256, *db]) == 0
     assert listed() == list(SHIPPED_CENTROIDS)
+
+
+def test_push_and_pull(local_hub, tmp_path, capsys, monkeypatch):
+    db = ["--db", str(tmp_path / "runs.duckdb")]
+    file = tmp_path / "own.safetensors"
+    sha256 = save_centroids(random_centroids(build_model(), FocusConfig(num_groups=5, top_k=1)), file)
+    dry = tmp_path / "dry"
+    assert main(["centroids", "push", str(file), "ada/mine", "--dry-run", str(dry), "--licence", "mit", *db]) == 0
+    assert "nothing was sent" in capsys.readouterr().out
+    assert "license: mit" in (dry / "README.md").read_text()
+    assert local_hub.requests == []
+    push = ["centroids", "push", str(dry), "ada/mine", "--base-model", "ada/base", *db]  # a folder can be pushed too
+    one_error(capsys, main(push), "status 401", "HF_TOKEN")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert main([*push, "--branch", "next", "--message", "mine", "--private"]) == 0
+    printed = capsys.readouterr()
+    assert "note: no licence was given" in printed.err
+    repository = local_hub.repositories["ada/mine"]
+    name = f"ada/mine@{repository.refs['next']}"
+    assert printed.out.startswith(f"pushed {name}, sha256 {sha256}\n")
+    assert "base_model: ada/base" in repository.commits[repository.refs["next"]]["README.md"].decode()
+    pull = ["centroids", "pull", "ada/mine", "--revision", "next"]
+    assert main([*pull, "--sha256", sha256, "--out", str(tmp_path / "copy.safetensors")]) == 0
+    assert capsys.readouterr().out.startswith(f"{name}, sha256 {sha256}, was copied to")
+    assert (tmp_path / "copy.safetensors").read_bytes() == file.read_bytes()
+    assert main([*pull, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == name
+    one_error(capsys, main([*pull, "--sha256", "0" * 64]), "the hash that was given")
+    one_error(capsys, main(["centroids", "pull", "ada/mine"]), "holds no centroid file")
+    assert main(["centroids", "check", name]) == 0
+    assert f"fetched from {name}" in capsys.readouterr().out

@@ -74,7 +74,11 @@ def write(out: Path) -> None:
     readme = Template((HERE / "README.md").read_text(encoding="utf-8")).substitute(gradio=exact["gradio"])
     (out / "README.md").write_text(readme, encoding="utf-8")
     (out / "requirements.txt").write_text(requirements(exact), encoding="utf-8")
-    for source, name in ((ROOT / "app.py", "app.py"), (HERE / "packages.txt", "packages.txt"), (ROOT / "LICENSE", "LICENSE")):
+    for source, name in (
+        (ROOT / "app.py", "app.py"),
+        (HERE / "packages.txt", "packages.txt"),
+        (ROOT / "LICENSE", "LICENSE"),
+    ):
         shutil.copyfile(source, out / name)
     shutil.copyfile(HERE / "gitattributes", out / ".gitattributes")
 

@@ -13,6 +13,9 @@ from tests.helpers import build_model, build_tokenizer
 pytestmark = pytest.mark.browser
 
 
+SURROUNDING = "http://localhost:9"  # another site than 127.0.0.1, as which the page is served
+
+
 def test_two_visitors_explore_apart_and_meet_their_limit(chromium, tmp_path):
     build_model(vocab_size=512).save_pretrained(tmp_path / "tiny")
     build_tokenizer().save_pretrained(tmp_path / "tiny")
@@ -20,6 +23,7 @@ def test_two_visitors_explore_apart_and_meet_their_limit(chromium, tmp_path):
     service = Service(tmp_path / "shown.duckdb")
     shown = analyze(service, HARBOUR[:600], chosen)
     flags = ("--db", service.database.path, "--model", tmp_path / "tiny", "--centroids", "random")
+    flags += ("--allow-frame", SURROUNDING)
     with (
         serving(*flags, "--public", "--visitor-runs", "1", "--visitor-tokens", "300", port=7956) as url,
         opening(chromium, url) as open_one,
@@ -39,6 +43,31 @@ def test_two_visitors_explore_apart_and_meet_their_limit(chromium, tmp_path):
         page.get_by_role("tab", name="Centroids").click()
         expect(page.locator("[data-testid=fx-file-use]").first).to_be_visible()
         expect(page.locator("#fe-upload")).to_have_count(0)
+        _explored_in_a_frame(chromium, url, shown)
+
+
+def _explored_in_a_frame(chromium, url, shown):
+    """A site that is allowed shows the page, whose cookie is kept there; another one shows nothing."""
+    context = chromium.new_context()
+    try:
+        outside = context.new_page()
+        for site in ("http://evil.example", SURROUNDING):
+            outside.route(
+                f"{site}/", lambda route: route.fulfill(body=f'<iframe src="{url}" width="1400" height="800">')
+            )
+        outside.goto("http://evil.example/")
+        assert outside.frames[1].url.startswith("chrome-error:")
+        outside.goto(f"{SURROUNDING}/")
+        inside = outside.frames[1]
+        inside.wait_for_selector("[data-testid=fx-header]", timeout=90_000)
+        _explore(inside, "A text of my own about the harbour. " * 8)
+        inside.wait_for_function(
+            "old => ![null, old].includes(new URLSearchParams(location.search).get('run'))", arg=shown
+        )
+        inside.get_by_role("tab", name="Runs").click()
+        expect(inside.locator("#fe-runs .fx-runs-name")).to_have_count(2)  # so it is the same visitor still
+    finally:
+        context.close()
 
 
 def _explore(page, text):

@@ -10,7 +10,7 @@ FAMILIES := auto|llama|mistral|gemma|gemma2|gemma3|qwen2|qwen3|gpt2|phi3
 UNUSED := /tests?/|/ray/(rllib|tune|serve|data|train|llm|air)/|/torch/(testing|onnx)/|/(chardet|nltk|pip|setuptools|mypy)/
 COMPILE := $(BIN)/python -m compileall -qq -x '$(UNUSED)|/transformers/models/(?!($(FAMILIES))/)[^/]+/'
 
-.PHONY: lock sbom audit setup run test test-browser test-explorer test-rest check static lint types scripts unit wheel lowest fuzz load bench bench-gpu gpu train-novels clean
+.PHONY: lock sbom audit setup run test test-browser test-explorer test-rest check static lint types scripts unit wheel lowest fuzz load bench bench-gpu gpu train-novels space clean
 
 setup: $(STAMP)
 
@@ -161,6 +161,11 @@ train-novels: setup
 	$(BIN)/focus-explorer train --text $(TEXT) $(if $(VAL),--val $(VAL)) --model smollm2-135m --out assets/centroids/smollm2-135m-novels.safetensors \
 	  --groups 8 --routing-dim 16 --sinks 4 --top-k 1 --window 128 --train-window 64 --gate log --lr 0.003 \
 	  --iterations 20 --steps 600 --seq-len 1024 --dtype bfloat16 $(ARGS)
+
+# The folder of a Hugging Face Space: make space OUT=FOLDER
+space: $(PACKAGES)
+	@test -n "$(OUT)" || { echo "error: no folder given; use make space OUT=FOLDER" >&2; exit 2; }
+	$(BIN)/python deploy/space/build.py $(OUT)
 
 clean:
 	rm -rf $(VENV) node_modules .pytest_cache .mypy_cache .ruff_cache build dist

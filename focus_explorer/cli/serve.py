@@ -84,6 +84,13 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         metavar="NAME",
         help="public: another model that visitors may choose; may be repeated",
     )
+    group.add_argument(
+        "--allow-frame",
+        action="append",
+        default=[],
+        metavar="SITE",
+        help="public: a site such as https://example.org that may show the page in a frame; may be repeated",
+    )
     for each in fields(usual):
         value = getattr(usual, each.name)
         group.add_argument(
@@ -116,6 +123,7 @@ def run(arguments: argparse.Namespace) -> None:
     hosting = Hosting(
         host=arguments.host,
         allow_hosts=tuple(arguments.allow_host),
+        allow_frames=tuple(arguments.allow_frame),
         users=arguments.auth,
         trusted_header=arguments.trusted_header,
         insecure=arguments.insecure,

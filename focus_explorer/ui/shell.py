@@ -177,10 +177,12 @@ class App:
             if self.log is not None:
                 self.log.take_over()  # the server has set up a log of its own
             if isinstance(self.service, VisitorService):
-                known: ASGIApp = Visitors(inside, self.service.seen, self.hosting.address_header)
+                known: ASGIApp = Visitors(
+                    inside, self.service.seen, self.hosting.address_header, framed=bool(self.hosting.allow_frames)
+                )
             else:
                 known = LoginRequired(inside, self.hosting, session_user(app))
-            guarded = Guard(known, addresses)
+            guarded = Guard(known, addresses, self.hosting.allow_frames)
             return Observed(guarded, self.metrics, functions, own)
 
         return {

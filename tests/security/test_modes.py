@@ -45,6 +45,9 @@ def test_a_header_that_anyone_could_send_is_refused():
         ({"trusted_header": "X User"}, "--trusted-header is 'X User'"),
         ({"users": "/nowhere/users.json"}, "focus-explorer users add NAME --file /nowhere/users.json"),
         ({"root_path": "focus"}, "--root-path is 'focus'"),
+        ({"allow_frames": ("https://lab.example",)}, "--allow-frame without --public"),
+        ({"allow_frames": ("*",), "public": True}, "--allow-frame is '*'"),
+        ({"allow_frames": ("https://a.example; x",), "public": True}, "--allow-frame is 'https://a.example; x'"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(how, part):

@@ -95,6 +95,11 @@ def test_a_name_that_is_allowed_is_answered_and_reflects_no_other_origin(stored)
             assert "access-control-allow-origin" not in answer.headers
 
 
+def test_no_other_site_shows_the_page_in_a_frame(private):
+    for answer in (private.client.get("/"), private.client.get("/config", headers={"host": "evil.example"})):
+        assert answer.headers.get_list("content-security-policy") == ["frame-ancestors 'self'"]
+
+
 def test_a_websocket_of_another_site_is_closed(private):
     from starlette.websockets import WebSocketDisconnect
 

@@ -1,17 +1,19 @@
 """Middleware around everything the page answers: other host names and other sites are refused before any route.
 
+Nor may another site show the page in a frame, where it could lay something else over what a click does.
+
 It lies outside Gradio's own middleware, which would answer preflights of other origins and repeat them as allowed.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from focus_explorer.ui.hosting.addresses import Addresses
 
@@ -25,21 +27,29 @@ class Guard:
     Args:
         app: what answers the other requests.
         addresses: names and origins of the page.
+        frames: origins of other sites that may show it in a frame.
     """
 
-    def __init__(self, app: ASGIApp, addresses: Addresses) -> None:
+    def __init__(self, app: ASGIApp, addresses: Addresses, frames: Iterable[str] = ()) -> None:
         self.app, self.addresses = app, addresses
+        self.policy = " ".join(("frame-ancestors 'self'", *frames))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
         problem = self._problem(scope) if scope["type"] in ("http", "websocket") else None
+
+        async def framed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).append("content-security-policy", self.policy)
+            await send(message)
+
         if problem is None:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, framed)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": "refused"})
         else:
             status, words = problem
-            await PlainTextResponse(words, status)(scope, receive, send)
+            await PlainTextResponse(words, status)(scope, receive, framed)
 
     def _problem(self, scope: Scope) -> tuple[int, str] | None:
         """Status and message of a request that is refused."""

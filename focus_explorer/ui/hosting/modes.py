@@ -12,7 +12,7 @@ from focus_explorer.services.names import allowed_folders
 from focus_explorer.services.users import read_users
 from focus_explorer.services.visitors.limits import VisitorLimits
 from focus_explorer.settings import SETTINGS
-from focus_explorer.ui.hosting.addresses import Addresses, is_loopback
+from focus_explorer.ui.hosting.addresses import NAME, Addresses, is_loopback
 
 Mode = Literal["private", "lab", "public"]
 JOB_MINUTES: dict[Mode, float] = {"private": 720.0, "lab": 60.0, "public": 2.0}
@@ -25,6 +25,7 @@ class Hosting:
     Attributes:
         host: address it is served on.
         allow_hosts: further names it answers to.
+        allow_frames: sites that may show it in a frame, as origins.
         users: file of users and hashed passwords; makes the page a lab's.
         trusted_header: request header in which a proxy names the user; makes the page a lab's.
         insecure: serve beyond this machine without login.
@@ -42,6 +43,7 @@ class Hosting:
 
     host: str = SETTINGS["host"].default
     allow_hosts: tuple[str, ...] = ()
+    allow_frames: tuple[str, ...] = ()
     users: str | None = None
     trusted_header: str | None = None
     insecure: bool = False
@@ -107,11 +109,19 @@ class Hosting:
 
     def _check_public(self, *, mcp: bool) -> None:
         if not self.public:
-            for option, given in (("--allow-model", self.models), ("--address-header", self.address_header)):
+            for_visitors: dict[str, object] = {
+                "--allow-model": self.models,
+                "--allow-frame": self.allow_frames,
+                "--address-header": self.address_header,
+            }
+            for option, given in for_visitors.items():
                 if given:
                     raise InputError(f"{option} without --public", fix="see docs/hosting.md")
             return
         self.visitors.check()
+        for origin in self.allow_frames:
+            if not re.fullmatch(rf"https?://{NAME.pattern}", origin):
+                raise InputError(f"--allow-frame is {origin!r}", expected="a site such as https://example.org")
         others: dict[str, object] = {
             "--auth": self.users,
             "--trusted-header": self.trusted_header,

@@ -56,6 +56,7 @@ class Visitors:
         app: what answers the requests.
         seen: takes a visitor and the network address of each request.
         address_header: request header in which a proxy gives the visitor's address; the connection's own when None.
+        framed: other sites may show the page in a frame, where browsers send no other cookies than such; needs HTTPS.
         clock: seconds, growing.
     """
 
@@ -64,9 +65,12 @@ class Visitors:
         app: ASGIApp,
         seen: Callable[[str, str], None],
         address_header: str | None = None,
+        *,
+        framed: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.app, self.seen, self.address_header, self._clock = app, seen, address_header, clock
+        self.framed = framed
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # by address: requests left, and when
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,13 +94,18 @@ class Visitors:
 
         async def with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start":
-                secure = "; Secure" if scope.get("scheme") == "https" else ""
-                value = f"{COOKIE}={own}; Path=/; Max-Age=31536000; HttpOnly; SameSite=Lax{secure}"
+                value = f"{COOKIE}={own}; Path=/; Max-Age=31536000; HttpOnly; {self._reach(scope)}"
                 MutableHeaders(scope=message).append("set-cookie", value)
             await send(message)
 
         with acting_as(VISITOR + visitor):
             await self.app(scope, receive, with_cookie if token is None else send)
+
+    def _reach(self, scope: Scope) -> str:
+        """Where browsers send the cookie: in frames to each surrounding site a cookie of its own."""
+        if self.framed:
+            return "SameSite=None; Secure; Partitioned"
+        return "SameSite=Lax; Secure" if scope.get("scheme") == "https" else "SameSite=Lax"
 
     def _address(self, scope: Scope, headers: Headers) -> str:
         if self.address_header is None:

@@ -7,6 +7,9 @@ from typing import Any
 
 from focus_explorer.services.training.trackers.tracker import TrackedRun
 
+FLUSH = "x_transaction_log_flush_interval"  # an experimental setting, which other versions need not have
+FLUSH_SECONDS = 1.0  # by itself wandb writes its file every 15 seconds, which a kill would lose
+
 
 class WandbTracker:
     """A run of wandb with the training's key for its id and name.
@@ -23,8 +26,8 @@ class WandbTracker:
         """Start or continue the run; offline wandb does not know what the run holds. See `Tracker`."""
         import wandb
 
-        settings = wandb.setup().settings
-        online = settings.mode in ("online", "shared")
+        online = wandb.setup().settings.mode in ("online", "shared")
+        flush = {FLUSH: FLUSH_SECONDS} if FLUSH in wandb.Settings.model_fields else {}
         self._run = wandb.init(
             project=self._project,
             id=run.key,
@@ -32,7 +35,7 @@ class WandbTracker:
             config=dict(run.settings),
             mode="offline" if online and not wandb.login(prompt=False) else None,
             resume="allow" if run.resumed else None,
-            settings=wandb.Settings(console="off"),
+            settings=wandb.Settings(console="off", **flush),
         )
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:

@@ -7,7 +7,7 @@ import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -101,6 +101,7 @@ class TrainingTrackers:
         group, before = ("train", 0) if self._phases is None else (step.phase, self._phases[step.phase])
         number, numbers = before + step.step, step_numbers(step, group)
         self._open(number)
+        self._remember()  # a program may hold a step back until the next one comes
 
         def write(log: _Log) -> None:
             if number > log.last:
@@ -109,7 +110,6 @@ class TrainingTrackers:
 
         self._each(write)
         self._step = number
-        self._remember()
 
     def evaluation(self, evaluation: Any) -> None:
         """Log an `Evaluation`; a training never reports one twice."""
@@ -164,7 +164,10 @@ class TrainingTrackers:
         with bars_hidden():
             self._each(close)
         if end["status"] == "done":
-            self._state.unlink(missing_ok=True)
+            with suppress(OSError):  # it could not be written either
+                self._state.unlink()
+        else:
+            self._remember()
 
     def _open(self, step: int) -> None:
         """Open what is not open yet, for `step` and what follows."""

@@ -46,10 +46,13 @@ def execute(path: Path, folder: Path) -> Any:
     return notebook
 
 
-def without_large_outputs(notebook: Any) -> Any:
-    """The notebook with the text alone of outputs that are too large to commit."""
+def to_commit(notebook: Any) -> Any:
+    """The notebook without what libraries wrote to standard error, and the text alone of outputs that are too large."""
     for cell in notebook.cells:
-        for output in cell.get("outputs", []):
+        if cell.cell_type != "code":
+            continue
+        cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+        for output in cell.outputs:
             data = output.get("data", {})
             for kind in [kind for kind, content in data.items() if len(content) > LARGEST_OUTPUT]:
                 del data[kind]
@@ -62,7 +65,7 @@ def main() -> None:
 
     for path in [FOLDER / name for name in sys.argv[1:]] or notebooks():
         with tempfile.TemporaryDirectory() as folder:
-            notebook = without_large_outputs(execute(path, Path(folder)))
+            notebook = to_commit(execute(path, Path(folder)))
         nbformat.write(notebook, path)
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 

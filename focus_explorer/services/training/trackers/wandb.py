@@ -27,7 +27,9 @@ class WandbTracker:
         import wandb
 
         online = wandb.setup().settings.mode in ("online", "shared")
-        flush = {FLUSH: FLUSH_SECONDS} if FLUSH in wandb.Settings.model_fields else {}
+        settings: dict[str, Any] = {"console": "off"}
+        if FLUSH in wandb.Settings.model_fields:
+            settings[FLUSH] = FLUSH_SECONDS
         self._run = wandb.init(
             project=self._project,
             id=run.key,
@@ -35,7 +37,7 @@ class WandbTracker:
             config=dict(run.settings),
             mode="offline" if online and not wandb.login(prompt=False) else None,
             resume="allow" if run.resumed else None,
-            settings=wandb.Settings(console="off", **flush),
+            settings=wandb.Settings(**settings),
         )
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:

@@ -8,6 +8,7 @@ import sys
 from dataclasses import fields
 
 from focus_explorer import settings
+from focus_explorer.cli.options import add_log_to, command_line, print_note
 from focus_explorer.errors import TrainingStopped
 from focus_explorer.progress import step_bar
 from focus_explorer.services.finetune import (
@@ -73,6 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=("no", "bf16", "fp16"), default="no", help="(default: no)")
     parser.add_argument("--gradient-checkpointing", action="store_true", help="less memory, more time")
     parser.add_argument("--resume", action="store_true", help="continue where the training with the same --out stopped")
+    add_log_to(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.set_defaults(run=run)
 
@@ -81,9 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Train and print what was written; returns the exit status."""
     given = {option.name for option in fields(FinetuneRequest)} & vars(arguments).keys()
     values = recipe_values(arguments.recipe) | {name: getattr(arguments, name) for name in given}
-    request = FinetuneRequest(**values | {"text": tuple(arguments.text), "val": tuple(arguments.val)})
+    values |= {name: tuple(getattr(arguments, name)) for name in ("text", "val", "log_to")}
     try:
-        result = finetune(request, bar=step_bar)
+        result = finetune(FinetuneRequest(**values), bar=step_bar, command=command_line(), announce=print_note)
     except TrainingStopped as stopped:
         print(f"{stopped}; the same command with --resume continues", file=sys.stderr)
         return 130

@@ -79,6 +79,18 @@ def add_compute(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_log_to(parser: argparse.ArgumentParser) -> None:
+    """Add the programs that log a training; `services.training.trackers.target` reads them."""
+    parser.add_argument(
+        "--log-to",
+        action="append",
+        default=[],
+        metavar="PROGRAM[:PLACE]",
+        help="log the training there too, may be repeated: tensorboard[:FOLDER] (default: runs), trackio[:PROJECT] or "
+        "wandb[:PROJECT] (default: focus); see docs/training.md",
+    )
+
+
 def add_random_centroids(parser: argparse.ArgumentParser) -> None:
     """Add how the centroids named "random" are drawn."""
     group = parser.add_argument_group("for --centroids random")

@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import fields
 
-from focus_explorer.cli.options import add_settings, command_line, print_note
+from focus_explorer.cli.options import add_log_to, add_settings, command_line, print_note
 from focus_explorer.errors import TrainingStopped
 from focus_explorer.services.training.request import OF_RECIPE, TrainRequest, flag, options, recipe_values, usual
 
@@ -47,6 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             help=text,
             choices=option.metadata["choices"],
         )
+    add_log_to(parser)
     parser.add_argument("--no-db", action="store_true", help="do not record the curve for the page")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.set_defaults(run=run)
@@ -56,7 +57,8 @@ def train_request(arguments: argparse.Namespace) -> TrainRequest:
     """The options as they were given; what a recipe decides and nobody gave is the recipe's."""
     given = {option.name for option in fields(TrainRequest)} & vars(arguments).keys()
     values = recipe_values(arguments.recipe) | {"groups": None} | {name: getattr(arguments, name) for name in given}
-    return TrainRequest(**values | {"text": tuple(arguments.text), "val": tuple(arguments.val)})
+    values |= {name: tuple(getattr(arguments, name)) for name in ("text", "val", "log_to")}
+    return TrainRequest(**values)
 
 
 def run(arguments: argparse.Namespace) -> int:

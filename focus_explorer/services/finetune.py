@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,12 @@ from focus_explorer.errors import InputError, TrainingError
 from focus_explorer.progress import Bar, no_bar
 from focus_explorer.services.training import request as training_options
 from focus_explorer.services.training.device import training_device
+from focus_explorer.services.training.domains import DomainTexts
+from focus_explorer.services.training.record import training_info, training_trackers
 from focus_explorer.services.training.texts import gather_texts
-from focus_explorer.services.training.train import describe_step, stop_on_signal
+from focus_explorer.services.training.trackers.target import LogTarget, check_targets, parse_targets
+from focus_explorer.services.training.trackers.write import TrainingTrackers
+from focus_explorer.services.training.train import Announce, describe_step, stop_on_signal
 from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import cannot_write, check_writable_folder
 from focus_runtime.training.recipes import RECIPES, in_words, recipe_named
@@ -51,12 +57,14 @@ class FinetuneRequest:
         centroid_steps, centroid_lr: of the phase that trains centroids alone; two-phase only.
         router_lr: peak rate of the centroids while weights train.
         device: see `training_device`.
+        log_to: programs that log the training, as `--log-to` takes them.
         resume: continue the stopped training with the same `out`.
     """
 
     text: tuple[str, ...]
     out: str
     val: tuple[str, ...] = ()
+    log_to: tuple[str, ...] = ()
     model: str = settings.SETTINGS["model"].default
     regime: str = "two-phase"
     recipe: str = "ours"
@@ -97,12 +105,20 @@ class FinetuneRequest:
         return self.regime == "two-phase" and not self.twin
 
 
-def finetune(request: FinetuneRequest, *, bar: Bar = no_bar) -> dict[str, Any]:
+def finetune(
+    request: FinetuneRequest,
+    *,
+    bar: Bar = no_bar,
+    command: str = "",
+    announce: Announce = lambda message: None,
+) -> dict[str, Any]:
     """Train, save the model folder and its centroids, and score held-out text if any was given.
 
     Args:
         request: what to train.
         bar: opens a progress display for a number of steps; it takes the steps done and a line of numbers.
+        command: command line with which it can be started again.
+        announce: takes remarks while it runs.
 
     Returns:
         What `training.json` in the folder holds, and `out`.
@@ -115,33 +131,88 @@ def finetune(request: FinetuneRequest, *, bar: Bar = no_bar) -> dict[str, Any]:
     from focus_runtime.text.sequences import encode_texts, even_sequences
 
     plan, config = _plan(request)
-    texts, _ = gather_texts(request.text, request.val)
+    log_to = parse_targets(request.log_to)
+    domain = DomainTexts("", *gather_texts(request.text, request.val))
     held_out = gather_texts(request.val)[0] if request.val else []
     _check_folder(request)
+    check_targets(log_to)
     model, tokenizer = load_model(request.model, device=training_device(request.device), cache_dir=settings.cache_dir())
     sequences = None
     if held_out:
         ids = encode_texts(tokenizer, held_out, request.seq_len)
         sequences = even_sequences(ids, VAL_SEQUENCES, request.seq_len)
-    with within_memory(model, SEQUENCES):  # the steps themselves know more
-        result = _train(request, plan, config, (model, tokenizer, texts), bar)
-    summary: dict[str, Any] = {
-        "regime": request.regime,
-        "attention": "full" if request.twin else "focus",
-        "plan": asdict(plan),
-        "config": config.to_dict(),
-        "seconds": round(result.seconds, 1),
-        "weights_before": result.weights_before,
-        "weights_after": result.weights_after,
-        "final_loss": {name: steps[-1].loss for name, steps in result.phases.items() if steps},
-    }
-    summary |= _save(request, result, tokenizer)
-    if sequences is not None:
-        with within_memory(result.model, SEQUENCES):
-            summary["held_out"] = _scores(request, result, sequences)
-    (request.folder / "training.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    shutil.rmtree(request.checkpoint, ignore_errors=True)
+    inputs = (model, tokenizer, domain.texts)
+    with _logged(request, log_to, (plan, config, model, domain, command), announce) as trackers:
+        with within_memory(model, SEQUENCES):  # the steps themselves know more
+            result = _train(request, plan, config, inputs, bar, trackers)
+        summary: dict[str, Any] = {
+            "regime": request.regime,
+            "attention": "full" if request.twin else "focus",
+            "plan": asdict(plan),
+            "config": config.to_dict(),
+            "seconds": round(result.seconds, 1),
+            "weights_before": result.weights_before,
+            "weights_after": result.weights_after,
+            "final_loss": {name: steps[-1].loss for name, steps in result.phases.items() if steps},
+        }
+        summary |= _save(request, result, tokenizer)
+        if sequences is not None:
+            with within_memory(result.model, SEQUENCES):
+                summary["held_out"] = _scores(request, result, sequences)
+        (request.folder / "training.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+        shutil.rmtree(request.checkpoint, ignore_errors=True)
+        if trackers is not None:
+            hashes = {name: summary.get(name, "") for name in ("centroids_sha256", "weights_after")}
+            trackers.finish("done", validation=summary.get("held_out"), **hashes)
     return {"out": str(request.folder), **summary}
+
+
+@contextmanager
+def _logged(
+    request: FinetuneRequest, log_to: Sequence[LogTarget], start: tuple[Any, ...], announce: Announce
+) -> Iterator[TrainingTrackers | None]:
+    """The programs of `--log-to`; None for none, and in a process that only helps the first one.
+
+    Args:
+        request: what is trained.
+        log_to: programs.
+        start: plan, configuration, model, texts and command line.
+        announce: takes what fails.
+    """
+    from accelerate import PartialState
+
+    from focus_runtime.models.loading import fingerprint
+
+    if not log_to or not PartialState().is_main_process:
+        yield None
+        return
+    plan, config, model, domain, command = start
+    phases = {"centroids": 0} if request.trains_centroids_first else {}
+    phases["weights"] = request.centroid_steps if request.trains_centroids_first else 0
+    info = training_info(
+        model,
+        [domain],
+        name=request.folder.name,
+        kind=request.regime + (" twin" if request.twin else ""),
+        model_id=request.model,
+        model_fingerprint=fingerprint(model),
+        steps=phases["weights"] + request.steps,
+        seed=request.seed,
+        out=str(request.folder.resolve()),
+        config={} if request.twin else config.to_dict(),
+        settings=asdict(plan),
+        command=command,
+    )
+    with training_trackers(
+        log_to,
+        info,
+        request.recipe,
+        out=request.folder.resolve(),
+        resume=request.resume,
+        warn=announce,
+        phases=phases,
+    ) as trackers:
+        yield trackers
 
 
 def _plan(request: FinetuneRequest) -> tuple[Any, Any]:
@@ -195,8 +266,22 @@ def _check_folder(request: FinetuneRequest) -> None:
         raise InputError(f"there is nothing in {out} to continue from", fix="start without --resume")
 
 
-def _train(request: FinetuneRequest, plan: Any, config: Any, inputs: tuple[Any, Any, list[str]], bar: Bar) -> Any:
-    """Run the regime on `inputs`, which are model, tokenizer and texts, until it is done or a signal stops it."""
+def _train(
+    request: FinetuneRequest,
+    plan: Any,
+    config: Any,
+    inputs: tuple[Any, Any, list[str]],
+    bar: Bar,
+    trackers: TrainingTrackers | None,
+) -> Any:
+    """Run the regime until it is done or a signal stops it.
+
+    Args:
+        request, plan, config: what is trained and how.
+        inputs: model, tokenizer and texts.
+        bar: of the steps.
+        trackers: log every step; None for none.
+    """
     from focus_runtime.training.regimes import run_regime
 
     total = plan.weights.steps + (plan.centroids.steps if request.trains_centroids_first else 0)
@@ -205,6 +290,8 @@ def _train(request: FinetuneRequest, plan: Any, config: Any, inputs: tuple[Any, 
 
         def report(step: Any) -> None:
             done[step.phase or "weights"] = step.step
+            if trackers is not None:
+                trackers.step(step)
             show(sum(done.values()), f"{step.phase}: {describe_step(step)}")
 
         return run_regime(

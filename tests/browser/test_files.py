@@ -291,19 +291,35 @@ def test_the_tour_starts_only_on_request_and_ends_for_good(open_page):
     expect(linked.get_by_test_id("fx-tour")).to_have_count(0)
 
 
+def static_export(shown):
+    """The HTML that nbconvert makes of a notebook whose one cell shows a run."""
+    from nbconvert import HTMLExporter
+    from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+    data = {"text/html": shown._repr_html_(), "text/plain": repr(shown)}
+    cell = new_code_cell("show(run)", outputs=[new_output("execute_result", data, execution_count=1)])
+    return HTMLExporter().from_notebook_node(new_notebook(cells=[cell]))[0]
+
+
 def test_the_one_file_page_works_from_disk(chromium, database, two_runs, tmp_path):
+    """A saved run, its frame as a notebook's web view draws it, and nbconvert's export; all without a network."""
     shown = show(two_runs[1], database=database)
     (tmp_path / "notebook.html").write_text(f"<!doctype html>{shown._repr_html_()}", encoding="utf-8")
+    (tmp_path / "export.html").write_text(static_export(shown), encoding="utf-8")
     shown.save(tmp_path / "run.html")
     context = chromium.new_context(viewport={"width": 1440, "height": 900}, offline=True)
     problems = []
-    for name in ("run", "notebook"):
+    for name in ("run", "notebook", "export"):
         page = context.new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.goto(f"file://{tmp_path}/{name}.html")
         inside = page if name == "run" else page.frame_locator("iframe")
         expect(inside.get_by_test_id("fx-header")).to_be_visible(timeout=30_000)
-        assert inside.locator("span.fx-token").count() > 10
+        colours = inside.locator("span.fx-token").evaluate_all(
+            "tokens => tokens.map((token) => getComputedStyle(token).backgroundColor)"
+        )
+        assert len(colours) > 10
+        assert len(set(colours)) > 2, name  # a colour for each group
         inside.locator("span.fx-token").nth(40).click()
         expect(inside.get_by_test_id("fx-predictions")).to_be_visible()
         inside.locator("[role=tab][data-view=sparsity]").click()

@@ -11,6 +11,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.budget import budget_of
 from focus_explorer.services.training.domains import DomainRequest, parse_domains
 from focus_explorer.services.training.request import ROUTING_DIM, VAL_EVERY, TrainRequest, flag, parse_layers
+from focus_explorer.services.training.trackers.target import LogTarget, parse_targets
 
 if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
@@ -29,6 +30,7 @@ class TrainingPlan:
         domains: what is trained on.
         held_out: what is scored; empty for nothing.
         val_every: steps between scores during the training; 0 for the end only.
+        log_to: programs that log it, besides the database.
     """
 
     request: TrainRequest
@@ -38,6 +40,7 @@ class TrainingPlan:
     domains: list[DomainRequest]
     held_out: list[DomainRequest]
     val_every: int
+    log_to: list[LogTarget]
 
 
 def plan_training(
@@ -102,7 +105,8 @@ def plan_training(
         checkpoint_every=request.checkpoint_every,
     )
     result_config = config.replace(window=request.window)
-    return TrainingPlan(request, config, settings, result_config, domains, held_out, val_every)
+    log_to = parse_targets(request.log_to)
+    return TrainingPlan(request, config, settings, result_config, domains, held_out, val_every, log_to)
 
 
 def _given(*values: Any) -> Any:

@@ -39,6 +39,7 @@ class TrainRequest:
     text: tuple[str, ...]
     out: str
     val: tuple[str, ...] = ()
+    log_to: tuple[str, ...] = ()
     model: str = settings.SETTINGS["model"].default
     name: str = _option("", "name the training is listed under (default: the result's file name)", kind=str)
     recipe: str = _option(
@@ -138,6 +139,7 @@ class TrainRequest:
         """The words after `focus-explorer train` that give the same request."""
         words = ["--text", *self.text, "--out", self.out, "--model", self.model]
         words += ["--val", *self.val] if self.val else []
+        words += [word for target in self.log_to for word in ("--log-to", target)]
         usual = recipe_values(self.recipe) | {"groups": None}
         for option in options():
             value = getattr(self, option.name)

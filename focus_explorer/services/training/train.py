@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -17,16 +17,16 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TrainingError, TrainingStopped
 from focus_explorer.progress import Bar, bars_hidden, no_bar, stage_bar, step_bar
-from focus_explorer.services.acting_user import new_owner
 from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.training.device import training_device
 from focus_explorer.services.training.domains import DomainTexts, gather_domains
 from focus_explorer.services.training.held_out import describe_evaluation, describe_scores, held_out_sequences, score
 from focus_explorer.services.training.plan import TrainingPlan, plan_training
+from focus_explorer.services.training.record import training_info, training_trackers
 from focus_explorer.services.training.request import TrainRequest, snapshot_of
+from focus_explorer.services.training.trackers.target import check_targets
 from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import cannot_write, check_writable
-from focus_runtime.models.device_map import input_device
 
 Announce = Callable[[str], None]
 _LAYOUT = "{desc} {percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
@@ -107,15 +107,14 @@ def train(
     training = _load(request, database)
     first = PartialState().is_main_process
     with ExitStack() as stack:
-        recorder = None
-        if database is not None and first:
-            recorder = stack.enter_context(_recorder(training, database, command, announce))
+        made = _recorders(training, database, command, announce) if first else []
+        recorders = [stack.enter_context(recorder) for recorder in made]
         try:
-            centroids = _train(training, recorder, bar if first else no_bar, announce, first=first)
+            centroids = _train(training, recorders, bar if first else no_bar, announce, first=first)
         except TrainingStopped as stopped:
-            _after_stop(request, stopped, recorder)
+            _after_stop(request, stopped, recorders)
             raise
-        return _keep(training, centroids, recorder, announce) if first else {}
+        return _keep(training, centroids, recorders, announce) if first else {}
 
 
 def _load(request: TrainRequest, database: Any) -> _Training:
@@ -129,6 +128,7 @@ def _load(request: TrainRequest, database: Any) -> _Training:
     domains, held_out = gather_domains(plan.domains, plan.held_out), gather_domains(plan.held_out)
     _check_result(Path(os.path.expanduser(request.out)))
     _check_checkpoint(request)
+    check_targets(plan.log_to)
     if database is not None:
         _check_database(database)
     device = training_device(request.device)
@@ -151,12 +151,12 @@ def _initial(name: str, database: Any) -> Any:
     return centroids
 
 
-def _train(training: _Training, recorder: Any, bar: Bar, announce: Announce, *, first: bool) -> Any:
-    """Train the centroids; every step goes to the recorder and the bar, every evaluation is announced.
+def _train(training: _Training, recorders: Sequence[Any], bar: Bar, announce: Announce, *, first: bool) -> Any:
+    """Train the centroids; every step goes to the recorders and the bar, every evaluation is announced.
 
     Args:
         training: what to train.
-        recorder: of the curve; None for none.
+        recorders: of the curve.
         bar: of the steps.
         announce: takes a line for every evaluation.
         first: whether this is the first process, which keeps snapshots and announces.
@@ -179,12 +179,12 @@ def _train(training: _Training, recorder: Any, bar: Bar, announce: Announce, *, 
     with bar(plan.settings.steps) as show:
 
         def report(step: TrainStep) -> None:
-            if recorder is not None:
+            for recorder in recorders:
                 recorder.step(step)
             show(step.step, describe_step(step))
 
         def report_evaluation(evaluation: Evaluation) -> None:
-            if recorder is not None:
+            for recorder in recorders:
                 recorder.evaluation(evaluation)
             if first:
                 with bars_hidden():
@@ -248,47 +248,42 @@ def stop_on_signal() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _recorder(training: _Training, database: Any, command: str, announce: Announce) -> Any:
-    """The context that records the curve."""
-    from focus_runtime.models.precision import dtype_name
-    from focus_runtime.run.engine import versions
-    from focus_runtime.store.training import TrainingInfo, TrainingRecorder
-    from focus_runtime.training.domains import texts_sha256
+def _recorders(training: _Training, database: Any, command: str, announce: Announce) -> list[Any]:
+    """What records the curve: the database, and the programs of `--log-to`."""
+    from focus_runtime.store.training import TrainingRecorder
 
     plan, request, out = training.plan, training.request, training.out.resolve()
-    info = TrainingInfo(
+    info = training_info(
+        training.model,
+        training.domains,
         name=request.name or out.stem,
         kind="centroids",
         model_id=request.model,
         model_fingerprint=training.hashes.fingerprint,
         steps=plan.settings.steps,
         seed=plan.settings.seed,
-        device=str(input_device(training.model)),
-        dtype=dtype_name(training.model),
         out=str(out),
         config=plan.config.to_dict(),
         settings=asdict(plan.settings),
-        texts=[str(path.resolve()) for path in training.files],
-        domains={
-            d.name: {"weight": d.weight, "texts": [str(path.resolve()) for path in d.files]} for d in training.named
-        },
-        text_sha256=texts_sha256(training.texts),
-        versions=versions(),
         command=command,
-        folder=os.getcwd(),
-        owner=new_owner(),
     )
-    return TrainingRecorder(database, info, resume=request.resume, warn=announce)
+    shared: dict[str, Any] = {"resume": request.resume, "warn": announce}
+    recorders: list[Any] = []
+    if database is not None:
+        recorders.append(TrainingRecorder(database, info, **shared))
+    if plan.log_to:
+        recorders.append(training_trackers(plan.log_to, info, request.recipe, out=out, **shared))
+    return recorders
 
 
-def _after_stop(request: TrainRequest, stopped: TrainingStopped, recorder: Any) -> None:
+def _after_stop(request: TrainRequest, stopped: TrainingStopped, recorders: Sequence[Any]) -> None:
     if not stopped.step:
         request.checkpoint.unlink(missing_ok=True)  # a checkpoint without a finished step saves nothing
-    if recorder is not None:
+    for recorder in recorders:
         recorder.finish("stopped", f"stopped after step {stopped.step}")
 
 
-def _keep(training: _Training, centroids: Any, recorder: Any, announce: Announce) -> dict[str, Any]:
+def _keep(training: _Training, centroids: Any, recorders: Sequence[Any], announce: Announce) -> dict[str, Any]:
     """Save the result; score held-out text and save the scores with it; then drop the checkpoint."""
     from focus_runtime.measure.memory import within_memory
     from focus_runtime.models.precision import dtype_name
@@ -320,7 +315,7 @@ def _keep(training: _Training, centroids: Any, recorder: Any, announce: Announce
             message = "stopped before the held-out text was scored; the trained file is whole"
             announce(message)
     request.checkpoint.unlink(missing_ok=True)
-    if recorder is not None:
+    for recorder in recorders:
         recorder.finish(
             "done",
             message,

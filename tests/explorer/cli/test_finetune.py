@@ -14,6 +14,7 @@ from focus_explorer.services import finetune
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from tests.explorer.cli.conftest import options_in_help
+from tests.explorer.services.training.trackers import read_back
 
 pytestmark = pytest.mark.slow
 TEXT = "On the hill there stood a house, and in the house lived Anne; she wrote a letter. " * 30
@@ -63,6 +64,7 @@ def test_the_twin_has_no_centroids_and_the_same_start(train_text, tmp_path, caps
 def test_a_stopped_training_continues_to_the_same_end(train_text, tmp_path, capsys, monkeypatch):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert main([*train_text, "--out", str(whole), "--json"]) == 0
+    train_text += ["--log-to", f"tensorboard:{tmp_path / 'board'}"]
     end = json.loads(capsys.readouterr().out.splitlines()[-1])
     checks = itertools.count(1)
     signalled = SimpleNamespace(is_set=lambda: next(checks) >= 4)
@@ -70,10 +72,19 @@ def test_a_stopped_training_continues_to_the_same_end(train_text, tmp_path, caps
     assert main([*train_text, "--out", str(stopped), "--json"]) == 130
     monkeypatch.undo()
     assert "continues" in capsys.readouterr().err
+    assert (tmp_path / "stopped.log-to.json").exists()
     assert main([*train_text, "--out", str(stopped), "--json"]) == 2
     assert "keeps a training that was stopped" in capsys.readouterr().err
     assert main([*train_text, "--out", str(stopped), "--json", "--resume"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["weights_after"] == end["weights_after"]
+    assert not (tmp_path / "stopped.log-to.json").exists()
+    name, scalars, texts = read_back.tensorboard(tmp_path / "board")
+    assert name.startswith("stopped-20")
+    steps = {part: [step for step, _ in scalars[f"{part}/loss"]] for part in ("centroids", "weights")}
+    assert steps == {"centroids": [1, 2, 3], "weights": [4, 5, 6]}
+    assert json.loads(texts["settings"])["kind"] == "two-phase"
+    assert json.loads(texts["result"])["result/weights_sha256"] == end["weights_after"]
+    assert scalars["result/full attention"][0][1] == pytest.approx(end["held_out"]["full attention"], rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +114,8 @@ def test_a_folder_in_use_is_left_alone(train_text, tmp_path, capsys):
 
 def test_help_names_the_options(capsys):
     named = {"--text", "--out", "--val", "--model", "--regime", "--twin", "--steps", "--centroid-steps", "--seq-len"}
-    named |= {"--batch", "--accumulate", "--groups", "--top-k", "--window", "--sinks", "--seed", "--checkpoint-every"}
+    named |= {"--batch", "--accumulate", "--groups", "--top-k", "--window", "--sinks", "--seed"}
+    named |= {"--log-to", "--checkpoint-every"}
     named |= {"--lr", "--centroid-lr", "--router-lr", "--precision", "--gradient-checkpointing", "--resume", "--json"}
     assert options_in_help(capsys, "finetune") >= named
 

@@ -20,6 +20,7 @@ def test_options_survive_the_way_to_another_process(monkeypatch):
         text=("a b.txt",),
         out="x y.safetensors",
         val=("v.txt",),
+        log_to=("tensorboard:my runs", "wandb"),
         name="It's mine",
         groups=8,
         train_window=32,

@@ -239,6 +239,8 @@ def test_what_cannot_be_resumed_is_said(train, tmp_path, text_file, monkeypatch,
         ({"patience": 2}, [], "--patience is given without held-out text"),
         ({"out": "result.txt"}, [], ".safetensors"),
         ({"model": "who-knows"}, [], "who-knows"),
+        ({"log-to": "mlflow"}, [], "--log-to is 'mlflow'"),
+        ({"log-to": "tensorboard:/dev/null"}, [], "cannot write /dev/null"),
     ],
 )
 def test_bad_settings_give_one_line_and_leave_nothing(train, tmp_path, capsys, changes, flags, part):

@@ -1,0 +1,1 @@
+"""Trainings written to TensorBoard, trackio or Weights & Biases."""

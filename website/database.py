@@ -20,6 +20,6 @@ def columns() -> str:
         rows = connection.execute(_QUERY).fetchall()
     lines = ["| table | columns |", "|---|---|"]
     for table, found in groupby(rows, key=lambda row: row[0]):
-        written = ", ".join(f"`{name}` {kind}{'?' * (nullable == 'YES')}" for _, name, kind, nullable in found)
+        written = ", ".join(f"`{name} {kind}{'?' * (nullable == 'YES')}`" for _, name, kind, nullable in found)
         lines.append(f"| `{table}` | {written} |")
     return "\n".join(lines)

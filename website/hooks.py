@@ -6,8 +6,6 @@ page that stands for the file, or become its path, since the site knows no addre
 
 from __future__ import annotations
 
-import json
-import lzma
 import posixpath
 import re
 from collections.abc import Callable
@@ -22,6 +20,7 @@ from focus_explorer.ui.notebook import page_of
 from focus_explorer.ui.scripts import link
 from website.command_line import command_line
 from website.database import columns
+from website.record import read_recording
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -33,7 +32,7 @@ BROUGHT = {  # page of the site: file of the repository
     "security.md": "SECURITY.md",
 }
 STANDS_FOR = {file: page for page, file in BROUGHT.items()} | {"README.md": "index.md"}
-ENTRIES = ("site.js", "method.js")  # of docs/scripts, each linked with what it imports
+ENTRY = "site.js"  # of docs/scripts, linked with what it imports
 GENERATED: dict[str, Callable[[], str]] = {"command line": command_line, "columns": columns}
 
 _LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
@@ -43,9 +42,9 @@ _MARK = re.compile(r"<!-- generated: ([\w ]+) -->")
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages that lie outside of docs/, and what is made by the build."""
     made = {page: (ROOT / file).read_text(encoding="utf-8") for page, file in BROUGHT.items()}
-    made |= {f"linked/{name}": link(DOCS / "scripts" / name, ROOT) for name in ENTRIES}
+    made[f"linked/{ENTRY}"] = link(DOCS / "scripts" / ENTRY, ROOT)
     made["styles/tokens.css"] = asset_path("css", "core", "tokens.css").read_text(encoding="utf-8")
-    made["recording/run.html"] = page_of(recording())
+    made["recording/run.html"] = page_of(read_recording())
     for name, content in made.items():
         files.append(File.generated(config, name, content=content))
     return files
@@ -57,11 +56,6 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     source = BROUGHT.get(name, f"docs/{name}")
     markdown = _MARK.sub(lambda match: GENERATED[match[1]](), markdown)
     return _LINK.sub(lambda match: _site_link(match, source, name), markdown)
-
-
-def recording() -> dict[str, object]:
-    """The recorded run of the landing page, see `website.record`."""
-    return dict(json.loads(lzma.decompress((DOCS / "recording" / "run.json.xz").read_bytes())))
 
 
 def _site_link(match: re.Match[str], source: str, page: str) -> str:

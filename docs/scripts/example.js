@@ -1,7 +1,7 @@
 // @ts-check
 // Written by `python -m website.record`: tokens of a real run and their groups in one layer, the most probable first.
 
-/** @type { layer: number, pieces: string[], order: number[][] } */
+/** @type {{ layer: number, pieces: string[], order: number[][] }} */
 export const EXAMPLE = {
   layer: 7,
   pieces: [

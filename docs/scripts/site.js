@@ -1,5 +1,9 @@
 // @ts-check
 // The entry of every page: pictures and the recorded run follow the site's light or dark colours.
+import { BalancePicture } from "./balance-picture.js";
+import { EXAMPLE } from "./example.js";
+import { MaskPicture } from "./mask-picture.js";
+import { SCORES } from "./scores.js";
 
 const isDark = () => document.body.dataset.mdColorScheme === "slate";
 
@@ -22,3 +26,11 @@ document.querySelectorAll("iframe").forEach((frame) => frame.addEventListener("l
 new MutationObserver(colourAll).observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
 
 colourAll();
+
+const mask = document.getElementById("mask-picture");
+
+if (mask) new MaskPicture(mask, EXAMPLE);
+
+const balance = document.getElementById("balance-picture");
+
+if (balance) new BalancePicture(balance, SCORES);

@@ -11,7 +11,7 @@ from focus_explorer.cli.main import parser
 from focus_runtime.store.database import Database
 from tests.helpers import ROOT
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 
 def blocks(path, language):

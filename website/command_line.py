@@ -39,7 +39,9 @@ def _described(command: argparse.ArgumentParser) -> str:
 
 def _usage(command: argparse.ArgumentParser) -> str:
     """The command with what has to be given; the options stand in the table."""
-    needed = [action for action in command._actions if _shown(action) and (action.required or not action.option_strings)]
+    needed = [
+        action for action in command._actions if _shown(action) and (action.required or not action.option_strings)
+    ]
     words = [
         " ".join([*action.option_strings[:1], _value(action)]).strip() if action.required else f"[{_value(action)}]"
         for action in needed

@@ -1,7 +1,7 @@
-"""What `mkdocs build` adds to the pages in docs/: files of the repository, linked scripts, the recorded run, generated parts.
+"""What `mkdocs build` adds to the pages in docs/: files of the repository, linked scripts, a recorded run.
 
-A page's `<!-- generated: NAME -->` is replaced by what `GENERATED` makes for that name. Links that leave docs/ lead to the
-page that stands for the file, or become its path, since the site knows no address of the repository.
+A page's `<!-- generated: NAME -->` is replaced by what `GENERATED` makes for that name. Links that leave docs/ lead to
+the page that stands for the file, or become its path, since the site knows no address of the repository.
 """
 
 from __future__ import annotations

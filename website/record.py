@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def write_recording(run: dict[str, Any]) -> None:
-    """Write what `recorded` gave as a small file: counts of masks in hexadecimal, which compresses to half of base64."""
+    """Write what `recorded` gave as a small file; counts in hexadecimal compress better than in base64."""
     masks = {
         layer: [one | {"counts": base64.b64decode(one["counts"]).hex()} for one in parts]
         for layer, parts in run["masks"].items()

@@ -45,20 +45,22 @@ export class BalancePicture {
     const { plan, steps } = this.now;
     const [rows, columns] = [rowSums(plan), columnSums(plan)];
     const divided = steps === 0 ? "" : steps % 2 === 1 ? "columns" : "rows";
-    const head = el("tr", {}, el("th", {}, "token"), plan[0].map((_, g) => el("th", {}, groupLabel(g))), el("th", {}, "sum"));
+    const sumClass = (/** @type {string} */ what) => (divided === what ? "picture-sum picture-new" : "picture-sum");
+    const letters = plan[0].map((_, group) => el("th", {}, groupLabel(group)));
+    const head = el("tr", {}, el("th", {}, "token"), letters, el("th", {}, "sum"));
     const body = plan.map((row, token) =>
       el(
         "tr",
         {},
         el("th", {}, this.example.pieces[token]),
         row.map((value, group) => cell(value, value / Math.max(...row), firstGroup(row) === group)),
-        el("td", { class: divided === "rows" ? "picture-sum picture-new" : "picture-sum" }, format.decimal(rows[token], 2)),
+        el("td", { class: sumClass("rows") }, format.decimal(rows[token], 2)),
       ),
     );
-    const sumClass = divided === "columns" ? "picture-sum picture-new" : "picture-sum";
-    const sums = columns.map((value) => el("td", { class: sumClass }, format.decimal(value, 2)));
+    const sums = columns.map((value) => el("td", { class: sumClass("columns") }, format.decimal(value, 2)));
     const foot = el("tr", {}, el("th", {}, "sum"), sums, el("td", {}));
-    this.place.replaceChildren(el("table", { class: "picture-balance" }, el("thead", {}, head), el("tbody", {}, body, foot)));
+    const table = el("table", { class: "picture-balance" }, el("thead", {}, head), el("tbody", {}, body, foot));
+    this.place.replaceChildren(table);
     setText(this.reading, `${this.sentence(divided)} ${this.largest()}`);
   }
 
@@ -67,9 +69,11 @@ export class BalancePicture {
     const { plan, steps } = this.now;
     const target = format.decimal(columnTarget(plan), 0);
     const round = Math.ceil(steps / 2);
-    if (divided === "") return `Before any step: e to the power of each score. Every row shall add up to 1, every column to ${target}.`;
+    if (divided === "")
+      return `Before any step: e to the power of each score. Every row shall add up to 1, every column to ${target}.`;
     if (divided === "columns") return `Round ${round}: every column was divided by its sum, times ${target}.`;
-    return `Round ${round}: every row was divided by its sum. Columns are off by ${format.decimal(this.worst(), 2)} at most.`;
+    const worst = format.decimal(this.worst(), 2);
+    return `Round ${round}: every row was divided by its sum. Columns are off by ${worst} at most.`;
   }
 
   worst() {

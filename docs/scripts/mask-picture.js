@@ -9,7 +9,7 @@ import { svg } from "../../assets/js/core/svg.js";
 import { themeOf, watchTheme } from "../../assets/js/core/theme.js";
 import { countPairs, groupsOf } from "./pairs.js";
 
-/** @import { Pairs, Setting } from "./pairs.js" */
+/** @import { Setting } from "./pairs.js" */
 /** @typedef {{ name: "topK" | "window" | "sinks", label: string, max: number, value: number }} Slider */
 
 const NAMES = {
@@ -25,6 +25,11 @@ const CODES = ["dropped", .../** @type {(keyof typeof NAMES)[]} */ (KEPT_CAUSES)
 
 const STRIP = 1.6;
 
+const EDGE = STRIP + 0.4;
+
+/** Rows down and columns to the right. @type {Record<string, number[]>} */
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
 export class MaskPicture {
   /**
    * @param {HTMLElement} root
@@ -37,24 +42,33 @@ export class MaskPicture {
     this.cursor = { query: Math.floor(this.size * 0.75), key: Math.floor(this.size / 4) };
     /** @type {Setting} */
     this.setting = { topK: 1, window: 4, sinks: 2 };
-    this.build();
-    watchTheme(root, () => this.draw());
-    this.draw();
-  }
-
-  build() {
-    const groups = this.example.order[0].length;
-    this.sliders = [
-      this.slider({ name: "topK", label: "Groups of a token, k", max: groups, value: this.setting.topK }),
-      this.slider({ name: "window", label: "Window, w", max: this.size - 1, value: this.setting.window }),
-      this.slider({ name: "sinks", label: "Sinks, s", max: 8, value: this.setting.sinks }),
-    ];
     this.total = el("p", { class: "picture-total", "aria-live": "polite" });
     this.counts = CODES.map(() => el("td"));
     this.reading = el("p", { class: "picture-reading", "aria-live": "polite" });
     this.cells = svg("g", { "shape-rendering": "crispEdges" });
-    const extent = this.size + STRIP + 0.4;
-    this.drawing = svg(
+    this.mark = svg("path", { class: "picture-cursor" });
+    this.drawing = this.emptyDrawing();
+    this.pairs = countPairs(example.order, this.setting);
+    const groups = example.order[0].length;
+    const sliders = [
+      this.slider({ name: "topK", label: "Groups of a token, k", max: groups, value: this.setting.topK }),
+      this.slider({ name: "window", label: "Window, w", max: this.size - 1, value: this.setting.window }),
+      this.slider({ name: "sinks", label: "Sinks, s", max: 8, value: this.setting.sinks }),
+    ];
+    const side = el("div", { class: "picture-side" });
+    side.append(this.drawing);
+    root.replaceChildren(
+      el("div", { class: "picture-controls" }, sliders),
+      el("div", { class: "picture-sides" }, side, this.legend()),
+      this.reading,
+    );
+    watchTheme(root, () => this.draw());
+    this.draw();
+  }
+
+  emptyDrawing() {
+    const extent = this.size + EDGE;
+    return svg(
       "svg",
       {
         viewBox: `0 0 ${extent} ${extent}`,
@@ -68,12 +82,6 @@ export class MaskPicture {
       },
       this.cells,
     );
-    this.root.replaceChildren(
-      el("div", { class: "picture-controls" }, this.sliders),
-      el("div", { class: "picture-sides" }, el("div", { class: "picture-side" }), this.legend()),
-      this.reading,
-    );
-    this.root.querySelector(".picture-side")?.append(this.drawing);
   }
 
   /** @param {Slider} slider */
@@ -107,15 +115,13 @@ export class MaskPicture {
   }
 
   draw() {
-    const pairs = countPairs(this.example.order, this.setting);
-    this.pairs = pairs;
-    setText(
-      this.total,
-      `${format.count(pairs.kept)} of ${format.count(pairs.all)} pairs kept (${format.percent(pairs.kept / pairs.all)})`,
-    );
-    pairs.counts.forEach((count, code) => setText(this.counts[code], format.count(count)));
-    this.mark = svg("path", { class: "picture-cursor" });
-    this.cells.replaceChildren(...this.strips(), ...CODES.map((cause, code) => this.cellsOf(pairs, cause, code)), this.mark);
+    this.pairs = countPairs(this.example.order, this.setting);
+    const { counts, kept, all } = this.pairs;
+    const share = format.percent(kept / all);
+    setText(this.total, `${format.count(kept)} of ${format.count(all)} pairs kept (${share})`);
+    counts.forEach((count, code) => setText(this.counts[code], format.count(count)));
+    const cells = CODES.map((cause, code) => this.cellsOf(cause, code));
+    this.cells.replaceChildren(...this.strips(), ...cells, this.mark);
     this.read();
   }
 
@@ -123,7 +129,7 @@ export class MaskPicture {
   strips() {
     return this.example.order.flatMap(([group], at) => {
       const fill = groupColour(group, themeOf(this.root));
-      const place = STRIP + 0.4 + at;
+      const place = EDGE + at;
       return [
         svg("rect", { x: 0, y: place, width: STRIP, height: 1, fill }),
         svg("rect", { x: place, y: 0, width: 1, height: STRIP, fill }),
@@ -132,30 +138,29 @@ export class MaskPicture {
   }
 
   /**
-   * @param {Pairs} pairs
    * @param {string} cause
    * @param {number} code
    */
-  cellsOf(pairs, cause, code) {
-    const found = pairs.codes.flatMap((row, query) =>
-      row.flatMap((one, key) => (one === code ? [cellPath(query, key, 1)] : [])),
+  cellsOf(cause, code) {
+    const found = this.pairs.codes.flatMap((row, query) =>
+      row.flatMap((one, key) => (one === code ? [cellPath(query, key)] : [])),
     );
     return svg("path", { d: found.join(""), style: `fill: var(--fx-cause-${cause})` });
   }
 
   /** @param {KeyboardEvent} event */
   press(event) {
-    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
-    if (down === undefined || right === undefined) return;
+    if (!Object.hasOwn(ARROWS, event.key)) return;
     event.preventDefault();
+    const [down, right] = ARROWS[event.key];
     this.move(this.cursor.query + down, this.cursor.key + right);
   }
 
   /** @param {PointerEvent} event */
   point(event) {
     const box = this.drawing.getBoundingClientRect();
-    const scale = (this.size + STRIP + 0.4) / box.width;
-    const place = [event.clientY - box.top, event.clientX - box.left].map((at) => Math.floor(at * scale - STRIP - 0.4));
+    const scale = (this.size + EDGE) / box.width;
+    const place = [event.clientY - box.top, event.clientX - box.left].map((at) => Math.floor(at * scale - EDGE));
     if (place.every((at) => at >= 0) && place[1] <= place[0]) this.move(place[0], place[1]);
   }
 
@@ -171,8 +176,8 @@ export class MaskPicture {
 
   read() {
     const { query, key } = this.cursor;
-    this.mark?.setAttribute("d", cellPath(query, key, 1));
-    const code = this.pairs?.codes[query][key] ?? 0;
+    this.mark.setAttribute("d", cellPath(query, key));
+    const code = this.pairs.codes[query][key];
     const kept = code === 0 ? "dropped" : `kept: ${NAMES[CODES[code]]}`;
     const distance = query === key ? "the same token" : `${query - key} back`;
     setText(this.reading, `${this.token(query)} looks at ${this.token(key)}, ${distance}: ${kept}.`);
@@ -188,7 +193,5 @@ export class MaskPicture {
 /**
  * @param {number} query
  * @param {number} key
- * @param {number} size
  */
-const cellPath = (query, key, size) =>
-  `M${key + STRIP + 0.4} ${query + STRIP + 0.4}h${size}v${size}h${-size}z`;
+const cellPath = (query, key) => `M${key + EDGE} ${query + EDGE}h1v1h-1z`;

@@ -5,6 +5,10 @@ import { EXAMPLE } from "./example.js";
 import { MaskPicture } from "./mask-picture.js";
 import { SCORES } from "./scores.js";
 
+const NARROW = 600; // pixels
+
+const frames = /** @type {HTMLIFrameElement[]} */ ([...document.querySelectorAll("iframe")]);
+
 const isDark = () => document.body.dataset.mdColorScheme === "slate";
 
 /** @param {HTMLIFrameElement} frame */
@@ -16,12 +20,33 @@ function colourFrame(frame) {
   if (root) inside.body.style.background = getComputedStyle(root).getPropertyValue("--fx-bg");
 }
 
-function colourAll() {
-  for (const root of document.querySelectorAll(".fx-root")) root.classList.toggle("dark", isDark());
-  document.querySelectorAll("iframe").forEach(colourFrame);
+/**
+ * On a narrow screen the numbers of a run fill the frame: begin at its tabs, once they are there.
+ * @param {HTMLIFrameElement} frame
+ */
+function beginAtTabs(frame) {
+  const inside = frame.contentDocument;
+  if (!inside?.body || frame.clientWidth > NARROW) return;
+  const observer = new MutationObserver(() => {
+    const tabs = inside.querySelector(".fx-token");
+    if (!tabs) return;
+    observer.disconnect();
+    inside.defaultView?.scrollTo(0, (inside.querySelector(".fx-bar-sticky")?.getBoundingClientRect().top ?? 0) - 8);
+  });
+  observer.observe(inside.body, { childList: true, subtree: true });
 }
 
-document.querySelectorAll("iframe").forEach((frame) => frame.addEventListener("load", () => colourFrame(frame)));
+function colourAll() {
+  for (const root of document.querySelectorAll(".fx-root")) root.classList.toggle("dark", isDark());
+  frames.forEach(colourFrame);
+}
+
+for (const frame of frames) {
+  frame.addEventListener("load", () => {
+    colourFrame(frame);
+    beginAtTabs(frame);
+  });
+}
 
 new MutationObserver(colourAll).observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
 

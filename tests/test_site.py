@@ -112,6 +112,16 @@ def test_the_reference_has_every_public_name_command_option_and_table(site, tmp_
         assert f"<code>{column} {kind}" in schema
 
 
+def test_no_table_list_or_mark_is_left_as_text(site):
+    folder, pages = site
+    for name in pages:
+        text = (folder / name).read_text(encoding="utf-8")
+        text = re.sub(r"<(pre|code|script)\b.*?</\1>", "", text, flags=re.DOTALL)
+        for left in (r"\|---\|", r"\n- ", r"\]\(\S+\.md", r"```", r"<!-- generated", r"markdown=", r"\*\*\w"):
+            found = re.search(f".*{left}.*", text)
+            assert found is None, f"{name}: {found[0][:200]}"
+
+
 def test_the_landing_page_shows_the_recorded_run(site):
     folder, pages = site
     frames = [target for target in pages["index.html"].loads if target.startswith("recording/")]

@@ -36,6 +36,7 @@ ENTRY = "site.js"  # of docs/scripts, linked with what it imports
 GENERATED: dict[str, Callable[[], str]] = {"command line": command_line, "columns": columns}
 
 _LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+_ITEM = re.compile(r"([-*]|\d+\.) ")
 _MARK = re.compile(r"<!-- generated: ([\w ]+) -->")
 
 
@@ -55,7 +56,23 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     name = page.file.src_uri
     source = BROUGHT.get(name, f"docs/{name}")
     markdown = _MARK.sub(lambda match: GENERATED[match[1]](), markdown)
-    return _LINK.sub(lambda match: _site_link(match, source, name), markdown)
+    return _LINK.sub(lambda match: _site_link(match, source, name), _with_lists(markdown))
+
+
+def _with_lists(markdown: str) -> str:
+    """A blank line in front of each list that follows a paragraph at once, which MkDocs would take for its text."""
+    lines: list[str] = []
+    in_code = in_list = False
+    for line in markdown.split("\n"):
+        in_code ^= line.lstrip().startswith("```")
+        if not in_code and _ITEM.match(line):
+            if not in_list and lines and lines[-1].strip():
+                lines.append("")
+            in_list = True
+        elif not line.strip():
+            in_list = False
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _site_link(match: re.Match[str], source: str, page: str) -> str:

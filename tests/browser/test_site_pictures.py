@@ -57,7 +57,9 @@ def test_pictures_by_keyboard_and_the_recorded_run(pictures):
     assert len(PLACES) == 3
     _slide_the_mask(pictures)
     _balance(pictures)
-    frame = next(frame for frame in pictures.frames if frame.url.endswith("run.html?layer=7"))
+    recording = pictures.locator("iframe")
+    recording.scroll_into_view_if_needed()  # it is loaded when it is near
+    frame = recording.element_handle().content_frame()
     frame.wait_for_selector(".fx-token")
     assert len(read_recording()["run"]["pieces"]) > 250
     frame.wait_for_function("window.scrollY > 50")  # past the numbers, to the tabs

@@ -115,6 +115,7 @@ def test_every_section_names_its_setting_and_where_its_numbers_are():
     for section in quoted:
         assert "- Setting: " in section
         assert "Command: `" in section
+        assert re.search(r"AMD|Intel|nothing is timed", section)
         files = re.findall(r"`([\w/-]+\.json)`", section)
         assert files
         for file in files:

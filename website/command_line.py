@@ -57,9 +57,7 @@ def _shown(action: argparse.Action) -> bool:
 def _value(action: argparse.Action) -> str:
     if action.nargs == 0:
         return ""
-    if action.choices is not None:
-        name = "{" + ",".join(str(choice) for choice in action.choices) + "}"
-    elif action.metavar is not None:
+    if action.metavar is not None:
         name = action.metavar if isinstance(action.metavar, str) else " ".join(action.metavar)
     else:
         name = action.dest.upper()
@@ -70,7 +68,9 @@ def _row(action: argparse.Action) -> str:
     names = ", ".join(f"`{name}`" for name in action.option_strings)
     value = _value(action)
     value = f"`{value}`" if value else ""
-    return f"| {' '.join([names, value]).strip()} | {_escaped(action.help or '')} |"
+    choices = ", ".join(f"`{choice}`" for choice in action.choices or ())
+    meaning = "; ".join(filter(None, [_escaped(action.help or ""), choices and f"one of {choices}"]))
+    return f"| {' '.join([names, value]).strip()} | {meaning} |"
 
 
 def _sentence(text: str) -> str:

@@ -5,8 +5,6 @@ import { EXAMPLE } from "./example.js";
 import { MaskPicture } from "./mask-picture.js";
 import { SCORES } from "./scores.js";
 
-const NARROW = 600; // pixels
-
 const frames = /** @type {HTMLIFrameElement[]} */ ([...document.querySelectorAll("iframe")]);
 
 const isDark = () => document.body.dataset.mdColorScheme === "slate";
@@ -21,17 +19,16 @@ function colourFrame(frame) {
 }
 
 /**
- * On a narrow screen the numbers of a run fill the frame: begin at its tabs, once they are there.
+ * The numbers of a run fill the frame: begin at its tabs, once they are there.
  * @param {HTMLIFrameElement} frame
  */
 function beginAtTabs(frame) {
   const inside = frame.contentDocument;
-  if (!inside?.body || frame.clientWidth > NARROW) return;
+  if (!inside?.body) return;
   const observer = new MutationObserver(() => {
-    const tabs = inside.querySelector(".fx-token");
-    if (!tabs) return;
+    if (!inside.querySelector(".fx-token")) return;
     observer.disconnect();
-    inside.defaultView?.scrollTo(0, (inside.querySelector(".fx-bar-sticky")?.getBoundingClientRect().top ?? 0) - 8);
+    inside.defaultView?.scrollTo(0, inside.querySelector(".fx-bar-sticky")?.getBoundingClientRect().top ?? 0);
   });
   observer.observe(inside.body, { childList: true, subtree: true });
 }

@@ -55,6 +55,6 @@ def test_the_example_is_cut_from_it(recording):
 
 def test_what_is_written_is_read_again(recording, tmp_path, monkeypatch):
     monkeypatch.setattr("website.record.RECORDING", tmp_path / "run.json.xz")
-    small = recording | {"masks": {"7": recording["masks"]["7"]}}
+    small = {"run": recording["run"]["run"], "masks": {"7": recording["masks"]["7"][:1]}}
     write_recording(small)
     assert json.dumps(read_recording()) == json.dumps(small)

@@ -56,23 +56,23 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     name = page.file.src_uri
     source = BROUGHT.get(name, f"docs/{name}")
     markdown = _MARK.sub(lambda match: GENERATED[match[1]](), markdown)
-    return _LINK.sub(lambda match: _site_link(match, source, name), _with_lists(markdown))
+    return _LINK.sub(lambda match: _site_link(match, source, name), _spaced(markdown))
 
 
-def _with_lists(markdown: str) -> str:
-    """A blank line in front of each list that follows a paragraph at once, which MkDocs would take for its text."""
-    lines: list[str] = []
+def _spaced(markdown: str) -> str:
+    """A blank line in front of each list and table right after a paragraph: MkDocs would take it for text."""
+    lines = [""]
     in_code = in_list = False
     for line in markdown.split("\n"):
         in_code ^= line.lstrip().startswith("```")
-        if not in_code and _ITEM.match(line):
-            if not in_list and lines and lines[-1].strip():
-                lines.append("")
-            in_list = True
-        elif not line.strip():
-            in_list = False
+        item = not in_code and _ITEM.match(line) is not None
+        row = not in_code and line.startswith("|")
+        begins = (item and not in_list) or (row and not lines[-1].startswith("|"))
+        if begins and lines[-1].strip():
+            lines.append("")
+        in_list = item or (in_list and bool(line.strip()))
         lines.append(line)
-    return "\n".join(lines)
+    return "\n".join(lines[1:])
 
 
 def _site_link(match: re.Match[str], source: str, page: str) -> str:

@@ -103,8 +103,7 @@ def test_the_reference_has_every_public_name_command_option_and_table(site, tmp_
     assert "runs-rename" in pages["reference/command-line.html"].ids
     for words in ("--max-tokens", "--visitor-minutes", "--head-window", "for --centroids random"):
         assert words in commands
-    payloads = {name.rsplit(".", 1)[-1] for name in pages["reference/payloads.html"].ids}
-    assert {payload.__name__ for payload in PAYLOADS.values()} <= payloads
+    assert {name.lower() for name in PAYLOADS} <= pages["reference/payloads.html"].ids
     schema = (folder / "schema.html").read_text(encoding="utf-8")
     with Database(tmp_path / "a.duckdb").read() as connection:
         columns = connection.execute("SELECT column_name, data_type FROM information_schema.columns").fetchall()

@@ -20,9 +20,15 @@ PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 FEWER = {"512": "160", "3": "1"}  # tokens and repeats, so that the test takes seconds
 
 
+def blocks(language):
+    """The page's blocks of a language, "" for those without one."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return [text for named, text in found if named == language]
+
+
 def commands(name):
     """The words after `focus-explorer` of every command of that name in the page's blocks."""
-    lines = "".join(re.findall(r"^```\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)).splitlines()
+    lines = "".join(blocks("")).splitlines()
     return [shlex.split(line)[1:] for line in lines if line.startswith(f"focus-explorer {name} ")]
 
 
@@ -38,7 +44,7 @@ def test_from_a_text_to_a_figure_in_a_pdf(tmp_path, monkeypatch, capsys):
 
     [analyze] = commands("analyze novel.txt")
     assert main([FEWER.get(word, word) for word in analyze]) == 0
-    shown = re.search(r"```text\n(.*?)```", PAGE, re.DOTALL)[1]
+    [shown] = blocks("text")
     assert _labels(shown) == _labels(capsys.readouterr().out)
 
     [run] = list_runs(Service(tmp_path / "runs.duckdb").database)
@@ -49,7 +55,8 @@ def test_from_a_text_to_a_figure_in_a_pdf(tmp_path, monkeypatch, capsys):
 
     if shutil.which("lualatex") is None:
         pytest.skip("the figure was drawn; without lualatex no paper")
-    (tmp_path / "paper.tex").write_text(re.search(r"```latex\n(.*?)```", PAGE, re.DOTALL)[1], encoding="utf-8")
+    [paper] = blocks("latex")
+    (tmp_path / "paper.tex").write_text(paper, encoding="utf-8")
     [compile_it] = re.findall(r"^lualatex .*$", PAGE, re.MULTILINE)
     engine, file = shlex.split(compile_it)
     words = [engine, "-interaction=nonstopmode", "-halt-on-error", file]

@@ -20,6 +20,7 @@ from focus_explorer.ui.notebook import page_of
 from focus_explorer.ui.scripts import link
 from website.command_line import command_line
 from website.database import columns
+from website.payloads import payloads
 from website.record import read_recording
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +34,7 @@ BROUGHT = {  # page of the site: file of the repository
 }
 STANDS_FOR = {file: page for page, file in BROUGHT.items()} | {"README.md": "index.md"}
 ENTRY = "site.js"  # of docs/scripts, linked with what it imports
-GENERATED: dict[str, Callable[[], str]] = {"command line": command_line, "columns": columns}
+GENERATED: dict[str, Callable[[], str]] = {"command line": command_line, "columns": columns, "payloads": payloads}
 
 _LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _ITEM = re.compile(r"([-*]|\d+\.) ")

@@ -111,7 +111,8 @@ export class MaskPicture {
         this.counts[code],
       ),
     );
-    return el("div", { class: "picture-legend" }, this.total, el("table", {}, [...rows.slice(1), rows[0]]));
+    const table = el("table", { class: "picture-causes" }, [...rows.slice(1), rows[0]]);
+    return el("div", { class: "picture-legend" }, this.total, table);
   }
 
   draw() {

@@ -80,7 +80,7 @@ def _slide_the_mask(page):
         for _ in range(steps):
             slider.press("ArrowRight")
     assert kept[1] in page.locator(".picture-total").inner_text()
-    shown = [int(cell) for cell in page.locator(".picture-legend td:last-child").all_inner_texts()]
+    shown = [int(cell) for cell in page.locator(".picture-causes td:last-child").all_inner_texts()]
     assert shown == [*end["counts"][1:], end["counts"][0]]
     mask, reading = page.locator(".picture-mask"), page.locator("#mask-picture .picture-reading")
     assert "24 back" in reading.inner_text()

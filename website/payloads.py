@@ -28,6 +28,6 @@ def _described(payload: type) -> str:
 
 def _type(kind: object) -> str:
     """A field's type as the source has it."""
-    text = getattr(kind, "__forward_arg__", str(kind)).replace("|", "\\|")
+    text = getattr(kind, "__forward_arg__", str(kind))
     words = re.split(r"(\w+Payload)", text)
     return "".join(f"[{word}](#{word.lower()})" if word in PAYLOADS else word and f"`{word}`" for word in words)

@@ -10,7 +10,7 @@ FAMILIES := auto|llama|mistral|gemma|gemma2|gemma3|qwen2|qwen3|gpt2|phi3
 UNUSED := /tests?/|/ray/(rllib|tune|serve|data|train|llm|air)/|/torch/(testing|onnx)/|/(chardet|nltk|pip|setuptools|mypy)/
 COMPILE := $(BIN)/python -m compileall -qq -x '$(UNUSED)|/transformers/models/(?!($(FAMILIES))/)[^/]+/'
 
-.PHONY: lock sbom audit setup run test test-browser test-explorer test-rest check static lint types scripts unit wheel lowest fuzz load bench bench-gpu gpu train-novels space clean
+.PHONY: lock sbom audit setup run test test-browser test-explorer test-rest check static lint types scripts unit wheel lowest fuzz load bench bench-gpu gpu train-novels space docs clean
 
 setup: $(STAMP)
 
@@ -136,6 +136,11 @@ fuzz: setup
 # Twenty clients at one page for ten minutes; make load ARGS="--minutes 1" is short.
 load: setup
 	PYTHONPATH=runtime:. $(BIN)/python benchmarks/load.py --out benchmarks/results/load.json $(ARGS)
+
+# The documentation as a site in build/site, without the network; make docs ARGS=serve shows it at an address of this machine and
+# builds it again after a change.
+docs: $(PACKAGES)
+	PYTHONPATH=runtime:. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
 
 # About half an hour on two cores, most of it full attention at 65,536 tokens; make bench ARGS="--longest 16384" is short.
 FAMILY = $$($(BIN)/python -c "from focus_runtime.models.devices import processor_family; print(processor_family())")

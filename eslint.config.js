@@ -1,4 +1,4 @@
-// The rules for the browser scripts and their tests. Import cycles are checked by tests/explorer/ui/test_scripts.py.
+// The rules for the browser scripts, those of the documentation, and their tests. Import cycles are checked by tests/explorer/ui/test_scripts.py.
 import js from "@eslint/js";
 import globals from "globals";
 
@@ -30,7 +30,7 @@ export default [
   js.configs.recommended,
   { linterOptions: { reportUnusedDisableDirectives: "error" } },
   {
-    files: ["assets/js/**/*.js"],
+    files: ["assets/js/**/*.js", "docs/scripts/**/*.js"],
     languageOptions: { ecmaVersion: 2024, sourceType: "module", globals: { ...globals.browser, Plotly: "readonly" } },
     rules,
   },

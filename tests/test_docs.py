@@ -11,11 +11,12 @@ from focus_explorer.cli.main import parser
 from focus_runtime.store.database import Database
 from tests.helpers import ROOT
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 
 def blocks(path, language):
-    return re.findall(rf"```{language}\n(.*?)```", path.read_text(), re.S)
+    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", path.read_text(), re.S | re.M)
+    return [text for named, text in found if named == language]
 
 
 @pytest.mark.model
@@ -30,7 +31,7 @@ def test_commands_parse_and_links_lead_somewhere(path):
     text = path.read_text()
     plain = "".join(blocks(path, "")).replace("\\\n", " ")
     inline = [c for c in re.findall(r"`(focus-explorer [^`]+)`", text) if "FILE" not in c or "=" not in c]
-    for command in [line for line in plain.splitlines() if line.startswith("focus-explorer")] + inline:
+    for command in [line for line in map(str.strip, plain.splitlines()) if line.startswith("focus-explorer")] + inline:
         words = shlex.split(command)[1:]
         if len(words) > 1 or words == ["runs"]:
             parser().parse_args(words)

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -129,10 +130,11 @@ def show(
                 f"there is no run in {service.database.path}", fix="`focus-explorer analyze FILE` makes one"
             )
         run = str(rows[0]["run_id"])
-    return Shown(run, _page(_inlined(service, run), dark), height)
+    return Shown(run, page_of(recorded(service, run), dark=dark), height)
 
 
-def _inlined(service: Service, run_id: str) -> dict[str, Any]:
+def recorded(service: Service, run_id: str) -> dict[str, Any]:
+    """All that the file of a run holds of it, as JSON has it; `page_of` makes the file."""
     payload = load_run(service.database, run_id)
     masks = {
         one["layer"]: [mask_blocks(service.database, run_id, one["layer"], part) for part in range(len(one["parts"]))]
@@ -178,7 +180,8 @@ def _answers(service: Service, run_id: str, layers: list[int], *, whole: bool) -
     return answers
 
 
-def _page(inlined: dict[str, Any], dark: bool) -> str:
+def page_of(inlined: Mapping[str, Any], *, dark: bool = False) -> str:
+    """The HTML file of a recorded run: today's views over the data that `recorded` gave, now or earlier."""
     style = "\n".join(path.read_text(encoding="utf-8") for path in stylesheets() if path.name != "page.css")
     parts = {
         "charts": plotly_script().read_text(encoding="utf-8"),

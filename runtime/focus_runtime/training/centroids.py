@@ -375,7 +375,8 @@ def _factors(router: CentroidRouter, model: Any) -> nn.Parameter:
     """The factors of a layer's query heads, all 1 where it has none, ready to be trained."""
     if router.logit_factors is None:
         router.logit_factors = nn.Parameter(torch.ones(num_query_heads(model), device=router.projection.device))
-    return router.logit_factors.requires_grad_(True)
+    router.logit_factors.requires_grad_(True)
+    return router.logit_factors
 
 
 @torch.no_grad()

@@ -60,7 +60,7 @@ def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
         tensors[f"layers.{index}.centroids"] = router.centroids.detach().float().cpu().contiguous()
         if router.has_potential:
             tensors[f"layers.{index}.potential"] = router.potential.detach().float().cpu().contiguous()
-        if router.logit_factors is not None:
+        if centroids.config.logit_factors and router.logit_factors is not None:
             tensors[f"layers.{index}.logit_factors"] = router.logit_factors.detach().float().cpu().contiguous()
     metadata = {
         "format": FORMAT,

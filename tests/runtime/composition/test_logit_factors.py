@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from focus_runtime.baselines.no_groups import no_groups
 from focus_runtime.budget import HeadException
@@ -116,26 +117,40 @@ def test_a_file_keeps_them_in_a_version_of_its_own(tmp_path, fresh_seed):
 
 
 @pytest.mark.parametrize(
-    ("values", "said", "message"),
+    ("values", "message"),
     [
-        (torch.tensor([1.0, float("nan"), 1.0, 1.0]), True, "outside its range"),
-        (torch.tensor([1.0, -1.0, 1.0, 1.0]), True, "outside its range"),
-        (torch.tensor([1.0, 1.0, 1.0, 101.0]), True, "outside its range"),
-        (torch.ones(2, 2), True, "one number a head"),
-        (torch.ones(4), False, "its configuration says none"),
-        (None, True, "its configuration says all"),
-        (torch.ones(3), True, "query heads"),
+        (torch.tensor([1.0, float("nan"), 1.0, 1.0]), "outside its range"),
+        (torch.tensor([1.0, -1.0, 1.0, 1.0]), "outside its range"),
+        (torch.tensor([1.0, 1.0, 1.0, 101.0]), "outside its range"),
+        (torch.ones(2, 2), "one number a head"),
+        (None, "its configuration says all"),
+        (torch.ones(3), "query heads"),
     ],
 )
-def test_what_cannot_be_used_is_refused(values, said, message, tmp_path):
+def test_what_cannot_be_used_is_refused(values, message, tmp_path):
     model = build_model()
     centroids = build_centroids(model)
     for router in centroids.routers.values():
         router.logit_factors = None if values is None else torch.nn.Parameter(values.clone(), requires_grad=False)
-    centroids.config = centroids.config.replace(logit_factors=said)
+    centroids.config = centroids.config.replace(logit_factors=True)
     save_centroids(centroids, tmp_path / "a.safetensors")
     with pytest.raises(CentroidFileError, match=message):
         compose(model, load_centroids(tmp_path / "a.safetensors"))
+
+
+def test_factors_that_the_configuration_does_not_name_are_refused_and_not_written(tmp_path, fresh_seed):
+    model = build_model()
+    centroids = with_factors(model, fresh_seed)
+    save_centroids(centroids, tmp_path / "with.safetensors")
+    centroids.config = centroids.config.replace(logit_factors=False)
+    save_centroids(centroids, tmp_path / "without.safetensors")
+    without = load_centroids(tmp_path / "without.safetensors")
+    assert all(router.logit_factors is None for router in without.routers.values())
+    assert safe_open(tmp_path / "without.safetensors", "pt").metadata()["format_version"] == "1"
+    metadata = safe_open(tmp_path / "without.safetensors", "pt").metadata()
+    save_file(load_file(tmp_path / "with.safetensors"), tmp_path / "mixed.safetensors", metadata)
+    with pytest.raises(CentroidFileError, match="its configuration says none"):
+        load_centroids(tmp_path / "mixed.safetensors")
 
 
 def test_the_setting_is_true_or_false_and_needs_them():

@@ -1,6 +1,6 @@
-"""The notebooks of notebooks/ run in kernels of their own; `python -m tests.notebooks` runs them and keeps the outputs.
+"""The notebooks of notebooks/ are run; `python -m tests.notebooks` runs each in its own kernel and keeps the outputs.
 
-tests/test_notebooks.py runs them without keeping anything.
+tests/test_notebooks.py runs them one after another in one kernel, which imports libraries once, and keeps nothing.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,29 @@ def notebooks() -> list[Path]:
     return sorted(FOLDER.glob("*.ipynb"))
 
 
-def execute(path: Path, folder: Path) -> Any:
-    """Run a notebook in a kernel of this interpreter; returns it with its outputs.
+@contextmanager
+def kernel() -> Iterator[Any]:
+    """A kernel of this interpreter, its manager, with this checkout's packages and one thread."""
+    from jupyter_client.manager import start_new_kernel
+
+    paths = os.pathsep.join([str(ROOT / "runtime"), str(ROOT)])
+    manager, client = start_new_kernel(
+        kernel_name="python3", env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    )
+    client.stop_channels()
+    try:
+        yield manager
+    finally:
+        manager.shutdown_kernel(now=True)
+
+
+def execute(path: Path, folder: Path, manager: Any) -> Any:
+    """Run a notebook; returns it with its outputs.
 
     Args:
         path: the notebook, which stays as it is.
-        folder: the kernel's working folder, where the notebook keeps its database.
+        folder: the working folder, where the notebook keeps its database.
+        manager: of a kernel, whose names are forgotten first.
 
     Raises:
         CellExecutionError: a cell failed.
@@ -38,11 +57,15 @@ def execute(path: Path, folder: Path) -> Any:
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(
-        notebook, timeout=SECONDS, kernel_name="python3", record_timing=False, resources={"metadata": {"path": folder}}
-    )
-    paths = os.pathsep.join([str(ROOT / "runtime"), str(ROOT)])
-    client.execute(env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"})
+    first = nbformat.v4.new_code_cell(f"%reset -f\nimport os\nos.chdir({str(folder)!r})\ndel os")
+    notebook.cells.insert(0, first)
+    NotebookClient(notebook, km=manager, timeout=SECONDS, record_timing=False).execute(reset_kc=True)
+    notebook.cells.pop(0)
+    for count, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), start=1):
+        cell.execution_count = count
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output.execution_count = count
     return notebook
 
 
@@ -64,8 +87,8 @@ def main() -> None:
     import nbformat
 
     for path in [FOLDER / name for name in sys.argv[1:]] or notebooks():
-        with tempfile.TemporaryDirectory() as folder:
-            notebook = to_commit(execute(path, Path(folder)))
+        with tempfile.TemporaryDirectory() as folder, kernel() as manager:
+            notebook = to_commit(execute(path, Path(folder), manager))
         nbformat.write(notebook, path)
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 

@@ -1,4 +1,4 @@
-"""The four notebooks: each runs as it stands, in a kernel and a folder of its own, and is small enough to commit."""
+"""The four notebooks: each runs as it stands, in a folder of its own, and is small enough to commit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.notebooks import LARGEST, execute, notebooks
+from tests.notebooks import LARGEST, execute, kernel, notebooks
 
 NAMES = ["compose-and-generate", "figure-for-a-paper", "groups-in-pandas", "train-and-compare"]
 
@@ -28,6 +28,12 @@ def test_they_open_with_pip_install_and_are_small():
                 assert not re.search(r"/(tmp|home|work|root)/", str(output)), path
 
 
+@pytest.fixture(scope="module")
+def manager():
+    with kernel() as started:
+        yield started
+
+
 LAST = {  # what the last output with data of each has
     "compose-and-generate": ("text/html", "<iframe"),
     "figure-for-a-paper": ("image/svg+xml", "<svg"),
@@ -39,8 +45,8 @@ LAST = {  # what the last output with data of each has
 @pytest.mark.model
 @pytest.mark.slow
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
-def test_it_runs_from_the_first_cell_to_the_last(path, tmp_path):
-    made = execute(path, tmp_path)
+def test_it_runs_from_the_first_cell_to_the_last(path, tmp_path, manager):
+    made = execute(path, tmp_path, manager)
     assert (tmp_path / "notebook.duckdb").exists()
     outputs = [output for cell in made.cells if cell.cell_type == "code" for output in cell.outputs]
     kind, part = LAST[path.stem]

@@ -167,10 +167,10 @@ train-novels: setup
 	  --groups 8 --routing-dim 16 --sinks 4 --top-k 1 --window 128 --train-window 64 --gate log --lr 0.003 \
 	  --iterations 20 --steps 600 --seq-len 1024 --dtype bfloat16 $(ARGS)
 
-# The folder of a Hugging Face Space: make space OUT=FOLDER
+# The folder of a Hugging Face Space: make space OUT=FOLDER [TORCH_INDEX=URL]
 space: $(PACKAGES)
 	@test -n "$(OUT)" || { echo "error: no folder given; use make space OUT=FOLDER" >&2; exit 2; }
-	$(BIN)/python deploy/space/build.py $(OUT)
+	$(BIN)/python deploy/space/build.py $(OUT) $(TORCH_INDEX)
 
 clean:
 	rm -rf $(VENV) node_modules .pytest_cache .mypy_cache .ruff_cache build dist

@@ -62,11 +62,14 @@ def test_a_space_is_a_public_page_of_its_own_names():
     assert chosen.allow_frame == ["https://huggingface.co"]
 
 
+INDEX = "https://torch.example/cpu"
+
+
 @pytest.fixture(scope="module")
 def space(tmp_path_factory):
     """The folder that `make space` writes."""
     folder = tmp_path_factory.mktemp("space") / "space"
-    subprocess.run([sys.executable, DEPLOY / "space" / "build.py", folder], check=True, cwd=folder.parent)
+    subprocess.run([sys.executable, DEPLOY / "space" / "build.py", folder, INDEX], check=True, cwd=folder.parent)
     return folder
 
 
@@ -77,6 +80,7 @@ def test_the_space_asks_for_our_versions(space):
     assert len(front["short_description"]) <= 60
     assert (space / front["app_file"]).is_file()
     pins = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    assert f"--extra-index-url {INDEX}" in (space / "requirements.txt").read_text().splitlines()
     asked = dict(re.findall(r"^([\w.-]+)==(\S+)$", (space / "requirements.txt").read_text(), re.MULTILINE))
     assert asked["torch"] == f"{pins['torch']}+cpu"
     assert asked["gradio"] == pins["gradio"] == front["sdk_version"]

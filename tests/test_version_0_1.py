@@ -78,7 +78,8 @@ def test_centroid_files_load(name):
 def test_a_bundle_is_rebuilt_from_its_database(service, tmp_path):
     rebuilt = rebuild(service, FOLDER / "bundle.zip", tmp_path / "tables")
     assert rebuilt.again == []  # the run is stored
-    assert [line for line in rebuilt.tables if any(f"/{name}." in line for name in TABLES)] == []
+    differing = [line for line in rebuilt.tables if any(f"/{name}." in line for name in TABLES)]
+    assert all("the same cells in other bytes" in line for line in differing)  # they name the version that wrote them
 
 
 @pytest.mark.slow

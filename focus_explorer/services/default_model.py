@@ -15,6 +15,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -182,9 +183,8 @@ def _installer() -> tuple[str, list[str]]:
 def _size(folder: Path) -> int:
     """Bytes in a folder that another process writes to."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size
-        except OSError:  # moved meanwhile
-            continue
+    for place, _, names in os.walk(folder):  # which passes over folders that are gone meanwhile
+        for name in names:
+            with suppress(OSError):  # moved meanwhile
+                total += os.lstat(os.path.join(place, name)).st_size
     return total

@@ -29,7 +29,6 @@ from focus_runtime.models.device_map import input_device
 from focus_runtime.models.loading import weights_sha256
 from focus_runtime.models.structure import num_query_heads
 from focus_runtime.routing.centroids import Centroids, continued_centroids, random_centroids
-from focus_runtime.routing.router import CentroidRouter
 from focus_runtime.text.sequences import Mixture, even_sequences
 from focus_runtime.training import domains
 from focus_runtime.training.calibrate import balanced, calibrate_composed, calibrate_potentials
@@ -111,6 +110,8 @@ def train_centroids(
         config = config.replace(logit_factors=True)
         inference = (inference or config).replace(logit_factors=True)
     centroids = _first_centroids(model, config, initial, settings.seed)
+    if factors:
+        _give_factors(centroids, num_query_heads(model))
     hashes = hashes or ModelHashes.of(model)
     centroids.base_model, centroids.base_fingerprint = model_id, hashes.fingerprint
     identity = {"config": config.to_json(), "model": hashes.fingerprint, **domains.identity(texts)}
@@ -323,7 +324,9 @@ def centroid_loop(
     learned: list[nn.Parameter] = []
     for router in routers:
         if settings.learn == "factors":
-            learned.append(_factors(router, focus.model))
+            assert router.logit_factors is not None, "the centroids of such a training have some"
+            router.logit_factors.requires_grad_(True)
+            learned.append(router.logit_factors)
             continue
         router.projection.requires_grad_(True)
         router.centroids.requires_grad_(learn_centroids)
@@ -371,12 +374,11 @@ def centroid_loop(
     )
 
 
-def _factors(router: CentroidRouter, model: Any) -> nn.Parameter:
-    """The factors of a layer's query heads, all 1 where it has none, ready to be trained."""
-    if router.logit_factors is None:
-        router.logit_factors = nn.Parameter(torch.ones(num_query_heads(model), device=router.projection.device))
-    router.logit_factors.requires_grad_(True)
-    return router.logit_factors
+def _give_factors(centroids: Centroids, num_heads: int) -> None:
+    """Factors of 1 for the query heads of every layer that has none."""
+    for router in centroids.routers.values():
+        if router.logit_factors is None:
+            router.logit_factors = nn.Parameter(torch.ones(num_heads, device=router.projection.device))
 
 
 @torch.no_grad()

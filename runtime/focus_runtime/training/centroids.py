@@ -10,18 +10,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingError
-from focus_runtime.mask.dense import allowed_pairs
-from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import (
     check_positions,
-    dominance,
     evaluate_focus,
     evaluate_full,
 )
@@ -39,9 +35,9 @@ from focus_runtime.training.loop import Loop, Shares, TrainConfig, TrainStep
 from focus_runtime.training.objective import StepLoss, training_loss
 from focus_runtime.training.phases import Phases
 from focus_runtime.training.processes import average
+from focus_runtime.training.shares import group_shares
 from focus_runtime.training.validation import Evaluation, Validation, ValidationPlan, evaluate_training
 
-ROWS_COUNTED = 1024  # query rows of which a step counts the kept pairs
 SMALLEST_FACTOR = 0.01  # of the logits: below 0 it would turn attention round
 STEP_RATE = 0.1  # of the potentials in steps at the settings of inference; a step sees few tokens
 
@@ -348,8 +344,9 @@ def centroid_loop(
 
     def finish(step: int) -> Shares:
         with phases.config(step):
-            decay = None if settings.learn == "factors" else settings.potential_decay
-            shares = update_potentials(focus, centroids, decay, step)
+            shares = group_shares(focus)
+            if settings.learn != "factors":
+                update_potentials(focus, centroids, settings.potential_decay, step)
         if settings.learn == "factors":
             for factors in learned:
                 factors.data.clamp_(min=SMALLEST_FACTOR)
@@ -382,7 +379,7 @@ def _give_factors(centroids: Centroids, num_heads: int) -> None:
 
 
 @torch.no_grad()
-def update_potentials(focus: FocusModel, centroids: Centroids, decay: float | None, step: int) -> Shares:
+def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, step: int) -> None:
     """Update the potentials: the running average of Sinkhorn's column terms.
 
     Under causal assignment, which uses the potentials, they are moved towards equally many tokens in every group.
@@ -390,45 +387,19 @@ def update_potentials(focus: FocusModel, centroids: Centroids, decay: float | No
     Args:
         focus: the composed model, after a pass.
         centroids: whose potentials are updated in place.
-        decay: factor of the old average; None leaves potentials as they are.
+        decay: factor of the old average.
         step: steps finished before this one; the first one replaces the average.
-
-    Returns:
-        Dominance, its mean and largest over layers, and retained pairs.
     """
-    masks = focus.head_masks()
-    shares, kept = [], []
     for index, assignment in focus.assignments().items():
         router = centroids.routers[index]
-        if decay is None:
-            pass
-        elif focus.config.assignment == "causal":
+        if focus.config.assignment == "causal":
             top = assignment.probabilities.argmax(dim=-1).flatten()
             share = average(torch.bincount(top, minlength=router.potential.numel()) / top.numel())
             router.potential.copy_(balanced(router.potential, share, STEP_RATE))
         else:
             mean = average(assignment.potential.detach().float().mean(dim=0))
             router.potential.copy_(mean if step == 0 else decay * router.potential + (1 - decay) * mean)
-        router.has_potential = router.has_potential or decay is not None
-        shares.append(dominance(assignment.probabilities))
-        by_head = [retained_pairs(mask.membership[0], mask.rule) for mask in masks[index]]
-        kept.append(np.average(by_head, weights=[len(mask.group.heads) for mask in masks[index]]))
-    return float(np.mean(shares)), max(shares), float(np.mean(kept))
-
-
-def retained_pairs(membership: Tensor, rule: PairRule) -> float:
-    """Share of causal pairs that the hard mask keeps, from 1,024 evenly spaced query rows of a longer text.
-
-    Args:
-        membership: (T,) K-bit integers.
-        rule: window, sinks and the layer's own sliding window.
-    """
-    length = membership.shape[0]
-    count = min(length, ROWS_COUNTED)
-    position = torch.arange(length, device=membership.device)
-    rows = position if count == length else torch.linspace(0, length - 1, count, device=membership.device).long()
-    allowed = allowed_pairs(membership[rows], membership, rows, position, rule)
-    return allowed.sum().item() / (rows + 1).sum().item()
+        router.has_potential = True
 
 
 def validate(

@@ -212,15 +212,21 @@ def open_page(chromium, page_url, first_run):
         yield open_run
 
 
-@pytest.fixture(scope="session")
-def tiny_site(tmp_path_factory):
-    """(address, service, text file) of a page over a tiny random model; `pace` beside the text slows trainings down."""
-    folder = tmp_path_factory.mktemp("tiny-site")
+def tiny_service(folder):
+    """A service with one run of a tiny random model, which lies in FOLDER/tiny."""
     build_model(vocab_size=512).save_pretrained(folder / "tiny")
     build_tokenizer().save_pretrained(folder / "tiny")
     service = Service(folder / "runs.duckdb")
     chosen = AnalyzeRequest(model=str(folder / "tiny"), centroids="random", top_k=1, window=8, repeats=1)
     analyze(service, HARBOUR[:600], chosen)
+    return service
+
+
+@pytest.fixture(scope="session")
+def tiny_site(tmp_path_factory):
+    """(address, service, text file) of a page over a tiny random model; `pace` beside the text slows trainings down."""
+    folder = tmp_path_factory.mktemp("tiny-site")
+    service = tiny_service(folder)
     (folder / "text.txt").write_text(HARBOUR)
     flags = ("--db", service.database.path, "--model", folder / "tiny", "--centroids", "random")
     start, _ = slowed_down(folder)

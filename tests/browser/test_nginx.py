@@ -12,11 +12,9 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.labels import all_runs
-from focus_explorer.services.service import Service
-from tests.browser.conftest import HARBOUR, serving
-from tests.helpers import ROOT, build_model, build_tokenizer, free_port
+from tests.browser.conftest import HARBOUR, serving, tiny_service
+from tests.helpers import ROOT, free_port
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 pytestmark = [
@@ -54,11 +52,7 @@ def _substituted(text, **values):
 def proxied(tmp_path_factory):
     """(https address, http address, the page's own address, service, tiny model) of one page behind one nginx."""
     folder = tmp_path_factory.mktemp("nginx")
-    build_model(vocab_size=512).save_pretrained(folder / "tiny")
-    build_tokenizer().save_pretrained(folder / "tiny")
-    service = Service(folder / "runs.duckdb")
-    chosen = AnalyzeRequest(model=str(folder / "tiny"), centroids="random", top_k=1, window=8, repeats=1)
-    analyze(service, HARBOUR[:600], chosen)
+    service = tiny_service(folder)
     make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=focus.example"
     command = [*make.split(), "-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
     subprocess.run(command, check=True, capture_output=True)

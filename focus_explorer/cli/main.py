@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from focus_explorer.errors import InputError, TrainingStopped, device_failure
-from focus_explorer.settings import VERSION, bound_caches, quiet_libraries
+from focus_explorer.settings import VERSION, bound_caches, quiet_libraries, wait_without_spinning
 
 COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported only when the command is chosen
     "setup": "fetch the default model where it was not installed, and convert it",
@@ -83,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script; returns the exit status."""
     quiet_libraries()
     bound_caches()
+    wait_without_spinning()
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         arguments = parser(_command_of(words)).parse_args(words)

@@ -119,6 +119,8 @@ class App:
         log = nullcontext() if self.log is None else self.log.alone()
         with log, stop_signals() as stopping, self.metrics.serving(self.hosting.metrics_port):
             served = self._serve(free, mcp=mcp)
+            if self.log is None:
+                print(f"Focus Explorer is at {self.blocks.local_url} (Ctrl-C stops it)", flush=True)
             if isinstance(self.service, VisitorService):
                 threading.Thread(target=self.service.sweep_for_ever, args=(stopping,), daemon=True).start()
             if block:
@@ -159,6 +161,7 @@ class App:
                 mcp_server=mcp,
                 num_workers=0,  # processes of Gradio's that would serve files on ports of their own, without the guard
                 prevent_thread_lock=True,
+                quiet=True,  # Gradio's lines name options of its own, one of which would open the page to anyone
                 root_path=self.hosting.root_path or None,
                 auth=login(self.hosting),
                 app_kwargs=self.app_kwargs(),
@@ -238,6 +241,7 @@ def build_app(
     """
     settings.quiet_libraries()
     settings.bound_caches()
+    settings.wait_without_spinning()
     request = request or AnalyzeRequest()
     models = ModelStore(device=request.device or "auto", dtype=request.dtype or "auto")
     hosting = hosting or Hosting()

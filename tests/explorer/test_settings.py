@@ -10,6 +10,8 @@ import sys
 import pytest
 import torch
 
+from focus_explorer.settings import wait_without_spinning
+
 # Products of as many rows as texts have tokens: each length is another shape, of which libraries keep kernels.
 LENGTHS = """
 import ctypes, gc, json, sys
@@ -43,3 +45,16 @@ def test_memory_does_not_grow_with_every_length_of_a_text():
 
     assert grown("bounded") < 30
     assert grown("as it is") > 60  # else the libraries have changed, and there is nothing to bound
+
+
+def test_threads_wait_without_spinning_unless_the_user_says_otherwise(monkeypatch):
+    for given in ({}, {"GOMP_SPINCOUNT": "1000"}, {"OMP_WAIT_POLICY": "ACTIVE"}):
+        with monkeypatch.context() as environment:
+            for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+                environment.delenv(name, raising=False)
+            for name, value in given.items():
+                environment.setenv(name, value)
+            wait_without_spinning()
+            left = {name: os.environ[name] for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY") if name in os.environ}
+            environment.delenv("OMP_WAIT_POLICY", raising=False)
+        assert left == (given or {"OMP_WAIT_POLICY": "PASSIVE"})

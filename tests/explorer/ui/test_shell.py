@@ -26,6 +26,13 @@ def test_an_open_page_holds_no_connection(tmp_path):
     assert build_app(database=tmp_path / "runs.duckdb").blocks.get_config_file()["connect_heartbeat"] is False
 
 
+def test_it_says_where_it_is_and_names_no_option_of_gradio(tmp_path, capsys):
+    app, port = build_app(database=tmp_path / "runs.duckdb"), free_port()
+    app.launch(port=port, block=False)
+    app.blocks.close(verbose=False)
+    assert capsys.readouterr().out == f"Focus Explorer is at http://127.0.0.1:{port}/ (Ctrl-C stops it)\n"
+
+
 def test_an_empty_queue_is_looked_at_a_few_times_a_second(tmp_path):
     """Gradio's own thousand looks a second take a twentieth of a core for as long as the page is served."""
     app = build_app(database=tmp_path / "runs.duckdb")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from focus_runtime.attention.dispatch import one_dtype, rows_together
@@ -79,13 +80,31 @@ def attention_call(
     return Call(query, key, value, None if padding is None else padding.bool(), total, scoring, dropout)
 
 
-def with_factors(layer: FocusLayer, query: Tensor) -> Tensor:
-    """Queries of Focus, (B, Hq, Tq, D): each head's are multiplied by its factor, which multiplies its logits."""
+def with_factors(layer: FocusLayer, query: Tensor, total: int, padding: Tensor | None = None) -> Tensor:
+    """Queries of Focus, (B, Hq, Tq, D), multiplied by their head's factor once for each doubling of what they could see.
+
+    A query that n tokens precede or are, is multiplied by factor ** log2(n / (window + 1)), so that nothing is where the
+    window reaches all of them. Its logits are then multiplied by the same.
+
+    Args:
+        layer: of the call.
+        query: the newest tokens'.
+        total: tokens of the whole text so far.
+        padding: (B, Tk) bool, True for real tokens of the last Tk, or None when all are.
+    """
     assert layer.router is not None, "layers without a router keep their own attention"
-    factors = layer.router.logit_factors
-    if factors is None or not layer.owner.config.logit_factors:
+    factors_H = layer.router.logit_factors
+    if factors_H is None or not layer.owner.config.logit_factors:
         return query
-    return (query * factors[:, None, None]).to(query.dtype)
+    reach, new = layer.owner.config.window + 1, query.shape[2]
+    if min(total, layer.sliding or total) <= reach:
+        return query
+    if padding is None:
+        visible_BT = torch.arange(total - new + 1, total + 1, device=query.device)[None]
+    else:
+        visible_BT = (total - padding.shape[1] + padding.cumsum(1))[:, -new:]
+    doublings_BT = (visible_BT.clamp(reach, layer.sliding) / reach).log2()
+    return (query * (factors_H[:, None] ** doublings_BT[:, None])[..., None]).to(query.dtype)
 
 
 def of_heads(call: Call, part: slice | list[int]) -> Call:

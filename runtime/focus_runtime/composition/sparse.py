@@ -35,7 +35,7 @@ DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all 
 
 def sparse_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """Focus, (B, Q, H, D)."""
-    unchanged, query = call, with_factors(layer, call.query)
+    unchanged, query = call, with_factors(layer, call.query, call.total, call.padding)
     if query is not call.query:
         call = replace(call, query=query)
     if layer.owner.comparison is not None:

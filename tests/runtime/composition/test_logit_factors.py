@@ -1,8 +1,9 @@
-"""Factors of the logits: what queries multiplied by them give, whole and step by step; full attention knows none."""
+"""Factors of the logits, once for each doubling beyond the window, whole and step by step; full attention knows none."""
 
 from __future__ import annotations
 
 import copy
+import math
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from focus_runtime.baselines.no_groups import no_groups
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import CentroidFileError, ConfigError
-from focus_runtime.models.structure import attention_modules, num_query_heads
+from focus_runtime.models.structure import attention_modules, num_query_heads, sliding_window_of
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.training.layerwise import layer_errors
@@ -24,35 +25,34 @@ BUDGET = (HeadException(layer=1, head=0, top_k=2), HeadException(layer=2, head=1
 
 
 def with_factors(model, seed, **changes):
-    """Centroids with factors between a half and two."""
+    """Centroids with factors around one."""
     centroids = build_centroids(model, window=3)
     generator = torch.Generator().manual_seed(seed)
     for router in centroids.routers.values():
-        values = torch.rand(num_query_heads(model), generator=generator) * 1.5 + 0.5
+        values = torch.rand(num_query_heads(model), generator=generator) * 0.6 + 0.7
         router.logit_factors = torch.nn.Parameter(values, requires_grad=False)
     centroids.config = centroids.config.replace(logit_factors=True, **changes)
     return centroids
 
 
-def with_scaled_queries(model, centroids):
-    """A copy of a model whose query projections are multiplied in place of its logits, in float64."""
-    scaled = copy.deepcopy(model).double()
-    for index, module in attention_modules(scaled).items():
-        factors = centroids.routers[index].logit_factors.double().repeat_interleave(module.head_dim)
-        with torch.no_grad():
-            module.q_proj.weight.mul_(factors[:, None])
-            if module.q_proj.bias is not None:
-                module.q_proj.bias.mul_(factors)
-    return scaled
+def by_row(model, centroids, length):
+    """What each row's logits are multiplied by, (Hq, T) float64 for every layer, from the definition."""
+    table = {}
+    for index, module in attention_modules(model).items():
+        seen = [min(n, sliding_window_of(module) or n) for n in range(1, length + 1)]
+        doublings = [math.log2(n / 4) if n > 4 else 0.0 for n in seen]  # a window of 3 reaches four tokens
+        factors = centroids.routers[index].logit_factors.tolist()
+        table[index] = torch.tensor([[factor**times for times in doublings] for factor in factors], dtype=torch.float64)
+    return table
 
 
-@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Qwen2", "Mistral"])
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Qwen3", "Mistral"])
 @pytest.mark.parametrize("budget", [(), BUDGET], ids=["one setting", "budget"])
-def test_they_are_queries_multiplied(family, budget, fresh_seed):
+def test_they_are_logits_multiplied_for_each_doubling(family, budget, fresh_seed):
     model = build_model(family, num_hidden_layers=3)
     centroids = with_factors(model, fresh_seed)
     ids = random_ids(50, seed=fresh_seed % 1000)
-    scaled = with_scaled_queries(model, centroids)
+    exact, factors = copy.deepcopy(model).double(), by_row(model, centroids, 50)
     focus = compose(model, centroids, budget=budget, sliding_layers="focus")
     with torch.no_grad():
         logits = model(ids, use_cache=False).logits
@@ -62,10 +62,37 @@ def test_they_are_queries_multiplied(family, budget, fresh_seed):
     focus.detach()
     with torch.no_grad():
         torch.testing.assert_close(full, model(ids, use_cache=False).logits)
-        with explicit_masks(scaled, masks):
-            expected = scaled(ids, use_cache=False).logits
+        with explicit_masks(exact, masks, factors=factors):
+            expected = exact(ids, use_cache=False).logits
     torch.testing.assert_close(logits.double(), expected, rtol=2e-4, atol=2e-4)
-    assert not torch.allclose(logits, full, atol=1e-2)
+    assert not torch.allclose(logits, full, atol=1e-3)
+
+
+def test_nothing_is_multiplied_where_the_window_reaches_everything(fresh_seed):
+    model = build_model(num_hidden_layers=3)
+    ids = random_ids(40, seed=fresh_seed % 1000)
+    focus = compose(model, with_factors(model, fresh_seed), window=29)
+    with torch.no_grad():
+        logits = model(ids, use_cache=False).logits
+        with focus.full_attention():
+            full = model(ids, use_cache=False).logits
+    torch.testing.assert_close(logits[:, :30], full[:, :30])
+    assert not torch.allclose(logits[:, 30:], full[:, 30:], atol=1e-4)
+
+
+def test_padding_in_front_counts_for_nothing(fresh_seed):
+    model = build_model(num_hidden_layers=3)
+    ids = random_ids(40, seed=fresh_seed % 1000)
+    compose(model, with_factors(model, fresh_seed), window=3)
+    padded = torch.cat([torch.zeros(1, 9, dtype=ids.dtype), ids[:, 9:]], dim=1)
+    mask = torch.ones(2, 40, dtype=torch.long)
+    mask[1, :9] = 0
+    with torch.no_grad():
+        alone = [model(each, use_cache=False).logits[0] for each in (ids, ids[:, 9:])]
+        places = (mask.cumsum(1) - 1).clamp_min(0)
+        both = model(torch.cat([ids, padded]), attention_mask=mask, position_ids=places, use_cache=False).logits
+    torch.testing.assert_close(both[0], alone[0], rtol=2e-4, atol=2e-4)
+    torch.testing.assert_close(both[1, 9:], alone[1], rtol=2e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
@@ -86,12 +113,13 @@ def test_a_text_continued_from_a_cache_has_them_too(family, fresh_seed):
 
 def test_layers_are_compared_with_full_attention_as_it_is(fresh_seed):
     model = build_model(num_hidden_layers=3)
-    centroids = with_factors(model, fresh_seed, window=100)  # the mask drops nothing: only factors change something
+    centroids = with_factors(model, fresh_seed)
     ids = random_ids(30, seed=fresh_seed % 1000)
-    focus = compose(model, centroids)
-    assert all(error.item() > 1e-4 for error in layer_errors(focus, ids).values())
+    every = centroids.config.num_groups  # the mask drops nothing: only factors change something
+    focus = compose(model, centroids, top_k=every)
+    assert all(error.item() > 1e-5 for error in layer_errors(focus, ids).values())
     focus.detach()
-    focus = compose(model, centroids, logit_factors=False)
+    focus = compose(model, centroids, top_k=every, logit_factors=False)
     assert all(error.item() < 1e-6 for error in layer_errors(focus, ids).values())
 
 

@@ -19,6 +19,8 @@ def attend(module, query, key, value, attention_mask, scaling=None, softcap=None
     shared = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(shared, dim=1), value.repeat_interleave(shared, dim=1)
     scores = query @ key.transpose(-1, -2) * scale
+    if STATE.get("factors"):
+        scores = scores * STATE["factors"][module.layer_idx][..., None]
     if softcap:
         scores = softcap * torch.tanh(scores / softcap)
     mask = STATE["masks"][module.layer_idx]
@@ -57,10 +59,13 @@ def head_allowed(focus, added=None):
 
 
 @contextmanager
-def explicit_masks(model, masks, move=None):
-    """The model without Focus under masks of our own; `move` is (layer, head, row, key, amount)."""
+def explicit_masks(model, masks, move=None, factors=None):
+    """The model without Focus under masks of our own.
+
+    `move` is (layer, head, row, key, amount), `factors` by layer (Hq, T), by which each row's logits are multiplied.
+    """
     before = model.config._attn_implementation
-    STATE.update(masks=masks, move=move)
+    STATE.update(masks=masks, move=move, factors=factors)
     model.set_attn_implementation(NAME)
     try:
         yield

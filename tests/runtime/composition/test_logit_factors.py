@@ -1,4 +1,4 @@
-"""Factors of the logits, once for each doubling beyond the window, whole and step by step; full attention knows none."""
+"""Factors of logits, once for each doubling beyond the window, whole and step by step; full attention knows none."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ def attention_call(
 def with_factors(layer: FocusLayer, query: Tensor, total: int, padding: Tensor | None = None) -> Tensor:
     """Queries of Focus, (B, Hq, Tq, D), multiplied by their head's factor once for each doubling beyond the window.
 
-    A query that n tokens precede or are, is multiplied by factor ** log2(n / (window + 1)), and so are its logits. Where
-    the window reaches all n of them nothing is multiplied.
+    A query that n tokens precede or are, is multiplied by factor ** log2(n / (window + 1)), and so are its logits.
+    Where the window reaches all n of them nothing is multiplied.
 
     Args:
         layer: of the call.

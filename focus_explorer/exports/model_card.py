@@ -93,12 +93,20 @@ def _settings(publication: Publication) -> list[str]:
     return lines
 
 
+def _facts(training: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(name, training[name]) for name in sorted(training) if name not in _APART and _is_plain(training[name])]
+
+
 def _recipe(publication: Publication) -> list[str]:
     training = publication.training
     if not training:
         return ["## Training", "", "The file records no training."]
-    facts = [(name, training[name]) for name in sorted(training) if name not in _APART and _is_plain(training[name])]
+    facts = _facts(training)
     lines = ["## Training", "", *_pairs(facts)] if facts else ["## Training", "", "The file records no settings of it."]
+    groups = training.get("groups_training")
+    if isinstance(groups, dict) and _facts(groups):
+        learned = "That was of factors of logits alone. The groups were trained before:"
+        lines += ["", learned, "", *_pairs(_facts(groups))]
     domains = [each for each in _list(training.get("domains")) if isinstance(each, dict)]
     texts = [str(each) for each in _list(training.get("texts"))]
     if domains:
@@ -149,6 +157,8 @@ def _domains(publication: Publication) -> list[str]:
     ]
     own = record.held_out_budget == publication.config.budget
     other = "" if own else " **They were measured with another budget than this file's.**"
+    if record.before_factors:
+        other += " **They were measured before its factors of logits were learned.**"
     return [
         *lines,
         f"Measured on held-out text when the budget was searched; {_INTERVALS}.{other}",

@@ -31,6 +31,7 @@ export class Budgets {
       "data-testid": "fx-file-budgets",
     });
     this.target = el("p", { class: "fx-help" });
+    this.before = el("p", { class: "fx-budget-note", hidden: true }, text.beforeFactors);
     this.problem = el("div", { "aria-live": "polite" });
     this.rows = scrollRegion("fx-budget-rows", text.budgetsTable);
     this.heldOut = el("div", { "data-testid": "fx-file-held-out" });
@@ -40,6 +41,7 @@ export class Budgets {
       el("h3", { class: "fx-subtitle" }, text.budgetsTitle),
       el("p", { class: "fx-help" }, text.budgetsHelp),
       this.target,
+      this.before,
       this.chart,
       this.problem,
       this.rows,
@@ -58,6 +60,7 @@ export class Budgets {
     this.problem.replaceChildren();
     if (record === null) return;
     const words = record.met ? text.budgetsTargetMet : text.budgetsTargetMissed;
+    this.before.hidden = !record.before_factors;
     this.target.textContent = words(this.targetWords(record));
     this.rows.replaceChildren(this.table(record.points));
     this.heldOut.replaceChildren(...this.heldOutRows(record));

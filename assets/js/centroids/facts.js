@@ -27,6 +27,7 @@ export function trainedOn(training) {
   const objective = loss === "distil" ? text.distilled : loss === "both" ? text.partlyDistilled : null;
   const parts = [
     texts,
+    training.learn === "factors" ? text.factorsAlone : null,
     objective,
     count("training_tokens", text.tokens),
     count("steps", text.steps),

@@ -1116,6 +1116,7 @@ export interface CentroidTrainingPayload {
   texts?: string | number | string[];
   domains?: string | number | string[];
   loss?: string | number | string[];
+  learn?: string | number | string[];
   hard_steps?: string | number | string[];
   training_tokens?: string | number | string[];
   tokens_seen?: string | number | string[];
@@ -1225,6 +1226,7 @@ export interface BudgetRecordPayload {
   calibration: Record<string, number>;
   held_out: BudgetHeldOutPayload[];
   held_out_own: boolean;
+  before_factors: boolean;
 }
 
 /** use_budget. */

@@ -80,6 +80,9 @@ export const centroids = {
   heldOutOther: (share) =>
     `These rows were measured with the budget of ${share} of pairs that the search chose, not with this file's own. ` +
     "To quote this file, measure it on held-out text (focus-explorer evaluate).",
+  beforeFactors:
+    "All of this was measured before this file's factors of logits were learned. With them it loses less; they were " +
+    "learned with this file's own budget.",
   heldOutUnknown: "These rows were measured with another budget than this file's own.",
   heldOutColumns: ["Domain", "Perplexity above full attention", "95 % interval", "Pairs kept", "Sequences"],
   heldOutInterval: (low, high) => `${low} to ${high}`,
@@ -97,6 +100,7 @@ export const centroids = {
   tokens: (count) => `${count} tokens of text`,
   tokensSeen: (count) => `${count} tokens seen`,
   steps: (count) => `${count} steps`,
+  factorsAlone: "factors of logits alone, for groups trained before",
   hardSteps: (count) => `the last ${count} on the hard mask`,
   distilled: "towards full attention's predictions",
   partlyDistilled: "towards the text and full attention's predictions",

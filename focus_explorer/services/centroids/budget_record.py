@@ -58,6 +58,7 @@ class BudgetRecord:
         held_out: rows by domain as the payload has them.
         held_out_budget: what the held-out rows were measured with.
         source: sha256 of the file that this one is a copy of, with another point; "" for the file of the search.
+        before_factors: whether all was measured before the file's factors of logits were learned.
     """
 
     points: tuple[BudgetPoint, ...]
@@ -67,6 +68,7 @@ class BudgetRecord:
     held_out: list[BudgetHeldOutPayload]
     held_out_budget: Budget
     source: str
+    before_factors: bool
 
 
 def read_record(training: Mapping[str, Any], config: FocusConfig, layers: Iterable[int]) -> BudgetRecord | None:
@@ -110,6 +112,7 @@ def record_payload(record: BudgetRecord, own: Budget) -> BudgetRecordPayload:
         "calibration": record.calibration,
         "held_out": record.held_out,
         "held_out_own": record.held_out_budget == own,
+        "before_factors": record.before_factors,
     }
 
 
@@ -144,6 +147,7 @@ def _read(record: dict[str, Any], config: FocusConfig, layers: frozenset[int]) -
         [_held_out(name, row) for name, row in _domains(record.get("held_out")).items()],
         held_out,
         source,
+        record.get("before_factors") is True,
     )
 
 

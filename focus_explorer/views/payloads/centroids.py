@@ -13,6 +13,7 @@ class CentroidTrainingPayload(TypedDict):
     texts: NotRequired[str | float | list[str]]
     domains: NotRequired[str | float | list[str]]
     loss: NotRequired[str | float | list[str]]
+    learn: NotRequired[str | float | list[str]]
     hard_steps: NotRequired[str | float | list[str]]
     training_tokens: NotRequired[str | float | list[str]]
     tokens_seen: NotRequired[str | float | list[str]]
@@ -143,6 +144,7 @@ class BudgetRecordPayload(TypedDict):
     calibration: dict[str, int]
     held_out: list[BudgetHeldOutPayload]
     held_out_own: bool
+    before_factors: bool
 
 
 class UsedBudgetPayload(TypedDict):

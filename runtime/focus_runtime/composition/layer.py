@@ -166,7 +166,9 @@ def focus_forward(
     _refuse_unsupported(layer, kwargs)
     hidden = layer.current_pass.hidden
     if attention_mask is None and is_step(layer, query, key, value):
-        query = with_factors(layer, query, layer.current_pass.history.seen)
+        history = layer.current_pass.history
+        assert history is not None, "see `is_step`"
+        query = with_factors(layer, query, history.seen)
         scoring = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap)
         if hidden is not None:
             out_BQHD = decide_and_attend(layer, hidden, query, key, value, scoring)

@@ -136,7 +136,7 @@ def train_centroids(
     if not factors:
         calibrate_potentials(model, centroids, calibration_sequences(model, ids, settings))
     seconds = round(time.perf_counter() - started, 1)
-    centroids.training = _training_summary(loop, settings, initial)
+    centroids.training = _training_summary(loop, settings, config, initial)
     centroids.training |= {"base_weights_sha256": hashes.weights, "seconds": seconds}
     return centroids
 
@@ -214,7 +214,9 @@ def _with_snapshots(
     return report
 
 
-def _training_summary(loop: Loop, settings: TrainConfig, initial: Centroids | None) -> dict[str, Any]:
+def _training_summary(
+    loop: Loop, settings: TrainConfig, config: FocusConfig, initial: Centroids | None
+) -> dict[str, Any]:
     """What a centroid file records of its training: of the step whose centroids it holds."""
     validation, kept = loop.validation, loop.done
     if validation is not None and validation.plan.patience and validation.best is not None:
@@ -238,7 +240,19 @@ def _training_summary(loop: Loop, settings: TrainConfig, initial: Centroids | No
         summary["validation_every"], summary["patience"] = validation.plan.every, validation.plan.patience
     if initial is not None:
         summary["initial"] = {"name": initial.name, "sha256": initial.sha256}
+        if settings.learn == "factors":
+            summary |= _of_groups(initial, keeps_budget=config.budget == initial.config.budget)
     return summary
+
+
+def _of_groups(initial: Centroids, *, keeps_budget: bool) -> dict[str, Any]:
+    """What a file with factors records of its groups, which another training made: that training and its budgets."""
+    record = dict(initial.training)
+    searched = record.pop("budget", None)
+    kept: dict[str, Any] = {"groups_training": record.get("groups_training", record)}
+    if keeps_budget and isinstance(searched, dict):
+        kept["budget"] = searched | {"before_factors": True}  # the same groups and budget, but other logits
+    return kept
 
 
 def _final(step: TrainStep | None) -> dict[str, float | None]:

@@ -78,6 +78,16 @@ def _both(one, other):
     return [(one.routers[index], other.routers[index]) for index in one.routers]
 
 
+def test_the_file_says_how_its_groups_were_trained_and_that_its_budgets_are_older(initial, tokenizer):
+    initial.training = {"steps": 7, "budget": {"points": []}}
+    learned = learn(build_model(), tokenizer, initial, steps=1)
+    assert learned.training["groups_training"] == {"steps": 7}
+    assert learned.training["budget"] == {"points": [], "before_factors": True}
+    further = learn(build_model(), tokenizer, learned, steps=1)
+    assert further.training["groups_training"] == {"steps": 7}
+    assert further.training["budget"] == learned.training["budget"]
+
+
 def test_gradients_are_those_of_the_mask_itself(initial, tokenizer):
     """Against differences of the loss."""
     model = build_model().double()

@@ -95,6 +95,8 @@ def test_a_record_is_read():
     assert [each["own"] for each in payload["points"]] == [each["held_out"] for each in payload["points"]]
     assert [each["own"] for each in payload["points"]] == [False, True, False]
     assert payload["held_out_own"]
+    assert not payload["before_factors"]
+    assert record_payload(read(tuned_record() | {"before_factors": True}), own_config().budget)["before_factors"]
     assert payload["held_out"][1]["change"] == {"value": 0.03, "low": None, "high": None}
 
 

@@ -72,15 +72,37 @@ def window_for(pairs: float, length: int) -> int:
     return round(length * (1 - math.sqrt(max(0.0, 1 - pairs))))
 
 
+def same_but_for_factors(config: dict[str, Any], earlier: dict[str, Any]) -> bool:
+    """Whether two files have the same baselines, which have no factors of logits."""
+    one, other = ({key: value for key, value in each.items() if key != "logit_factors"} for each in (config, earlier))
+    return one == other
+
+
 def measure_domain(
-    model: Any, sequences: Tensor, files: dict[str, Centroids], random: dict[str, Centroids]
+    model: Any,
+    sequences: Tensor,
+    files: dict[str, Centroids],
+    random: dict[str, Centroids],
+    earlier: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Rows of one domain."""
+    """Rows of one domain.
+
+    Args:
+        model, sequences: what is scored.
+        files: by name.
+        random: by the name of the file that gets baselines.
+        earlier: a result of the domain with the files of which these are trainings of factors; its rows are kept.
+    """
     full = score(model, sequences)
+    if earlier is not None and not math.isclose(full.perplexity, earlier["full_perplexity"], rel_tol=1e-3):
+        raise SystemExit(f"full attention has {full.perplexity}, had {earlier['full_perplexity']}: not the same text")
     rows: dict[str, Any] = {}
     for name, centroids in files.items():
         rows[name] = scored(model, sequences, full, centroids)
-        if name in random:
+        if earlier is not None:
+            rows[f"{name} without factors"] = earlier["rows"][name]
+            rows |= {row: values for row, values in earlier["rows"].items() if row.endswith(f" as {name}")}
+        elif name in random:
             rows[f"random as {name}"] = scored(model, sequences, full, random[name])
             window = window_for(rows[name]["retained_pairs"], sequences.shape[1])
             only = scored(model, sequences, full, no_groups(centroids), window=window, budget=())
@@ -132,6 +154,12 @@ def main() -> None:
     parser.add_argument("texts", type=Path, help="what `focus-explorer texts` wrote")
     parser.add_argument("--file", action="append", default=[], metavar="NAME=FILE", help="centroids; default=default")
     parser.add_argument("--baselines", action="append", default=[], metavar="NAME", help="files that get baselines")
+    parser.add_argument(
+        "--baselines-of",
+        type=Path,
+        metavar="RESULT",
+        help="earlier result: baselines, files without factors",
+    )
     parser.add_argument("--sequences", type=int, default=8)
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--time", type=int, nargs="*", default=[], help="lengths whose whole passes are timed")
@@ -158,11 +186,23 @@ def main() -> None:
         before = json.loads(arguments.out.read_text())
         if all(before.get(name) == value for name, value in identity.items()):
             result = before
+    earlier: dict[str, Any] = {"domains": {}}
+    if arguments.baselines_of is not None:
+        earlier = json.loads(arguments.baselines_of.read_text())
+        for name, centroids in files.items():
+            if not same_but_for_factors(identity["configs"][name], earlier["configs"][name]):
+                raise SystemExit(f"{name} has other settings than in {arguments.baselines_of}")
+            if centroids.training["initial"]["sha256"] != earlier["files"][name]:
+                raise SystemExit(f"factors of {name} were not learned for the file of {arguments.baselines_of}")
+        if any(earlier[name] != identity[name] for name in ("sequences", "length", "dtype", "baselines")):
+            raise SystemExit(f"{arguments.baselines_of} is of other sequences or baselines")
+        result["baselines_of"] = {name: earlier[name] for name in ("machine", "files")}
     training = [path.read_text(encoding="utf-8") for path in sorted((arguments.texts / "train").rglob("*.txt"))]
     calibration = cut(tokenizer, training, 32, 512)
     random = {
         name: random_baseline(model, files[name].config, seed=STATISTICS_SEED, calibrate_on=calibration)
         for name in arguments.baselines
+        if arguments.baselines_of is None
     }
 
     def write() -> None:
@@ -173,7 +213,7 @@ def main() -> None:
         key = f"{split}/{name}"
         if key not in result["domains"]:
             sequences = cut(tokenizer, texts, arguments.sequences, arguments.length)
-            result["domains"][key] = measure_domain(model, sequences, files, random)
+            result["domains"][key] = measure_domain(model, sequences, files, random, earlier["domains"].get(key))
             write()
             rows = result["domains"][key]["rows"].items()
             print(key, {row: f"{100 * got['relative_difference']['value']:+.2f} %" for row, got in rows}, flush=True)

@@ -82,6 +82,7 @@ def _settings(publication: Publication) -> list[str]:
         ("w, pairs up to this distance are always kept", config.window),
         ("first tokens that all see", config.num_sinks),
         ("sinks in the middle of a text", sinks),
+        ("factors of the logits", "one for each query head" if config.logit_factors else "none"),
         ("assignment", config.assignment),
         ("width of the routing space", config.routing_dim),
         ("temperature", f"{config.temperature:g}"),

@@ -36,8 +36,17 @@ def test_the_shipped_files_card_has_its_recipe_and_its_domains(service):
     record = load_centroids("default")
     assert f'FocusModel.from_pretrained("ada/mine", sha256="{record.sha256}")' in card
     assert f"| fingerprint of its weights | {record.base_fingerprint} |" in card
-    for row in ("| K, groups per layer | 8 |", "| loss | layers |", "| steps | 500 |", "| novels | 1 | 711,745 |"):
+    for row in (
+        "| K, groups per layer | 8 |",
+        "| factors of the logits | one for each query head |",
+        "| learn | factors |",
+        "| steps | 100 |",
+        "| novels | 1 | 711,745 |",
+    ):
         assert row in card
+    groups = card.partition("The groups were trained before:")[2]
+    assert "| loss | layers |" in groups
+    assert "| steps | 500 |" in groups
     assert "| sinks in the middle of a text | from a cosine similarity of 0.85 |" in card
     held_out = record.training["budget"]["held_out"]["novels"]
     change, kept = held_out["relative_difference"], held_out["retained_pairs"]
@@ -45,6 +54,7 @@ def test_the_shipped_files_card_has_its_recipe_and_its_domains(service):
     between = f"({100 * change['low']:+.1f} to {100 * change['high']:+.1f})"
     assert f"| {100 * change['value']:+.1f} % {between} | {100 * kept:.1f} % | 2 |" in row
     assert "another budget" not in card
+    assert "**They were measured before its factors of logits were learned.**" in card
     assert "The file records no held-out perplexity of its training." in card
 
 

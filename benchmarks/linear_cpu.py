@@ -25,6 +25,7 @@ from focus_runtime.measure.timing import machine
 from focus_runtime.models.embedded import EMBEDDED
 from focus_runtime.models.linear import OneDnnLinear, linear_layers, onednn_is_faster
 from focus_runtime.models.loading import load_model
+from focus_runtime.models.structure import cache_argument
 from focus_runtime.routing.centroid_file import load_centroids
 
 DECODE_AFTER, DECODE_STEPS = 64, 20
@@ -69,9 +70,9 @@ def main() -> None:
 
     def decode() -> None:
         cache = DynamicCache()
-        model(input_ids=ids[:, :DECODE_AFTER], past_key_values=cache)
+        model(input_ids=ids[:, :DECODE_AFTER], **cache_argument(model, cache))
         for at in range(DECODE_AFTER, DECODE_AFTER + DECODE_STEPS):
-            model(input_ids=ids[:, at : at + 1], past_key_values=cache)
+            model(input_ids=ids[:, at : at + 1], **cache_argument(model, cache))
 
     result: dict[str, Any] = {"machine": machine(), "model": given.model, "onednn_is_faster": onednn_is_faster()}
     rows = result["rows"] = []

@@ -64,7 +64,7 @@ def attention_call(
     elif query.shape[2] != total:
         raise InputError(
             f"layer {layer.index} got {total} keys for {query.shape[2]} queries but no cache that Focus can find",
-            expected="a cache passed as past_key_values",
+            expected="a cache passed to the model",
             fix="call the model with use_cache=False",
         )
     if key.shape[2] > total:

@@ -38,7 +38,9 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     current.called, current.cached, current.history, current.hidden = False, None, None, None
     if owner.paused:
         return
-    cache = kwargs.get("past_key_values")
+    cache = kwargs.get("cache")  # transformers 5.24 and newer
+    if cache is None:
+        cache = kwargs.get("past_key_values")
     if cache is not None:
         current.cached = layer_of(cache, layer.index)
     if owner.measuring_full or layer.router is None:

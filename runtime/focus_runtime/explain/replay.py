@@ -14,7 +14,7 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.resume import recorded_outputs, resumed_at
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.models.device_map import input_device
-from focus_runtime.models.structure import attention_modules, sliding_window_of
+from focus_runtime.models.structure import attention_modules, cache_argument, sliding_window_of
 
 
 class Replay:
@@ -64,4 +64,5 @@ class Replay:
         if cache is None:
             return final_hidden(self.focus.model, ids)
         network: Any = self.focus.model
-        return network.base_model(input_ids=ids, past_key_values=cache, use_cache=True).last_hidden_state
+        given = cache_argument(network.base_model, cache)
+        return network.base_model(input_ids=ids, **given, use_cache=True).last_hidden_state

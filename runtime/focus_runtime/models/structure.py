@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -79,6 +80,17 @@ def num_query_heads(model: nn.Module) -> int:
 
 
 OTHER_MODEL = "use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model"
+
+
+def cache_argument(model: Any, cache: Any) -> dict[str, Any]:
+    """The keyword argument that gives a model its cache: `cache` since transformers 5.24, before `past_key_values`.
+
+    Args:
+        model: a model, or its base model.
+        cache: of transformers.
+    """
+    named = inspect.signature(model.forward).parameters
+    return {"cache" if "cache" in named else "past_key_values": cache}
 
 
 def sliding_window_of(module: nn.Module) -> int | None:

@@ -14,6 +14,7 @@ from transformers import DynamicCache
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.timing import MODES, attending, synchronise
+from focus_runtime.models.structure import cache_argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class _Writer:
     def _forward(self, ids: Tensor) -> Tensor:
         model: Any = self.focus.model
         with attending(self.focus, self.mode):
-            out = model(input_ids=ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
+            out = model(input_ids=ids, **cache_argument(model, self.cache), use_cache=True, logits_to_keep=1)
         return out.logits[0, -1].float()
 
     def step(self, noise: Tensor) -> Step:

@@ -16,7 +16,7 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError
 from focus_runtime.measure.loss import vocabulary_logits
 from focus_runtime.models.device_map import input_device
-from focus_runtime.models.structure import attention_modules, sliding_window_of
+from focus_runtime.models.structure import attention_modules, cache_argument, sliding_window_of
 
 
 @dataclass(slots=True)
@@ -60,7 +60,8 @@ class LiveText:
         start = self._cut(min(same, len(ids) - 1))
         new = torch.tensor([list(ids[start:])], device=input_device(self.focus.model))
         network: Any = self.focus.model
-        hidden = network.base_model(input_ids=new, past_key_values=self._cache, use_cache=True).last_hidden_state
+        given = cache_argument(network.base_model, self._cache)
+        hidden = network.base_model(input_ids=new, **given, use_cache=True).last_hidden_state
         for layer, assignment in self.focus.assignments().items():
             own = assignment.probabilities[0].argmax(dim=-1).cpu().numpy()
             self.groups[layer] = np.concatenate([self.groups.get(layer, own[:0])[:start], own])

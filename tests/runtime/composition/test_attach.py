@@ -459,7 +459,7 @@ def test_centroids_of_another_model_are_refused(changes, words, tiny_model):
     assert other.config._attn_implementation == "eager"
 
 
-@pytest.mark.parametrize("family", ["Bloom", "GPTJ", "Falcon"])
+@pytest.mark.parametrize("family", ["Bloom", "Falcon"])
 def test_models_that_bypass_the_attention_interface_are_refused(family, ids):
     """transformers only warns; without a check the result would be full attention called Focus."""
     model = build_model(family)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,9 +12,10 @@ from transformers import DynamicCache, StaticCache
 
 from focus_runtime.composition import sparse
 from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.composition.layer import route
 from focus_runtime.composition.state import STATE
 from focus_runtime.errors import InputError, ModelError
-from focus_runtime.models.structure import attention_modules
+from focus_runtime.models.structure import attention_modules, cache_argument
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import logits
 
@@ -443,3 +445,19 @@ def test_generation_is_not_compiled_while_composed(composed):
     assert model.generation_config.disable_compile is True
     focus.detach()
     assert not model.generation_config.disable_compile
+
+
+@pytest.mark.parametrize("name", ["cache", "past_key_values"])
+def test_the_cache_is_found_by_either_name_that_transformers_gave_it(name, composed):
+    model, _ = composed("Llama")
+    module, cache = attention_modules(model)[0], DynamicCache(config=model.config)
+    hidden = torch.randn(1, 3, model.config.hidden_size)
+    with torch.no_grad():
+        route(module, (hidden,), {name: cache})
+    assert module.__dict__[STATE].current_pass.cached is cache.layers[0]
+
+
+@pytest.mark.parametrize("name", ["cache", "past_key_values"])
+def test_a_model_gets_its_cache_by_the_name_it_has_for_it(name):
+    forward = {"cache": lambda input_ids, cache=None: None, "past_key_values": lambda ids, past_key_values=None: None}
+    assert cache_argument(SimpleNamespace(forward=forward[name]), 3) == {name: 3}

@@ -13,6 +13,7 @@ from transformers import StaticCache
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.timing import MODES, Spread, attending, milliseconds, peak_growth
+from focus_runtime.models.structure import cache_argument
 
 
 @torch.no_grad()
@@ -80,7 +81,7 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
     for mode in MODES:
         with attending(focus, mode):
             caches[mode] = StaticCache(config=model.config, max_cache_len=past + steps + 2)
-            out = model(input_ids=ids, past_key_values=caches[mode], use_cache=True, logits_to_keep=1)
+            out = model(input_ids=ids, **cache_argument(model, caches[mode]), use_cache=True, logits_to_keep=1)
             last[mode] = out.logits[:, -1:].argmax(-1)
     times: dict[str, list[float]] = {"full": [], "focus": []}
     attention: dict[str, list[float]] = {"full": [], "focus": []}
@@ -89,7 +90,7 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
             focus.reset_seconds()
 
             def one(mode: str = mode) -> None:
-                out = model(input_ids=last[mode], past_key_values=caches[mode], use_cache=True)
+                out = model(input_ids=last[mode], **cache_argument(model, caches[mode]), use_cache=True)
                 last[mode] = out.logits[:, -1:].argmax(-1)
 
             with attending(focus, mode):

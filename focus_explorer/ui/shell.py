@@ -119,8 +119,7 @@ class App:
         log = nullcontext() if self.log is None else self.log.alone()
         with log, stop_signals() as stopping, self.metrics.serving(self.hosting.metrics_port):
             served = self._serve(free, mcp=mcp)
-            if self.log is None:
-                print(f"Focus Explorer is at {self.blocks.local_url} (Ctrl-C stops it)", flush=True)
+            print(f"Focus Explorer is at {self.blocks.local_url} (Ctrl-C stops it)", flush=True)
             if isinstance(self.service, VisitorService):
                 threading.Thread(target=self.service.sweep_for_ever, args=(stopping,), daemon=True).start()
             if block:

@@ -5,6 +5,7 @@ Shape suffixes: B batch, H query heads (Hq), Q queries (Tq), T keys (Tk), D head
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -97,8 +98,11 @@ def with_factors(layer: FocusLayer, query: Tensor, total: int, padding: Tensor |
     if factors_H is None or not layer.owner.config.logit_factors:
         return query
     reach, new = layer.owner.config.window + 1, query.shape[2]
-    if min(total, layer.sliding or total) <= reach:
+    visible = min(total, layer.sliding or total)  # to the newest token
+    if visible <= reach:
         return query
+    if padding is None and new == 1:  # a decode step: each operation more is one in every layer
+        return (query * (factors_H ** math.log2(visible / reach))[:, None, None]).to(query.dtype)
     if padding is None:
         visible_BT = torch.arange(total - new + 1, total + 1, device=query.device)[None]
     else:

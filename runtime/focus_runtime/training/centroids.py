@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from focus_runtime.training.loop import Loop, Shares, TrainConfig, TrainStep
 from focus_runtime.training.objective import StepLoss, training_loss
 from focus_runtime.training.phases import Phases
 from focus_runtime.training.processes import average
+from focus_runtime.training.record import final_step, training_summary
 from focus_runtime.training.shares import group_shares
 from focus_runtime.training.validation import Evaluation, Validation, ValidationPlan, evaluate_training
 
@@ -136,7 +136,7 @@ def train_centroids(
     if not factors:
         calibrate_potentials(model, centroids, calibration_sequences(model, ids, settings))
     seconds = round(time.perf_counter() - started, 1)
-    centroids.training = _training_summary(loop, settings, config, initial)
+    centroids.training = training_summary(loop, settings, config, initial)
     centroids.training |= {"base_weights_sha256": hashes.weights, "seconds": seconds}
     return centroids
 
@@ -208,60 +208,10 @@ def _with_snapshots(
         if on_step is not None:
             on_step(step)
         if step.step < settings.steps and step.step % every == 0:
-            training = {**asdict(settings), "steps": step.step, "planned_steps": settings.steps, **_final(step)}
+            training = {**asdict(settings), "steps": step.step, "planned_steps": settings.steps, **final_step(step)}
             on_snapshot(step.step, replace(centroids, training=training))
 
     return report
-
-
-def _training_summary(
-    loop: Loop, settings: TrainConfig, config: FocusConfig, initial: Centroids | None
-) -> dict[str, Any]:
-    """What a centroid file records of its training: of the step whose centroids it holds."""
-    validation, kept = loop.validation, loop.done
-    if validation is not None and validation.plan.patience and validation.best is not None:
-        kept = validation.best.step
-    last = loop.history[kept - 1] if 0 < kept <= len(loop.history) else loop.last
-    sequences = kept * settings.batch * settings.accumulation * loop.processes.num_processes
-    summary: dict[str, Any] = {
-        **asdict(settings),
-        "steps": kept,
-        "planned_steps": settings.steps,
-        "stopped": loop.stop_reason,
-        **_final(last),
-        "tokens_seen": sequences * settings.seq_len,
-        "training_tokens": loop.ids.numel(),
-    }
-    if isinstance(loop.ids, Mixture):
-        parts = zip(loop.ids.names, loop.ids.weights, loop.ids.streams, strict=True)
-        summary["domains"] = [{"name": n, "weight": w, "tokens": stream.numel()} for n, w, stream in parts]
-    if validation is not None:
-        summary["evaluations"] = [asdict(one) | {"mean": one.mean} for one in validation.history]
-        summary["validation_every"], summary["patience"] = validation.plan.every, validation.plan.patience
-    if initial is not None:
-        summary["initial"] = {"name": initial.name, "sha256": initial.sha256}
-        if settings.learn == "factors":
-            summary |= _of_groups(initial, keeps_budget=config.budget == initial.config.budget)
-    return summary
-
-
-def _of_groups(initial: Centroids, *, keeps_budget: bool) -> dict[str, Any]:
-    """What a file with factors records of its groups, which another training made: that training and its budgets."""
-    record = dict(initial.training)
-    searched = record.pop("budget", None)
-    kept: dict[str, Any] = {"groups_training": record.get("groups_training", record)}
-    if keeps_budget and isinstance(searched, dict):
-        kept["budget"] = searched | {"before_factors": True}  # the same groups and budget, but other logits
-    return kept
-
-
-def _final(step: TrainStep | None) -> dict[str, float | None]:
-    """What a file records of the step whose centroids it holds; parts that were not measured are left out."""
-    if step is None:
-        return {"final_loss": None, "final_dominance": None}
-    parts = {"final_loss": step.loss, "final_divergence": step.divergence, "final_layer_error": step.layer_error}
-    measured: dict[str, float | None] = {name: value for name, value in parts.items() if not math.isnan(value)}
-    return measured | {"final_dominance": step.dominance}
 
 
 @contextmanager

@@ -72,10 +72,27 @@ def window_for(pairs: float, length: int) -> int:
     return round(length * (1 - math.sqrt(max(0.0, 1 - pairs))))
 
 
-def same_but_for_factors(config: dict[str, Any], earlier: dict[str, Any]) -> bool:
-    """Whether two files have the same baselines, which have no factors of logits."""
-    one, other = ({key: value for key, value in each.items() if key != "logit_factors"} for each in (config, earlier))
-    return one == other
+def earlier_result(path: Path, identity: dict[str, Any], files: dict[str, Centroids]) -> dict[str, Any]:
+    """A result of the files that the factors of these were learned for, whose rows without factors stay as they are.
+
+    Args:
+        path: of the result.
+        identity: of the measurement.
+        files: by name.
+
+    Raises:
+        SystemExit: it is of other files, settings, sequences or baselines.
+    """
+    earlier = json.loads(path.read_text())
+    for name, centroids in files.items():
+        configs = [each["configs"][name] | {"logit_factors": None} for each in (identity, earlier)]
+        if configs[0] != configs[1]:
+            raise SystemExit(f"{name} has other settings than in {path}")
+        if centroids.training["initial"]["sha256"] != earlier["files"][name]:
+            raise SystemExit(f"factors of {name} were not learned for the file of {path}")
+    if any(earlier[name] != identity[name] for name in ("sequences", "length", "dtype", "baselines")):
+        raise SystemExit(f"{path} is of other sequences or baselines")
+    return earlier
 
 
 def measure_domain(
@@ -188,14 +205,7 @@ def main() -> None:
             result = before
     earlier: dict[str, Any] = {"domains": {}}
     if arguments.baselines_of is not None:
-        earlier = json.loads(arguments.baselines_of.read_text())
-        for name, centroids in files.items():
-            if not same_but_for_factors(identity["configs"][name], earlier["configs"][name]):
-                raise SystemExit(f"{name} has other settings than in {arguments.baselines_of}")
-            if centroids.training["initial"]["sha256"] != earlier["files"][name]:
-                raise SystemExit(f"factors of {name} were not learned for the file of {arguments.baselines_of}")
-        if any(earlier[name] != identity[name] for name in ("sequences", "length", "dtype", "baselines")):
-            raise SystemExit(f"{arguments.baselines_of} is of other sequences or baselines")
+        earlier = earlier_result(arguments.baselines_of, identity, files)
         result["baselines_of"] = {name: earlier[name] for name in ("machine", "files")}
     training = [path.read_text(encoding="utf-8") for path in sorted((arguments.texts / "train").rglob("*.txt"))]
     calibration = cut(tokenizer, training, 32, 512)

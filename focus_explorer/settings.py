@@ -75,6 +75,13 @@ def with_temporary_folder(folder: Path) -> dict[str, str]:
 KEPT_KERNELS = 64
 
 
+def prepare_libraries() -> None:
+    """Everything that libraries are told by the environment, before torch is imported."""
+    quiet_libraries()
+    bound_caches()
+    wait_without_spinning()
+
+
 def bound_caches() -> None:
     """Let torch and its oneDNN keep few compiled products of matrices, before the first is computed.
 

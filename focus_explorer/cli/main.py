@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from focus_explorer.errors import InputError, TrainingStopped, device_failure
-from focus_explorer.settings import VERSION, bound_caches, quiet_libraries, wait_without_spinning
+from focus_explorer.settings import VERSION, prepare_libraries
 
 COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported only when the command is chosen
     "setup": "fetch the default model where it was not installed, and convert it",
@@ -81,9 +81,7 @@ def _refused(error: InputError) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script; returns the exit status."""
-    quiet_libraries()
-    bound_caches()
-    wait_without_spinning()
+    prepare_libraries()
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         arguments = parser(_command_of(words)).parse_args(words)

@@ -238,9 +238,7 @@ def build_app(
         request: model, centroids, device, precision and backend preselected in the form.
         hosting: where it is served and who may do what; a private page on this machine when None.
     """
-    settings.quiet_libraries()
-    settings.bound_caches()
-    settings.wait_without_spinning()
+    settings.prepare_libraries()
     request = request or AnalyzeRequest()
     models = ModelStore(device=request.device or "auto", dtype=request.dtype or "auto")
     hosting = hosting or Hosting()

@@ -14,7 +14,7 @@ from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.measure.scores import score
 from focus_runtime.models.loading import weights_sha256
 from tests.helpers import build_centroids, build_model, random_ids
-from tests.runtime.families import family_model, logits
+from tests.runtime.families import AROUND_THE_INTERFACE, family_model, logits
 
 pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
 
@@ -293,7 +293,7 @@ def test_a_handle_is_no_model(name, tiny_model):
         attached(name, handle)
 
 
-@pytest.mark.parametrize("family", ["Bloom", "Falcon"])
+@pytest.mark.parametrize("family", AROUND_THE_INTERFACE)
 def test_models_that_bypass_the_attention_interface_are_refused(family, ids):
     model = build_model(family)
     before = logits(model, ids)

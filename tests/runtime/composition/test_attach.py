@@ -16,7 +16,7 @@ from focus_runtime.errors import CentroidFileError, ConfigError, InputError, Mod
 from focus_runtime.mask.extent import Extent
 from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
-from tests.runtime.families import family_model, logits
+from tests.runtime.families import AROUND_THE_INTERFACE, family_model, logits
 
 FAMILIES = ["Llama", "GPT2", "Mistral", "Qwen2", "Qwen3", "Olmo2", "Gemma2", "Phi3"]
 
@@ -459,7 +459,7 @@ def test_centroids_of_another_model_are_refused(changes, words, tiny_model):
     assert other.config._attn_implementation == "eager"
 
 
-@pytest.mark.parametrize("family", ["Bloom", "Falcon"])
+@pytest.mark.parametrize("family", AROUND_THE_INTERFACE)
 def test_models_that_bypass_the_attention_interface_are_refused(family, ids):
     """transformers only warns; without a check the result would be full attention called Focus."""
     model = build_model(family)

@@ -25,11 +25,11 @@ BUDGET = (HeadException(layer=1, head=0, top_k=2), HeadException(layer=2, head=1
 
 
 def with_factors(model, seed, **changes):
-    """Centroids with factors around one."""
+    """Centroids with factors between a half and two."""
     centroids = build_centroids(model, window=3)
     generator = torch.Generator().manual_seed(seed)
     for router in centroids.routers.values():
-        values = torch.rand(num_query_heads(model), generator=generator) * 0.6 + 0.7
+        values = torch.rand(num_query_heads(model), generator=generator) * 1.5 + 0.5
         router.logit_factors = torch.nn.Parameter(values, requires_grad=False)
     centroids.config = centroids.config.replace(logit_factors=True, **changes)
     return centroids
@@ -65,7 +65,7 @@ def test_they_are_logits_multiplied_for_each_doubling(family, budget, fresh_seed
         with explicit_masks(exact, masks, factors=factors):
             expected = exact(ids, use_cache=False).logits
     torch.testing.assert_close(logits.double(), expected, rtol=2e-4, atol=2e-4)
-    assert not torch.allclose(logits, full, atol=1e-3)
+    assert not torch.allclose(logits, full, atol=1e-2)
 
 
 def test_nothing_is_multiplied_where_the_window_reaches_everything(fresh_seed):
@@ -117,7 +117,7 @@ def test_layers_are_compared_with_full_attention_as_it_is(fresh_seed):
     ids = random_ids(30, seed=fresh_seed % 1000)
     every = centroids.config.num_groups  # the mask drops nothing: only factors change something
     focus = compose(model, centroids, top_k=every)
-    assert all(error.item() > 1e-5 for error in layer_errors(focus, ids).values())
+    assert all(error.item() > 1e-4 for error in layer_errors(focus, ids).values())
     focus.detach()
     focus = compose(model, centroids, top_k=every, logit_factors=False)
     assert all(error.item() < 1e-6 for error in layer_errors(focus, ids).values())

@@ -81,8 +81,8 @@ export const centroids = {
     `These rows were measured with the budget of ${share} of pairs that the search chose, not with this file's own. ` +
     "To quote this file, measure it on held-out text (focus-explorer evaluate).",
   beforeFactors:
-    "All of this was measured before this file's factors of logits were learned, with its own budget alone. They " +
-    "change what every budget loses.",
+    "All of this was measured before this file's factors of logits were learned. They change what every budget " +
+    "loses, and were learned with this file's own.",
   heldOutUnknown: "These rows were measured with another budget than this file's own.",
   heldOutColumns: ["Domain", "Perplexity above full attention", "95 % interval", "Pairs kept", "Sequences"],
   heldOutInterval: (low, high) => `${low} to ${high}`,

@@ -15,7 +15,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import hypergeom
 
 from focus_runtime.text.word_classes import CLASSES, class_numbers, sentences
 
@@ -96,6 +95,8 @@ def associations(top: NDArray[np.integer], num_groups: int, traits: Traits) -> l
         num_groups: K.
         traits: of the same tokens.
     """
+    from scipy.stats import hypergeom  # the page answers a second earlier without
+
     total, names = len(top), traits.names
     flags = traits.flags.astype(np.float32)
     counts = np.stack([flags[top == group].sum(axis=0, dtype=np.float64) for group in range(num_groups)])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import httpx
 from starlette.types import ASGIApp
 
 from focus_explorer import settings
@@ -167,6 +168,13 @@ class App:
             )
         except OSError as error:
             raise InputError(f"the page cannot be served: {error}", fix="choose another --host or --port") from error
+        except httpx.TransportError as error:  # Gradio asks its own server to begin, by the name localhost
+            self.blocks.close(verbose=False)
+            raise InputError(
+                f"the page is served, but cannot be reached at {self.blocks.local_url} from here: {error}",
+                expected="a machine that knows localhost, and no proxy for it",
+                fix="add `127.0.0.1 localhost` to /etc/hosts, or localhost to the variable NO_PROXY",
+            ) from error
 
     def app_kwargs(self) -> dict[str, Any]:
         """What the web application gets besides Gradio's: our routes, and the guard around all of them."""

@@ -37,24 +37,18 @@ def operations(folder):
     from focus_explorer.services.centroids.files import add_centroids
     from focus_explorer.services.labels import all_runs, delete_run, purge_deleted
     from focus_explorer.services.service import Service
+    from focus_explorer.services.training.request import checkpoint_of
 
     db, model = ["--db", folder / "runs.duckdb"], ["--model", folder / "tiny"]
     chosen = [*model, "--centroids", folder / "c.safetensors"]
 
-    steps = [
-        "--steps",
-        "4",
-        "--seq-len",
-        "32",
-        "--checkpoint-every",
-        "1",
-        "--groups",
-        "4",
-        "--window",
-        "8",
-        "--top-k",
-        "1",
-    ]
+    def train():
+        out = folder / "out" / "trained.safetensors"
+        words = ["train", "--text", folder / "docs", *db, *model, "--out", out, "--groups", 4, "--window", 8]
+        words += ["--top-k", 1, "--steps", 4, "--seq-len", 32, "--checkpoint-every", 1]
+        if checkpoint_of(out).exists():  # of one that was killed: without the option it is refused
+            words.append("--resume")
+        return command(words)
 
     def delete():
         service = Service(folder / "runs.duckdb")
@@ -83,9 +77,7 @@ def operations(folder):
     return {
         "analyze": lambda: command(["analyze", folder / "text.txt", *db, *chosen, "--repeats", 1]),
         "corpus": lambda: command(["analyze", folder / "docs", *db, *chosen, "--out", folder / "out" / "corpus"]),
-        "train": lambda: command(
-            ["train", "--text", folder / "docs", *db, *model, *steps, "--out", folder / "out" / "trained.safetensors"]
-        ),
+        "train": train,
         "upload": lambda: add_centroids(Service(folder / "runs.duckdb"), folder / "c.safetensors", "c", None),
         "delete": delete,
         "export": export,

@@ -67,10 +67,10 @@ def test_m2_code_of_a_folder_never_runs(file, tmp_path, monkeypatch):
 
 
 def timed_refusal(name, said, **where):
-    start = time.monotonic()
+    start = time.process_time()  # not by the clock, which goes on while other tests have the processor
     with pytest.raises(ModelError, match=said):
         load_model(str(name), **where)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(

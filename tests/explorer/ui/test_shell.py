@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import sys
 
+import httpx
+import pytest
+
+from focus_explorer.errors import InputError
 from focus_explorer.ui.shell import QUEUE_SECONDS, App, build_app
 from tests.helpers import free_port
 
@@ -42,3 +46,18 @@ def test_an_empty_queue_is_looked_at_a_few_times_a_second(tmp_path):
         assert app.blocks._queue.sleep_when_free == QUEUE_SECONDS
     finally:
         app.blocks.close(verbose=False)
+
+
+def test_a_machine_that_does_not_know_localhost_is_one_message(tmp_path, monkeypatch):
+    """Gradio asks its own server to begin, for all addresses by that name, which a bare container may lack."""
+    app, port = build_app(database=tmp_path / "runs.duckdb"), free_port()
+
+    def get(address, **options):
+        raise httpx.ConnectError("[Errno -2] Name or service not known")
+
+    monkeypatch.setattr("gradio.blocks.httpx.get", get)
+    with pytest.raises(InputError, match=r"cannot be reached at http.*expected a machine that knows localhost"):
+        app.launch(port=port, block=False)
+    monkeypatch.undo()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://127.0.0.1:{port}/ready")

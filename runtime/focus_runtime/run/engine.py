@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -331,14 +331,14 @@ def _info(
 
 
 def versions() -> dict[str, str]:
-    """Versions that can change a number."""
-    packages = {"focus-explorer": __version__, "python": platform.python_version()}
-    for package in ("torch", "transformers", "numpy", "safetensors"):
-        try:
-            packages[package] = version(package)
-        except PackageNotFoundError:  # pragma: no cover - all four are hard dependencies
-            packages[package] = "unknown"
-    return packages
+    """Versions that can change a number; torch's says what it was built for, which its metadata may not."""
+    packages = {name: version(name) for name in ("transformers", "numpy", "safetensors")}
+    return {
+        "focus-explorer": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        **packages,
+    }
 
 
 def _notes(

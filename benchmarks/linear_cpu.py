@@ -69,10 +69,10 @@ def main() -> None:
     ids = tokenizer(given.text.read_text(encoding="utf-8"), return_tensors="pt", verbose=False).input_ids
 
     def decode() -> None:
-        cache = DynamicCache()
-        model(input_ids=ids[:, :DECODE_AFTER], **cache_argument(model, cache))
+        given = cache_argument(model, DynamicCache())
+        model(input_ids=ids[:, :DECODE_AFTER], **given)
         for at in range(DECODE_AFTER, DECODE_AFTER + DECODE_STEPS):
-            model(input_ids=ids[:, at : at + 1], **cache_argument(model, cache))
+            model(input_ids=ids[:, at : at + 1], **given)
 
     result: dict[str, Any] = {"machine": machine(), "model": given.model, "onednn_is_faster": onednn_is_faster()}
     rows = result["rows"] = []

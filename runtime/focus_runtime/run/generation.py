@@ -39,13 +39,13 @@ class _Writer:
 
     def __init__(self, focus: FocusModel, mode: str, ids: Tensor, temperature: float) -> None:
         self.focus, self.mode, self.temperature = focus, mode, temperature
-        self.cache = DynamicCache(config=focus.model.config)
+        self._given = cache_argument(focus.model, DynamicCache(config=focus.model.config))
         self.logits = self._forward(ids)
 
     def _forward(self, ids: Tensor) -> Tensor:
         model: Any = self.focus.model
         with attending(self.focus, self.mode):
-            out = model(input_ids=ids, **cache_argument(model, self.cache), use_cache=True, logits_to_keep=1)
+            out = model(input_ids=ids, **self._given, use_cache=True, logits_to_keep=1)
         return out.logits[0, -1].float()
 
     def step(self, noise: Tensor) -> Step:

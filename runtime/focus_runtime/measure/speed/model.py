@@ -77,11 +77,11 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
         attention with routing, milliseconds of the latter.
     """
     model, past = focus.model, ids.shape[1]
-    caches, last = {}, {}
+    given, last = {}, {}
     for mode in MODES:
         with attending(focus, mode):
-            caches[mode] = StaticCache(config=model.config, max_cache_len=past + steps + 2)
-            out = model(input_ids=ids, **cache_argument(model, caches[mode]), use_cache=True, logits_to_keep=1)
+            given[mode] = cache_argument(model, StaticCache(config=model.config, max_cache_len=past + steps + 2))
+            out = model(input_ids=ids, **given[mode], use_cache=True, logits_to_keep=1)
             last[mode] = out.logits[:, -1:].argmax(-1)
     times: dict[str, list[float]] = {"full": [], "focus": []}
     attention: dict[str, list[float]] = {"full": [], "focus": []}
@@ -90,7 +90,7 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
             focus.reset_seconds()
 
             def one(mode: str = mode) -> None:
-                out = model(input_ids=last[mode], **cache_argument(model, caches[mode]), use_cache=True)
+                out = model(input_ids=last[mode], **given[mode], use_cache=True)
                 last[mode] = out.logits[:, -1:].argmax(-1)
 
             with attending(focus, mode):

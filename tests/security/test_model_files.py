@@ -66,11 +66,19 @@ def test_m2_code_of_a_folder_never_runs(file, tmp_path, monkeypatch):
     assert not ran.exists()
 
 
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
+    """Libraries that a refusal needs are there: importing them takes seconds, a refusal hundredths of one."""
+    folder = tmp_path_factory.mktemp("imported")
+    with pytest.raises(ModelError):
+        load_model(str(write_gguf(folder / "m.gguf", block_count=900)), cache_dir=folder)
+
+
 def timed_refusal(name, said, **where):
-    start = time.process_time()  # not by the clock, which goes on while other tests have the processor
+    start = time.monotonic()
     with pytest.raises(ModelError, match=said):
         load_model(str(name), **where)
-    assert time.process_time() - start < 5
+    assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize(
@@ -83,7 +91,7 @@ def timed_refusal(name, said, **where):
     ],
     ids=lambda value: "" if isinstance(value, str) else str(value),
 )
-def test_h3_a_gguf_that_asks_for_more_than_it_holds(settings, said, tmp_path):
+def test_h3_a_gguf_that_asks_for_more_than_it_holds(settings, said, tmp_path, imported):
     path = write_gguf(tmp_path / "m.gguf", **settings)
     timed_refusal(path, said, cache_dir=tmp_path / "cache")
     assert list((tmp_path / "cache" / "models").iterdir()) == []
@@ -99,7 +107,7 @@ def test_h3_a_gguf_that_asks_for_more_than_it_holds(settings, said, tmp_path):
     ],
     ids=str,
 )
-def test_h3_a_folder_that_asks_for_more_than_its_files_hold(changes, said, tmp_path):
+def test_h3_a_folder_that_asks_for_more_than_its_files_hold(changes, said, tmp_path, imported):
     build_model(vocab_size=512).save_pretrained(tmp_path)
     build_tokenizer().save_pretrained(tmp_path)
     config = tmp_path / "config.json"

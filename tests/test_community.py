@@ -30,7 +30,8 @@ def test_the_citation_file_names_what_bundles_cite():
     assert cited["license"] in entries
     newest = re.search(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
-    assert newest.groups() == (cited["version"], str(cited["date-released"])) == (__version__, newest[2])
+    assert newest.groups() == (__version__, str(cited["date-released"]))
+    assert cited["version"] == __version__
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)

@@ -95,7 +95,7 @@ def associations(top: NDArray[np.integer], num_groups: int, traits: Traits) -> l
         num_groups: K.
         traits: of the same tokens.
     """
-    from scipy.stats import hypergeom  # the page answers a second earlier without
+    from scipy.stats import hypergeom  # the page answers half a second earlier without
 
     total, names = len(top), traits.names
     flags = traits.flags.astype(np.float32)

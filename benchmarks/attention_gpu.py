@@ -1,10 +1,10 @@
-"""One attention layer on a GPU: exact Focus against full attention with the same kernel, METHOD section 7's table.
+"""One attention layer on a GPU: exact Focus against full attention, beside the paper's Table 6.
 
-12 heads of 64 in bf16, K = 4 and 8, k = 1 and 2, w = 128, balanced random groups, 1K to 1M tokens. In each round full
-attention and every Focus setting take one turn, so a drift of the clock hits all; times are CUDA events, medians and
-extremes over rounds. Focus includes sorting, gathering, all parts and the merge; routing is not part of it. Beside the
-same kernel stands torch's scaled_dot_product_attention, which may pick a faster one. The graph columns replay a CUDA
-graph instead of launching every kernel from Python, for both.
+Heads of three shapes in bf16, K = 4 and 8, k = 1 and 2, w = 128, 1K to 1M tokens. Focus begins with the hidden states:
+routing, sorting and all of the attention are counted. Hidden states and centroids are random, groups therefore nearly
+equal; pairs kept are counted exactly. Full attention is torch's FlashAttention 2 and its cuDNN kernel, and a flash-attn
+package where one is installed. In each round every way takes one turn, so a drift of the clock hits all; times are CUDA
+events, medians and extremes over rounds. The graph columns replay a CUDA graph in place of launches from Python.
 
     python benchmarks/attention_gpu.py --out benchmarks/results/attention_gpu.json
     python benchmarks/attention_gpu.py --device cpu --lengths 256,512     # smoke run of the script, measures no GPU
@@ -24,44 +24,68 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import focus_runtime
 from focus_runtime.attention.cuda.decomposed import flash_decomposition
-from focus_runtime.attention.kernels.varlen import PLAIN, Kernel, best_kernel
+from focus_runtime.attention.cuda.decomposition import GROUPED, grouped_fits, gpu_decomposition
+from focus_runtime.attention.kernels.varlen import PLAIN, available_kernels
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.attention.scoring import Scoring
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import first_line
+from focus_runtime.failures import is_out_of_memory
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
+from focus_runtime.routing.router import CentroidRouter
 
-HEADS, HEAD_SIZE, WINDOW = 12, 64, 128
-SCALE = HEAD_SIZE**-0.5
+WINDOW, SINKS = 128, 4
 SETTINGS = ((4, 1), (8, 1), (4, 2), (8, 2))
-LENGTHS = (1024, 4096, 16384, 32768, 65536, 262144, 1048576)
-GRAPH_UP_TO = 65536  # tokens; beyond, launching costs nothing that shows
+LENGTHS = tuple(1 << power for power in range(10, 21))
+GRAPH_UP_TO = 16384  # tokens; beyond, launching costs nothing that shows
+ONE_CALL_FROM = 200_000  # tokens from which a first round that warms up is left out: lengths before have done it
+NO_SINKS_AT = (16384, 65536)  # lengths that are measured without sinks too
 ERROR_LENGTH = 4096
 MOST_ROUNDS, FEWEST_ROUNDS = 30, 2
-REPORTED: dict[int, dict[int, float]] = {  # full / Focus on an H100-80GB, METHOD section 7; k is not stated there
-    4: dict(zip(LENGTHS, (0.2, 0.5, 1.5, 2.2, 3.0, 4.0, 4.1), strict=True)),
-    8: dict(zip(LENGTHS, (0.2, 0.6, 1.8, 3.1, 4.7, 7.6, 8.6), strict=True)),
+PAPER_LENGTHS = (1024, 4096, 16384, 32768, 65536, 262144, 1048576)
+REPORTED: dict[int, dict[int, float]] = {  # full / Focus on an H100-80GB, Table 6; k is not stated there
+    4: dict(zip(PAPER_LENGTHS, (0.2, 0.5, 1.5, 2.2, 3.0, 4.0, 4.1), strict=True)),
+    8: dict(zip(PAPER_LENGTHS, (0.2, 0.6, 1.8, 3.1, 4.7, 7.6, 8.6), strict=True)),
 }
 Work = Callable[[], Any]
 
 
+class Shape(NamedTuple):
+    """Heads of a layer: query heads, key heads, head size."""
+
+    heads: int
+    kv_heads: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        """For tables."""
+        if self.heads == self.kv_heads:
+            return f"{self.heads} heads of {self.size}"
+        return f"{self.heads} query and {self.kv_heads} key heads of {self.size}"
+
+
+SHAPES = (Shape(12, 12, 64), Shape(12, 12, 128), Shape(32, 8, 128))
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where things run: device, kernel, dtype, seed, sinks and the second by which to stop."""
+    """Where things run: device, seed and the second by which to stop."""
 
     device: torch.device
-    kernel: Kernel
-    dtype: torch.dtype
     seed: int
-    num_sinks: int
     deadline: float
+    dtype: torch.dtype = torch.bfloat16
 
     @property
     def on_gpu(self) -> bool:
@@ -92,31 +116,74 @@ class Bench:
         return start_event.elapsed_time(stop_event)
 
 
-def random_inputs(bench: Bench, length: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Unit-normal query, key and value (1, 12, T, 64), laid out (1, T, 12, 64) as models hand them over."""
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Inputs of one layer.
+
+    Attributes:
+        query, key, value: (1, heads, T, D), laid out (1, T, heads, D) as models hand them over.
+        hidden: (1, T, E), what is routed.
+        routers: by K and k.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    hidden: Tensor
+    routers: dict[tuple[int, int], CentroidRouter]
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value."""
+        return self.query, self.key, self.value
+
+    @property
+    def scoring(self) -> Scoring:
+        """Scores over the root of the head size."""
+        return Scoring(self.query.shape[-1] ** -0.5)
+
+    def membership(self, groups: int, top_k: int) -> Tensor:
+        """(1, T), as the router decides it."""
+        return self.routers[groups, top_k].own_assignment(self.hidden).membership
+
+
+def random_layer(bench: Bench, shape: Shape, length: int) -> Layer:
+    """Unit-normal tensors, and routers whose groups are alike: orthogonal directions of normal hidden states."""
     generator = torch.Generator(bench.device).manual_seed(bench.seed + length)
-    shape = (1, length, HEADS, HEAD_SIZE)
-    q, k, v = (torch.randn(shape, generator=generator, device=bench.device, dtype=bench.dtype) for _ in range(3))
-    return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    width = shape.heads * shape.size
+
+    def draw(*sizes: int) -> Tensor:
+        return torch.randn(1, length, *sizes, generator=generator, device=bench.device, dtype=bench.dtype)
+
+    q, k, v = (draw(heads, shape.size).transpose(1, 2) for heads in (shape.heads, shape.kv_heads, shape.kv_heads))
+    routers = {}
+    for groups, top_k in SETTINGS:
+        router = CentroidRouter(width, FocusConfig(num_groups=groups, top_k=top_k, routing_dim=groups))
+        with torch.no_grad():
+            torch.nn.init.orthogonal_(router.projection, generator=torch.Generator().manual_seed(bench.seed))
+            router.centroids.copy_(torch.eye(groups))
+        routers[groups, top_k] = router.to(bench.device)
+    return Layer(q, k, v, draw(width), routers)
 
 
-def random_membership(bench: Bench, length: int, groups: int, top_k: int) -> Tensor:
-    """(1, T) bit sets: each token's first group is balanced, the others follow it at random."""
-    generator = torch.Generator(bench.device).manual_seed(bench.seed + 31 * groups + top_k)
-    first = torch.randperm(length, generator=generator, device=bench.device) % groups
-    member = torch.bitwise_left_shift(torch.ones_like(first), first)
-    if top_k == 2:
-        step = torch.randint(1, groups, (length,), generator=generator, device=bench.device)
-        member = member | torch.bitwise_left_shift(torch.ones_like(first), (first + step) % groups)
-    return member[None]
+def pairs_kept(membership: Tensor, window: int, sinks: int) -> float:
+    """Share of causal pairs that the hard mask allows, counted exactly: no exact Focus is faster than 1 over it.
 
-
-def share_of_pairs(membership: Tensor) -> float:
-    """Share of all pairs that have a group in common: a bound on any exact speedup, 1 / share, for long inputs."""
-    sets, counts = torch.unique(membership, return_counts=True)
-    meet = (sets[:, None] & sets[None, :]) != 0
-    weight = counts.double() / counts.sum()
-    return (weight[:, None] * weight[None, :] * meet).sum().item()
+    Args:
+        membership: (1, T) bit sets.
+        window: w.
+        sinks: s.
+    """
+    sets_T, length = membership[0], membership.shape[1]
+    position_T = torch.arange(length, device=sets_T.device)
+    far_from_T = (position_T - window).clamp_min(0)  # keys before it are far
+    kept = (position_T + 1 - far_from_T).sum().item()  # near ones
+    kinds = torch.unique(sets_T)
+    for kind in kinds:
+        meets_T = ((sets_T & kind) != 0) | (position_T < sinks)
+        before_T = torch.nn.functional.pad(meets_T.cumsum(0), (1, 0))
+        kept += before_T[far_from_T[sets_T == kind]].sum().item()
+    return kept / (length * (length + 1) / 2)
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -124,44 +191,63 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "low": min(values), "high": max(values), "rounds": len(values)}
 
 
-def works(
-    bench: Bench, inputs: tuple[Tensor, Tensor, Tensor], members: dict[tuple[int, int], Tensor]
-) -> dict[str, Work]:
-    """What takes turns: full attention by the same kernel, by torch's choice, and each setting of Focus."""
-    length = inputs[0].shape[2]
-    flat = [x.transpose(1, 2).flatten(0, 1) for x in inputs]
-    cu_lengths = torch.tensor([0, length], dtype=torch.int32, device=bench.device)
+def full_ways(bench: Bench, layer: Layer) -> dict[str, Work]:
+    """Full attention by every kernel at hand, of those of which one call works."""
+    scale, (query, key, value) = layer.scoring.scale, layer.tensors
+    shared = query.shape[1] != key.shape[1]
 
-    def focus(groups: int, top_k: int) -> Work:
-        return lambda: flash_decomposition(
-            *inputs,
-            members[groups, top_k],
-            PairRule(WINDOW, bench.num_sinks),
-            SCALE,
-            kernel=bench.kernel,
-            extent=Extent(groups, top_k, True),
-        )
+    def sdpa(backend: SDPBackend | None) -> Tensor:
+        def run() -> Tensor:
+            return torch.nn.functional.scaled_dot_product_attention(
+                query, key, value, is_causal=True, scale=scale, enable_gqa=shared
+            )
 
-    def sdpa() -> Tensor:
-        return torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=True, scale=SCALE)
+        if backend is None:
+            return run()
+        with sdpa_kernel(backend):
+            return run()
 
-    return {
-        "full": lambda: bench.kernel.run(flat[0], flat[1], flat[2], cu_lengths, length, SCALE, None),
-        "full_sdpa": sdpa,
-        **{f"K={groups} k={top_k}": focus(groups, top_k) for groups, top_k in members},
+    if not bench.on_gpu:
+        return {"torch": lambda: sdpa(None)}
+    ways: dict[str, Work] = {
+        "torch flash": lambda: sdpa(SDPBackend.FLASH_ATTENTION),
+        "torch cudnn": lambda: sdpa(SDPBackend.CUDNN_ATTENTION),
     }
+    length = query.shape[2]
+    flat = [x.transpose(1, 2).flatten(0, 1) for x in layer.tensors]
+    bounds = torch.tensor([0, length], dtype=torch.int32, device=bench.device)
+    for kernel in available_kernels(torch.cuda.get_device_capability(bench.device)):
+        if not kernel.name.startswith("torch"):
+            ways[kernel.name] = lambda run=kernel.run: run(*flat, bounds, length, scale, None)
+    return ways
 
 
-def interleaved(bench: Bench, turns: dict[str, Work], seconds: float) -> dict[str, dict[str, float]]:
-    """Rounds until `seconds` are used up, at least two after one to warm up."""
+def focus_way(bench: Bench, layer: Layer, groups: int, top_k: int, sinks: int) -> Work:
+    """Routing and Focus."""
+    rule, extent = PairRule(WINDOW, sinks), Extent(groups, top_k, uniform=True)
+
+    def on_gpu() -> Tensor:
+        membership = layer.membership(groups, top_k)
+        return gpu_decomposition(*layer.tensors, membership, rule, layer.scoring, extent=extent)[0]
+
+    def smoke() -> Tensor:
+        membership = layer.membership(groups, top_k)
+        scale = layer.scoring.scale
+        return flash_decomposition(*layer.tensors, membership, rule, scale, kernel=PLAIN, extent=extent)[0]
+
+    return on_gpu if bench.on_gpu else smoke
+
+
+def interleaved(bench: Bench, turns: dict[str, Work], seconds: float, *, warm_up: bool) -> dict[str, dict[str, float]]:
+    """Rounds until `seconds` are used up, two at least, after one to warm up."""
     times: dict[str, list[float]] = defaultdict(list)
     start = time.perf_counter()
-    for round_number in range(MOST_ROUNDS + 1):
+    for round_number in range(-1 if warm_up else 0, MOST_ROUNDS):
         for name, work in turns.items():
             elapsed = bench.milliseconds(work)
-            if round_number:
+            if round_number >= 0:
                 times[name].append(elapsed)
-        if round_number >= FEWEST_ROUNDS and time.perf_counter() - start > seconds:
+        if round_number + 1 >= FEWEST_ROUNDS and time.perf_counter() - start > seconds:
             break
     return {name: spread(values) for name, values in times.items()}
 
@@ -184,7 +270,7 @@ def peak_bytes(bench: Bench, work: Work) -> int | None:
     """Memory that one call takes beyond its inputs."""
     if not bench.on_gpu:
         return None
-    torch.cuda.empty_cache()
+    torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     work()
@@ -192,9 +278,7 @@ def peak_bytes(bench: Bench, work: Work) -> int | None:
     return torch.cuda.max_memory_allocated() - before
 
 
-def stage_times(
-    bench: Bench, inputs: tuple[Tensor, Tensor, Tensor], membership: Tensor, extent: Extent
-) -> dict[str, float]:
+def stage_times(bench: Bench, layer: Layer, groups: int, top_k: int) -> dict[str, float]:
     """Median milliseconds by stage over three calls. Waiting between stages makes short lengths sum to more."""
     totals: dict[str, list[float]] = defaultdict(list)
     for _ in range(4):
@@ -208,80 +292,83 @@ def stage_times(
             bench.synchronise()
             once[name] += (time.perf_counter() - start) * 1000
 
-        flash_decomposition(
-            *inputs,
-            membership,
-            PairRule(WINDOW, bench.num_sinks),
-            SCALE,
-            kernel=bench.kernel,
-            extent=extent,
-            stage=stage,
-        )
+        with stage("routing"):
+            membership = layer.membership(groups, top_k)
+        rule, extent = PairRule(WINDOW, SINKS), Extent(groups, top_k, uniform=True)
+        gpu_decomposition(*layer.tensors, membership, rule, layer.scoring, extent=extent, stage=stage)
         for name, elapsed in once.items():
             totals[name].append(elapsed)
     return {name: statistics.median(values[1:]) for name, values in totals.items()}
 
 
-def measure(bench: Bench, length: int, seconds: float) -> dict[str, Any]:
+def measure(bench: Bench, shape: Shape, length: int, seconds: float) -> dict[str, Any]:
     """One row of the table."""
-    inputs = random_inputs(bench, length)
-    members = {setting: random_membership(bench, length, *setting) for setting in SETTINGS}
-    turns = works(bench, inputs, members)
-    times = interleaved(bench, turns, seconds)
+    layer = random_layer(bench, shape, length)
+    full = full_ways(bench, layer)
+    cases = [(groups, top_k, SINKS) for groups, top_k in SETTINGS]
+    if length in NO_SINKS_AT:
+        cases.append((8, 1, 0))
+    focus = {case: focus_way(bench, layer, *case) for case in cases}
+    turns: dict[str, Work] = {**full, **{f"{case}": way for case, way in focus.items()}}
+    times = interleaved(bench, turns, seconds, warm_up=length < ONE_CALL_FROM)
     graphs: dict[str, dict[str, float]] = {}
     if bench.on_gpu and length <= GRAPH_UP_TO:
-        graphs = interleaved(bench, {n: captured(w) for n, w in turns.items() if n != "full_sdpa"}, seconds / 4)
+        graphs = interleaved(bench, {n: captured(w) for n, w in turns.items()}, seconds / 3, warm_up=True)
     row: dict[str, Any] = {
+        "shape": shape.name,
         "tokens": length,
-        "full_ms": times["full"],
-        "full_sdpa_ms": times["full_sdpa"],
-        "full_graph_ms": graphs.get("full"),
-        "full_peak_bytes": peak_bytes(bench, turns["full"]),
+        "full_ms": {name: times[name] for name in full},
+        "full_graph_ms": {name: graphs[name] for name in full} if graphs else None,
+        "full_peak_bytes": {name: peak_bytes(bench, way) for name, way in full.items() if length < ONE_CALL_FROM},
         "focus": [],
     }
-    for (groups, top_k), membership in members.items():
-        name = f"K={groups} k={top_k}"
-        case: dict[str, Any] = {
-            "K": groups,
-            "k": top_k,
-            "focus_ms": times[name],
-            "full_over_focus": times["full"]["median"] / times[name]["median"],
-            "sdpa_over_focus": times["full_sdpa"]["median"] / times[name]["median"],
-            "graph_ms": graphs.get(name),
-            "graph_full_over_focus": graphs["full"]["median"] / graphs[name]["median"] if graphs else None,
-            "share_of_pairs": share_of_pairs(membership),
-            "peak_bytes": peak_bytes(bench, turns[name]),
-            "reported_full_over_focus": REPORTED[groups].get(length),
-        }
-        if bench.seconds_left > 5 * times[name]["median"] / 1000:
-            case["stage_ms"] = stage_times(bench, inputs, membership, Extent(groups, top_k, True))
-        row["focus"].append(case)
+    for case, way in focus.items():
+        groups, top_k, sinks = case
+        kept = pairs_kept(layer.membership(groups, top_k), WINDOW, sinks)
+        row["focus"].append(
+            {
+                "K": groups,
+                "k": top_k,
+                "sinks": sinks,
+                "ms": times[f"{case}"],
+                "graph_ms": graphs.get(f"{case}"),
+                "full_over_focus": {name: times[name]["median"] / times[f"{case}"]["median"] for name in full},
+                "graph_full_over_focus": {
+                    name: graphs[name]["median"] / graphs[f"{case}"]["median"] for name in full if graphs
+                },
+                "pairs_kept": kept,
+                "peak_bytes": peak_bytes(bench, way),
+                "paper": REPORTED[groups].get(length) if shape == SHAPES[0] else None,
+                "stage_ms": stage_times(bench, layer, groups, top_k) if bench.on_gpu and length <= 65536 else None,
+            }
+        )
     return row
 
 
-def errors(bench: Bench, length: int) -> list[dict[str, Any]]:
-    """Largest absolute difference from float64 and least cosine over queries, for Focus and for full attention."""
-    inputs = random_inputs(bench, length)
-    query, key, value = (part.double() for part in inputs)
-    everyone = torch.ones(1, length, dtype=torch.int64, device=bench.device)
-    cases = [("full", 1, 1, everyone)] + [("focus", *s, random_membership(bench, length, *s)) for s in SETTINGS]
-    rows = []
-    for name, groups, top_k, membership in cases:
-        rule = PairRule(WINDOW, bench.num_sinks)
-        extent = Extent(groups, top_k, True)
-        out, lse = flash_decomposition(*inputs, membership, rule, SCALE, kernel=bench.kernel, extent=extent)
-        exact, exact_lse = reference_attention(query, key, value, membership, rule, Scoring(SCALE))
-        cosine = torch.nn.functional.cosine_similarity(out.double(), exact, dim=-1)
+def errors(bench: Bench, shape: Shape, length: int) -> list[dict[str, Any]]:
+    """Largest absolute difference from float64, relative error and least cosine over queries of Focus."""
+    layer, rows = random_layer(bench, shape, length), []
+    exact = [part.double() for part in layer.tensors]
+    for (groups, top_k), router in layer.routers.items():
+        membership = router.own_assignment(layer.hidden).membership
+        rule, extent = PairRule(WINDOW, SINKS), Extent(groups, top_k, uniform=True)
+        if bench.on_gpu:
+            out, lse = gpu_decomposition(*layer.tensors, membership, rule, layer.scoring, extent=extent)
+        else:
+            scale = layer.scoring.scale
+            out, lse = flash_decomposition(*layer.tensors, membership, rule, scale, kernel=PLAIN, extent=extent)
+        expected, expected_lse = reference_attention(*exact, membership, rule, layer.scoring)
+        cosine = torch.nn.functional.cosine_similarity(out.double(), expected, dim=-1)
         rows.append(
             {
-                "what": name,
+                "shape": shape.name,
                 "K": groups,
                 "k": top_k,
                 "tokens": length,
-                "max_abs_error": (out.double() - exact).abs().max().item(),
-                "max_abs_error_logsumexp": (lse.double() - exact_lse).abs().max().item(),
+                "relative_error": ((out.double() - expected).norm() / expected.norm()).item(),
+                "max_abs_error": (out.double() - expected).abs().max().item(),
+                "max_abs_error_logsumexp": (lse.double() - expected_lse).abs().max().item(),
                 "least_cosine": cosine.min().item(),
-                "mean_cosine": cosine.mean().item(),
             }
         )
     return rows
@@ -294,16 +381,22 @@ def machine(bench: Bench) -> dict[str, Any]:
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "focus_runtime": focus_runtime.__version__,
-        "kernel": bench.kernel.name,
     }
     if bench.on_gpu:
+        import triton
+
         card = torch.cuda.get_device_properties(bench.device)
+        probe = random_layer(bench, SHAPES[0], 64)
+        fits = grouped_fits(*probe.tensors, WINDOW, probe.scoring)
         details |= {
+            "triton": triton.__version__,
+            "focus_kernels": GROUPED if fits else "flash and merge",
             "gpu": card.name,
             "memory_bytes": card.total_memory,
             "multiprocessors": card.multi_processor_count,
             "capability": f"{card.major}.{card.minor}",
             "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
             "driver": driver_version(),
         }
     return details
@@ -318,60 +411,77 @@ def driver_version() -> str | None:
     return done.stdout.strip() or None
 
 
-def predicted_seconds(rows: list[dict[str, Any]], length: int) -> float:
-    """A round's time at a length, from the last row: every part grows at most with the square."""
-    if not rows or "full_ms" not in rows[-1]:
+def predicted_seconds(rows: list[dict[str, Any]], shape: Shape, length: int) -> float:
+    """A round's time at a length, from the shape's last row: every part grows at most with the square."""
+    known = [row for row in rows if row["shape"] == shape.name and "full_ms" in row]
+    if not known:
         return 0.0
-    last = rows[-1]
-    once = last["full_ms"]["median"] + last["full_sdpa_ms"]["median"]
-    once += sum(case["focus_ms"]["median"] for case in last["focus"])
-    return once / 1000 * (length / last["tokens"]) ** 2
+    once = sum(times["median"] for times in known[-1]["full_ms"].values())
+    once += sum(case["ms"]["median"] for case in known[-1]["focus"])
+    return once / 1000 * (length / known[-1]["tokens"]) ** 2
 
 
 def show(row: dict[str, Any]) -> None:
     """One line a setting."""
     if "skipped" in row:
-        print(f"{row['tokens']:>8}  skipped: {row['skipped']}", flush=True)
+        print(f"{row['shape']:>40} {row['tokens']:>8}  {row['skipped']}", flush=True)
         return
     for case in row["focus"]:
-        graph = case["graph_full_over_focus"]
+        ratios = "  ".join(f"{name} {ratio:5.2f}" for name, ratio in case["full_over_focus"].items())
+        graphs = "  ".join(f"{ratio:5.2f}" for ratio in case["graph_full_over_focus"].values())
         print(
-            f"{row['tokens']:>8}  K={case['K']} k={case['k']}  full {row['full_ms']['median']:10.3f} ms  "
-            f"focus {case['focus_ms']['median']:10.3f} ms  {case['full_over_focus']:6.2f}x"
-            f"  as graphs {f'{graph:5.2f}x' if graph else '    -'}  against sdpa {case['sdpa_over_focus']:6.2f}x"
-            f"  (paper reported {case['reported_full_over_focus'] or '-'}x)",
+            f"{row['shape']:>40} {row['tokens']:>8} K={case['K']} k={case['k']} s={case['sinks']} "
+            f"focus {case['ms']['median']:9.3f} ms  full/focus: {ratios}  as graphs {graphs or '-'}  "
+            f"1/pairs {1 / case['pairs_kept']:5.2f}  paper {case['paper'] or '-'}",
             flush=True,
         )
 
 
 @torch.no_grad()
-def run(bench: Bench, lengths: list[int]) -> dict[str, Any]:
-    """All rows; a length whose rounds would pass the deadline is skipped and says so."""
-    error_rows = errors(bench, max((n for n in lengths if n <= ERROR_LENGTH), default=ERROR_LENGTH))
-    for error in error_rows:
-        print(f"{error['what']} K={error['K']} k={error['k']}: largest error {error['max_abs_error']:.2e} vs float64")
-    rows: list[dict[str, Any]] = []
-    for place, length in enumerate(sorted(lengths)):
-        needed = predicted_seconds([row for row in rows if "skipped" not in row], length) * (2 * FEWEST_ROUNDS + 4)
-        if needed > bench.seconds_left:
-            rows.append(
-                {"tokens": length, "skipped": f"would take about {needed:.0f} s of {bench.seconds_left:.0f} left"}
-            )
-        else:
-            rows.append(measure(bench, length, min(20.0, 0.3 * bench.seconds_left / (len(lengths) - place))))
-        show(rows[-1])
-    return {
-        "what": "one layer, 12 heads of 64, balanced random groups, w=128, full attention by the same kernel beside it",
+def run(
+    bench: Bench,
+    lengths: list[int],
+    shapes: tuple[Shape, ...] = SHAPES,
+    progress: Callable[[dict[str, Any]], None] = lambda result: None,
+) -> dict[str, Any]:
+    """All rows, a shape's after the other's; a length whose rounds would pass the deadline is skipped and says so."""
+    result: dict[str, Any] = {
+        "what": "one layer, random tensors, full attention beside routing and Focus",
         "measures_a_gpu": bench.on_gpu,
         "dtype": str(bench.dtype),
         "window": WINDOW,
-        "num_sinks": bench.num_sinks,
         "seed": bench.seed,
         "machine": machine(bench),
-        "errors_vs_float64": error_rows,
-        "rows": rows,
-        "reported": {"source": "arXiv 2604.03260, H100-80GB, k not stated", "full_over_focus": REPORTED},
+        "errors_vs_float64": [],
+        "rows": [],
+        "paper": {"source": "arXiv 2604.03260, Table 6, H100-80GB, k not stated", "full_over_focus": REPORTED},
     }
+    rows = result["rows"]
+    for shape in shapes:
+        result["errors_vs_float64"] += errors(bench, shape, max((n for n in lengths if n <= ERROR_LENGTH), default=256))
+        for length in sorted(lengths):
+            rounds = FEWEST_ROUNDS + (length < ONE_CALL_FROM) + 1
+            needed = predicted_seconds(rows, shape, length) * rounds
+            if needed > bench.seconds_left:
+                reason = f"not measured: would take about {needed:.0f} s of {bench.seconds_left:.0f} left"
+                rows.append({"shape": shape.name, "tokens": length, "skipped": reason})
+            else:
+                rows.append(_measured(bench, shape, length))
+            show(rows[-1])
+            progress(result)
+    return result
+
+
+def _measured(bench: Bench, shape: Shape, length: int) -> dict[str, Any]:
+    try:
+        return measure(bench, shape, length, seconds=0.5)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return {"shape": shape.name, "tokens": length, "skipped": f"not measured: {first_line(error)}"}
+    finally:
+        if bench.on_gpu:
+            torch.cuda.empty_cache()
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -380,20 +490,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: smoke run, no measurement")
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)), help="tokens, separated by commas")
-    parser.add_argument("--sinks", type=int, default=4)
+    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many of the shapes, in order")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=540.0, help="time for everything")
     chosen = parser.parse_args(arguments)
     if chosen.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA GPU found; use --device cpu for a smoke run of the script")
-    device = torch.device(chosen.device)
-    kernel = best_kernel(device, torch.bfloat16, HEAD_SIZE) if chosen.device == "cuda" else PLAIN
-    deadline = time.perf_counter() + chosen.seconds
-    bench = Bench(device, kernel, torch.bfloat16, chosen.seed, chosen.sinks, deadline)
-    result = run(bench, [int(length) for length in chosen.lengths.split(",")])
-    if chosen.out is not None:
-        chosen.out.parent.mkdir(parents=True, exist_ok=True)
-        chosen.out.write_text(json.dumps(result, indent=1) + "\n")
+    bench = Bench(torch.device(chosen.device), chosen.seed, time.perf_counter() + chosen.seconds)
+
+    def write(result: dict[str, Any]) -> None:
+        if chosen.out is not None:
+            chosen.out.parent.mkdir(parents=True, exist_ok=True)
+            chosen.out.write_text(json.dumps(result, indent=1) + "\n")
+
+    write(run(bench, [int(length) for length in chosen.lengths.split(",")], SHAPES[: chosen.shapes], write))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.cuda.usable import attention_fits, tried
 from focus_runtime.attention.kernels.flash import masked_flash
 from focus_runtime.attention.reference import attend_allowed
 from focus_runtime.attention.scoring import Scoring
@@ -24,6 +25,7 @@ MAX_QUERIES = 16  # more queries see most keys between them, whatever their grou
 GATHER_FROM = 1280  # keys; below this reading all of them under the mask is faster, benchmarks/decode_cpu.py
 GATHER_FROM_ACCELERATOR = 32768  # a guess, not measured: a gathered step there is bound by its kernel launches
 GATHER_BELOW = 0.5  # share of keys seen; reading scattered rows costs about twice reading all in order
+DECODING = "decode attention"  # name of the Triton kernels in warnings
 CHUNK_BYTES = 3 * 2**19  # of gathered rows at once on the CPU, so that they are still in its cache when used
 
 
@@ -58,6 +60,12 @@ def decode_attention(
     Returns:
         out (B, H, Q, D), zero where a query has no key; logsumexp (B, H, Q), -inf there.
     """
+    if _on_gpu(query, key, value, membership, key_padding):
+        from focus_runtime.attention.cuda.decoding import decode_on_gpu  # needs Triton
+
+        result = tried(DECODING, query, lambda: decode_on_gpu(query, key, value, membership, rule, scoring))
+        if result is not None:
+            return result
     allowed_BQT = _allowed(membership, key_padding, query.shape[2], rule)
     least, share = _limits(key)
     gather_from = least if gather_from is None else gather_from
@@ -76,6 +84,12 @@ def decode_attention(
         outs.append(out)
         lses.append(lse)
     return (outs[0], lses[0]) if len(outs) == 1 else (torch.cat(outs), torch.cat(lses))
+
+
+def _on_gpu(query: Tensor, key: Tensor, value: Tensor, membership: Tensor, key_padding: Tensor | None) -> bool:
+    """Whether this is a single new token for the kernels of cuda/decoding.py."""
+    single = query.shape[2] == 1 and key_padding is None and membership.stride(-1) == 1
+    return single and attention_fits(DECODING, query, key, value) and not needs_gradient(query, key, value)
 
 
 def _limits(key: Tensor) -> tuple[int, float]:

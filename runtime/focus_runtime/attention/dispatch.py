@@ -13,7 +13,7 @@ from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.costs import FROM_TOKENS, cheapest
 from focus_runtime.attention.cuda.calibration import gpu_costs
 from focus_runtime.attention.cuda.choice import choose_on_cuda
-from focus_runtime.attention.cuda.decomposed import flash_decomposition
+from focus_runtime.attention.cuda.decomposition import gpu_decomposition, grouped_fits
 from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention
@@ -87,6 +87,24 @@ def fused_inside_window(requested: str, query: Tensor, key: Tensor, value: Tenso
     return fused_fits(query, key, value) and fused_available()
 
 
+def grouped_on_gpu(
+    requested: str, query: Tensor, key: Tensor, value: Tensor, window: int, scoring: Scoring, padding: Tensor | None
+) -> bool:
+    """Whether "decomposed" runs in the GPU kernels that also take a softcap and a layer's own sliding window.
+
+    Args:
+        requested: backend, "auto" or a name.
+        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
+        window: w.
+        scoring: scale and softcap.
+        padding: (B, Tk) bool, or None where all tokens are real.
+    """
+    whole = padding is None and query.shape[2] == key.shape[2]
+    if requested not in ("auto", "decomposed") or not whole or needs_gradient(query, key, value):
+        return False
+    return grouped_fits(query, key, value, window, scoring)
+
+
 def prepare_choice(device: torch.device, dtype: torch.dtype, length: int) -> None:
     """Measure now what the first choice for a text needs, so that no timed pass includes it; see calibration.py.
 
@@ -141,7 +159,7 @@ def attend(
     Args:
         query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
         membership: (B, Tk) int64 bit sets.
-        rule: window and sinks; for "fused" also the layer's own sliding window.
+        rule: window and sinks; for "fused", and "decomposed" where `grouped_on_gpu`, also a layer's own sliding window.
         scoring: scale and softcap.
         key_padding: (B, Tk) bool, True for real tokens.
         backend: a name from `BACKENDS`.
@@ -155,8 +173,12 @@ def attend(
     Raises:
         InputError: the backend cannot take these inputs.
     """
-    assert rule.sliding_window is None or backend == "fused", "only the fused kernel leaves out what is out of reach"
     gradient = needs_gradient(query, key, value)
+    assert (
+        rule.sliding_window is None
+        or backend == "fused"
+        or grouped_on_gpu(backend, query, key, value, rule.near, scoring, key_padding)
+    ), "other backends do not leave out what is out of reach"
     inputs = (query, key, value, membership, rule)
     if backend == "fused":
         if gradient:
@@ -167,7 +189,8 @@ def attend(
 
         return flex_focus_attention(*inputs, scoring, key_padding, return_lse=return_lse, extent=extent)
     if backend == "decomposed":
-        if not _is_plain(query, key, key_padding, scoring.softcap):
+        on_gpu = query.device.type != "cpu" and not gradient
+        if not _is_plain(query, key, key_padding, None if on_gpu else scoring.softcap):
             raise InputError(
                 "backend 'decomposed' does not fit these inputs",
                 expected="as many queries as keys, no padding, no softcap",
@@ -177,8 +200,8 @@ def attend(
             if not has_backward(query):
                 raise _no_gradient(backend, query)
             return differentiable_attention(*inputs, scoring.scale)
-        if query.device.type != "cpu":
-            return flash_decomposition(*inputs, scoring.scale, stage=clock, extent=extent)
+        if on_gpu:
+            return gpu_decomposition(*inputs, scoring, stage=clock, extent=extent)
         return decomposed_attention(*inputs, scoring.scale, clock=clock)
     if backend == "decode" and query.shape[2] > MAX_QUERIES:  # it masks whole rows of pairs
         backend = "masked"

@@ -9,17 +9,22 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from focus_runtime.attention.dispatch import attend
+from focus_runtime.attention.dispatch import attend, grouped_on_gpu
 from focus_runtime.attention.sliding import sliding_attention
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.state import FocusLayer
+from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
+
+NEAR = 128  # tokens about the query that kernels of Focus compute apart, where all keys are seen
 
 
 def own_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """The layer's own attention, (B, Q, H, D)."""
     if layer.sliding is None or call.key.shape[2] <= layer.sliding:
         return _full(module, call)
+    if call.query.shape[2] == call.total and _fits_one_group(call):
+        return _as_one_group(call, layer.sliding)
     out_BHQD = sliding_attention(call.query, call.key, call.value, layer.sliding, call.scoring, call.padding)
     return out_BHQD.transpose(1, 2)
 
@@ -28,6 +33,8 @@ def _full(module: nn.Module, call: Call) -> Tensor:
     """Full causal attention, (B, Q, H, D): torch's SDPA, or our masked attention for softcap, which SDPA lacks."""
     query, key, value, padding = call.query, call.key, call.value, call.padding
     shape = (key.shape[0], key.shape[2])
+    if call.scoring.softcap is not None and _fits_one_group(call):
+        return _as_one_group(call, None)
     if call.scoring.softcap is not None:
         one_group_BT = torch.ones(shape, dtype=torch.int64, device=key.device)
         rule = PairRule(window=shape[1])
@@ -41,6 +48,20 @@ def _full(module: nn.Module, call: Call) -> Tensor:
     return sdpa(
         module, query, key, value, mask_B1QT, scaling=call.scoring.scale, is_causal=causal, dropout=call.dropout
     )[0]
+
+
+def _fits_one_group(call: Call) -> bool:
+    """Whether the GPU kernels of Focus take this call."""
+    return grouped_on_gpu("auto", call.query, call.key, call.value, NEAR, call.scoring, call.padding)
+
+
+def _as_one_group(call: Call, sliding: int | None) -> Tensor:
+    """Attention to all keys in reach, (B, Q, H, D), as Focus with every token in one group."""
+    one_group_BT = torch.ones((call.key.shape[0], call.key.shape[2]), dtype=torch.int64, device=call.key.device)
+    rule, extent = PairRule(NEAR, sliding_window=sliding), Extent(1, 1, uniform=True)
+    tensors = (call.query, call.key, call.value, one_group_BT)
+    out_BHQD = attend(*tensors, rule, call.scoring, backend="decomposed", return_lse=False, extent=extent)[0]
+    return out_BHQD.transpose(1, 2)
 
 
 def _causal_mask(padding_BT: Tensor, query: Tensor, key: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.decomposed_backward import straight_through_attention
-from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window
+from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window, grouped_on_gpu
 from focus_runtime.attention.kernels.flash import has_backward
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
@@ -129,13 +129,17 @@ def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT:
         current.backend = _backend(owner.backend, call, membership_BT, rule, extent)
     else:
         whole = call.query.shape[2] == call.total  # else the cache has dropped keys, or holds more than the window
-        if not whole or not fused_inside_window(owner.backend, call.query, call.key, call.value):
+        tensors, inside = (call.query, call.key, call.value), PairRule(rule.window, rule.num_sinks, layer.sliding)
+        if whole and grouped_on_gpu(owner.backend, *tensors, inside.near, call.scoring, call.padding):
+            current.backend, rule = "decomposed", inside
+        elif whole and fused_inside_window(owner.backend, *tensors):
+            current.backend, rule = "fused", inside
+        else:
             current.backend = "sliding"
             focus = WindowedFocus(membership_BT, _positions(layer, call, membership_BT), rule)
             return sliding_attention(
                 call.query, call.key, call.value, layer.sliding, call.scoring, call.padding, focus=focus
             ).transpose(1, 2)
-        current.backend, rule = "fused", PairRule(rule.window, rule.num_sinks, layer.sliding)
     out_BHQD = attend(
         call.query,
         call.key,

@@ -11,8 +11,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from focus_runtime.attention.cuda.usable import HALVES, on_gpu, tried
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.few_tokens import fits, route_few_tokens
+
+ROUTING = "routing"  # name of the Triton kernel in warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +241,17 @@ class CentroidRouter(nn.Module):
                 return observer.assign(hidden, padding)
         return self.own_assignment(hidden, padding=padding, assignment=assignment)
 
+    def _routes_on_gpu(self, hidden: Tensor) -> bool:
+        """Whether the kernel of routing/on_gpu.py takes these hidden states (B, T, E)."""
+        return (
+            on_gpu(hidden)
+            and not torch.is_grad_enabled()
+            and hidden.is_contiguous()
+            and hidden.dtype in (*HALVES, torch.float32)
+            and self.projection.dtype == torch.float32
+            and not self.projection.is_inference()
+        )
+
     def own_assignment(
         self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None
     ) -> Assignment:
@@ -252,6 +266,13 @@ class CentroidRouter(nn.Module):
             if weights_EK.dtype == torch.float32:
                 routed = route_few_tokens(hidden, weights_EK, potential, self.config.top_k)
                 return Assignment(*routed, potential, uniform=True)
+        if causal and not self.observers and self._routes_on_gpu(hidden):
+            from focus_runtime.routing.on_gpu import route_on_gpu  # needs Triton
+
+            weights_EK, potential, top_k = self.scoring_weights(), self.potential, self.config.top_k
+            found = tried(ROUTING, hidden, lambda: route_on_gpu(hidden, weights_EK, potential, top_k))
+            if found is not None:
+                return Assignment(*found, potential, uniform=True)
         logits_BTK = self.logits(hidden)
         if not causal:
             if self.config.normalisation == "softmax":

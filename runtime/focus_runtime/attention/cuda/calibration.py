@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.cuda.decomposed import flash_decomposition
+from focus_runtime.attention.cuda.decomposition import decomposition_fits, gpu_decomposition
 from focus_runtime.attention.kept_costs import keep_costs, read_costs
-from focus_runtime.attention.kernels.varlen import unusable
 from focus_runtime.attention.masked import masked_attention
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import first_line
@@ -30,7 +29,7 @@ from focus_runtime.mask.rule import PairRule
 HEADS, HEAD_SIZE, GROUPS, LENGTHS = 8, 64, 8, (1024, 4096, 16384)
 RULE, SCORING = PairRule(128), Scoring(HEAD_SIZE**-0.5)
 REPEATS = 5
-VERSION = 1  # of what is measured; another one is measured again
+VERSION = 2  # of what is measured; another one is measured again
 _LOCK = threading.Lock()
 _known: dict[tuple[torch.device, torch.dtype], GpuCosts | None] = {}
 
@@ -161,8 +160,8 @@ def _ways(
     members = torch.bitwise_left_shift(1, torch.randperm(length, device=device) % GROUPS)[None]
     inputs = (tensors[0], tensors[1], tensors[2], members, RULE)
     ways: dict[str, Callable[[], Any]] = {"masked": lambda: masked_attention(*inputs, SCORING)}
-    if unusable(device, dtype, shape[3]) is None:
-        ways["decomposed"] = lambda: flash_decomposition(*inputs, SCORING.scale, extent=extent)
+    if decomposition_fits(tensors[0], tensors[1], extent, window=RULE.window, scoring=SCORING):
+        ways["decomposed"] = lambda: gpu_decomposition(*inputs, SCORING, extent=extent)
     if dtype != torch.float64 and works(device, dtype, shape[3]):
         ways["flex"] = lambda: flex_focus_attention(*inputs, SCORING, return_lse=False, extent=extent)
     return ways

@@ -12,32 +12,15 @@ from torch import Tensor
 
 from focus_runtime.attention.costs import FROM_TOKENS
 from focus_runtime.attention.cuda.calibration import decomposed_share, gpu_costs, work_of
-from focus_runtime.attention.cuda.decomposed import head_size_needed
+from focus_runtime.attention.cuda.decomposition import decomposition_fits
 from focus_runtime.attention.kernels.flash import has_backward
-from focus_runtime.attention.kernels.varlen import LARGEST_HEAD, unusable
+from focus_runtime.attention.scoring import Scoring
 from focus_runtime.mask.extent import Extent
 
 COMPILE_FROM = 2048  # tokens; below, compiling flex takes more time than it saves
 DECOMPOSED_FROM = {1: 8192, 2: 16384}  # tokens by k
 WORTH = 0.7  # share of full attention's operations up to which the decomposition is taken
 SMALLEST_FLEX_HEAD = 16  # Triton's least matrix side
-
-
-def decomposition_fits(query: Tensor, key: Tensor, extent: Extent, *, plain: bool) -> bool:
-    """True when `flash_decomposition` can run: half precision, all queries, no padding, no softcap, room for groups.
-
-    Args:
-        query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
-        extent: K and k; for k of 3 and more groups take head dimensions of their own.
-        plain: no padding, no softcap, no gradient.
-    """
-    size = query.shape[-1]
-    return (
-        plain
-        and query.shape[2] == key.shape[2]
-        and (extent.top_k < 3 or head_size_needed(size, extent.num_groups) <= LARGEST_HEAD)
-        and unusable(query.device, query.dtype, size) is None
-    )
 
 
 def choose_on_cuda(
@@ -60,7 +43,9 @@ def choose_on_cuda(
     """
     length = key.shape[2]
     plain = key_padding is None and softcap is None
-    fits = decomposition_fits(query, key, extent, plain=plain and not gradients)
+    scoring = Scoring(1.0, softcap)
+    fits = key_padding is None and not gradients
+    fits = fits and decomposition_fits(query, key, extent, window=window, scoring=scoring)
     if query.shape[2] == length >= FROM_TOKENS and not gradients:
         costs = gpu_costs(query.device, query.dtype)
         if costs is not None:

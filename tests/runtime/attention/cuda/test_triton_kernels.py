@@ -1,0 +1,195 @@
+"""Kernels in Triton against the float64 reference: on a GPU where there is one, else in Triton's interpreter.
+
+The interpreter computes what the kernels say, one program after the other, on the CPU and in fp32; what a compiler makes
+of them only a GPU can tell.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
+from focus_runtime.mask.extent import Extent
+from focus_runtime.mask.rule import PairRule
+from focus_runtime.routing.router import top_k_membership
+from tests.runtime.attention.inputs import assert_same, oracle, random_membership
+
+ON_GPU = torch.cuda.is_available()
+pytest.importorskip("triton", reason="needs Triton")
+
+from focus_runtime.attention.cuda.decoding import decode_on_gpu  # noqa: E402
+from focus_runtime.attention.cuda.grouped import grouped_attention  # noqa: E402
+from focus_runtime.attention.cuda.sorting import sort_by_group  # noqa: E402
+from focus_runtime.routing.on_gpu import route_on_gpu  # noqa: E402
+
+pytestmark = pytest.mark.gpu if ON_GPU else []
+DEVICE = "cuda" if ON_GPU else "cpu"
+DTYPE = torch.bfloat16 if ON_GPU else torch.float32
+TOLERANCE = 1.5e-2 if ON_GPU else 5e-6
+
+
+def random_inputs(length, *, batch=1, heads=2, kv_heads=1, dim=16, queries=None, dtype=DTYPE):
+    """Laid out (B, T, H, D) and transposed, as models hand them over."""
+
+    def draw(tokens, count):
+        return torch.randn(batch, tokens, count, dim, device=DEVICE).to(dtype).transpose(1, 2)
+
+    return draw(queries or length, heads), draw(length, kv_heads), draw(length, kv_heads)
+
+
+def members(length, **settings):
+    return random_membership(length, **settings).to(DEVICE)
+
+
+def poisoned(monkeypatch):
+    """New memory holds NaN or nonsense, so that what a kernel leaves unwritten shows."""
+    empty = torch.empty
+
+    def filled(*args, **kwargs):
+        new = empty(*args, **kwargs)
+        return new.fill_(float("nan")) if new.is_floating_point() else new.fill_(-(1 << 20))
+
+    monkeypatch.setattr(torch, "empty", filled)
+
+
+CASES = [
+    # length, groups, k, window, sinks, text batch, heads, key heads
+    (1, 3, 1, 5, 1, 1, 2, 1),
+    (2, 3, 1, 0, 1, 1, 2, 1),
+    (65, 3, 2, 500, 1, 1, 2, 1),
+    (300, 4, 1, 20, 2, 1, 2, 1),
+    (260, 5, 2, 30, 20, 2, 4, 2),
+    (257, 6, 3, 10, 0, 1, 2, 1),
+    (130, 40, 2, 5, 1, 1, 1, 1),
+    (400, 1, 1, 64, 4, 1, 1, 1),
+    (300, 3, 1, 200, 0, 1, 2, 2),
+    (129, 4, 4, 3, 0, 1, 1, 1),
+]
+
+
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_grouped_attention_equals_the_oracle(case, copied, fresh_seed, monkeypatch):
+    length, groups, top_k, window, sinks, batch, heads, kv_heads = case
+    inputs = random_inputs(length, batch=batch, heads=heads, kv_heads=kv_heads)
+    membership = members(length, groups=groups, top_k=top_k, batch=batch)
+    expected = oracle(inputs, membership, window=window, num_sinks=sinks, scale=0.25)
+    poisoned(monkeypatch)
+    extent = Extent(groups, top_k, uniform=True)
+    actual = grouped_attention(
+        *inputs, membership, PairRule(window, sinks), Scoring(0.25), extent=extent, copied=copied
+    )
+    assert_same(actual, expected, TOLERANCE)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_tokens_of_unequal_numbers_of_groups(copied, fresh_seed, monkeypatch):
+    """One group, two, none, or all of them, as text sinks have."""
+    inputs = random_inputs(300, batch=2)
+    one, two = members(300, batch=2, groups=5), members(300, batch=2, groups=5, top_k=2)
+    membership = torch.where(torch.rand(2, 300, device=DEVICE) < 0.5, one, two)
+    membership[:, 17], membership[:, 100:110] = 31, 0
+    expected = oracle(inputs, membership, window=9, num_sinks=2, scale=0.25)
+    poisoned(monkeypatch)
+    extent = Extent(5, 5, uniform=False)
+    actual = grouped_attention(*inputs, membership, PairRule(9, 2), Scoring(0.25), extent=extent, copied=copied)
+    assert_same(actual, expected, TOLERANCE)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_softcap(top_k, copied, fresh_seed):
+    inputs, membership = random_inputs(300), members(300, top_k=top_k)
+    expected = oracle(inputs, membership, window=20, num_sinks=2, scale=1.0, softcap=3.0)
+    extent = Extent(4, top_k, uniform=True)
+    actual = grouped_attention(*inputs, membership, PairRule(20, 2), Scoring(1.0, 3.0), extent=extent, copied=copied)
+    assert_same(actual, expected, TOLERANCE)
+
+
+SLIDING = [(300, 4, 1, 20, 2, 100), (260, 4, 2, 20, 5, 150), (300, 1, 1, 10, 5, 120), (200, 1, 1, 30, 3, 20)]
+
+
+@pytest.mark.parametrize("case", [*SLIDING, (300, 4, 1, 30, 3, 31)], ids=str)
+@pytest.mark.parametrize("copied", [False, True])
+def test_inside_a_sliding_window(case, copied, fresh_seed):
+    length, groups, top_k, window, sinks, sliding = case
+    inputs, membership = random_inputs(length, batch=2), members(length, groups=groups, top_k=top_k, batch=2)
+    position = torch.arange(length, device=DEVICE).expand(2, -1)
+    focus, scoring = WindowedFocus(membership, position, PairRule(window, sinks)), Scoring(0.25)
+    expected = sliding_attention(*(x.double() for x in inputs), sliding, scoring, focus=focus)
+    rule, extent = PairRule(window, sinks, sliding), Extent(groups, top_k, uniform=True)
+    actual = grouped_attention(*inputs, membership, rule, scoring, extent=extent, copied=copied)
+    torch.testing.assert_close(actual[0].double(), expected, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.skipif(not ON_GPU, reason="the interpreter would take minutes")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dim", [16, 64, 80, 128, 256])
+@pytest.mark.parametrize("top_k", [1, 2])
+@pytest.mark.parametrize("copied", [False, True])
+def test_sizes_of_real_models(dtype, dim, top_k, copied, fresh_seed):
+    inputs, membership = random_inputs(4096, heads=6, kv_heads=2, dim=dim, dtype=dtype), members(
+        4096, groups=8, top_k=top_k
+    )
+    rule, scoring, extent = PairRule(128, 4), Scoring(dim**-0.5), Extent(8, top_k, uniform=True)
+    actual = grouped_attention(*inputs, membership, rule, scoring, extent=extent, copied=copied)
+    expected = oracle(inputs, membership, window=128, num_sinks=4, scale=dim**-0.5)
+    assert_same(actual, expected, TOLERANCE)
+    assert torch.nn.functional.cosine_similarity(actual[0].double(), expected[0], dim=-1).min() >= 0.9999
+
+
+@pytest.mark.parametrize("length", [5, 700, 5000])
+@pytest.mark.parametrize(("groups", "top_k"), [(3, 1), (8, 2), (40, 3)])
+def test_the_order_of_groups(length, groups, top_k, fresh_seed):
+    """Few blocks are counted on the way, many by a kernel of their own."""
+    length = min(length, 1200) if not ON_GPU and groups == 40 else length
+    membership = members(length, groups=groups, top_k=top_k, batch=2)
+    order = sort_by_group(membership, Extent(groups, top_k, uniform=True))
+    for b in range(2):
+        for g in range(groups):
+            mine = (membership[b] >> g & 1).nonzero()[:, 0]
+            start, stop = order.bounds[0, b, g : g + 2].tolist()
+            assert order.key_token[b, start:stop].tolist() == mine.tolist()
+            assert order.key_bits[b, start:stop].tolist() == membership[b, mine].tolist()
+            for rank in range(top_k if top_k > 1 else 0):
+                lower = [bin(bits & ((1 << g) - 1)).count("1") for bits in membership[b, mine].tolist()]
+                own = [token for token, below in zip(mine.tolist(), lower, strict=True) if below == rank]
+                first, last = order.bounds[1 + rank, b, g : g + 2].tolist()
+                assert order.query_token[rank, b, first:last].tolist() == own
+                place = order.query_place[rank, b, first:last].long()
+                assert order.key_token[b, place].tolist() == own
+
+
+@pytest.mark.parametrize(("width", "groups", "top_k"), [(100, 8, 1), (64, 5, 3), (200, 20, 2)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_routing_equals_its_definition(width, groups, top_k, dtype, fresh_seed):
+    dtype = dtype if ON_GPU else torch.float32
+    hidden = torch.randn(2, 45, width, device=DEVICE).to(dtype)
+    weights, potential = torch.randn(width, groups, device=DEVICE), torch.randn(groups, device=DEVICE)
+    probabilities, membership = route_on_gpu(hidden, weights / width**0.5, potential, top_k)
+    expected = torch.softmax(hidden.double() @ (weights / width**0.5).double() + potential, -1)
+    torch.testing.assert_close(probabilities.double(), expected, rtol=1e-5, atol=1e-6)
+    ranked = expected.sort(-1, descending=True)[0]
+    clear = ranked[..., top_k - 1] - ranked[..., top_k] > 1e-5  # of others rounding decides
+    assert clear.double().mean() > 0.9
+    assert torch.equal(membership[clear], top_k_membership(expected, top_k)[clear])
+
+
+def test_equally_probable_groups_go_to_the_lower_number():
+    hidden, weights = torch.zeros(1, 3, 16, device=DEVICE), torch.zeros(16, 6, device=DEVICE)
+    _, membership = route_on_gpu(hidden, weights, torch.zeros(6, device=DEVICE), 2)
+    assert membership.tolist() == [[3, 3, 3]]
+
+
+@pytest.mark.parametrize("heads", [(4, 2), (1, 1), (6, 2)])
+@pytest.mark.parametrize(("length", "window", "sinks"), [(300, 20, 2), (1, 3, 0), (2000, 0, 0), (700, 1000, 4)])
+@pytest.mark.parametrize("softcap", [None, 3.0])
+def test_a_decode_step_equals_the_oracle(heads, length, window, sinks, softcap, fresh_seed, monkeypatch):
+    inputs = random_inputs(length, batch=2, heads=heads[0], kv_heads=heads[1], queries=1)
+    membership = members(length, batch=2, top_k=2)
+    expected = oracle(inputs, membership, window=window, num_sinks=sinks, scale=0.25, softcap=softcap)
+    poisoned(monkeypatch)
+    actual = decode_on_gpu(*inputs, membership, PairRule(window, sinks), Scoring(0.25, softcap))
+    assert_same(actual, expected, TOLERANCE)

@@ -21,8 +21,9 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import focus_runtime
 from focus_runtime.attention.cuda.decomposed import flash_decomposition
-from focus_runtime.attention.cuda.decomposition import GROUPED, grouped_fits, gpu_decomposition
+from focus_runtime.attention.cuda.decomposition import GROUPED, gpu_decomposition, grouped_fits
 from focus_runtime.attention.kernels.varlen import PLAIN, available_kernels
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.attention.scoring import Scoring
@@ -102,8 +103,12 @@ class Bench:
         if self.on_gpu:
             torch.cuda.synchronize()
 
-    def milliseconds(self, work: Work) -> float:
-        """Time of one call on the device."""
+    def milliseconds(self, work: Work, inside: Callable[[], AbstractContextManager[Any]] = nullcontext) -> float:
+        """Time of one call on the device; entering `inside` is not counted."""
+        with inside():
+            return self._milliseconds(work)
+
+    def _milliseconds(self, work: Work) -> float:
         if not self.on_gpu:
             start = time.perf_counter()
             work()
@@ -174,15 +179,15 @@ def pairs_kept(membership: Tensor, window: int, sinks: int) -> float:
         window: w.
         sinks: s.
     """
-    sets_T, length = membership[0], membership.shape[1]
-    position_T = torch.arange(length, device=sets_T.device)
-    far_from_T = (position_T - window).clamp_min(0)  # keys before it are far
-    kept = (position_T + 1 - far_from_T).sum().item()  # near ones
-    kinds = torch.unique(sets_T)
+    member_sets, length = membership[0], membership.shape[1]
+    position = torch.arange(length, device=member_sets.device)
+    far_from = (position - window).clamp_min(0)  # keys before it are far
+    kept = (position + 1 - far_from).sum().item()  # near ones
+    kinds = torch.unique(member_sets)
     for kind in kinds:
-        meets_T = ((sets_T & kind) != 0) | (position_T < sinks)
-        before_T = torch.nn.functional.pad(meets_T.cumsum(0), (1, 0))
-        kept += before_T[far_from_T[sets_T == kind]].sum().item()
+        meets = ((member_sets & kind) != 0) | (position < sinks)
+        before = torch.nn.functional.pad(meets.cumsum(0), (1, 0))
+        kept += before[far_from[member_sets == kind]].sum().item()
     return kept / (length * (length + 1) / 2)
 
 
@@ -191,35 +196,34 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "low": min(values), "high": max(values), "rounds": len(values)}
 
 
+BACKENDS = {"torch flash": SDPBackend.FLASH_ATTENTION, "torch cudnn": SDPBackend.CUDNN_ATTENTION}
+
+
 def full_ways(bench: Bench, layer: Layer) -> dict[str, Work]:
-    """Full attention by every kernel at hand, of those of which one call works."""
+    """Full attention by every kernel at hand; those of torch run inside `chosen`."""
     scale, (query, key, value) = layer.scoring.scale, layer.tensors
     shared = query.shape[1] != key.shape[1]
 
-    def sdpa(backend: SDPBackend | None) -> Tensor:
-        def run() -> Tensor:
-            return torch.nn.functional.scaled_dot_product_attention(
-                query, key, value, is_causal=True, scale=scale, enable_gqa=shared
-            )
-
-        if backend is None:
-            return run()
-        with sdpa_kernel(backend):
-            return run()
+    def sdpa() -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=scale, enable_gqa=shared
+        )
 
     if not bench.on_gpu:
-        return {"torch": lambda: sdpa(None)}
-    ways: dict[str, Work] = {
-        "torch flash": lambda: sdpa(SDPBackend.FLASH_ATTENTION),
-        "torch cudnn": lambda: sdpa(SDPBackend.CUDNN_ATTENTION),
-    }
+        return {"torch": sdpa}
+    ways: dict[str, Work] = dict.fromkeys(BACKENDS, sdpa)
     length = query.shape[2]
     flat = [x.transpose(1, 2).flatten(0, 1) for x in layer.tensors]
     bounds = torch.tensor([0, length], dtype=torch.int32, device=bench.device)
     for kernel in available_kernels(torch.cuda.get_device_capability(bench.device)):
         if not kernel.name.startswith("torch"):
-            ways[kernel.name] = lambda run=kernel.run: run(*flat, bounds, length, scale, None)
+            ways[kernel.name] = partial(kernel.run, flat[0], flat[1], flat[2], bounds, length, scale, None)
     return ways
+
+
+def chosen(name: str) -> AbstractContextManager[Any]:
+    """Torch's attention by the kernel of this name alone."""
+    return sdpa_kernel(BACKENDS[name]) if name in BACKENDS else nullcontext()
 
 
 def focus_way(bench: Bench, layer: Layer, groups: int, top_k: int, sinks: int) -> Work:
@@ -239,43 +243,43 @@ def focus_way(bench: Bench, layer: Layer, groups: int, top_k: int, sinks: int) -
 
 
 def interleaved(bench: Bench, turns: dict[str, Work], seconds: float, *, warm_up: bool) -> dict[str, dict[str, float]]:
-    """Rounds until `seconds` are used up, two at least, after one to warm up."""
+    """Rounds until `seconds` are used up, two at least, after one to warm up; with the memory each call took."""
     times: dict[str, list[float]] = defaultdict(list)
+    memory: dict[str, dict[str, float]] = defaultdict(dict)
     start = time.perf_counter()
     for round_number in range(-1 if warm_up else 0, MOST_ROUNDS):
         for name, work in turns.items():
-            elapsed = bench.milliseconds(work)
+            before = memory_now(bench)
+            elapsed = bench.milliseconds(work, partial(chosen, name))
             if round_number >= 0:
                 times[name].append(elapsed)
+            if bench.on_gpu:
+                memory[name] = {"peak_bytes": torch.cuda.max_memory_allocated() - before}
         if round_number + 1 >= FEWEST_ROUNDS and time.perf_counter() - start > seconds:
             break
-    return {name: spread(values) for name, values in times.items()}
+    return {name: spread(values) | memory[name] for name, values in times.items()}
 
 
-def captured(work: Work) -> Work:
+def memory_now(bench: Bench) -> int:
+    """Bytes in use; peaks count from here."""
+    if not bench.on_gpu:
+        return 0
+    torch.cuda.reset_peak_memory_stats()
+    return torch.cuda.memory_allocated()
+
+
+def captured(name: str, work: Work) -> Work:
     """The same work as one CUDA graph, warmed up on a side stream first, as capture asks."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    with torch.cuda.stream(side), chosen(name):
         for _ in range(3):
             work()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with chosen(name), torch.cuda.graph(graph):
         work()
     return graph.replay
-
-
-def peak_bytes(bench: Bench, work: Work) -> int | None:
-    """Memory that one call takes beyond its inputs."""
-    if not bench.on_gpu:
-        return None
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    work()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
 
 
 def stage_times(bench: Bench, layer: Layer, groups: int, top_k: int) -> dict[str, float]:
@@ -313,16 +317,15 @@ def measure(bench: Bench, shape: Shape, length: int, seconds: float) -> dict[str
     times = interleaved(bench, turns, seconds, warm_up=length < ONE_CALL_FROM)
     graphs: dict[str, dict[str, float]] = {}
     if bench.on_gpu and length <= GRAPH_UP_TO:
-        graphs = interleaved(bench, {n: captured(w) for n, w in turns.items()}, seconds / 3, warm_up=True)
+        graphs = interleaved(bench, {n: captured(n, w) for n, w in turns.items()}, seconds / 3, warm_up=True)
     row: dict[str, Any] = {
         "shape": shape.name,
         "tokens": length,
         "full_ms": {name: times[name] for name in full},
         "full_graph_ms": {name: graphs[name] for name in full} if graphs else None,
-        "full_peak_bytes": {name: peak_bytes(bench, way) for name, way in full.items() if length < ONE_CALL_FROM},
         "focus": [],
     }
-    for case, way in focus.items():
+    for case in focus:
         groups, top_k, sinks = case
         kept = pairs_kept(layer.membership(groups, top_k), WINDOW, sinks)
         row["focus"].append(
@@ -337,7 +340,6 @@ def measure(bench: Bench, shape: Shape, length: int, seconds: float) -> dict[str
                     name: graphs[name]["median"] / graphs[f"{case}"]["median"] for name in full if graphs
                 },
                 "pairs_kept": kept,
-                "peak_bytes": peak_bytes(bench, way),
                 "paper": REPORTED[groups].get(length) if shape == SHAPES[0] else None,
                 "stage_ms": stage_times(bench, layer, groups, top_k) if bench.on_gpu and length <= 65536 else None,
             }
@@ -357,7 +359,7 @@ def errors(bench: Bench, shape: Shape, length: int) -> list[dict[str, Any]]:
         else:
             scale = layer.scoring.scale
             out, lse = flash_decomposition(*layer.tensors, membership, rule, scale, kernel=PLAIN, extent=extent)
-        expected, expected_lse = reference_attention(*exact, membership, rule, layer.scoring)
+        expected, expected_lse = reference_attention(exact[0], exact[1], exact[2], membership, rule, layer.scoring)
         cosine = torch.nn.functional.cosine_similarity(out.double(), expected, dim=-1)
         rows.append(
             {
@@ -443,8 +445,17 @@ def run(
     lengths: list[int],
     shapes: tuple[Shape, ...] = SHAPES,
     progress: Callable[[dict[str, Any]], None] = lambda result: None,
+    others_up_to: int = LENGTHS[-1],
 ) -> dict[str, Any]:
-    """All rows, a shape's after the other's; a length whose rounds would pass the deadline is skipped and says so."""
+    """All rows by length; one whose rounds would pass the deadline is skipped and says so.
+
+    Args:
+        bench: where.
+        lengths: tokens.
+        shapes: of the heads.
+        progress: takes the result so far, after every row.
+        others_up_to: the longest length of all shapes but the first.
+    """
     result: dict[str, Any] = {
         "what": "one layer, random tensors, full attention beside routing and Focus",
         "measures_a_gpu": bench.on_gpu,
@@ -459,17 +470,23 @@ def run(
     rows = result["rows"]
     for shape in shapes:
         result["errors_vs_float64"] += errors(bench, shape, max((n for n in lengths if n <= ERROR_LENGTH), default=256))
-        for length in sorted(lengths):
-            rounds = FEWEST_ROUNDS + (length < ONE_CALL_FROM) + 1
-            needed = predicted_seconds(rows, shape, length) * rounds
-            if needed > bench.seconds_left:
-                reason = f"not measured: would take about {needed:.0f} s of {bench.seconds_left:.0f} left"
-                rows.append({"shape": shape.name, "tokens": length, "skipped": reason})
-            else:
-                rows.append(_measured(bench, shape, length))
+    for length in sorted(lengths):
+        for shape in shapes:
+            rows.append(_row(bench, shape, length, rows, others_up_to if shape != shapes[0] else length))
             show(rows[-1])
             progress(result)
     return result
+
+
+def _row(bench: Bench, shape: Shape, length: int, rows: list[dict[str, Any]], longest: int) -> dict[str, Any]:
+    row: dict[str, Any] = {"shape": shape.name, "tokens": length}
+    if length > longest:
+        return row | {"skipped": "not measured: left out, for lack of time"}
+    needed = predicted_seconds(rows, shape, length) * (FEWEST_ROUNDS + (length < ONE_CALL_FROM))
+    if needed > bench.seconds_left:
+        reason = f"not measured: would take about {needed:.0f} s of {bench.seconds_left:.0f} left"
+        return row | {"skipped": reason}
+    return _measured(bench, shape, length)
 
 
 def _measured(bench: Bench, shape: Shape, length: int) -> dict[str, Any]:
@@ -491,6 +508,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: smoke run, no measurement")
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)), help="tokens, separated by commas")
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many of the shapes, in order")
+    parser.add_argument("--others-up-to", type=int, default=LENGTHS[-1], help="longest length of all shapes but one")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=540.0, help="time for everything")
     chosen = parser.parse_args(arguments)
@@ -503,7 +521,8 @@ def main(arguments: list[str] | None = None) -> None:
             chosen.out.parent.mkdir(parents=True, exist_ok=True)
             chosen.out.write_text(json.dumps(result, indent=1) + "\n")
 
-    write(run(bench, [int(length) for length in chosen.lengths.split(",")], SHAPES[: chosen.shapes], write))
+    lengths = [int(length) for length in chosen.lengths.split(",")]
+    write(run(bench, lengths, SHAPES[: chosen.shapes], write, chosen.others_up_to))
 
 
 if __name__ == "__main__":

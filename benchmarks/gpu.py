@@ -1,13 +1,16 @@
 """Everything a GPU should be asked in ten minutes, ordered by worth; results are written after every part.
 
     make gpu                                              # on a machine with torch, transformers and safetensors alone
-    python benchmarks/gpu.py --out FOLDER [--seconds 540]
+    python benchmarks/gpu.py --out FOLDER [--seconds 540] [--model FILE.gguf --text FILE]
     python benchmarks/gpu.py --device cpu --out FOLDER    # smoke run of the script, measures no GPU
 
-1. The tests marked `gpu` (where pytest is installed).
-2. One attention layer, 1K to 1M tokens: attention_gpu.py.
-3. Whole models of random weights in the shape of Llama 3.2 1B and Llama 2 7B: prefill and decode at 8K to 128K tokens.
-4. `analyze` on the smaller of them, from text to trace.
+1. `tests`: those marked `gpu` (where pytest is installed).
+2. `layer`: one attention layer, 1K to 1M tokens, attention_gpu.py.
+3. `models`: random weights in the shape of Llama 3.2 1B, Mistral 7B and Gemma 2 9B: prefill and decode at 8K to 128K
+   tokens.
+4. `default`: the default model, where `--model` and `--text` name it and a text: perplexity of a text of its full
+   context, prefill, 512 generated tokens, `analyze`, and steps of training.
+5. `profile`: kernels of one layer and of one model by time.
 
 A part that fails is written down with its error, and the next one runs. FOLDER gets gpu.json and gpu.md.
 """
@@ -16,60 +19,82 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
+import math
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig
 
 from benchmarks import attention_gpu
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
 from focus_runtime.failures import is_out_of_memory
+from focus_runtime.measure.perplexity import perplexity
 from focus_runtime.measure.speed import decode_speed, prefill_speed
+from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.run.engine import RunOptions, analyze
 from focus_runtime.training.calibrate import calibrate_potentials
-from tests.helpers import TINY, build_tokenizer
+from tests.helpers import TINY
 
 ROOT = Path(__file__).parents[1]
-SHAPES: dict[str, dict[str, int]] = {
-    "Llama 3.2 1B": {
-        "hidden_size": 2048,
-        "intermediate_size": 8192,
-        "num_hidden_layers": 16,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 64,
-    },
-    "Llama 2 7B": {
-        "hidden_size": 4096,
-        "intermediate_size": 11008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 32,
-        "head_dim": 128,
-    },
+VOCABULARY, DECODE_STEPS, CALIBRATION_TOKENS = 32000, 16, 2048
+MODELS: dict[str, Callable[..., Any]] = {
+    "Llama 3.2 1B": partial(
+        LlamaConfig,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        head_dim=64,
+    ),
+    "Mistral 7B": partial(
+        MistralConfig,
+        hidden_size=4096,
+        intermediate_size=14336,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        sliding_window=None,
+    ),
+    "Gemma 2 9B": partial(
+        Gemma2Config,
+        hidden_size=3584,
+        intermediate_size=14336,
+        num_hidden_layers=42,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=256,
+    ),
 }
-LENGTHS = (8192, 16384, 32768, 65536, 131072)
-SMOKE_SHAPES = {"tiny": TINY}
+LENGTHS = (8192, 32768, 131072)
+OTHERS_UP_TO = 262144  # tokens: the longest of a layer's second and third shape
+SMOKE_MODELS: dict[str, Callable[..., Any]] = {"tiny": partial(LlamaConfig, **TINY)}
 SMOKE_LENGTHS, SMOKE_TABLE = (192, 256), [160, 192]
 FOCUS = FocusConfig(num_groups=8, top_k=1, window=128, num_sinks=4)
-VOCABULARY, DECODE_STEPS, CALIBRATION_TOKENS = 32000, 16, 2048
+CONTEXT, GENERATED, ANALYSED = 8192, 512, 2048  # tokens of the default model's parts
+TRAIN_TOKENS, TRAIN_STEPS = 1024, 6
+CENTROIDS = ROOT / "assets" / "centroids" / "smollm2-135m.safetensors"
+GPU_TESTS = ("tests/runtime/attention/cuda/test_on_gpu.py", "tests/runtime/attention/cuda/test_triton_kernels.py")
 SHARES = {
     "tests": 0.2,
-    "layer": 0.45,
-    "models": 0.85,
-    "analyze": 1.0,
+    "layer": 0.5,
+    "models": 0.8,
+    "default": 0.95,
+    "profile": 1.0,
 }  # of the time, at which each part must have ended
 
 
@@ -81,6 +106,7 @@ class Report:
         folder: gets gpu.json and gpu.md.
         seconds: for everything.
         smoke: on the CPU, with small shapes.
+        model, text: the default model's GGUF file or folder, and a text; None where they are not at hand.
         results: by part.
         start: `time.perf_counter()` at the beginning.
     """
@@ -88,6 +114,8 @@ class Report:
     folder: Path
     seconds: float
     smoke: bool
+    model: str | None = None
+    text: Path | None = None
     results: dict[str, Any] = field(default_factory=dict)
     start: float = field(default_factory=time.perf_counter)
 
@@ -122,17 +150,9 @@ def gpu_tests(report: Report) -> dict[str, Any]:
     """Last lines of `pytest -m gpu`."""
     if importlib.util.find_spec("pytest") is None:
         return {"skipped": "pytest is not installed"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-m",
-        "gpu",
-        "tests/runtime/attention/cuda",
-        "-p",
-        "no:cacheprovider",
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", *GPU_TESTS, "-p", "no:cacheprovider", "--tb=line"]
+    if importlib.util.find_spec("xdist") is not None:
+        command += ["-n", "12"]
     try:
         done = subprocess.run(
             command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=max(1.0, report.left("tests"))
@@ -145,25 +165,24 @@ def gpu_tests(report: Report) -> dict[str, Any]:
 
 def layer_table(report: Report) -> dict[str, Any]:
     """attention_gpu.py, in its share of the time."""
-    on_gpu = not report.smoke
-    kernel = attention_gpu.best_kernel(report.device, torch.bfloat16, 64) if on_gpu else attention_gpu.PLAIN
-    deadline = time.perf_counter() + report.left("layer")
-    bench = attention_gpu.Bench(report.device, kernel, torch.bfloat16, seed=1, num_sinks=4, deadline=deadline)
-    return attention_gpu.run(bench, SMOKE_TABLE if report.smoke else list(attention_gpu.LENGTHS))
+    bench = attention_gpu.Bench(report.device, seed=1, deadline=time.perf_counter() + report.left("layer"))
+    lengths = SMOKE_TABLE if report.smoke else list(attention_gpu.LENGTHS)
+    shapes = attention_gpu.SHAPES[:1] if report.smoke else attention_gpu.SHAPES
+
+    def progress(result: dict[str, Any]) -> None:
+        report.results["layer"] = result
+        report.write()
+
+    return attention_gpu.run(bench, lengths, shapes, progress, OTHERS_UP_TO)
 
 
 @contextmanager
-def random_model(shape: dict[str, Any], longest: int, device: torch.device) -> Iterator[FocusModel]:
-    """A Llama of random weights in bf16 with random, balanced centroids; its memory is free afterwards."""
+def random_model(config: Callable[..., Any], longest: int, device: torch.device) -> Iterator[FocusModel]:
+    """A model of random weights in bf16 with random, balanced centroids; its memory is free afterwards."""
     torch.manual_seed(0)
-    config = LlamaConfig(**shape | {"vocab_size": VOCABULARY, "max_position_embeddings": longest + 2 * DECODE_STEPS})
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        with torch.device(device):
-            model = LlamaForCausalLM(config).eval()
-    finally:
-        torch.set_default_dtype(before)
+    settings = config(vocab_size=VOCABULARY, max_position_embeddings=longest + 2 * DECODE_STEPS)
+    with torch.device(device):
+        model = AutoModelForCausalLM.from_config(settings, dtype=torch.bfloat16).eval()
     model.requires_grad_(False)
     centroids = random_centroids(model, FOCUS)
     for router in centroids.routers.values():
@@ -185,20 +204,21 @@ def random_ids(length: int, device: torch.device) -> torch.Tensor:
 
 
 def whole_models(report: Report) -> dict[str, list[dict[str, Any]]]:
-    """Prefill and decode by shape and length, until the time is used up or the memory runs out."""
+    """Prefill and decode by model and length, until the time is used up or the memory runs out."""
     lengths = SMOKE_LENGTHS if report.smoke else LENGTHS
     rows: dict[str, list[dict[str, Any]]] = {}
-    shapes = SMOKE_SHAPES if report.smoke else SHAPES
-    for number, (name, shape) in enumerate(shapes.items()):
+    models = SMOKE_MODELS if report.smoke else MODELS
+    for number, (name, config) in enumerate(models.items()):
         rows[name] = []
         report.results["models"] = rows
-        until = report.left("models") * (number + 1) / len(shapes)
+        until = report.left("models") / (len(models) - number)
         began = time.perf_counter()
-        with random_model(shape, max(lengths), report.device) as focus:
-            last = 0.0
-            for length in lengths:
+        with random_model(config, max(lengths), report.device) as focus:
+            last, ratio = 0.0, 1
+            for place, length in enumerate(lengths):
                 spent = time.perf_counter() - began
-                if spent + 4 * last > until:  # a doubled length takes up to four times as long
+                ratio = length // lengths[place - 1] if place else 1
+                if spent + ratio**1.6 * last > until:  # most of a model's time grows with its length
                     rows[name].append({"tokens": length, "skipped": f"{max(0.0, until - spent):.0f} s were left"})
                     continue
                 before = time.perf_counter()
@@ -213,7 +233,7 @@ def one_length(focus: FocusModel, length: int, device: torch.device) -> dict[str
     row: dict[str, Any] = {"tokens": length}
     ids = random_ids(length, device)
     for name, work in (
-        ("prefill", lambda: prefill_speed(focus, ids, repeats=2)),
+        ("prefill", lambda: prefill_speed(focus, ids, repeats=2 if length < LENGTHS[-1] else 1)),
         ("decode", lambda: decode_speed(focus, ids, steps=DECODE_STEPS)),
     ):
         try:
@@ -227,33 +247,174 @@ def one_length(focus: FocusModel, length: int, device: torch.device) -> dict[str
     return row
 
 
-def one_analysis(report: Report) -> dict[str, Any]:
+def default_model(report: Report) -> dict[str, Any]:
+    """What users do with the default model; `--device cpu` gives the CPU's figures, to be set beside."""
+    if report.model is None or report.text is None:
+        return {"skipped": "no --model and --text given"}
+    from focus_runtime.models.loading import load_model
+
+    found: dict[str, Any] = {"device": str(report.device), "cpu_threads": torch.get_num_threads()}
+    report.results["default"] = found
+    text = report.text.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as cache:
+        model, tokenizer = load_model(report.model, cache_dir=cache)
+    ids = torch.tensor(tokenizer(text)["input_ids"])
+    found["tokens"] = min(CONTEXT, len(ids))
+    if len(ids) < CONTEXT:
+        return found | {"error": f"the text has {len(ids)} tokens, {CONTEXT} are needed"}
+    ids, found["perplexity"] = ids[:CONTEXT].to(report.device), {}
+
+    def note(part: str, work: Callable[[], Any]) -> None:
+        try:
+            found[part] = work()
+        except Exception as error:  # a part that fails is a result
+            found[part] = {"error": f"{type(error).__name__}: {first_line(error)}"}
+        report.write()
+
+    for dtype, backend in PRECISIONS[report.device.type]:
+        model = model.to(report.device, dtype)
+        found["perplexity"][f"{dtype} {backend}"] = both_perplexities(model, ids, backend)
+        report.write()
+    focus = compose(model, default_centroids(report.device))
+    note("prefill", lambda: prefill_speed(focus, ids[None], repeats=3))
+    note("decode", lambda: decode_speed(focus, ids[None, : CONTEXT // 2], steps=DECODE_STEPS))
+    note("generation", lambda: generation(focus, ids[None, :-GENERATED]))
+    focus.detach()
+    note("analyze", lambda: analysis(model, tokenizer, text))
+    model = model.float()
+    note("train", lambda: training_speed(model, tokenizer, text, "no"))
+    if not report.smoke:
+        note("train_bf16", lambda: training_speed(model, tokenizer, text, "bf16"))
+    return found
+
+
+PRECISIONS = {  # and the backend of Focus; the last one is that of what follows
+    "cpu": ((torch.float32, "auto"),),
+    "cuda": ((torch.float32, "masked"), (torch.bfloat16, "auto")),
+}
+
+
+def default_centroids(device: torch.device) -> Any:
+    """Those of the default model, on a device."""
+    centroids = load_centroids(CENTROIDS)
+    for router in centroids.routers.values():
+        router.to(device)
+    return centroids
+
+
+def both_perplexities(model: Any, ids: torch.Tensor, backend: str) -> dict[str, float]:
+    """Of full attention and of Focus with the default centroids, over one window of all tokens."""
+    full = perplexity(model, ids, length=len(ids)).value
+    focus = compose(model, default_centroids(ids.device), backend=backend)
+    try:
+        return {"full": full, "focus": perplexity(focus, ids, length=len(ids)).value}
+    finally:
+        focus.detach()
+
+
+def analysis(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     """A text through `analyze`, with every measurement the page shows."""
-    name, shape = next(iter((SMOKE_SHAPES if report.smoke else SHAPES).items()))
-    length = SMOKE_LENGTHS[0] if report.smoke else LENGTHS[0]
-    text = "The harbour was quiet, and the cat came back again. " * (length // 50 + 1)
-    with random_model(shape, length, report.device) as focus:
-        model = focus.detach()
-        centroids = random_centroids(model, FOCUS)
-        calibrate_potentials(
-            model, centroids, random_ids(CALIBRATION_TOKENS if not report.smoke else 256, report.device)
-        )
-        before = time.perf_counter()
-        trace = analyze(
-            model, build_tokenizer(), text, centroids, RunOptions(max_tokens=length, repeats=3, attention_mass=True)
-        )
-        seconds = time.perf_counter() - before
-    medians: dict[str, float] = {}
+    centroids = default_centroids(model.device)
+    options = RunOptions(max_tokens=ANALYSED, repeats=2, attention_mass=True)
+    before = time.perf_counter()
+    trace = analyze(model, tokenizer, text, centroids, options)
+    seconds = time.perf_counter() - before
+    times: dict[str, list[float]] = {}
     for timing in trace.timings:
-        medians.setdefault(f"{timing.mode} {timing.stage}", timing.milliseconds)
+        times.setdefault(f"{timing.mode} {timing.stage}", []).append(timing.milliseconds)
     return {
-        "model": name,
         "tokens": trace.num_tokens,
         "seconds": seconds,
         "info": {key: trace.info[key] for key in ("device", "dtype", "backend")},
-        "retained_pairs": [layer.retained_pairs for layer in trace.layers],
-        "attention_mass_kept": [layer.attention_mass_retained for layer in trace.layers],
-        "first_timings_ms": medians,
+        "perplexity": {mode: trace.perplexity(mode) for mode in ("full", "focus")},
+        "mean_pairs_kept": sum(layer.retained_pairs for layer in trace.layers) / len(trace.layers),
+        "milliseconds": {name: min(values) for name, values in times.items()},
+    }
+
+
+def generation(focus: FocusModel, prompt: torch.Tensor) -> dict[str, Any]:
+    """Greedy tokens after a prompt, full attention and Focus."""
+    result: dict[str, Any] = {"prompt_tokens": prompt.shape[1], "new_tokens": GENERATED}
+    for mode in ("full", "focus"):
+        with focus.measured_full_attention() if mode == "full" else nullcontext():
+            if prompt.device.type == "cuda":
+                torch.cuda.synchronize()
+            before = time.perf_counter()
+            model: Any = focus.model
+            out = model.generate(
+                prompt, max_new_tokens=GENERATED, min_new_tokens=GENERATED, do_sample=False, pad_token_id=0
+            )
+            if prompt.device.type == "cuda":
+                torch.cuda.synchronize()
+            result[f"{mode}_seconds"] = time.perf_counter() - before
+            result[f"{mode}_new_tokens"] = out.shape[1] - prompt.shape[1]
+    return result
+
+
+def training_speed(model: Any, tokenizer: Any, text: str, precision: str) -> dict[str, Any]:
+    """Seconds of a step of centroid training, in fp32 ("no") or mixed precision."""
+    from focus_runtime.training.centroids import train_centroids
+    from focus_runtime.training.loop import TrainConfig
+
+    settings = TrainConfig(
+        steps=TRAIN_STEPS, seq_len=TRAIN_TOKENS, warmup=1, calibration_sequences=1, mixed_precision=precision
+    )
+    losses: list[float] = []
+    ends: list[float] = []
+
+    def on_step(step: Any) -> None:
+        losses.append(step.loss)
+        ends.append(time.perf_counter())
+
+    before = time.perf_counter()
+    train_centroids(model, tokenizer, [text], FocusConfig(num_groups=4), settings, on_step=on_step)
+    parts = [after - start for start, after in itertools.pairwise(ends)]
+    return {
+        "tokens": TRAIN_TOKENS,
+        "steps": TRAIN_STEPS,
+        "seconds": time.perf_counter() - before,
+        "seconds_a_step": sorted(parts)[len(parts) // 2] if parts else None,
+        "first_loss": losses[0],
+        "last_loss": losses[-1],
+        "finite": all(math.isfinite(loss) for loss in losses),
+    }
+
+
+def profiles(report: Report) -> dict[str, Any]:
+    """Kernels by time, and the host's time, of one layer at two lengths and of the first model."""
+    if report.smoke:
+        return {"skipped": "no GPU"}
+    bench = attention_gpu.Bench(report.device, seed=1, deadline=time.perf_counter() + 60)
+    found: dict[str, Any] = {}
+    with torch.no_grad():
+        for length in (4096, 65536):
+            layer = attention_gpu.random_layer(bench, attention_gpu.SHAPES[0], length)
+            found[f"layer {length}"] = profiled(attention_gpu.focus_way(bench, layer, 8, 1, attention_gpu.SINKS))
+    name, config = next(iter(MODELS.items()))
+    with random_model(config, CONTEXT, report.device) as focus, torch.no_grad():
+        ids = random_ids(CONTEXT, report.device)
+        found[f"{name} {CONTEXT}"] = profiled(lambda: focus.model(input_ids=ids, use_cache=False, logits_to_keep=1))
+    return found
+
+
+def profiled(work: Callable[[], Any]) -> dict[str, Any]:
+    """One call after three: microseconds on the device by kernel, largest first, and from first to last on the host."""
+    from torch.profiler import ProfilerActivity, profile
+
+    for _ in range(3):
+        work()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+        before = time.perf_counter()
+        work()
+        host = time.perf_counter() - before
+        torch.cuda.synchronize()
+    kernels = [event for event in recorded.key_averages() if event.self_device_time_total > 0]
+    kernels.sort(key=lambda event: -event.self_device_time_total)
+    return {
+        "host_us": host * 1e6,
+        "device_us": sum(event.self_device_time_total for event in kernels),
+        "kernels": [[event.key[:90], event.count, event.self_device_time_total] for event in kernels[:15]],
     }
 
 
@@ -263,32 +424,41 @@ def as_markdown(results: dict[str, Any]) -> str:
     lines = [f"# {machine.get('gpu', 'No GPU: smoke run')}", "", f"`{json.dumps(machine)}`", ""]
     tests = results.get("tests", {})
     lines += ["## Tests", "", *(f"    {line}" for line in tests.get("tail", [])[-3:] or [json.dumps(tests)]), ""]
-    lines += ["## One layer, 12 heads of 64, bf16, w = 128: full attention / Focus, both by the same kernel", ""]
-    if "rows" in results.get("layer", {}):
-        lines += [
-            "| tokens | K | k | full ms | Focus ms | same kernel | SDPA | 1 / pairs | paper |",
-            "|---|" + "---|" * 8,
-        ]
-        for row in results["layer"]["rows"]:
-            for case in row.get("focus", []):
-                lines.append(
-                    f"| {row['tokens']:,} | {case['K']} | {case['k']} | {row['full_ms']['median']:.2f} "
-                    f"| {case['focus_ms']['median']:.2f} | {case['full_over_focus']:.2f} "
-                    f"| {case['sdpa_over_focus']:.2f} | {1 / case['share_of_pairs']:.2f} "
-                    f"| {case['reported_full_over_focus'] or ''} |"
-                )
-            if "skipped" in row:
-                lines.append(f"| {row['tokens']:,} | | | {row['skipped']} | | | | | |")
-    else:
-        lines.append(json.dumps(results.get("layer", {})))
+    lines += ["## One layer, bf16, w = 128: full attention / routing and Focus", ""]
+    layer = results.get("layer", {})
+    for shape in dict.fromkeys(row["shape"] for row in layer.get("rows", [])):
+        lines += [f"### {shape}", "", *_layer_table([row for row in layer["rows"] if row["shape"] == shape]), ""]
+    if "rows" not in layer:
+        lines.append(json.dumps(layer))
     for name, rows in results.get("models", {}).items() if "error" not in results.get("models", {}) else ():
         lines += ["", f"## {name}, random weights: full attention / Focus", ""]
         lines += ["| tokens | prefill | prefill ms | decode | decode ms | peak GB full, Focus |", "|---|" + "---|" * 5]
         lines += [_model_row(row) for row in rows]
     if "error" in results.get("models", {}):
         lines += ["", "## Whole models", "", results["models"]["error"]]
-    lines += ["", "## analyze", "", f"`{json.dumps(results.get('analyze', {}))[:2000]}`", ""]
+    for part in ("default", "profile"):
+        lines += ["", f"## {part}", "", "```json", json.dumps(results.get(part, {}), indent=1), "```", ""]
     return "\n".join(lines)
+
+
+def _layer_table(rows: list[dict[str, Any]]) -> list[str]:
+    """Lines of the table of one shape: each kernel of full attention has a column, launched and as a graph."""
+    names = next((list(row["full_ms"]) for row in rows if "full_ms" in row), [])
+    head = ["tokens", "K", "k", "sinks", "Focus ms", *(f"{name} ms" for name in names)]
+    head += [*(f"{name} / Focus" for name in names), "as graphs", "1 / pairs kept", "MB", "paper"]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for row in rows:
+        if "skipped" in row:
+            lines.append(f"| {row['tokens']:,} | {row['skipped']} |" + " |" * (len(head) - 2))
+        for case in row.get("focus", []):
+            graphs = ", ".join(f"{ratio:.2f}" for ratio in case["graph_full_over_focus"].values())
+            cells = [f"{row['tokens']:,}", case["K"], case["k"], case["sinks"], f"{case['ms']['median']:.3f}"]
+            cells += [f"{row['full_ms'][name]['median']:.3f}" for name in names]
+            cells += [f"{case['full_over_focus'][name]:.2f}" for name in names]
+            memory = f"{case['ms']['peak_bytes'] / 1e6:.0f}" if "peak_bytes" in case["ms"] else ""
+            cells += [graphs, f"{1 / case['pairs_kept']:.2f}", memory, case["paper"] or ""]
+            lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return lines
 
 
 def _model_row(row: dict[str, Any]) -> str:
@@ -311,16 +481,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for gpu.json and gpu.md")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: smoke run, no measurement")
     parser.add_argument("--seconds", type=float, default=540.0, help="time for everything")
+    parser.add_argument("--model", help="GGUF file or folder of the default model")
+    parser.add_argument("--text", type=Path, help=f"a text of {CONTEXT} tokens or more")
     parser.add_argument("--part", choices=tuple(SHARES), action="append", help="only these")
     chosen = parser.parse_args(arguments)
     if chosen.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA GPU found; use --device cpu for a smoke run of the script")
-    report = Report(chosen.out, chosen.seconds, smoke=chosen.device == "cpu")
+    report = Report(chosen.out, chosen.seconds, chosen.device == "cpu", chosen.model, chosen.text)
     parts: dict[str, Callable[[Report], Any]] = {
         "tests": gpu_tests,
         "layer": layer_table,
         "models": whole_models,
-        "analyze": one_analysis,
+        "default": default_model,
+        "profile": profiles,
     }
     for name in chosen.part or parts:
         report.add(name, partial(parts[name], report))

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.cuda.choice import decomposition_fits
-from focus_runtime.attention.cuda.decomposed import flash_decomposition
+from focus_runtime.attention.cuda.decomposition import decomposition_fits, gpu_decomposition
 from focus_runtime.attention.cuda.packing import group_bits, membership_extent
 from focus_runtime.attention.decomposed import (
     LocalPiece,
@@ -220,8 +219,9 @@ def _forward(
         return fused_attention(query, key, value, membership, rule, Scoring(scale))
     if query.device.type == "cuda":
         extent = membership_extent(membership)
-        if decomposition_fits(query, key, extent, plain=True):
-            return flash_decomposition(query, key, value, membership, rule, scale, extent=extent)
+        scoring = Scoring(scale)
+        if decomposition_fits(query, key, extent, window=rule.window, scoring=scoring):
+            return gpu_decomposition(query, key, value, membership, rule, scoring, extent=extent)
     return decomposed_attention(query, key, value, membership, rule, scale)
 
 

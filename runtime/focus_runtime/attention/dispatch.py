@@ -15,6 +15,7 @@ from focus_runtime.attention.cuda.calibration import gpu_costs
 from focus_runtime.attention.cuda.choice import choose_on_cuda
 from focus_runtime.attention.cuda.decomposition import gpu_decomposition, grouped_fits
 from focus_runtime.attention.cuda.packing import membership_extent
+from focus_runtime.attention.cuda.usable import kernels_take
 from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.decomposed_backward import differentiable_attention
@@ -112,7 +113,7 @@ def prepare_choice(device: torch.device, dtype: torch.dtype, length: int) -> Non
         device, dtype: of query, key and value.
         length: T.
     """
-    if length < FROM_TOKENS:
+    if length < FROM_TOKENS or (device.type == "cuda" and kernels_take(device, dtype)):
         return
     if device.type == "cpu":
         machine_costs(dtype)

@@ -244,7 +244,7 @@ class CentroidRouter(nn.Module):
     def _routes_on_gpu(self, hidden: Tensor) -> bool:
         """Whether the kernel of routing/on_gpu.py takes these hidden states (B, T, E)."""
         return (
-            on_gpu(hidden)
+            on_gpu(hidden.device)
             and not torch.is_grad_enabled()
             and hidden.is_contiguous()
             and hidden.dtype in (*HALVES, torch.float32)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from focus_runtime.attention.costs import FROM_TOKENS
 from focus_runtime.attention.cuda.calibration import decomposed_share, gpu_costs, work_of
-from focus_runtime.attention.cuda.decomposition import decomposition_fits
+from focus_runtime.attention.cuda.decomposition import decomposition_fits, grouped_fits
 from focus_runtime.attention.kernels.flash import has_backward
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.mask.extent import Extent
@@ -41,11 +41,11 @@ def choose_on_cuda(
         window, key_padding, softcap: as in `focus_attention`.
         gradients: True when a backward pass will follow: flex has one that waits for nothing.
     """
-    length = key.shape[2]
+    length, whole = key.shape[2], query.shape[2] == key.shape[2] and key_padding is None and not gradients
+    if whole and grouped_fits(query, key, key, window, Scoring(1.0, softcap)):
+        return "decomposed"  # one kernel for each of its parts: the fastest at every length, measured on an H200
     plain = key_padding is None and softcap is None
-    scoring = Scoring(1.0, softcap)
-    fits = key_padding is None and not gradients
-    fits = fits and decomposition_fits(query, key, extent, window=window, scoring=scoring)
+    fits = whole and decomposition_fits(query, key, extent, window=window, scoring=Scoring(1.0, softcap))
     if query.shape[2] == length >= FROM_TOKENS and not gradients:
         costs = gpu_costs(query.device, query.dtype)
         if costs is not None:

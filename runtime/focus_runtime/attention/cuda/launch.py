@@ -1,8 +1,8 @@
-"""Triton kernels launched without Triton's look at every argument.
+"""Triton kernels launched without Triton's look at every argument, which takes 50 us and more in every layer.
 
-That look takes about 50 us for a kernel of forty arguments, in every layer of a model. Here the compiled kernel is kept
-by what it was compiled for: values of compile-time arguments, types and alignment of tensors, and of other whole
-numbers whether they are 1, a multiple of 16, or too large for 32 bits.
+A caller says in `facts` what its call has in common with others: everything that Triton compiles for, which is values
+of compile-time arguments, types and alignment of tensors, and of other whole numbers whether they are 1 or multiples
+of 16, unless the kernel says `do_not_specialize`. Kernels compiled for a call are then kept for all that are alike.
 """
 
 from __future__ import annotations
@@ -11,54 +11,60 @@ from typing import Any
 
 from torch import Tensor
 
-MOST_KEPT = 4096
+MOST_KEPT = 4096  # kinds of calls: each length of a text is one of its own
 ALIGNED = 16  # bytes of an address, and factor of a number
-LARGEST_INT32 = (1 << 31) - 1
 
-_kept: dict[tuple[Any, ...], Any] = {}
-_roles: dict[Any, tuple[str, ...]] = {}
+_kept: dict[tuple[Any, ...], Launches] = {}
 
 
-def _role(parameter: Any) -> str:
-    if parameter.is_constexpr:
-        return "fixed"
-    return "free" if parameter.do_not_specialize else ""
+class Launches:
+    """Kernels of calls that are alike, compiled at the first of them.
+
+    Attributes:
+        numbers: kept for the caller, who fills it at the first call with what calls that are alike share.
+    """
+
+    __slots__ = ("_compiled", "numbers")
+
+    def __init__(self) -> None:
+        self.numbers: Any = None
+        self._compiled: dict[str, Any] = {}
+
+    def run(
+        self, name: str, kernel: Any, grid: tuple[int, int, int], arguments: tuple[Any, ...], warps: int, stages: int
+    ) -> None:
+        """Run a kernel over a grid, on the current device.
+
+        Args:
+            name: of the kernel among those of the call.
+            kernel: a function under `triton.jit`.
+            grid: programs in x, y and z.
+            arguments: all of the kernel's, in order, compile-time ones too.
+            warps, stages: warps of a program, and iterations of a loop in flight.
+        """
+        compiled = self._compiled.get(name)
+        if compiled is None:
+            compiled = kernel[grid](*arguments, num_warps=warps, num_stages=stages)
+            if compiled is not None:  # Triton's interpreter compiles nothing
+                self._compiled[name] = compiled
+        else:
+            compiled[grid](*arguments)
 
 
-def _kind(argument: Any, role: str) -> Any:
-    """What of an argument a kernel is compiled for."""
-    if isinstance(argument, Tensor):
-        return argument.dtype, argument.data_ptr() % ALIGNED == 0
-    if role == "fixed":
-        return argument
-    if isinstance(argument, int):
-        if role == "free":
-            return argument > LARGEST_INT32
-        return argument == 1, argument % ALIGNED == 0, argument > LARGEST_INT32
-    if isinstance(argument, float):
-        return None
-    return argument.base.dtype, tuple(argument.block_shape)  # a tensor descriptor
-
-
-def launch(kernel: Any, grid: tuple[int, int, int], arguments: tuple[Any, ...], warps: int, stages: int) -> None:
-    """Run a kernel over a grid.
+def alike(*facts: Any) -> Launches:
+    """The kernels of calls with these facts.
 
     Args:
-        kernel: a function under `triton.jit`.
-        grid: programs in x, y and z.
-        arguments: all of the kernel's, in order, compile-time ones too; the first is a tensor.
-        warps, stages: warps of a program, and iterations of a loop in flight.
+        facts: hashable, see above; the first names the caller.
     """
-    roles = _roles.get(kernel)
-    if roles is None:  # Triton's interpreter, which compiles nothing, knows no parameters
-        roles = _roles[kernel] = tuple(_role(parameter) for parameter in getattr(kernel, "params", ()))
-    key = (kernel, arguments[0].get_device(), warps, stages, *map(_kind, arguments, roles))
-    compiled = _kept.get(key)
-    if compiled is not None:
-        compiled[grid](*arguments)
-        return
-    compiled = kernel[grid](*arguments, num_warps=warps, num_stages=stages)
-    if compiled is not None:
+    found = _kept.get(facts)
+    if found is None:
         if len(_kept) >= MOST_KEPT:
             _kept.clear()
-        _kept[key] = compiled
+        found = _kept[facts] = Launches()
+    return found
+
+
+def aligned(*tensors: Tensor) -> tuple[bool, ...]:
+    """Which tensors begin at an address that whole rows can be read from at once."""
+    return tuple(tensor.data_ptr() % ALIGNED == 0 for tensor in tensors)

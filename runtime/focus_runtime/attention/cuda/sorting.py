@@ -9,13 +9,14 @@ Shape suffixes: B batch, T tokens, K groups, E entries of a text, L lists (keys,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 
-from focus_runtime.attention.cuda.launch import launch
+from focus_runtime.attention.cuda.launch import aligned, alike
+from focus_runtime.attention.cuda.triton_kernels.sorting import count_kernel, place_kernel
 from focus_runtime.mask.extent import Extent
 
 BLOCK_CELLS = 4096  # tokens times groups that one program of the sort holds
@@ -32,7 +33,7 @@ class SortedTokens:
 
     Attributes:
         key_token: (B, E) int32, the position of each key entry; undefined beyond the last.
-        key_bits: (B, E) int32 or int64, its membership.
+        key_bits: (B, E) int32 or int64, its membership; not there with one group a token, when nobody asks.
         bounds: (L, B, K + 1) int32, first entry of each group and the end of the last: of keys, then of queries by
             rank. With one group a token there are only keys: queries stand where the keys do.
         query_token: (k, B, T) int32, the position of each query entry; that of the keys with one group a token.
@@ -51,102 +52,26 @@ class SortedTokens:
         return self.bounds.shape[0] == 1
 
 
-@triton.jit
-def _flags(bits_t, group_k, rank, top_k: tl.constexpr):
-    """Which groups an entry list holds of each token: all (rank 0) or the `rank`-th lowest (from 1), int32 0 or 1."""
-    left_t = bits_t
-    for step in tl.static_range(top_k - 1):
-        left_t = tl.where(step + 1 < rank, left_t & (left_t - 1), left_t)
-    own_t = tl.where(rank == 0, bits_t, left_t & -left_t)
-    return ((own_t[:, None] >> group_k[None, :]) & 1).to(tl.int32)
+class _Plan(NamedTuple):
+    """Numbers of the kernels for memberships of one shape."""
+
+    lists: int
+    grid: tuple[int, int, int]
+    entries: int
+    counted: bool
+    count_numbers: tuple[int, ...]
+    place_numbers: tuple[int, ...]
 
 
-@triton.jit(do_not_specialize=["num_blocks", "num_groups"])
-def _count_kernel(
-    member,
-    counts,
-    length,
-    num_blocks,
-    num_groups,
-    top_k: tl.constexpr,
-    LISTS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    GROUPS: tl.constexpr,
-):
-    """Members of each group in each block of tokens: counts (B, L, K, N)."""
-    block, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    token_t = block * BLOCK + tl.arange(0, BLOCK)
-    group_k = tl.arange(0, GROUPS)
-    bits_t = tl.load(member + batch * length + token_t, mask=token_t < length, other=0)
-    for rank in tl.static_range(LISTS):
-        count_k = tl.sum(_flags(bits_t, group_k, rank, top_k), axis=0)
-        cell_k = ((batch * LISTS + rank) * num_groups + group_k) * num_blocks + block
-        tl.store(counts + cell_k, count_k, mask=group_k < num_groups)
-
-
-@triton.jit(do_not_specialize=["num_blocks", "batches", "num_groups"])
-def _place_kernel(
-    member,
-    counts,
-    key_token,
-    key_bits,
-    bounds,
-    query_token,
-    query_place,
-    length,
-    entries,
-    num_blocks,
-    batches,
-    num_groups,
-    top_k: tl.constexpr,
-    LISTS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    GROUPS: tl.constexpr,
-    CHUNK: tl.constexpr,
-    COUNTED: tl.constexpr,
-):
-    """Write every entry of a block of tokens to its place; what no earlier kernel has counted is counted here."""
-    block, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    token_t = block * BLOCK + tl.arange(0, BLOCK)
-    group_k = tl.arange(0, GROUPS)
-    real_k = group_k < num_groups
-    bits_t = tl.load(member + batch * length + token_t, mask=token_t < length, other=0)
-    key_place_tk = tl.zeros([BLOCK, GROUPS], dtype=tl.int32)
-    for rank in tl.static_range(LISTS):
-        earlier_k = tl.zeros([GROUPS], dtype=tl.int32)
-        total_k = tl.zeros([GROUPS], dtype=tl.int32)
-        if COUNTED:
-            row_k = ((batch * LISTS + rank) * num_groups + group_k) * num_blocks
-            for start in range(0, num_blocks, CHUNK):
-                number_n = start + tl.arange(0, CHUNK)
-                known = real_k[:, None] & (number_n < num_blocks)[None, :]
-                count_kn = tl.load(counts + row_k[:, None] + number_n[None, :], mask=known, other=0)
-                total_k += tl.sum(count_kn, axis=1)
-                earlier_k += tl.sum(tl.where((number_n < block)[None, :], count_kn, 0), axis=1)
-        else:
-            for number in range(num_blocks):
-                at_t = number * BLOCK + tl.arange(0, BLOCK)
-                other_t = tl.load(member + batch * length + at_t, mask=at_t < length, other=0)
-                count_k = tl.sum(_flags(other_t, group_k, rank, top_k), axis=0)
-                total_k += count_k
-                earlier_k += tl.where(number < block, count_k, 0)
-        first_k = tl.cumsum(total_k, axis=0) - total_k
-        if block == 0:
-            bound = bounds + (rank * batches + batch) * (num_groups + 1)
-            tl.store(bound + group_k, first_k, mask=real_k)
-            tl.store(bound + num_groups, tl.sum(total_k, axis=0))
-        flag_tk = _flags(bits_t, group_k, rank, top_k)
-        place_tk = (first_k + earlier_k)[None, :] + tl.cumsum(flag_tk, axis=0) - flag_tk
-        wide_tk = tl.broadcast_to(token_t[:, None], (BLOCK, GROUPS))
-        if rank == 0:
-            key_place_tk = place_tk
-            tl.store(key_token + batch * entries + place_tk, wide_tk, mask=flag_tk != 0)
-            all_bits_tk = tl.broadcast_to(bits_t[:, None], (BLOCK, GROUPS)).to(key_bits.dtype.element_ty)
-            tl.store(key_bits + batch * entries + place_tk, all_bits_tk, mask=flag_tk != 0)
-        else:
-            own = ((rank - 1) * batches + batch) * length
-            tl.store(query_token + own + place_tk, wide_tk, mask=flag_tk != 0)
-            tl.store(query_place + own + place_tk, key_place_tk, mask=flag_tk != 0)
+def _planned(batch: int, length: int, groups: int, top_k: int) -> _Plan:
+    lists, padded = 1 if top_k == 1 else 1 + top_k, max(FEWEST_GROUPS, triton.next_power_of_2(groups))
+    block = min(MOST_TOKENS, BLOCK_CELLS // padded, max(16, triton.next_power_of_2(length)))
+    num_blocks, entries = triton.cdiv(length, block), length * top_k
+    counted = num_blocks > RECOUNT_UP_TO
+    chunk = min(max(16, COUNTS_AT_ONCE // padded), triton.next_power_of_2(num_blocks))
+    sizes = (groups, top_k, lists, block, padded)
+    place = (length, entries, num_blocks, batch, *sizes, chunk, counted)
+    return _Plan(lists, (num_blocks, batch, 1), entries, counted, (length, num_blocks, *sizes), place)
 
 
 def sort_by_group(membership: Tensor, extent: Extent) -> SortedTokens:
@@ -159,23 +84,20 @@ def sort_by_group(membership: Tensor, extent: Extent) -> SortedTokens:
     membership = membership.contiguous()
     (batch, length), device = membership.shape, membership.device
     groups, top_k = extent.num_groups, extent.top_k
-    lists, padded = 1 if top_k == 1 else 1 + top_k, max(FEWEST_GROUPS, triton.next_power_of_2(groups))
-    block = min(MOST_TOKENS, BLOCK_CELLS // padded, max(16, triton.next_power_of_2(length)))
-    num_blocks, entries = triton.cdiv(length, block), length * top_k
-    counted = num_blocks > RECOUNT_UP_TO
-    key_token = torch.empty(batch, entries, dtype=torch.int32, device=device)
-    key_bits = torch.empty(batch, entries, dtype=torch.int32 if groups < 32 else torch.int64, device=device)
-    bounds = torch.empty(lists, batch, groups + 1, dtype=torch.int32, device=device)
-    query_token, query_place = key_token, key_token
-    if lists > 1:
-        query_token, query_place = torch.empty(2, lists - 1, batch, length, dtype=torch.int32, device=device)
-    grid, counts = (num_blocks, batch, 1), key_token
-    if counted:
-        counts = torch.empty(batch, lists, groups, num_blocks, dtype=torch.int32, device=device)
-        sizes = (groups, top_k, lists, block, padded)
-        launch(_count_kernel, grid, (membership, counts, length, num_blocks, *sizes), WARPS, 1)
-    chunk = min(max(16, COUNTS_AT_ONCE // padded), triton.next_power_of_2(num_blocks))
+    launches = alike("sort", device, batch, length, groups, top_k, aligned(membership))
+    if launches.numbers is None:
+        launches.numbers = _planned(batch, length, groups, top_k)
+    plan: _Plan = launches.numbers
+    key_token = torch.empty(batch, plan.entries, dtype=torch.int32, device=device)
+    bounds = torch.empty(plan.lists, batch, groups + 1, dtype=torch.int32, device=device)
+    key_bits = query_token = query_place = counts = key_token  # where they are not used
+    if plan.lists > 1:
+        kind = torch.int32 if groups < 32 else torch.int64
+        key_bits = torch.empty(batch, plan.entries, dtype=kind, device=device)
+        query_token, query_place = torch.empty(2, top_k, batch, length, dtype=torch.int32, device=device)
+    if plan.counted:
+        counts = torch.empty(batch, plan.lists, groups, plan.grid[0], dtype=torch.int32, device=device)
+        launches.run("count", count_kernel, plan.grid, (membership, counts, *plan.count_numbers), WARPS, 1)
     tensors = (membership, counts, key_token, key_bits, bounds, query_token, query_place)
-    numbers = (length, entries, num_blocks, batch, groups, top_k, lists, block, padded, chunk, counted)
-    launch(_place_kernel, grid, (*tensors, *numbers), WARPS, 1)
+    launches.run("place", place_kernel, plan.grid, (*tensors, *plan.place_numbers), WARPS, 1)
     return SortedTokens(key_token, key_bits, bounds, query_token, query_place)

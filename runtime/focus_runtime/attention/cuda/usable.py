@@ -28,11 +28,21 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def on_gpu(tensor: Tensor) -> bool:
-    """Whether a tensor lies on a GPU that Triton's kernels are written for."""
-    if tensor.device.type != "cuda" or torch.version.hip is not None or not has_triton():
+@functools.cache
+def on_gpu(device: torch.device) -> bool:
+    """Whether this is a GPU that Triton's kernels are written for."""
+    if device.type != "cuda" or torch.version.hip is not None or not has_triton():
         return False
-    return torch.cuda.get_device_capability(tensor.device) >= OLDEST
+    return torch.cuda.get_device_capability(device) >= OLDEST
+
+
+def kernels_take(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether attention kernels in Triton take tensors of this type there.
+
+    Args:
+        device, dtype: of query, key and value.
+    """
+    return dtype in HALVES and on_gpu(device)
 
 
 def attention_fits(what: str, query: Tensor, key: Tensor, value: Tensor) -> bool:
@@ -43,8 +53,7 @@ def attention_fits(what: str, query: Tensor, key: Tensor, value: Tensor) -> bool
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
     """
     return (
-        on_gpu(query)
-        and query.dtype in HALVES
+        kernels_take(query.device, query.dtype)
         and query.dtype == key.dtype == value.dtype
         and query.shape[3] <= LARGEST_HEAD
         and query.stride(3) == key.stride(3) == value.stride(3) == 1
@@ -63,7 +72,10 @@ def tried(what: str, tensor: Tensor, run: Callable[[], Result]) -> Result | None
     if _like(what, tensor) in _failed:
         return None
     try:
-        return run()
+        if tensor.device.index == torch.cuda.current_device():
+            return run()
+        with torch.cuda.device(tensor.device):  # kernels run on the current GPU
+            return run()
     except Exception as error:  # compilers and drivers raise exceptions of any type
         if is_out_of_memory(error) or is_lost_gpu(error):
             raise

@@ -1,0 +1,1 @@
+"""Kernels in Triton; the functions that run them stand beside this package."""

@@ -24,7 +24,6 @@ import json
 import math
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -106,7 +105,7 @@ class Report:
         folder: gets gpu.json and gpu.md.
         seconds: for everything.
         smoke: on the CPU, with small shapes.
-        model, text: the default model's GGUF file or folder, and a text; None where they are not at hand.
+        model, text: the default model's name, GGUF file or folder, and a text; None where they are not at hand.
         results: by part.
         start: `time.perf_counter()` at the beginning.
     """
@@ -256,8 +255,7 @@ def default_model(report: Report) -> dict[str, Any]:
     found: dict[str, Any] = {"device": str(report.device), "cpu_threads": torch.get_num_threads()}
     report.results["default"] = found
     text = report.text.read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as cache:
-        model, tokenizer = load_model(report.model, cache_dir=cache)
+    model, tokenizer = load_model(report.model)
     ids = torch.tensor(tokenizer(text)["input_ids"])
     found["tokens"] = min(CONTEXT, len(ids))
     if len(ids) < CONTEXT:
@@ -481,7 +479,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for gpu.json and gpu.md")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: smoke run, no measurement")
     parser.add_argument("--seconds", type=float, default=540.0, help="time for everything")
-    parser.add_argument("--model", help="GGUF file or folder of the default model")
+    parser.add_argument("--model", help="the default model: smollm2-135m, or its GGUF file or folder")
     parser.add_argument("--text", type=Path, help=f"a text of {CONTEXT} tokens or more")
     parser.add_argument("--part", choices=tuple(SHARES), action="append", help="only these")
     chosen = parser.parse_args(arguments)

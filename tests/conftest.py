@@ -15,9 +15,9 @@ import torch
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels in Triton run on the CPU; read where Triton is imported
 
-from focus_runtime.attention.costs import MachineCosts  # noqa: E402
-from tests.helpers import build_model, build_tokenizer, random_ids  # noqa: E402
-from tests.local_hub import LocalHub  # noqa: E402
+from focus_runtime.attention.costs import MachineCosts
+from tests.helpers import build_model, build_tokenizer, random_ids
+from tests.local_hub import LocalHub
 
 
 def pytest_collection_finish(session):

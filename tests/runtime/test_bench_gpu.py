@@ -2,55 +2,58 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 
 import pytest
+import torch
 
-from tests.helpers import ROOT
+from benchmarks import attention_gpu as bench
+from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.rule import PairRule
+from tests.runtime.attention.inputs import random_membership
 
-SCRIPT = ROOT / "benchmarks" / "attention_gpu.py"
-
-
-@pytest.fixture
-def bench(monkeypatch):
-    spec = importlib.util.spec_from_file_location("attention_gpu", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "attention_gpu", module)
-    spec.loader.exec_module(module)
-    return module
+SMALL = (bench.Shape(2, 2, 16), bench.Shape(4, 2, 16))
 
 
-def test_smoke_run_writes_the_table(bench, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "HEADS", 2)
+def test_smoke_run_writes_the_table(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "SHAPES", SMALL)
     monkeypatch.setattr(bench, "MOST_ROUNDS", 3)
     out = tmp_path / "results" / "gpu.json"
-    bench.main(["--device", "cpu", "--lengths", "192,160,300000", "--seconds", "20", "--out", str(out)])
+    lengths = ["--lengths", "192,160,300000", "--others-up-to", "192", "--seconds", "20"]
+    bench.main(["--device", "cpu", *lengths, "--out", str(out)])
     result = json.loads(out.read_text())
     assert result["measures_a_gpu"] is False
-    assert result["machine"]["kernel"] == "plain torch loop"
-    assert [row["tokens"] for row in result["rows"]] == [160, 192, 300000]
+    assert "gpu" not in result["machine"]
+    assert [(row["tokens"], row["shape"]) for row in result["rows"]] == [
+        (tokens, shape.name) for tokens in (160, 192, 300000) for shape in SMALL
+    ]
     row = result["rows"][0]
     assert [(case["K"], case["k"]) for case in row["focus"]] == [(4, 1), (8, 1), (4, 2), (8, 2)]
     case = row["focus"][0]
-    assert case["full_over_focus"] == pytest.approx(row["full_ms"]["median"] / case["focus_ms"]["median"])
-    assert set(case["stage_ms"]) == {"sort", "gather", "same_group", "local", "sinks", "merge"}
-    assert case["share_of_pairs"] == pytest.approx(0.25, abs=0.01)
-    assert "would take" in result["rows"][2]["skipped"]
-    assert {error["what"] for error in result["errors_vs_float64"]} == {"full", "focus"}
-    assert all(error["max_abs_error"] < 3e-2 for error in result["errors_vs_float64"])
-    assert "paper reported" in capsys.readouterr().out
+    assert case["full_over_focus"]["torch"] == pytest.approx(row["full_ms"]["torch"]["median"] / case["ms"]["median"])
+    assert "would take" in result["rows"][4]["skipped"]
+    assert "left out" in result["rows"][5]["skipped"]
+    assert len(result["errors_vs_float64"]) == 8
+    assert all(error["relative_error"] < 1e-2 for error in result["errors_vs_float64"])
+    assert "2 heads of 16" in capsys.readouterr().out
 
 
-def test_it_asks_for_a_gpu(bench, capsys, monkeypatch):
+@pytest.mark.parametrize(("length", "window", "sinks"), [(50, 7, 3), (40, 0, 0), (30, 100, 4)])
+def test_pairs_kept_are_those_of_the_mask(length, window, sinks, fresh_seed):
+    membership = random_membership(length, groups=5, top_k=2)
+    position = torch.arange(length)[None]
+    allowed = allowed_pairs(membership, membership, position, position, PairRule(window, sinks)).sum().item()
+    assert bench.pairs_kept(membership, window, sinks) == pytest.approx(allowed / (length * (length + 1) / 2))
+
+
+def test_it_asks_for_a_gpu(capsys, monkeypatch):
     monkeypatch.setattr(bench.torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit):
         bench.main([])
     assert "no CUDA GPU found" in capsys.readouterr().err
 
 
-def test_the_reported_figures_are_those_of_the_method(bench):
+def test_the_reported_figures_are_those_of_the_method():
     assert bench.REPORTED[4][1048576] == 4.1
     assert bench.REPORTED[8][4096] == 0.6
     assert bench.REPORTED[8][262144] == 7.6

@@ -16,14 +16,13 @@ def results(folder):
     return json.loads((folder / "gpu.json").read_text()), (folder / "gpu.md").read_text()
 
 
-def test_models_and_an_analysis_are_measured(tmp_path, capsys):
-    gpu.main(["--device", "cpu", "--out", str(tmp_path / "out"), "--part", "models", "--part", "analyze"])
+def test_models_are_measured(tmp_path, capsys):
+    gpu.main(["--device", "cpu", "--out", str(tmp_path / "out"), "--part", "models", "--part", "default"])
     found, table = results(tmp_path / "out")
     rows = found["models"]["tiny"]
     assert [row["tokens"] for row in rows] == list(gpu.SMOKE_LENGTHS)
     assert all(row[part]["full_over_focus"] > 0 for row in rows for part in ("prefill", "decode"))
-    assert found["analyze"]["tokens"] == gpu.SMOKE_LENGTHS[0]
-    assert all(0 < share < 1 for share in found["analyze"]["retained_pairs"])
+    assert found["default"] == {"skipped": "no --model and --text given"}
     assert "No GPU: smoke run" in table
     assert "## tiny, random weights" in table
     assert table in capsys.readouterr().out
@@ -39,7 +38,7 @@ def test_a_part_that_fails_is_written_down_and_the_next_runs(tmp_path, monkeypat
     gpu.main(["--device", "cpu", "--out", str(tmp_path)])
     found, table = results(tmp_path)
     assert found["layer"] == found["models"] == {"error": "RuntimeError: no kernel image is available"}
-    assert found["analyze"]["seconds"] > 0
+    assert found["profile"] == {"skipped": "no GPU"}
     assert "3 failed, 200 passed" in table
     assert table.count("no kernel image is available") == 2
 
@@ -59,6 +58,26 @@ def test_no_memory_and_no_time_are_results(tmp_path, monkeypatch):
     found, table = results(tmp_path)
     assert all("were left" in row["skipped"] for row in found["models"]["tiny"])
     assert "0 s were left" in table
+
+
+@pytest.mark.model
+def test_the_default_model_is_asked_what_users_ask(tmp_path, monkeypatch):
+    smaller = {"CONTEXT": 300, "GENERATED": 4, "ANALYSED": 200, "TRAIN_TOKENS": 64, "TRAIN_STEPS": 2}
+    for name, number in smaller.items():
+        monkeypatch.setattr(gpu, name, number)
+    command = ["--device", "cpu", "--out", str(tmp_path), "--model", "smollm2-135m", "--part", "default"]
+    text = tmp_path / "text.txt"
+    text.write_text("The harbour was quiet, and the cat came back again to the old boat. " * 40)
+    gpu.main([*command, "--text", str(text)])
+    found = results(tmp_path)[0]["default"]
+    assert not [part for part, value in found.items() if isinstance(value, dict) and "error" in value]
+    assert found["perplexity"]["torch.float32 auto"]["full"] > 1
+    assert found["analyze"]["tokens"] == 200
+    assert found["generation"]["full_new_tokens"] == found["generation"]["focus_new_tokens"] == 4
+    assert found["train"]["finite"]
+    text.write_text("Too short.")
+    gpu.main([*command, "--text", str(text)])
+    assert "300 are needed" in results(tmp_path)[0]["default"]["error"]
 
 
 def test_it_asks_for_a_gpu(tmp_path, capsys, monkeypatch):

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from focus_runtime.attention.checks import check_arguments, check_finite, check_numbers, needs_gradient
 from focus_runtime.attention.clock import StageClock
+from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.dispatch import attend, choose_backend, rows_together
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.config import BACKENDS
@@ -57,7 +58,10 @@ def focus_attention(
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
     query, key, value = rows_together(query, key, value)
+    extent = None
     if backend == "auto":
+        if query.device.type == "cuda" and query.shape[2] == key.shape[2]:
+            extent = membership_extent(membership)  # looked up once, for the choice and for what is chosen
         backend = choose_backend(
             query,
             key,
@@ -68,6 +72,7 @@ def focus_attention(
             softcap=softcap,
             gradient=needs_gradient(query, key, value),
             value=value,
+            extent=extent,
         )
     out, lse = attend(
         query,
@@ -80,6 +85,7 @@ def focus_attention(
         backend=backend,
         return_lse=return_lse,
         clock=clock,
+        extent=extent,
     )
     kernels = backend in ("masked", "decomposed") and query.device.type == "cpu"  # they turn rows of NaN into zeros
     if not _is_finite(out, lse) or (kernels and not _is_finite(query.sum() + key.sum(), None)):

@@ -15,7 +15,6 @@ from focus_runtime.attention.cuda.calibration import gpu_costs
 from focus_runtime.attention.cuda.choice import choose_on_cuda
 from focus_runtime.attention.cuda.decomposition import gpu_decomposition, grouped_fits
 from focus_runtime.attention.cuda.packing import membership_extent
-from focus_runtime.attention.cuda.usable import kernels_take
 from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.decomposed_backward import differentiable_attention
@@ -25,6 +24,7 @@ from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import InputError
+from focus_runtime.gpu.usable import kernels_take
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 

@@ -33,7 +33,7 @@ def covers_everything(membership: Tensor, window: int, key_length: int, extent: 
     """
     if window >= key_length - 1:
         return True
-    if extent is not None and extent.uniform and membership.device.type != "cpu":
+    if extent is not None and (extent.uniform or extent.beyond) and membership.device.type != "cpu":
         return extent.top_k == extent.num_groups
     common_B1 = membership[:, :1]
     return bool(((membership & common_B1) == common_B1).all()) and bool((common_B1 != 0).all())

@@ -64,6 +64,7 @@ class LayerEdit:
             probabilities=probabilities_BTK,
             membership=edit.applied(membership_BT),
             uniform=False,
+            beyond=False,
             edit=edit,
         )
 

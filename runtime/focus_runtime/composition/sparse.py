@@ -11,6 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.cuda.decomposition import GROUPED
+from focus_runtime.attention.cuda.packing import membership_extent
+from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window, grouped_on_gpu
 from focus_runtime.attention.kernels.flash import has_backward
@@ -18,6 +21,7 @@ from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.added_pairs import attend_with_added
+from focus_runtime.composition.by_head import fits, step_by_head, text_by_head
 from focus_runtime.composition.cache import START_OVER
 from focus_runtime.composition.call import Call, of_heads, with_factors
 from focus_runtime.composition.heads import LayerHeads, by_key_head, head_masks, memberships, neighbours
@@ -102,10 +106,19 @@ def _by_setting(
 ) -> Tensor:
     """Heads of equal settings together, (B, Q, H, D)."""
     current = layer.current_pass
-    out_BQHD = call.query.new_empty(call.query.shape).transpose(1, 2)
     backends: dict[str, None] = {}
+    found = None if groups_SBT is None else _in_few_calls(layer, call, heads, groups_SBT)
+    if found is not None:
+        out_BQHD, current.backend, complete = found
+        if complete:
+            return out_BQHD
+        backends[current.backend] = None
+    else:
+        out_BQHD = call.query.new_empty(call.query.shape).transpose(1, 2)
     for group in heads.groups:
         setting = group.setting
+        if found is not None and not setting.full:
+            continue
         for part in neighbours(group.heads, copies=call.query.shape[2] > 1):
             own = of_heads(call, part)
             if setting.full:
@@ -117,6 +130,28 @@ def _by_setting(
             backends[current.backend] = None
     current.backend = ", ".join(backends)
     return out_BQHD
+
+
+def _in_few_calls(
+    layer: FocusLayer, call: Call, heads: LayerHeads, groups_SBT: Tensor
+) -> tuple[Tensor, str, bool] | None:
+    """What GPU kernels give for heads of unequal settings, see by_head.py; None where they do not take the call.
+
+    Returns:
+        (B, Q, H, D), the backend's name, and whether full heads are in it.
+    """
+    owner, new, length = layer.owner, call.query.shape[2], call.key.shape[2]
+    if layer.sliding is not None and call.total > layer.sliding:
+        return None
+    if new == 1 < length and fits(DECODING, owner.backend, call):
+        out_BQHD = step_by_head(call, heads, groups_SBT, owner.config.num_sinks)
+        return None if out_BQHD is None else (out_BQHD, "decode", True)
+    if new != length or not fits(GROUPED, owner.backend, call):
+        return None
+    extents = [_extent(layer, call, top_k) for top_k in heads.top_ks]
+    known = [extent or membership_extent(own) for extent, own in zip(extents, groups_SBT, strict=True)]
+    found = text_by_head(call, heads, groups_SBT, known, owner.config.num_sinks, owner.seconds)
+    return None if found is None else (found[0], "decomposed", found[1])
 
 
 def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT: Tensor | None) -> Tensor:
@@ -160,9 +195,9 @@ def _extent(layer: FocusLayer, call: Call, top_k: int) -> Extent | None:
     """What is known of the groups without looking at them, which would make the host wait for a GPU."""
     assignment, config = layer.current_pass.assignment, layer.owner.config
     whole = call.query.shape[2] == call.key.shape[2]  # else a cache holds groups that another rule may have decided
-    if assignment is None or not assignment.uniform or not whole:
+    if assignment is None or not whole or not (assignment.uniform or assignment.beyond):
         return None
-    return Extent(config.num_groups, top_k, uniform=True)
+    return Extent(config.num_groups, top_k, uniform=assignment.uniform, beyond=not assignment.uniform)
 
 
 def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None) -> str:

@@ -9,8 +9,8 @@ import torch
 import triton
 from torch import Tensor
 
-from focus_runtime.attention.cuda.launch import aligned, alike
-from focus_runtime.attention.cuda.triton_kernels.routing import route_kernel
+from focus_runtime.gpu.launch import aligned, alike
+from focus_runtime.routing.route_kernel import route_kernel
 
 FEWEST_COLUMNS = 16  # of a matrix product
 TOKENS, WIDTH = 32, 128  # of a tile

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from focus_runtime.attention.cuda.usable import HALVES, on_gpu, tried
 from focus_runtime.config import FocusConfig
+from focus_runtime.gpu.usable import HALVES, on_gpu, tried
 from focus_runtime.routing.few_tokens import fits, route_few_tokens
 
 ROUTING = "routing"  # name of the Triton kernel in warnings
@@ -45,6 +45,7 @@ class Assignment:
         potential: (B, K) or (K,) float, the column term that was used.
         uniform: True promises that every token has exactly the configured k of K groups.
         everywhere: (B, T) bool, tokens that belong to all groups whatever the k, see `in_all_groups`; None for none.
+        beyond: True promises that all other tokens have exactly the configured k of K groups.
         edit: changes of the membership whatever the k, made by hand; None for none.
     """
 
@@ -53,6 +54,7 @@ class Assignment:
     potential: Tensor
     uniform: bool = False
     everywhere: Tensor | None = None
+    beyond: bool = False
     edit: MembershipEdit | None = None
 
     def in_all_groups(self, tokens_BT: Tensor) -> Assignment:
@@ -63,7 +65,8 @@ class Assignment:
         """
         everywhere = tokens_BT if self.everywhere is None else self.everywhere | tokens_BT
         membership = self.membership | all_groups(everywhere, self.probabilities.shape[-1])
-        return replace(self, membership=membership, uniform=False, everywhere=everywhere)
+        beyond = self.uniform or self.beyond
+        return replace(self, membership=membership, uniform=False, everywhere=everywhere, beyond=beyond)
 
 
 def all_groups(tokens: Tensor, num_groups: int) -> Tensor:

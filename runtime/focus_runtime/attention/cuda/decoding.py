@@ -8,13 +8,15 @@ Shape suffixes: r query heads of a key head, n keys of a tile, d head size, c ch
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import triton
 from torch import Tensor
 
-from focus_runtime.attention.cuda.launch import ALIGNED, aligned, alike
 from focus_runtime.attention.cuda.triton_kernels.decoding import chunk_kernel, join_kernel
 from focus_runtime.attention.scoring import Scoring
+from focus_runtime.gpu.launch import ALIGNED, aligned, alike
 from focus_runtime.mask.rule import PairRule
 
 LOG2_E = 1.4426950408889634
@@ -24,16 +26,36 @@ CHUNKS = 512  # programs over all key heads and texts, about: enough to fill a l
 WARPS, STAGES = 4, 2
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StepHeads:
+    """What each key head sees.
+
+    Attributes:
+        sets: (G,) int32, which of several memberships is the head's.
+        windows: (G,) int32; one that no text is longer than makes it full attention.
+    """
+
+    sets: Tensor
+    windows: Tensor
+
+
 def decode_on_gpu(
-    query: Tensor, key: Tensor, value: Tensor, membership: Tensor, rule: PairRule, scoring: Scoring
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    rule: PairRule,
+    scoring: Scoring,
+    settings: StepHeads | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Focus attention of the newest token.
 
     Args:
         query: (B, H, 1, D) in half precision; key, value: (B, G, T, D); the last dimension contiguous.
-        membership: (B, T) int64 bit sets.
+        membership: (B, T) int64 bit sets, or (S, B, T) of several top-k; the last dimension contiguous.
         rule: window and sinks.
         scoring: scale and softcap.
+        settings: memberships and windows of the heads; the only one and the rule's when None.
 
     Returns:
         out (B, H, 1, D), zero where the query has no key; logsumexp (B, H, 1) fp32, -inf there.
@@ -50,11 +72,12 @@ def decode_on_gpu(
     capped = scoring.softcap is not None
     cap = scoring.softcap * LOG2_E if scoring.softcap is not None else 0.0
     scale = scoring.scale * LOG2_E * (2 / scoring.softcap if scoring.softcap is not None else 1.0)
-    tensors = (query, key, value, membership, part, part_lse)
-    strides = (*query.stride()[:2], *key.stride()[:3], *value.stride()[:3], membership.stride(0))
+    by_head = (part, part) if settings is None else (settings.sets, settings.windows)
+    tensors = (query, key, value, membership, *by_head, part, part_lse)
+    strides = (*query.stride()[:2], *key.stride()[:3], *value.stride()[:3], membership.stride(0), membership.stride(-2))
     rows = max(FEWEST_ROWS, triton.next_power_of_2(share))
     numbers = (length, tiles, scale, cap, min(rule.window, length), min(rule.num_sinks, length), heads)
-    sizes = (share, rows, head_size, size, KEYS, capped)
+    sizes = (share, rows, head_size, size, KEYS, capped, settings is not None)
     starts = aligned(query, key, value, membership, part_lse)
     joined_chunks = triton.next_power_of_2(chunks)
     kinds = tuple((stride % ALIGNED == 0, stride == 1) for stride in strides)  # lengths grow with every step

@@ -6,10 +6,10 @@ from torch import Tensor
 
 from focus_runtime.attention.cuda.decomposed import Stage, flash_decomposition, head_size_needed
 from focus_runtime.attention.cuda.packing import membership_extent
-from focus_runtime.attention.cuda.usable import attention_fits, tried
 from focus_runtime.attention.kernels.varlen import LARGEST_HEAD, unusable
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import InputError
+from focus_runtime.gpu.usable import attention_fits, tried
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
@@ -34,7 +34,8 @@ def decomposition_fits(query: Tensor, key: Tensor, extent: Extent, *, window: in
 
     Args:
         query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
-        extent: K and k; without Triton, groups take head dimensions of their own for k of 3 and more.
+        extent: K and k; without Triton, groups take head dimensions of their own for k of 3 and more, and no token
+            may have more than k.
         window: w.
         scoring: scale and softcap; without Triton there is none.
     """
@@ -43,7 +44,7 @@ def decomposition_fits(query: Tensor, key: Tensor, extent: Extent, *, window: in
     if grouped_fits(query, key, key, window, scoring):
         return True
     size = query.shape[-1]
-    room = extent.top_k < 3 or head_size_needed(size, extent.num_groups) <= LARGEST_HEAD
+    room = (not extent.beyond and extent.top_k < 3) or head_size_needed(size, extent.num_groups) <= LARGEST_HEAD
     return scoring.softcap is None and room and unusable(query.device, query.dtype, size) is None
 
 
@@ -74,21 +75,22 @@ def gpu_decomposition(
     Raises:
         InputError: no kernel here takes such tensors.
     """
-    if extent is None:
-        extent = membership_extent(membership)
+    known = membership_extent(membership) if extent is None else extent
     if grouped_fits(query, key, value, rule.window, scoring):
         from focus_runtime.attention.cuda.grouped import grouped_attention  # needs Triton
 
         def run() -> tuple[Tensor, Tensor]:
-            return grouped_attention(query, key, value, membership, rule, scoring, extent=extent, stage=stage)
+            return grouped_attention(query, key, value, membership, rule, scoring, extent=known, stage=stage)
 
         result = tried(GROUPED, query, run)
         if result is not None:
             return result
+    if known.beyond:
+        known = membership_extent(membership)
     if scoring.softcap is not None:
         raise InputError(
             "backend 'decomposed' was given a softcap, which the flash kernels here do not have",
             expected="no softcap, or Triton and tensors in half precision",
             fix='use backend="auto"',
         )
-    return flash_decomposition(query, key, value, membership, rule, scoring.scale, stage=stage, extent=extent)
+    return flash_decomposition(query, key, value, membership, rule, scoring.scale, stage=stage, extent=known)

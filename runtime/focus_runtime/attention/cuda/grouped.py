@@ -4,6 +4,7 @@
 `far_kernel` then takes the queries of one group, a tile at a time, and continues their softmax over the group's keys
 farther than the window. Only tiles about the window's end need a mask, and nothing is merged. A token of k groups is
 a query in k passes; in the r-th, keys that share one of its lower groups are left out, for an earlier pass had them.
+Where a few tokens belong to more than k groups, `rest_kernel` tests the groups of all far keys for them as queries.
 
 Far keys and values are read where they stand in the text, or, where they are read often enough, from copies in the
 order of groups (`copy_kernel`), which the GPU's copy engine fetches by whole tiles.
@@ -23,10 +24,10 @@ import triton
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from focus_runtime.attention.cuda.launch import Launches, aligned, alike
-from focus_runtime.attention.cuda.sorting import SortedTokens, sort_by_group
-from focus_runtime.attention.cuda.triton_kernels.grouped import copy_kernel, far_kernel, near_kernel
+from focus_runtime.attention.cuda.sorting import SortedTokens, entries_of, sort_by_group
+from focus_runtime.attention.cuda.triton_kernels.grouped import copy_kernel, far_kernel, near_kernel, rest_kernel
 from focus_runtime.attention.scoring import Scoring
+from focus_runtime.gpu.launch import Launches, aligned, alike
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
@@ -36,6 +37,7 @@ COPY_ENGINE = (9, 0)  # compute capability
 ROWS_COPIED, COPY_WARPS = 64, 4
 FEWEST_GROUPS = 8  # columns of what is looked up by group; few sizes are few kernels to compile
 Stage = Callable[[str], AbstractContextManager[None]]
+Grid = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Tiles:
 
 NEAR_TILES = {64: Tiles(64, 64, 4, 3), 128: Tiles(64, 32, 4, 3), 256: Tiles(64, 32, 4, 2)}
 FAR_TILES = {64: Tiles(64, 64, 4, 3), 128: Tiles(128, 128, 8, 2), 256: Tiles(64, 32, 4, 2)}
+SMALL_FAR_TILES = FAR_TILES | {128: Tiles(64, 32, 4, 2)}  # where a multiprocessor shares less, compiled but not timed
+LARGE_SHARED = 166_000  # bytes a program may share on an A100 and on every data centre's GPU after it
 COPIED_TILES = {64: Tiles(128, 64, 4, 3), 128: Tiles(128, 128, 8, 2), 256: Tiles(128, 64, 8, 2)}
 
 
@@ -64,32 +68,66 @@ def copies_pay(query: Tensor, key: Tensor, extent: Extent) -> bool:
         query: (B, H, T, D); key: (B, G, T, D).
         extent: K and k.
     """
-    if key.shape[3] * key.element_size() % 16 or key.shape[0] * key.shape[1] * key.shape[2] * extent.top_k >= 1 << 31:
-        return False
+    rows = key.shape[0] * key.shape[1] * key.shape[2] * extent.top_k
+    if extent.beyond or key.shape[3] * key.element_size() % 16 or rows >= 1 << 31:
+        return False  # copies of tokens in every group could take K times the memory
     if query.device.type == "cuda" and torch.cuda.get_device_capability(query.device) < COPY_ENGINE:
         return False
     readers = query.shape[2] * extent.top_k / extent.num_groups * (query.shape[1] // key.shape[1])
     return readers >= COPY_FROM
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Heads:
+    """Some of a layer's heads, each with a window of its own.
+
+    Attributes:
+        query: (n,) int32, numbers of query heads.
+        windows: (G,) int32, the window of every key head; one that no text is longer than makes it full attention.
+    """
+
+    query: Tensor
+    windows: Tensor
+
+
+def _far_tiles(device: torch.device, copied: bool) -> dict[int, Tiles]:
+    if copied:
+        return COPIED_TILES
+    if device.type != "cuda":
+        return FAR_TILES
+    properties: Any = torch.cuda.get_device_properties(device)
+    shared = getattr(properties, "shared_memory_per_block_optin", LARGE_SHARED)
+    return FAR_TILES if shared >= LARGE_SHARED else SMALL_FAR_TILES
+
+
 class _Plan(NamedTuple):
     """Numbers of the kernels for calls that are alike.
 
     Attributes:
-        near, far: tiles, programs, and what follows the tensors among the arguments; of `far` for each pass.
+        near, far, rest: tiles, programs, and what follows the tensors among the arguments; of `far` for each pass,
+            `rest` is None where no token has more than k groups.
         copy: the same of copies, without tiles; None where far keys are read in the text.
         reaches: nothing is farther than the window.
     """
 
-    near: tuple[Tiles, tuple[int, int, int], tuple[Any, ...]]
-    far: tuple[Tiles, tuple[int, int, int], tuple[tuple[Any, ...], ...]]
-    copy: tuple[tuple[int, int, int], tuple[Any, ...]] | None
+    near: tuple[Tiles, Grid, tuple[Any, ...]]
+    far: tuple[Tiles, Grid, tuple[tuple[Any, ...], ...]]
+    rest: tuple[Tiles, Grid, tuple[Any, ...]] | None
+    copy: tuple[Grid, tuple[Any, ...]] | None
     reaches: bool
 
 
 def _planned(
-    query: Tensor, key: Tensor, value: Tensor, rule: PairRule, scoring: Scoring, extent: Extent, copied: bool | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rule: PairRule,
+    scoring: Scoring,
+    extent: Extent,
+    copied: bool | None,
+    programs: int | None,
 ) -> _Plan:
+    """Plan the kernels; `programs` are the heads at work, None for all, with one window."""
     batch, heads, length, head_size = query.shape
     kv_heads, size = key.shape[1], max(16, triton.next_power_of_2(head_size))
     copied = copies_pay(query, key, extent) if copied is None else copied
@@ -99,26 +137,30 @@ def _planned(
     if scoring.softcap is not None:
         cap, factor = scoring.softcap * LOG2_E, 2 * LOG2_E / scoring.softcap
     of_keys = (*key.stride()[:3], *value.stride()[:3])
-    strides = (*query.stride()[:3], *of_keys)
+    strides, apart = (*query.stride()[:3], *of_keys), programs is not None
     pairs, sizes = (scoring.scale * factor, cap, window, reach, num_sinks, heads), (heads // kv_heads, head_size, size)
-    near, far = NEAR_TILES[max(64, size)], (COPIED_TILES if copied else FAR_TILES)[max(64, size)]
-    near_numbers = (*strides, length, *pairs, *sizes, near.queries, near.keys, capped)
-    groups, one = max(FEWEST_GROUPS, triton.next_power_of_2(extent.num_groups)), extent.top_k == 1
-    entries = length * extent.top_k
+    near, far = NEAR_TILES[max(64, size)], _far_tiles(query.device, copied)[max(64, size)]
+    near_numbers = (*strides, length, *pairs, *sizes, near.queries, near.keys, capped, apart)
+    groups = max(FEWEST_GROUPS, triton.next_power_of_2(extent.num_groups))
+    one, entries = extent.top_k == 1 and not extent.beyond, entries_of(length, extent)
     counts = (*strides, length, entries, entries if one else length, *pairs, extent.num_groups)
     passes = tuple(
-        (*counts, *sizes, far.queries, far.keys, groups, one, rank > 0, copied, capped, reach < length)
+        (*counts, *sizes, far.queries, far.keys, groups, one, rank > 0, copied, capped, reach < length, apart)
         for rank in range(extent.top_k)
     )
     copy = (
         (triton.cdiv(entries, ROWS_COPIED), kv_heads, batch),
         (*of_keys, entries, kv_heads, extent.num_groups, head_size, size, ROWS_COPIED),
     )
+    rest_numbers = (*strides, length, *pairs, extent.num_groups, *sizes, near.queries, near.keys, capped, apart)
+    at_work = heads if programs is None else programs
+    near_grid = (triton.cdiv(length, near.queries), at_work, batch)
     return _Plan(
-        (near, (triton.cdiv(length, near.queries), heads, batch), near_numbers),
-        (far, (triton.cdiv(length, far.queries) + extent.num_groups, heads, batch), passes),
+        (near, near_grid, near_numbers),
+        (far, (triton.cdiv(length, far.queries) + extent.num_groups, at_work, batch), passes),
+        (near, near_grid, rest_numbers) if extent.beyond else None,
         copy if copied else None,
-        window >= reach - 1,
+        not apart and window >= reach - 1,
     )
 
 
@@ -133,6 +175,8 @@ def grouped_attention(
     extent: Extent,
     stage: Stage | None = None,
     copied: bool | None = None,
+    heads: Heads | None = None,
+    results: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Exact Focus in Triton, for as many queries as keys and without padding.
 
@@ -141,33 +185,35 @@ def grouped_attention(
         membership: (B, T) int64 bit sets.
         rule: window, sinks and a sliding window of the layer's own.
         scoring: scale above 0, and softcap.
-        extent: K and k; a wrong one gives wrong results. Nothing waits for the device.
+        extent: K, k and whether tokens may have more; a wrong one gives wrong results. Nothing waits for the device.
         stage: for timing, as a `StageClock` does: called with "local", "sort", "gather" or "same_group", returns a
             context manager for that part.
         copied: read far keys from copies; by default where they pay.
+        heads: those to compute, with windows in place of the rule's; all of them with one window when None.
+        results: `new_results` of these heads and others; new when None.
 
     Returns:
         out (B, H, T, D), strided as (B, T, H, D); logsumexp (B, H, T) fp32.
     """
     stage = stage or _unmeasured
-    batch, heads, length, head_size = query.shape
     shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride())
     pairs = (rule.window, rule.num_sinks, rule.sliding_window, scoring.scale, scoring.softcap)
-    groups = (extent.num_groups, extent.top_k, copied)
+    programs = None if heads is None else heads.query.shape[0]
+    groups = (extent.num_groups, extent.top_k, extent.beyond, copied, programs)
     membership = membership.contiguous()
     starts = aligned(query, key, value, membership)
     launches = alike("attention", query.device, query.dtype, *shapes, *pairs, *groups, starts)
     if launches.numbers is None:
-        launches.numbers = _planned(query, key, value, rule, scoring, extent, copied)
+        launches.numbers = _planned(query, key, value, rule, scoring, extent, copied, programs)
     plan: _Plan = launches.numbers
-    out = torch.empty(batch, length, heads, head_size, dtype=query.dtype, device=query.device)
-    lse = torch.empty(batch, heads, length, dtype=torch.float32, device=query.device)
+    out_BTHD, lse = new_results(query) if results is None else results
+    by_head = (lse, lse) if heads is None else (heads.query, heads.windows)
     tiles, grid, numbers = plan.near
     with stage("local"):
-        arguments = (query, key, value, out, lse, *numbers)
+        arguments = (query, key, value, out_BTHD, lse, *by_head, *numbers)
         launches.run("near", near_kernel, grid, arguments, tiles.warps, tiles.stages)
     if plan.reaches:
-        return out.transpose(1, 2), lse
+        return out_BTHD.transpose(1, 2), lse
     with stage("sort"):
         order = sort_by_group(membership, extent)
     tiles, grid, passes = plan.far
@@ -176,23 +222,39 @@ def grouped_attention(
     if plan.copy is not None:
         with stage("gather"):
             copies = _copied(launches, plan.copy, key, value, order)
-            size = max(16, triton.next_power_of_2(head_size))
+            size = max(16, triton.next_power_of_2(query.shape[3]))
             far_key, far_value = (TensorDescriptor.from_tensor(copy, [tiles.keys, size]) for copy in copies)
-    tensors = (query, key, value, far_key, far_value, out, lse, membership)
+    tensors = (query, key, value, far_key, far_value, out_BTHD, lse, membership)
     sorted_keys = (order.key_token, order.key_bits, order.bounds)
     asked = (order.key_token, order.key_token, order.bounds)
     with stage("same_group"):
         for rank, numbers in enumerate(passes):
             if not order.one_group:
                 asked = (order.query_token[rank], order.query_place[rank], order.bounds[1 + rank])
-            arguments = (*tensors, *sorted_keys, *asked, *numbers)
+            arguments = (*tensors, *sorted_keys, *asked, *by_head, *numbers)
             launches.run(f"far {rank}", far_kernel, grid, arguments, tiles.warps, tiles.stages)
-    return out.transpose(1, 2), lse
+        if plan.rest is not None:
+            tiles, grid, numbers = plan.rest
+            asked = (membership, order.query_token[-1], order.bounds[-1])
+            arguments = (query, key, value, out_BTHD, lse, *asked, *by_head, *numbers)
+            launches.run("rest", rest_kernel, grid, arguments, tiles.warps, tiles.stages)
+    return out_BTHD.transpose(1, 2), lse
+
+
+def new_results(query: Tensor) -> tuple[Tensor, Tensor]:
+    """Room for the output (B, T, H, D) and the logsumexp (B, H, T) of a call.
+
+    Args:
+        query: (B, H, T, D).
+    """
+    batch, heads, length, head_size = query.shape
+    out = torch.empty(batch, length, heads, head_size, dtype=query.dtype, device=query.device)
+    return out, torch.empty(batch, heads, length, dtype=torch.float32, device=query.device)
 
 
 def _copied(
     launches: Launches,
-    plan: tuple[tuple[int, int, int], tuple[Any, ...]],
+    plan: tuple[Grid, tuple[Any, ...]],
     key: Tensor,
     value: Tensor,
     order: SortedTokens,

@@ -15,8 +15,8 @@ import torch
 import triton
 from torch import Tensor
 
-from focus_runtime.attention.cuda.launch import aligned, alike
 from focus_runtime.attention.cuda.triton_kernels.sorting import count_kernel, place_kernel
+from focus_runtime.gpu.launch import aligned, alike
 from focus_runtime.mask.extent import Extent
 
 BLOCK_CELLS = 4096  # tokens times groups that one program of the sort holds
@@ -35,9 +35,10 @@ class SortedTokens:
         key_token: (B, E) int32, the position of each key entry; undefined beyond the last.
         key_bits: (B, E) int32 or int64, its membership; not there with one group a token, when nobody asks.
         bounds: (L, B, K + 1) int32, first entry of each group and the end of the last: of keys, then of queries by
-            rank. With one group a token there are only keys: queries stand where the keys do.
-        query_token: (k, B, T) int32, the position of each query entry; that of the keys with one group a token.
-        query_place: (k, B, T) int32, the key entry of the same token in the same group; likewise.
+            rank, and where tokens may have more than k groups of those. With one group a token there are only keys:
+            queries stand where the keys do.
+        query_token: (L - 1, B, T) int32, the position of each query entry; that of the keys with one group a token.
+        query_place: (L - 1, B, T) int32, the key entry of the same token in the same group; likewise.
     """
 
     key_token: Tensor
@@ -52,6 +53,11 @@ class SortedTokens:
         return self.bounds.shape[0] == 1
 
 
+def entries_of(length: int, extent: Extent) -> int:
+    """Room for the key entries of a text of so many tokens: not all are used where tokens may have more groups."""
+    return length * (extent.num_groups if extent.beyond else extent.top_k)
+
+
 class _Plan(NamedTuple):
     """Numbers of the kernels for memberships of one shape."""
 
@@ -63,13 +69,14 @@ class _Plan(NamedTuple):
     place_numbers: tuple[int, ...]
 
 
-def _planned(batch: int, length: int, groups: int, top_k: int) -> _Plan:
-    lists, padded = 1 if top_k == 1 else 1 + top_k, max(FEWEST_GROUPS, triton.next_power_of_2(groups))
+def _planned(batch: int, length: int, groups: int, top_k: int, beyond: bool) -> _Plan:
+    lists = 1 if top_k == 1 and not beyond else 1 + top_k + beyond
+    padded = max(FEWEST_GROUPS, triton.next_power_of_2(groups))
     block = min(MOST_TOKENS, BLOCK_CELLS // padded, max(16, triton.next_power_of_2(length)))
-    num_blocks, entries = triton.cdiv(length, block), length * top_k
+    num_blocks, entries = triton.cdiv(length, block), length * (groups if beyond else top_k)
     counted = num_blocks > RECOUNT_UP_TO
     chunk = min(max(16, COUNTS_AT_ONCE // padded), triton.next_power_of_2(num_blocks))
-    sizes = (groups, top_k, lists, block, padded)
+    sizes = (groups, top_k, beyond, lists, block, padded)
     place = (length, entries, num_blocks, batch, *sizes, chunk, counted)
     return _Plan(lists, (num_blocks, batch, 1), entries, counted, (length, num_blocks, *sizes), place)
 
@@ -79,14 +86,14 @@ def sort_by_group(membership: Tensor, extent: Extent) -> SortedTokens:
 
     Args:
         membership: (B, T) int64 bit sets.
-        extent: K and k; a token of more groups than k gives wrong results.
+        extent: K and k; a token of more groups than k gives wrong results where the extent does not say so.
     """
     membership = membership.contiguous()
     (batch, length), device = membership.shape, membership.device
     groups, top_k = extent.num_groups, extent.top_k
-    launches = alike("sort", device, batch, length, groups, top_k, aligned(membership))
+    launches = alike("sort", device, batch, length, groups, top_k, extent.beyond, aligned(membership))
     if launches.numbers is None:
-        launches.numbers = _planned(batch, length, groups, top_k)
+        launches.numbers = _planned(batch, length, groups, top_k, extent.beyond)
     plan: _Plan = launches.numbers
     key_token = torch.empty(batch, plan.entries, dtype=torch.int32, device=device)
     bounds = torch.empty(plan.lists, batch, groups + 1, dtype=torch.int32, device=device)
@@ -94,7 +101,7 @@ def sort_by_group(membership: Tensor, extent: Extent) -> SortedTokens:
     if plan.lists > 1:
         kind = torch.int32 if groups < 32 else torch.int64
         key_bits = torch.empty(batch, plan.entries, dtype=kind, device=device)
-        query_token, query_place = torch.empty(2, top_k, batch, length, dtype=torch.int32, device=device)
+        query_token, query_place = torch.empty(2, plan.lists - 1, batch, length, dtype=torch.int32, device=device)
     if plan.counted:
         counts = torch.empty(batch, plan.lists, groups, plan.grid[0], dtype=torch.int32, device=device)
         launches.run("count", count_kernel, plan.grid, (membership, counts, *plan.count_numbers), WARPS, 1)

@@ -151,7 +151,17 @@ def _masked_backward(
     grad_q_BbHD = torch.empty_like(q_BbHD)
     sums: list[Tensor] = []
     for own in _shares(query.shape[1], key.shape[1]):
-        given = (grad_BbHD[:, :, own], q_BbHD[:, :, own], k_BtGD, v_BtGD, bias_BGbt, out_BbHD[:, :, own], None, None)
+        grad, q, out = (x[:, :, own].contiguous() for x in (grad_BbHD, q_BbHD, out_BbHD))  # of every r-th head, in half
+        given = (
+            grad,
+            q,
+            k_BtGD,
+            v_BtGD,
+            bias_BGbt,
+            out,
+            None,
+            None,
+        )  # precision, it sums gradient times output wrongly
         state = (rows, key.shape[2], lse_BHb[:, own].contiguous(), 0.0, unused, unused, kind, False)
         grad_q_BbHD[:, :, own], *grads, _ = _backward(*given, *state, scale=scale)
         sums = [total + more for total, more in zip(sums, grads, strict=True)] if sums else grads

@@ -131,7 +131,7 @@ def torch_varlen_backward(
     """
     size, kv_heads = query.shape[-1], key.shape[1]
     share = query.shape[1] // kv_heads
-    if share > 1:  # with shared heads torch 2.11's operator gives wrong gradients, by two fifths on an H100
+    if share > 1:  # the operator's own sum over shared heads has not been tested apart
         key, value = (x.repeat_interleave(share, 1) for x in (key, value))
     query, key, value = _fitted(query, key, value)
     grad, out, _ = _fitted(grad, out, out)

@@ -24,7 +24,7 @@ def plain(tmp_path, monkeypatch):
     monkeypatch.setattr(kept_costs, "default_cache_dir", lambda: tmp_path)
     monkeypatch.setattr(calibration, "_known", {})
     monkeypatch.setattr(calibration, "LENGTHS", (130, 260, 400))
-    monkeypatch.setattr(calibration, "unusable", lambda *_: None)
+    monkeypatch.setattr("focus_runtime.attention.cuda.decomposition.unusable", lambda *_: None)
     monkeypatch.setattr("focus_runtime.attention.cuda.decomposed.best_kernel", lambda *_: PLAIN)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)

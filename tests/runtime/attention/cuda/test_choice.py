@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from focus_runtime.attention.cuda import choice as cuda_choice
+from focus_runtime.attention.cuda import decomposition
 from focus_runtime.attention.cuda.calibration import GpuCosts
 from focus_runtime.attention.cuda.choice import choose_on_cuda
 from focus_runtime.mask.extent import Extent
@@ -38,7 +39,7 @@ def unmeasured(monkeypatch):
 )
 def test_estimates_where_nothing_is_measured(length, extent, changes, expected, monkeypatch):
     monkeypatch.setattr(
-        cuda_choice, "unusable", lambda device, dtype, size: None if dtype.itemsize == 2 and size <= 256 else "no"
+        decomposition, "unusable", lambda device, dtype, size: None if dtype.itemsize == 2 and size <= 256 else "no"
     )
     monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *_, **__: True)
     changes = dict(changes)
@@ -46,6 +47,27 @@ def test_estimates_where_nothing_is_measured(length, extent, changes, expected, 
     query = torch.empty(1, 1, queries, size, dtype=changes.pop("dtype", torch.bfloat16), device="meta")
     settings = {"window": 128, "key_padding": None, "softcap": None, "gradients": False, **changes}
     assert choose_on_cuda(query, torch.empty(1, 1, length, size, device="meta"), extent, **settings) == expected
+
+
+def test_kernels_in_triton_take_what_they_can_at_every_length(monkeypatch):
+    """Where they run nothing is measured, and no compiler is waited for."""
+    monkeypatch.setattr(decomposition, "attention_fits", lambda what, query, key, value: query.dtype.itemsize == 2)
+    monkeypatch.setattr(cuda_choice, "gpu_costs", lambda *_: pytest.fail("nothing has to be measured"))
+
+    def chosen(length, queries=None, dtype=torch.bfloat16, **changes):
+        query = torch.empty(1, 8, queries or length, 64, dtype=dtype, device="meta")
+        key = torch.empty(1, 8, length, 64, dtype=dtype, device="meta")
+        settings = {"window": 128, "key_padding": None, "softcap": None, "gradients": False, **changes}
+        return choose_on_cuda(query, key, Extent(8, 3, False), **settings)
+
+    assert {chosen(length, softcap=cap) for length in (200, 4096, 1 << 20) for cap in (None, 30.0)} == {"decomposed"}
+    assert chosen(200, window=5000) == "decomposed"
+    monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *_, **__: True)
+    monkeypatch.setattr(cuda_choice, "gpu_costs", lambda *_: None)
+    assert chosen(9000, window=5000) == "flex"  # so large a window is not looked through
+    assert chosen(4096, key_padding=torch.ones(1, 4096, dtype=torch.bool)) == "flex"
+    assert chosen(4096, gradients=True) == "flex"
+    assert chosen(4096, dtype=torch.float32) == "flex"
 
 
 def test_flex_that_fails_on_this_gpu_is_not_chosen(monkeypatch):
@@ -66,7 +88,7 @@ def test_what_was_measured_decides_among_what_can_run(monkeypatch):
     """Launches weigh in short texts, pairs in long ones, and a backend that cannot run is never taken."""
     measured = GpuCosts({"masked": [1e-5, 0.0, 2e-12], "decomposed": [1e-3, 0.0, 1e-12], "flex": [5e-5, 0.0, 3e-12]})
     monkeypatch.setattr(cuda_choice, "gpu_costs", lambda device, dtype: measured)
-    monkeypatch.setattr(cuda_choice, "unusable", lambda device, dtype, size: None if size <= 256 else "no")
+    monkeypatch.setattr(decomposition, "unusable", lambda device, dtype, size: None if size <= 256 else "no")
     monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *_, **__: True)
 
     def chosen(length, groups=8, top_k=1, size=64, **changes):

@@ -15,11 +15,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from focus_runtime.attention import focus_attention
 from focus_runtime.attention.cuda.decomposition import gpu_decomposition
-from focus_runtime.attention.cuda.launch import Launches
 from focus_runtime.attention.kernels.varlen import available_kernels, plain_varlen
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
+from focus_runtime.gpu.launch import Launches
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 from tests.helpers import build_centroids, build_model, random_ids
@@ -332,7 +332,7 @@ def test_single_precision_and_padding_do_not(launched, fresh_seed):
 
 @torch.no_grad()
 def test_a_kernel_that_fails_is_left_out_with_one_warning(monkeypatch, fresh_seed):
-    monkeypatch.setattr("focus_runtime.attention.cuda.usable._failed", set())
+    monkeypatch.setattr("focus_runtime.gpu.usable._failed", set())
     monkeypatch.setattr(Launches, "run", refuse)
     inputs, membership = random_inputs(600), members(600)
     settings: dict[str, Any] = {"window": 30, "num_sinks": 2, "backend": "decomposed", "return_lse": True}

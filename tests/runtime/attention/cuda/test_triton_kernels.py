@@ -19,8 +19,8 @@ from tests.runtime.attention.inputs import assert_same, oracle, random_membershi
 ON_GPU = torch.cuda.is_available()
 pytest.importorskip("triton", reason="needs Triton")
 
-from focus_runtime.attention.cuda.decoding import decode_on_gpu  # noqa: E402
-from focus_runtime.attention.cuda.grouped import grouped_attention  # noqa: E402
+from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # noqa: E402
+from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # noqa: E402
 from focus_runtime.attention.cuda.sorting import sort_by_group  # noqa: E402
 from focus_runtime.routing.on_gpu import route_on_gpu  # noqa: E402
 
@@ -96,6 +96,47 @@ def test_tokens_of_unequal_numbers_of_groups(copied, fresh_seed, monkeypatch):
     extent = Extent(5, 5, uniform=False)
     actual = grouped_attention(*inputs, membership, PairRule(9, 2), Scoring(0.25), extent=extent, copied=copied)
     assert_same(actual, expected, TOLERANCE)
+
+
+@pytest.mark.parametrize("top_k", [1, 2])
+@pytest.mark.parametrize("sliding", [None, 120])
+def test_a_few_tokens_beyond_the_usual_number_of_groups(top_k, sliding, fresh_seed, monkeypatch):
+    """They see what shares any of their groups, and are seen by it, without a pass for each of their groups."""
+    inputs, membership = random_inputs(300, batch=2), members(300, groups=5, top_k=top_k, batch=2)
+    more = torch.rand(2, 300, device=DEVICE) < 0.1
+    membership = torch.where(more, membership | members(300, groups=5, top_k=4, batch=2), membership)
+    membership[0, 150], membership[1, 160] = 31, 0
+    position, scoring = torch.arange(300, device=DEVICE).expand(2, -1), Scoring(0.25)
+    focus = WindowedFocus(membership, position, PairRule(9, 2))
+    expected = sliding_attention(*(x.double() for x in inputs), sliding or 300, scoring, focus=focus)
+    poisoned(monkeypatch)
+    extent = Extent(5, top_k, uniform=False, beyond=True)
+    actual, _ = grouped_attention(*inputs, membership, PairRule(9, 2, sliding), scoring, extent=extent)
+    torch.testing.assert_close(actual.double(), expected, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_heads_of_unequal_settings(beyond, fresh_seed, monkeypatch):
+    """Windows by key head, one of them without end; two memberships fill one result."""
+    inputs = random_inputs(260, batch=2, heads=8, kv_heads=4)
+    windows = torch.tensor([7, 1 << 30, 0, 40], dtype=torch.int32, device=DEVICE)
+    parts = {1: [0, 1, 2, 3], 2: [4, 5, 6, 7]}
+    groups = {top_k: members(260, groups=5, top_k=top_k, batch=2) for top_k in parts}
+    if beyond:
+        groups = {k: torch.where(torch.rand(2, 260, device=DEVICE) < 0.1, 31, sets) for k, sets in groups.items()}
+    expected = []
+    for kv_head, window in enumerate(windows.tolist()):
+        own = (inputs[0][:, 2 * kv_head : 2 * kv_head + 2], *(x[:, kv_head : kv_head + 1] for x in inputs[1:]))
+        membership = groups[1 if kv_head < 2 else 2]
+        expected.append(oracle(own, membership, window=window, num_sinks=3, scale=0.25))
+    poisoned(monkeypatch)
+    results = new_results(inputs[0])
+    for top_k, numbers in parts.items():
+        heads = Heads(torch.tensor(numbers, dtype=torch.int32, device=DEVICE), windows)
+        extent = Extent(5, top_k, uniform=not beyond, beyond=beyond)
+        settings = {"extent": extent, "heads": heads, "results": results}
+        actual = grouped_attention(*inputs, groups[top_k], PairRule(99, 3), Scoring(0.25), **settings)
+    assert_same(actual, [torch.cat(parts, 1) for parts in zip(*expected, strict=True)], TOLERANCE)
 
 
 @pytest.mark.parametrize("copied", [False, True])
@@ -195,3 +236,18 @@ def test_a_decode_step_equals_the_oracle(heads, length, window, sinks, softcap, 
     poisoned(monkeypatch)
     actual = decode_on_gpu(*inputs, membership, PairRule(window, sinks), Scoring(0.25, softcap))
     assert_same(actual, expected, TOLERANCE)
+
+
+def test_a_decode_step_of_heads_of_unequal_settings(fresh_seed, monkeypatch):
+    inputs = random_inputs(700, batch=2, heads=6, kv_heads=3, queries=1)
+    groups = torch.stack([members(700, batch=2, top_k=top_k) for top_k in (1, 2)])
+    sets, windows = [1, 0, 1], [30, 1 << 30, 0]
+    expected = []
+    for kv_head in range(3):
+        own = (inputs[0][:, 2 * kv_head : 2 * kv_head + 2], *(x[:, kv_head : kv_head + 1] for x in inputs[1:]))
+        rule = {"window": windows[kv_head], "num_sinks": 2, "scale": 0.25}
+        expected.append(oracle(own, groups[sets[kv_head]], **rule))
+    poisoned(monkeypatch)
+    heads = StepHeads(*(torch.tensor(x, dtype=torch.int32, device=DEVICE) for x in (sets, windows)))
+    actual = decode_on_gpu(*inputs, groups, PairRule(99, 2), Scoring(0.25), heads)
+    assert_same(actual, [torch.cat(parts, 1) for parts in zip(*expected, strict=True)], TOLERANCE)

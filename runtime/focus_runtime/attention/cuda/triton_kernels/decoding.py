@@ -17,6 +17,8 @@ def chunk_kernel(
     K,
     V,
     MEMBER,
+    SETS,
+    WINDOWS,
     PART,
     PART_LSE,
     q_batch,
@@ -27,6 +29,7 @@ def chunk_kernel(
     v_batch,
     v_head,
     v_token,
+    member_set,
     member_batch,
     length,
     tiles,
@@ -41,6 +44,7 @@ def chunk_kernel(
     SIZE: tl.constexpr,
     BN: tl.constexpr,
     CAPPED: tl.constexpr,
+    PER_HEAD: tl.constexpr,
 ):
     chunk, kv_head, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     chunks = tl.num_programs(0)
@@ -53,6 +57,9 @@ def chunk_kernel(
     K += batch * k_batch + kv_head * k_head
     V += batch * v_batch + kv_head * v_head
     MEMBER += batch * member_batch
+    if PER_HEAD:
+        MEMBER += tl.load(SETS + kv_head).to(tl.int64) * member_set
+        window = tl.minimum(tl.load(WINDOWS + kv_head), length)
     own = tl.load(MEMBER + length - 1)
     acc_rd = tl.zeros([ROWS, SIZE], dtype=tl.float32)
     top_r = tl.full([ROWS], -1.0e30, dtype=tl.float32)

@@ -51,6 +51,8 @@ def near_kernel(
     V,
     OUT,
     LSE,
+    HEADS,
+    WINDOWS,
     q_batch,
     q_head,
     q_token,
@@ -73,8 +75,12 @@ def near_kernel(
     BM: tl.constexpr,
     BN: tl.constexpr,
     CAPPED: tl.constexpr,
+    PER_HEAD: tl.constexpr,
 ):
     tile, head, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    if PER_HEAD:
+        head = tl.load(HEADS + head)
+        window = tl.minimum(tl.load(WINDOWS + head // share), length)
     q_m = tile * BM + tl.arange(0, BM)
     d = tl.arange(0, SIZE)
     real_m, real_d = q_m < length, d < HEAD
@@ -181,6 +187,8 @@ def far_kernel(
     QUERY_TOKEN,
     QUERY_PLACE,
     QUERY_BOUNDS,
+    HEADS,
+    WINDOWS,
     q_batch,
     q_head,
     q_token,
@@ -211,8 +219,14 @@ def far_kernel(
     COPIED: tl.constexpr,
     CAPPED: tl.constexpr,
     SLIDING: tl.constexpr,
+    PER_HEAD: tl.constexpr,
 ):
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    if PER_HEAD:
+        head = tl.load(HEADS + head)
+        window = tl.load(WINDOWS + head // share)
+        if window >= length - 1:
+            return
     k = tl.arange(0, GROUPS)
     bound = QUERY_BOUNDS + batch * (num_groups + 1)
     start_k = tl.load(bound + k, mask=k < num_groups, other=0)
@@ -297,6 +311,87 @@ def far_kernel(
             seen_mn = seen_mn & ((lower_m[:, None] & other_n[None, :]) == 0)
         score_mn = tl.where(seen_mn, score_mn, float("-inf"))
         value_nd = _far_tile(V, VALUE_COPY, row + start, entry_n, key_n, v_token, real_n, d, real_d, COPIED)
+        acc_md, top_m, sum_m = _softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
+    out_md = (acc_md / sum_m[:, None]).to(OUT.dtype.element_ty)
+    tl.store(OUT, out_md, mask=real_m[:, None] & real_d[None, :])
+    tl.store(LSE, (top_m + tl.math.log2(sum_m)) * LN_2, mask=real_m)
+
+
+@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "num_groups"])
+def rest_kernel(
+    Q,
+    K,
+    V,
+    OUT,
+    LSE,
+    MEMBER,
+    QUERY_TOKEN,
+    QUERY_BOUNDS,
+    HEADS,
+    WINDOWS,
+    q_batch,
+    q_head,
+    q_token,
+    k_batch,
+    k_head,
+    k_token,
+    v_batch,
+    v_head,
+    v_token,
+    length,
+    scale,
+    cap,
+    window,
+    reach,
+    num_sinks,
+    heads,
+    num_groups,
+    share: tl.constexpr,
+    HEAD: tl.constexpr,
+    SIZE: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    CAPPED: tl.constexpr,
+    PER_HEAD: tl.constexpr,
+):
+    """The few queries of more than k groups, over all far keys in the text's order."""
+    tile, head, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    if PER_HEAD:
+        head = tl.load(HEADS + head)
+        window = tl.load(WINDOWS + head // share)
+        if window >= length - 1:
+            return
+    stop = tl.load(QUERY_BOUNDS + batch * (num_groups + 1) + 1)
+    if tile * BM >= stop:
+        return
+    QUERY_TOKEN += batch * length
+    entry_m = tile * BM + tl.arange(0, BM)
+    real_m = entry_m < stop
+    q_m = tl.load(QUERY_TOKEN + tl.minimum(entry_m, stop - 1))
+    earliest = tl.load(QUERY_TOKEN + tile * BM)
+    latest = tl.load(QUERY_TOKEN + tl.minimum(tile * BM + BM, stop) - 1)
+    d = tl.arange(0, SIZE)
+    real_d = d < HEAD
+    K += batch * k_batch + (head // share) * k_head
+    V += batch * v_batch + (head // share) * v_head
+    MEMBER += batch * length
+    query_md = _rows(Q + batch * q_batch + head * q_head, q_m, q_token, real_m, d, real_d)
+    OUT += ((batch * length + q_m.to(tl.int64)) * heads + head)[:, None] * HEAD + d[None, :]
+    LSE += (batch * heads + head) * length + q_m
+    acc_md = tl.load(OUT, mask=real_m[:, None] & real_d[None, :], other=0.0).to(tl.float32)
+    top_m = tl.load(LSE) * 1.4426950408889634
+    sum_m = tl.full([BM], 1.0, dtype=tl.float32)
+    own_m = tl.load(MEMBER + q_m)
+    first = tl.maximum(num_sinks, earliest - reach + 1)
+    for start in range(first, latest - window, BN):
+        n = start + tl.arange(0, BN)
+        real_n = n < length
+        other_n = tl.load(MEMBER + n, mask=real_n, other=0)
+        distance_mn = q_m[:, None] - n[None, :]
+        seen_mn = ((own_m[:, None] & other_n[None, :]) != 0) & (distance_mn > window) & (distance_mn < reach)
+        score_mn = _products(query_md, _rows(K, n, k_token, real_n, d, real_d), scale, cap, CAPPED)
+        score_mn = tl.where(seen_mn, score_mn, float("-inf"))
+        value_nd = _rows(V, n, v_token, real_n, d, real_d)
         acc_md, top_m, sum_m = _softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
     out_md = (acc_md / sum_m[:, None]).to(OUT.dtype.element_ty)
     tl.store(OUT, out_md, mask=real_m[:, None] & real_d[None, :])

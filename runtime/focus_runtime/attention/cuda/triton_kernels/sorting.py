@@ -10,12 +10,22 @@ import triton.language as tl
 
 
 @triton.jit
-def _flags(bits_t, group_k, rank, top_k: tl.constexpr):
-    """Which groups an entry list holds of each token: all (rank 0) or the `rank`-th lowest (from 1), int32 0 or 1."""
+def _flags(bits_t, group_k, rank, top_k: tl.constexpr, BEYOND: tl.constexpr):
+    """Which groups an entry list holds of each token, int32 0 or 1.
+
+    All of them (rank 0); the `rank`-th lowest (from 1 to k); with `BEYOND` tokens of more than k groups have no such
+    entries but one in the list of rank k + 1, which has but one group.
+    """
     left_t = bits_t
     for step in tl.static_range(top_k - 1):
         left_t = tl.where(step + 1 < rank, left_t & (left_t - 1), left_t)
     own_t = tl.where(rank == 0, bits_t, left_t & -left_t)
+    if BEYOND:
+        more_t = bits_t
+        for _ in tl.static_range(top_k):
+            more_t = more_t & (more_t - 1)
+        own_t = tl.where((rank > 0) & (more_t != 0), 0, own_t)
+        own_t = tl.where(rank == top_k + 1, tl.where(more_t != 0, 1, 0).to(tl.int64), own_t)
     return ((own_t[:, None] >> group_k[None, :]) & 1).to(tl.int32)
 
 
@@ -27,6 +37,7 @@ def count_kernel(
     num_blocks,
     num_groups,
     top_k: tl.constexpr,
+    BEYOND: tl.constexpr,
     LISTS: tl.constexpr,
     BLOCK: tl.constexpr,
     GROUPS: tl.constexpr,
@@ -37,7 +48,7 @@ def count_kernel(
     group_k = tl.arange(0, GROUPS)
     bits_t = tl.load(member + batch * length + token_t, mask=token_t < length, other=0)
     for rank in tl.static_range(LISTS):
-        count_k = tl.sum(_flags(bits_t, group_k, rank, top_k), axis=0)
+        count_k = tl.sum(_flags(bits_t, group_k, rank, top_k, BEYOND), axis=0)
         cell_k = ((batch * LISTS + rank) * num_groups + group_k) * num_blocks + block
         tl.store(counts + cell_k, count_k, mask=group_k < num_groups)
 
@@ -57,6 +68,7 @@ def place_kernel(
     batches,
     num_groups,
     top_k: tl.constexpr,
+    BEYOND: tl.constexpr,
     LISTS: tl.constexpr,
     BLOCK: tl.constexpr,
     GROUPS: tl.constexpr,
@@ -85,7 +97,7 @@ def place_kernel(
             for number in range(num_blocks):
                 at_t = number * BLOCK + tl.arange(0, BLOCK)
                 other_t = tl.load(member + batch * length + at_t, mask=at_t < length, other=0)
-                count_k = tl.sum(_flags(other_t, group_k, rank, top_k), axis=0)
+                count_k = tl.sum(_flags(other_t, group_k, rank, top_k, BEYOND), axis=0)
                 total_k += count_k
                 earlier_k += tl.where(number < block, count_k, 0)
         first_k = tl.cumsum(total_k, axis=0) - total_k
@@ -93,7 +105,7 @@ def place_kernel(
             bound = bounds + (rank * batches + batch) * (num_groups + 1)
             tl.store(bound + group_k, first_k, mask=real_k)
             tl.store(bound + num_groups, tl.sum(total_k, axis=0))
-        flag_tk = _flags(bits_t, group_k, rank, top_k)
+        flag_tk = _flags(bits_t, group_k, rank, top_k, BEYOND)
         place_tk = (first_k + earlier_k)[None, :] + tl.cumsum(flag_tk, axis=0) - flag_tk
         wide_tk = tl.broadcast_to(token_t[:, None], (BLOCK, GROUPS))
         if rank == 0:

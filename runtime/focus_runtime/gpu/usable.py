@@ -72,7 +72,7 @@ def tried(what: str, tensor: Tensor, run: Callable[[], Result]) -> Result | None
     if _like(what, tensor) in _failed:
         return None
     try:
-        if tensor.device.index == torch.cuda.current_device():
+        if tensor.device.type != "cuda" or tensor.device.index == torch.cuda.current_device():
             return run()
         with torch.cuda.device(tensor.device):  # kernels run on the current GPU
             return run()

@@ -1,0 +1,152 @@
+"""Focus on a GPU for a layer whose heads have unequal settings, in one call for each top-k, not for each setting.
+
+A call costs a GPU's host more than the GPU where texts are short, and gathering heads copies queries, keys and values.
+The kernels therefore read which heads to compute, and the window of each. A head with full attention is one whose
+window no text is longer than; in a long text it is computed apart, by the kernel made for it.
+
+Shape suffixes: B batch, H query heads, Q queries, T keys, D head size, S distinct top-k.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.clock import StageClock
+from focus_runtime.attention.cuda.decomposition import GROUPED
+from focus_runtime.attention.decode import DECODING
+from focus_runtime.composition.call import Call
+from focus_runtime.composition.heads import LayerHeads
+from focus_runtime.gpu.usable import attention_fits, tried
+from focus_runtime.mask.extent import Extent
+from focus_runtime.mask.rule import PairRule
+
+FULL_APART_FROM = 16384  # tokens; a guess, not measured: the near kernel masks every tile, flash kernels only the last
+ENDLESS = (1 << 31) - 1  # a window that no text is longer than
+
+
+@dataclass(frozen=True, slots=True)
+class _OnGpu:
+    """What kernels read of the heads of a layer.
+
+    Attributes:
+        parts: for each distinct top-k, its place among them, and the numbers of its query heads; full heads go with the
+            first.
+        focused: the same without full heads.
+        sets, windows: (G,) int32 by key head: place of its top-k, and its window.
+    """
+
+    parts: tuple[tuple[int, Tensor], ...]
+    focused: tuple[tuple[int, Tensor], ...]
+    sets: Tensor
+    windows: Tensor
+
+
+@functools.lru_cache(maxsize=4096)
+def _on_gpu(heads: LayerHeads, share: int, device: torch.device) -> _OnGpu:
+    sets, windows = [0] * heads.num_heads, [0] * heads.num_heads
+    members: list[list[int]] = [[] for _ in heads.top_ks]
+    full: list[int] = []
+    for group in heads.groups:
+        setting = group.setting
+        place = 0 if setting.full else heads.top_ks.index(setting.top_k)
+        for head in group.heads:
+            sets[head], windows[head] = place, ENDLESS if setting.full else setting.window
+            (full if setting.full else members[place]).extend(range(head * share, (head + 1) * share))
+
+    def numbers(values: list[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int32, device=device)
+
+    together = [sorted(own + full) if place == 0 else own for place, own in enumerate(members)]
+    return _OnGpu(
+        tuple((place, numbers(own)) for place, own in enumerate(together) if own),
+        tuple((place, numbers(own)) for place, own in enumerate(members) if own),
+        numbers(sets),
+        numbers(windows),
+    )
+
+
+def fits(what: str, backend: str, call: Call) -> bool:
+    """Whether kernels take the call with all its heads.
+
+    Args:
+        what: `GROUPED` for a whole text, `DECODING` for its newest token.
+        backend: the one that is asked for.
+        call: of the layer.
+    """
+    tensors = (call.query, call.key, call.value)
+    name = "decomposed" if what == GROUPED else "decode"
+    return (
+        call.padding is None
+        and call.scoring.scale > 0
+        and backend in ("auto", name)
+        and attention_fits(what, *tensors)
+        and not needs_gradient(*tensors)
+    )
+
+
+def step_by_head(call: Call, heads: LayerHeads, groups_SBT: Tensor, num_sinks: int) -> Tensor | None:
+    """The newest token's output, (B, 1, H, D); None where the kernel failed.
+
+    Args:
+        call: for which `fits` says yes.
+        heads: of the layer.
+        groups_SBT: int64 bit sets by distinct top-k of the layer.
+        num_sinks: s.
+    """
+    from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # needs Triton
+
+    query, key = call.query, call.key
+    known = _on_gpu(heads, query.shape[1] // key.shape[1], query.device)
+    settings = StepHeads(known.sets, known.windows)
+    groups_SBT = groups_SBT if groups_SBT.stride(-1) == 1 else groups_SBT.contiguous()
+
+    def run() -> tuple[Tensor, Tensor]:
+        return decode_on_gpu(query, key, call.value, groups_SBT, PairRule(0, num_sinks), call.scoring, settings)
+
+    result = tried(DECODING, query, run)
+    return None if result is None else result[0].transpose(1, 2)
+
+
+def text_by_head(
+    call: Call,
+    heads: LayerHeads,
+    groups_SBT: Tensor,
+    extents: list[Extent],
+    num_sinks: int,
+    clock: StageClock,
+) -> tuple[Tensor, bool] | None:
+    """A whole text's output, (B, T, H, D), and whether full heads are in it, whose rows are else left as they are.
+
+    Args:
+        call: for which `fits` says yes.
+        heads: of the layer.
+        groups_SBT: int64 bit sets by distinct top-k of the layer.
+        extents: what is known of each of them.
+        num_sinks: s.
+        clock: times the stages.
+
+    Returns:
+        None where the kernel failed.
+    """
+    from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # needs Triton
+
+    query, key = call.query, call.key
+    known = _on_gpu(heads, query.shape[1] // key.shape[1], query.device)
+    apart = query.shape[2] >= FULL_APART_FROM
+
+    def run() -> Tensor:
+        results = new_results(query)
+        for place, numbers in known.focused if apart else known.parts:
+            settings: dict[str, Any] = {"heads": Heads(numbers, known.windows), "results": results, "stage": clock}
+            tensors = (query, key, call.value, groups_SBT[place], PairRule(0, num_sinks), call.scoring)
+            grouped_attention(*tensors, extent=extents[place], **settings)
+        return results[0]
+
+    out_BTHD = tried(GROUPED, query, run)
+    return None if out_BTHD is None else (out_BTHD, not apart)

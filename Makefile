@@ -41,7 +41,7 @@ $(STAMP): $(PACKAGES)
 
 # Every package with the hashes of its files, for every system and Python that is supported. Without torch, see above, and
 # what torch brings along for GPUs; with the embedded model, whose package needs nothing of what it names.
-GPU_PACKAGES := $(addprefix --no-emit-package ,torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti \
+GPU_PACKAGES := $(addprefix --no-emit-package ,torch cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti \
   nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse \
   nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx)
 RESOLVE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header

@@ -58,6 +58,15 @@ def build_model(family="Llama", *, seed=0, implementation="eager", **changes):
     return model
 
 
+def needs_triton() -> None:
+    """Skip a module without Triton, or without a GPU where its interpreter is too old for numpy 2.4."""
+    import pytest  # not needed by benchmarks, which take models from here
+
+    triton = pytest.importorskip("triton", reason="needs Triton")
+    if not torch.cuda.is_available() and tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7):
+        pytest.skip("Triton's interpreter before 3.7 does not run with numpy 2.4", allow_module_level=True)
+
+
 def build_centroids(model, *, seed=0, potentials=True, **settings):
     """Random routers; with `potentials` also random column potentials, so that causal assignment is allowed."""
     values = {"num_groups": 4, "top_k": 1, "window": 4, "num_sinks": 1, **settings}

@@ -12,11 +12,11 @@ from focus_runtime.budget import HeadException
 from focus_runtime.composition import by_head
 from focus_runtime.composition.attach import compose
 from focus_runtime.gpu.launch import Launches
-from tests.helpers import build_centroids, build_model, random_ids
+from tests.helpers import build_centroids, build_model, needs_triton, random_ids
 
-pytest.importorskip("triton", reason="needs Triton")
+needs_triton()
 ON_GPU = torch.cuda.is_available()
-pytestmark = pytest.mark.gpu if ON_GPU else []
+pytestmark = pytest.mark.gpu if ON_GPU else pytest.mark.slow
 DEVICE, DTYPE = ("cuda", torch.bfloat16) if ON_GPU else ("cpu", torch.float32)
 TOLERANCE = 0.05 if ON_GPU else 1e-4  # relative, of all logits
 BUDGETS = {

@@ -14,17 +14,18 @@ from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import top_k_membership
+from tests.helpers import needs_triton
 from tests.runtime.attention.inputs import assert_same, oracle, random_membership
 
 ON_GPU = torch.cuda.is_available()
-pytest.importorskip("triton", reason="needs Triton")
+needs_triton()
 
 from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # noqa: E402
 from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # noqa: E402
 from focus_runtime.attention.cuda.sorting import sort_by_group  # noqa: E402
 from focus_runtime.routing.on_gpu import route_on_gpu  # noqa: E402
 
-pytestmark = pytest.mark.gpu if ON_GPU else []
+pytestmark = pytest.mark.gpu if ON_GPU else pytest.mark.slow
 DEVICE = "cuda" if ON_GPU else "cpu"
 DTYPE = torch.bfloat16 if ON_GPU else torch.float32
 TOLERANCE = 1.5e-2 if ON_GPU else 5e-6
@@ -226,8 +227,10 @@ def test_equally_probable_groups_go_to_the_lower_number():
     assert membership.tolist() == [[3, 3, 3]]
 
 
-@pytest.mark.parametrize("heads", [(4, 2), (1, 1), (6, 2)])
-@pytest.mark.parametrize(("length", "window", "sinks"), [(300, 20, 2), (1, 3, 0), (2000, 0, 0), (700, 1000, 4)])
+@pytest.mark.parametrize(
+    ("heads", "length", "window", "sinks"),
+    [((4, 2), 300, 20, 2), ((1, 1), 1, 3, 0), ((6, 2), 2000, 0, 0), ((6, 6), 700, 1000, 4), ((2, 1), 700, 5, 30)],
+)
 @pytest.mark.parametrize("softcap", [None, 3.0])
 def test_a_decode_step_equals_the_oracle(heads, length, window, sinks, softcap, fresh_seed, monkeypatch):
     inputs = random_inputs(length, batch=2, heads=heads[0], kv_heads=heads[1], queries=1)

@@ -51,7 +51,9 @@ def test_speed_of_a_layer(machine, precision):
     assert torch == speeds(machine, precision, "full_over_focus")
     if precision == "fp32":
         column = 5 if machine.startswith("AMD") else 6
-        shown = [re.split(r"\s*\|\s*", line)[column + 1] for line in README.splitlines() if "× |" in line and "%" in line]
+        shown = [
+            re.split(r"\s*\|\s*", line)[column + 1] for line in README.splitlines() if "× |" in line and "%" in line
+        ]
         assert [cell.rstrip("×") for cell in shown] == same[:3]
 
 

@@ -17,8 +17,10 @@ from torch import Tensor
 
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.config import FocusConfig
+from focus_runtime.gpu.usable import takes_hidden, tried
 from focus_runtime.routing.router import Assignment
 
+ALIKE = "finding text sinks"  # name of the Triton kernel in warnings
 NO_SINK, SINK = torch.tensor([[False]]), torch.tensor([[True]])  # of the one new token of a decode step
 
 
@@ -79,6 +81,10 @@ def with_text_sinks(
     step = history is not None and history.seen > 0 and padding_BT is None and hidden_BTE.shape[:2] == (1, 1)
     if history is not None and step and hidden_BTE.device.type == "cpu":  # elsewhere the host would wait in every layer
         return _of_a_step(assignment, hidden_BTE, history, config, layer, found)
+    found_BT = _on_gpu(hidden_BTE, padding_BT, history, config, layer, found)
+    if found_BT is not None:
+        found.by_layer[layer] = found_BT
+        return assignment.in_all_groups(found_BT)
     first_BE, position_BT = _first_input(hidden_BTE, padding_BT, history)
     movable_BT = (position_BT >= config.num_sinks).expand(hidden_BTE.shape[:2])
     known_BT = found.before(layer, movable_BT)
@@ -89,6 +95,45 @@ def with_text_sinks(
             known_BT = known_BT & padding_BT
     found.by_layer[layer] = known_BT
     return assignment.in_all_groups(known_BT)
+
+
+def _on_gpu(
+    hidden_BTE: Tensor,
+    padding_BT: Tensor | None,
+    history: GroupHistory | None,
+    config: FocusConfig,
+    layer: int,
+    found: FoundSinks,
+) -> Tensor | None:
+    """(B, T) bool, by one kernel in place of some fifteen operations; None where it does not take the call."""
+    seen = 0 if history is None else history.seen
+    if (
+        padding_BT is not None
+        or (history is not None and seen and history.first_input is None)
+        or config.text_sinks is None
+        or layer < config.text_sinks_from
+        or not takes_hidden(hidden_BTE)
+    ):
+        return None
+    from focus_runtime.routing.on_gpu import find_alike_on_gpu  # needs Triton
+
+    if seen and history is not None and history.first_input is not None:
+        first_BE = history.first_input.to(hidden_BTE.device)
+    else:
+        first_BE = hidden_BTE[:, 0].detach().contiguous()
+        if history is not None:
+            history.first_input = first_BE.clone()
+    if first_BE.dtype != hidden_BTE.dtype or not first_BE.is_contiguous():
+        return None
+    threshold, first_movable = config.text_sinks, config.num_sinks - seen
+    known_BT = found.before(layer, torch.empty(hidden_BTE.shape[:2], dtype=torch.bool, device=hidden_BTE.device))
+    known_BT = known_BT.contiguous()
+    before_B = history.first_real if history is not None and seen else None
+
+    def run() -> Tensor:
+        return find_alike_on_gpu(hidden_BTE, first_BE, known_BT, threshold, first_movable, before_B)
+
+    return tried(ALIKE, hidden_BTE, run)
 
 
 def _of_a_step(

@@ -45,6 +45,16 @@ def kernels_take(device: torch.device, dtype: torch.dtype) -> bool:
     return dtype in HALVES and on_gpu(device)
 
 
+def takes_hidden(hidden: Tensor) -> bool:
+    """Whether kernels that read hidden states (B, T, E) take these."""
+    return (
+        on_gpu(hidden.device)
+        and not torch.is_grad_enabled()
+        and hidden.is_contiguous()
+        and hidden.dtype in (*HALVES, torch.float32)
+    )
+
+
 def attention_fits(what: str, query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether a kernel takes such tensors and has not failed for their like.
 

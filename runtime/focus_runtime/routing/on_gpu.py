@@ -1,7 +1,4 @@
-"""The causal rule on a GPU in one Triton kernel: scores, probabilities and groups from hidden states read once.
-
-Shape suffixes: t tokens of a tile, e model width, k groups.
-"""
+"""What is decided from hidden states on a GPU, in one Triton kernel each: groups by the causal rule, and text sinks."""
 
 from __future__ import annotations
 
@@ -10,11 +7,12 @@ import triton
 from torch import Tensor
 
 from focus_runtime.gpu.launch import aligned, alike
-from focus_runtime.routing.route_kernel import route_kernel
+from focus_runtime.routing.route_kernel import alike_kernel, route_kernel
 
 FEWEST_COLUMNS = 16  # of a matrix product
 TOKENS, WIDTH = 32, 128  # of a tile
 WARPS, STAGES = 4, 3
+ALIKE_TOKENS, ALIKE_WIDTH, ALIKE_STAGES = 16, 128, 2
 
 
 def route_on_gpu(hidden: Tensor, weights: Tensor, potential: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
@@ -41,3 +39,35 @@ def route_on_gpu(hidden: Tensor, weights: Tensor, potential: Tensor, top_k: int)
     grid = (triton.cdiv(batch * length, TOKENS), 1, 1)
     launches.run("route", route_kernel, grid, (*tensors, *numbers), WARPS, STAGES)
     return probabilities, membership
+
+
+def find_alike_on_gpu(
+    hidden: Tensor,
+    first: Tensor,
+    known: Tensor,
+    threshold: float,
+    first_movable: int,
+    padding: Tensor | None = None,
+) -> Tensor:
+    """Tokens whose hidden states resemble their text's first token's, and those known before.
+
+    Args:
+        hidden: (B, T, E) in half or single precision, contiguous.
+        first: (B, E), contiguous, of the same type.
+        known: (B, T) bool, contiguous.
+        threshold: least cosine similarity.
+        first_movable: number of the first of these tokens that may be found, in a text without padding.
+        padding: (B,) int64, padding tokens before each text; None for none.
+
+    Returns:
+        (B, T) bool.
+    """
+    batch, length, width = hidden.shape
+    found = torch.empty(batch, length, dtype=torch.bool, device=hidden.device)
+    launches = alike("alike", hidden.device, hidden.dtype, width, padding is None, aligned(hidden, first, known))
+    bits = known.view(torch.int8)
+    tensors = (hidden, first, bits, bits if padding is None else padding, found.view(torch.int8))
+    numbers = (length, float(threshold), first_movable, width, padding is not None, ALIKE_TOKENS, ALIKE_WIDTH)
+    grid = (triton.cdiv(length, ALIKE_TOKENS), batch, 1)
+    launches.run("alike", alike_kernel, grid, (*tensors, *numbers), WARPS, ALIKE_STAGES)
+    return found

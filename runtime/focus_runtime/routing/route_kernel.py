@@ -1,4 +1,4 @@
-"""Kernel of the causal rule: scores, probabilities and groups from hidden states read once.
+"""Kernels of what is decided from hidden states, which they read once: groups by the causal rule, and text sinks.
 
 Shape suffixes: t tokens of a tile, e model width, k groups.
 """
@@ -55,3 +55,44 @@ def route_kernel(
         bits_t = bits_t | (tl.full([BT], 1, dtype=tl.int64) << best_t.to(tl.int64))
         left_tk = tl.where(k[None, :] == best_t[:, None], -1.0, left_tk)
     tl.store(MEMBER + t, bits_t, mask=real_t)
+
+
+@triton.jit(do_not_specialize=["length", "first_movable"])
+def alike_kernel(
+    HIDDEN,
+    FIRST,
+    KNOWN,
+    PADDING,
+    FOUND,
+    length,
+    threshold,
+    first_movable,
+    width: tl.constexpr,
+    PADDED: tl.constexpr,
+    BT: tl.constexpr,
+    BE: tl.constexpr,
+):
+    t = tl.program_id(0) * BT + tl.arange(0, BT)
+    batch = tl.program_id(1).to(tl.int64)
+    e = tl.arange(0, BE)
+    real_t = t < length
+    dot_t = tl.zeros([BT], dtype=tl.float32)
+    square_t = tl.zeros([BT], dtype=tl.float32)
+    square = 0.0
+    for start in range(0, width, BE):
+        inside_e = start + e < width
+        hidden_te = tl.load(
+            HIDDEN + (batch * length + t)[:, None] * width + (start + e)[None, :],
+            mask=real_t[:, None] & inside_e[None, :],
+            other=0.0,
+        ).to(tl.float32)
+        first_e = tl.load(FIRST + batch * width + start + e, mask=inside_e, other=0.0).to(tl.float32)
+        dot_t += tl.sum(hidden_te * first_e[None, :], axis=1)
+        square_t += tl.sum(hidden_te * hidden_te, axis=1)
+        square += tl.sum(first_e * first_e, axis=0)
+    length_t = tl.maximum(tl.sqrt(square_t), 1e-8) * tl.maximum(tl.sqrt(square), 1e-8)
+    if PADDED:
+        first_movable += tl.load(PADDING + batch).to(tl.int32)
+    known_t = tl.load(KNOWN + batch * length + t, mask=real_t, other=0)
+    found_t = (known_t != 0) | ((dot_t / length_t >= threshold) & (t >= first_movable))
+    tl.store(FOUND + batch * length + t, found_t.to(tl.int8), mask=real_t)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.config import FocusConfig
-from focus_runtime.gpu.usable import HALVES, on_gpu, tried
+from focus_runtime.gpu.usable import takes_hidden, tried
 from focus_runtime.routing.few_tokens import fits, route_few_tokens
 
 ROUTING = "routing"  # name of the Triton kernel in warnings
@@ -246,14 +246,7 @@ class CentroidRouter(nn.Module):
 
     def _routes_on_gpu(self, hidden: Tensor) -> bool:
         """Whether the kernel of routing/on_gpu.py takes these hidden states (B, T, E)."""
-        return (
-            on_gpu(hidden.device)
-            and not torch.is_grad_enabled()
-            and hidden.is_contiguous()
-            and hidden.dtype in (*HALVES, torch.float32)
-            and self.projection.dtype == torch.float32
-            and not self.projection.is_inference()
-        )
+        return takes_hidden(hidden) and self.projection.dtype == torch.float32 and not self.projection.is_inference()
 
     def own_assignment(
         self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None

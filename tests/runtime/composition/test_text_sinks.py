@@ -9,6 +9,7 @@ import torch
 from safetensors import safe_open
 
 from focus_runtime.budget import HeadException
+from focus_runtime.composition import text_sinks
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.observe import observe_hidden_states
 from focus_runtime.config import FocusConfig
@@ -129,3 +130,27 @@ def test_a_file_keeps_the_setting_in_a_version_of_its_own(tmp_path):
 def test_what_is_no_similarity_is_refused(value):
     with pytest.raises(ConfigError, match="text_sinks"):
         FocusConfig(text_sinks=value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_gpus_kernel_finds_the_same(batch, monkeypatch, fresh_seed):
+    """In Triton's interpreter, for a whole text and for parts that continue a cache."""
+    on_gpu = pytest.importorskip("focus_runtime.routing.on_gpu", reason="needs Triton")
+    model, focus = composed(budget=BUDGET)
+    ids = random_ids(40, batch=batch, seed=fresh_seed % 1000)
+    _, whole = inputs_of(model, focus, ids)
+    expected = {layer: each.membership for layer, each in focus.assignments().items()}
+    found, find = [], on_gpu.find_alike_on_gpu
+    monkeypatch.setattr(text_sinks, "takes_hidden", lambda hidden: not torch.is_grad_enabled())
+    monkeypatch.setattr(on_gpu, "find_alike_on_gpu", lambda *given: found.append(find(*given)) or found[-1])
+    _, again = inputs_of(model, focus, ids)
+    assert len(found) == 2  # of the layers from the second on
+    assert found[-1].any()
+    assert all(torch.equal(each.membership, expected[layer]) for layer, each in focus.assignments().items())
+    torch.testing.assert_close(again, whole, rtol=2e-4, atol=2e-4)
+    with torch.no_grad():
+        past = model(ids[:, :17], use_cache=True)
+        rest = model(ids[:, 17:], past_key_values=past.past_key_values, use_cache=True)
+    assert len(found) == 6
+    torch.testing.assert_close(torch.cat([past.logits, rest.logits], 1), whole, rtol=2e-4, atol=2e-4)

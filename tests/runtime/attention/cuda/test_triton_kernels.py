@@ -23,7 +23,7 @@ needs_triton()
 from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # noqa: E402
 from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # noqa: E402
 from focus_runtime.attention.cuda.sorting import sort_by_group  # noqa: E402
-from focus_runtime.routing.on_gpu import route_on_gpu  # noqa: E402
+from focus_runtime.routing.on_gpu import find_alike_on_gpu, route_on_gpu  # noqa: E402
 
 pytestmark = pytest.mark.gpu if ON_GPU else pytest.mark.slow
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -219,6 +219,24 @@ def test_routing_equals_its_definition(width, groups, top_k, dtype, fresh_seed):
     clear = ranked[..., top_k - 1] - ranked[..., top_k] > 1e-5  # of others rounding decides
     assert clear.double().mean() > 0.9
     assert torch.equal(membership[clear], top_k_membership(expected, top_k)[clear])
+
+
+@pytest.mark.parametrize("width", [100, 576])
+@pytest.mark.parametrize("first_movable", [-3, 0, 4, 100])
+def test_tokens_like_the_first(width, first_movable, fresh_seed, monkeypatch):
+    first = torch.randn(2, width, device=DEVICE).to(DTYPE)
+    hidden = torch.randn(2, 37, width, device=DEVICE).to(DTYPE)
+    hidden[:, ::5] += 3 * first[:, None]
+    hidden[1, 7], known = 0, torch.rand(2, 37, device=DEVICE) < 0.1
+    similar = torch.nn.functional.cosine_similarity(hidden.double(), first[:, None].double(), dim=-1)
+    assert (similar - 0.5).abs().min() > 1e-3  # none so near the threshold that rounding decides
+    expected = known | ((similar >= 0.5) & (torch.arange(37, device=DEVICE) >= first_movable))
+    poisoned(monkeypatch)
+    assert torch.equal(find_alike_on_gpu(hidden, first, known, 0.5, first_movable), expected)
+    padding = torch.tensor([0, 9], device=DEVICE)
+    movable = torch.arange(37, device=DEVICE) >= first_movable + padding[:, None]
+    actual = find_alike_on_gpu(hidden, first, known, 0.5, first_movable, padding)
+    assert torch.equal(actual, known | ((similar >= 0.5) & movable))
 
 
 def test_equally_probable_groups_go_to_the_lower_number():

@@ -9,7 +9,7 @@
 3. `models`: random weights in the shape of Llama 3.2 1B, Mistral 7B and Gemma 2 9B: prefill and decode at 8K to 128K
    tokens.
 4. `default`: the default model, where `--model` and `--text` name it and a text: perplexity of a text of its full
-   context, prefill, 512 generated tokens, `analyze`, and steps of training.
+   context, prefill, decode, `analyze`, steps of training, and 512 generated tokens.
 5. `profile`: kernels of one layer and of one model by time.
 
 A part that fails is written down with its error, and the next one runs. FOLDER gets gpu.json and gpu.md.
@@ -19,14 +19,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import itertools
 import json
-import math
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,16 +33,13 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig
 
-from benchmarks import attention_gpu
+from benchmarks import attention_gpu, gpu_default_model
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
 from focus_runtime.failures import is_out_of_memory
-from focus_runtime.measure.perplexity import perplexity
 from focus_runtime.measure.speed import decode_speed, prefill_speed
-from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.run.engine import RunOptions, analyze
 from focus_runtime.training.calibrate import calibrate_potentials
 from tests.helpers import TINY
 
@@ -84,9 +79,6 @@ OTHERS_UP_TO = 262144  # tokens: the longest of a layer's second and third shape
 SMOKE_MODELS: dict[str, Callable[..., Any]] = {"tiny": partial(LlamaConfig, **TINY)}
 SMOKE_LENGTHS, SMOKE_TABLE = (192, 256), [160, 192]
 FOCUS = FocusConfig(num_groups=8, top_k=1, window=128, num_sinks=4)
-CONTEXT, GENERATED, ANALYSED = 8192, 512, 2048  # tokens of the default model's parts
-TRAIN_TOKENS, TRAIN_STEPS = 1024, 6
-CENTROIDS = ROOT / "assets" / "centroids" / "smollm2-135m.safetensors"
 GPU_TESTS = ("tests/runtime/attention/cuda/test_on_gpu.py", "tests/runtime/attention/cuda/test_triton_kernels.py")
 SHARES = {
     "tests": 0.2,
@@ -247,135 +239,16 @@ def one_length(focus: FocusModel, length: int, device: torch.device) -> dict[str
 
 
 def default_model(report: Report) -> dict[str, Any]:
-    """What users do with the default model; `--device cpu` gives the CPU's figures, to be set beside."""
+    """The default model, where it and a text are at hand."""
     if report.model is None or report.text is None:
         return {"skipped": "no --model and --text given"}
-    from focus_runtime.models.loading import load_model
 
-    found: dict[str, Any] = {"device": str(report.device), "cpu_threads": torch.get_num_threads()}
-    report.results["default"] = found
+    def noted(found: dict[str, Any]) -> None:
+        report.results["default"] = found
+        report.write()
+
     text = report.text.read_text(encoding="utf-8")
-    model, tokenizer = load_model(report.model)
-    ids = torch.tensor(tokenizer(text)["input_ids"])
-    found["tokens"] = min(CONTEXT, len(ids))
-    if len(ids) < CONTEXT:
-        return found | {"error": f"the text has {len(ids)} tokens, {CONTEXT} are needed"}
-    ids, found["perplexity"] = ids[:CONTEXT].to(report.device), {}
-
-    def note(part: str, work: Callable[[], Any]) -> None:
-        try:
-            found[part] = work()
-        except Exception as error:  # a part that fails is a result
-            found[part] = {"error": f"{type(error).__name__}: {first_line(error)}"}
-        report.write()
-
-    for dtype, backend in PRECISIONS[report.device.type]:
-        model = model.to(report.device, dtype)
-        found["perplexity"][f"{dtype} {backend}"] = both_perplexities(model, ids, backend)
-        report.write()
-    focus = compose(model, default_centroids(report.device))
-    note("prefill", lambda: prefill_speed(focus, ids[None], repeats=3))
-    note("decode", lambda: decode_speed(focus, ids[None, : CONTEXT // 2], steps=DECODE_STEPS))
-    note("generation", lambda: generation(focus, ids[None, :-GENERATED]))
-    focus.detach()
-    note("analyze", lambda: analysis(model, tokenizer, text))
-    model = model.float()
-    note("train", lambda: training_speed(model, tokenizer, text, "no"))
-    if not report.smoke:
-        note("train_bf16", lambda: training_speed(model, tokenizer, text, "bf16"))
-    return found
-
-
-PRECISIONS = {  # and the backend of Focus; the last one is that of what follows
-    "cpu": ((torch.float32, "auto"),),
-    "cuda": ((torch.float32, "masked"), (torch.bfloat16, "auto")),
-}
-
-
-def default_centroids(device: torch.device) -> Any:
-    """Those of the default model, on a device."""
-    centroids = load_centroids(CENTROIDS)
-    for router in centroids.routers.values():
-        router.to(device)
-    return centroids
-
-
-def both_perplexities(model: Any, ids: torch.Tensor, backend: str) -> dict[str, float]:
-    """Of full attention and of Focus with the default centroids, over one window of all tokens."""
-    full = perplexity(model, ids, length=len(ids)).value
-    focus = compose(model, default_centroids(ids.device), backend=backend)
-    try:
-        return {"full": full, "focus": perplexity(focus, ids, length=len(ids)).value}
-    finally:
-        focus.detach()
-
-
-def analysis(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
-    """A text through `analyze`, with every measurement the page shows."""
-    centroids = default_centroids(model.device)
-    options = RunOptions(max_tokens=ANALYSED, repeats=2, attention_mass=True)
-    before = time.perf_counter()
-    trace = analyze(model, tokenizer, text, centroids, options)
-    seconds = time.perf_counter() - before
-    times: dict[str, list[float]] = {}
-    for timing in trace.timings:
-        times.setdefault(f"{timing.mode} {timing.stage}", []).append(timing.milliseconds)
-    return {
-        "tokens": trace.num_tokens,
-        "seconds": seconds,
-        "info": {key: trace.info[key] for key in ("device", "dtype", "backend")},
-        "perplexity": {mode: trace.perplexity(mode) for mode in ("full", "focus")},
-        "mean_pairs_kept": sum(layer.retained_pairs for layer in trace.layers) / len(trace.layers),
-        "milliseconds": {name: min(values) for name, values in times.items()},
-    }
-
-
-def generation(focus: FocusModel, prompt: torch.Tensor) -> dict[str, Any]:
-    """Greedy tokens after a prompt, full attention and Focus."""
-    result: dict[str, Any] = {"prompt_tokens": prompt.shape[1], "new_tokens": GENERATED}
-    for mode in ("full", "focus"):
-        with focus.measured_full_attention() if mode == "full" else nullcontext():
-            if prompt.device.type == "cuda":
-                torch.cuda.synchronize()
-            before = time.perf_counter()
-            model: Any = focus.model
-            out = model.generate(
-                prompt, max_new_tokens=GENERATED, min_new_tokens=GENERATED, do_sample=False, pad_token_id=0
-            )
-            if prompt.device.type == "cuda":
-                torch.cuda.synchronize()
-            result[f"{mode}_seconds"] = time.perf_counter() - before
-            result[f"{mode}_new_tokens"] = out.shape[1] - prompt.shape[1]
-    return result
-
-
-def training_speed(model: Any, tokenizer: Any, text: str, precision: str) -> dict[str, Any]:
-    """Seconds of a step of centroid training, in fp32 ("no") or mixed precision."""
-    from focus_runtime.training.centroids import train_centroids
-    from focus_runtime.training.loop import TrainConfig
-
-    settings = TrainConfig(
-        steps=TRAIN_STEPS, seq_len=TRAIN_TOKENS, warmup=1, calibration_sequences=1, mixed_precision=precision
-    )
-    losses: list[float] = []
-    ends: list[float] = []
-
-    def on_step(step: Any) -> None:
-        losses.append(step.loss)
-        ends.append(time.perf_counter())
-
-    before = time.perf_counter()
-    train_centroids(model, tokenizer, [text], FocusConfig(num_groups=4), settings, on_step=on_step)
-    parts = [after - start for start, after in itertools.pairwise(ends)]
-    return {
-        "tokens": TRAIN_TOKENS,
-        "steps": TRAIN_STEPS,
-        "seconds": time.perf_counter() - before,
-        "seconds_a_step": sorted(parts)[len(parts) // 2] if parts else None,
-        "first_loss": losses[0],
-        "last_loss": losses[-1],
-        "finite": all(math.isfinite(loss) for loss in losses),
-    }
+    return gpu_default_model.measure(report.model, text, report.device, noted)
 
 
 def profiles(report: Report) -> dict[str, Any]:
@@ -389,9 +262,9 @@ def profiles(report: Report) -> dict[str, Any]:
             layer = attention_gpu.random_layer(bench, attention_gpu.SHAPES[0], length)
             found[f"layer {length}"] = profiled(attention_gpu.focus_way(bench, layer, 8, 1, attention_gpu.SINKS))
     name, config = next(iter(MODELS.items()))
-    with random_model(config, CONTEXT, report.device) as focus, torch.no_grad():
-        ids = random_ids(CONTEXT, report.device)
-        found[f"{name} {CONTEXT}"] = profiled(lambda: focus.model(input_ids=ids, use_cache=False, logits_to_keep=1))
+    with random_model(config, LENGTHS[0], report.device) as focus, torch.no_grad():
+        ids = random_ids(LENGTHS[0], report.device)
+        found[f"{name} {LENGTHS[0]}"] = profiled(lambda: focus.model(input_ids=ids, use_cache=False, logits_to_keep=1))
     return found
 
 
@@ -480,7 +353,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: smoke run, no measurement")
     parser.add_argument("--seconds", type=float, default=540.0, help="time for everything")
     parser.add_argument("--model", help="the default model: smollm2-135m, or its GGUF file or folder")
-    parser.add_argument("--text", type=Path, help=f"a text of {CONTEXT} tokens or more")
+    parser.add_argument("--text", type=Path, help=f"a text of {gpu_default_model.CONTEXT} tokens or more")
     parser.add_argument("--part", choices=tuple(SHARES), action="append", help="only these")
     chosen = parser.parse_args(arguments)
     if chosen.device == "cuda" and not torch.cuda.is_available():

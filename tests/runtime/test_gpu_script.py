@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import gpu
+from benchmarks import gpu, gpu_default_model
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +64,7 @@ def test_no_memory_and_no_time_are_results(tmp_path, monkeypatch):
 def test_the_default_model_is_asked_what_users_ask(tmp_path, monkeypatch):
     smaller = {"CONTEXT": 300, "GENERATED": 4, "ANALYSED": 200, "TRAIN_TOKENS": 64, "TRAIN_STEPS": 2}
     for name, number in smaller.items():
-        monkeypatch.setattr(gpu, name, number)
+        monkeypatch.setattr(gpu_default_model, name, number)
     command = ["--device", "cpu", "--out", str(tmp_path), "--model", "smollm2-135m", "--part", "default"]
     text = tmp_path / "text.txt"
     text.write_text("The harbour was quiet, and the cat came back again to the old boat. " * 40)

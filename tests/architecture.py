@@ -7,6 +7,7 @@ change of `ALLOWED`. tests/test_architecture.py holds the code and both files to
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -225,35 +226,27 @@ def direct() -> dict[str, set[str]]:
 
 BOX_W, BOX_H, GAP_X, GAP_Y = 150, 46, 26, 34
 FILL = {R: "#eef0fe", X: "#fff4e5"}
-# Columns of the picture, from the left; every other folder stands in the middle one of its package.
-MIDDLE = {R: 1.0, X: 3.6}
-COLUMN = {
-    f"{R}/text": 0.0,
-    f"{R}/mask": 1.0,
-    f"{R}/models": 2.0,
-    f"{R}/tasks": 2.0,
-    f"{R}/corpus": 1.0,
-    f"{R}/store": 2.0,
-    f"{R}/run": 1.5,
-    f"{R}/studies": 0.5,
-    f"{X}/reproduce": 3.1,
-    f"{X}/ui": 4.1,
-}
+MIDDLE = {R: 2.0, X: 5.6}  # column of the picture about which a package's folders stand, from the left
+
+
+def places() -> dict[str, tuple[float, float]]:
+    """Left upper corner of every folder's box: those of a package that stand equally high lie side by side."""
+    rows, beside = levels(), defaultdict(list)
+    for folder in ALLOWED:
+        beside[folder.split("/")[0], rows[folder]].append(folder)
+    found = {}
+    for (package, row), folders in beside.items():
+        for place, folder in enumerate(folders):
+            column = MIDDLE[package] + place - (len(folders) - 1) / 2
+            found[folder] = (GAP_X + column * (BOX_W + GAP_X), GAP_Y + (max(rows.values()) - row) * (BOX_H + GAP_Y))
+    return found
 
 
 def svg() -> str:
     """The table as a picture: a folder may import the folders it has a line down to, and what those may import."""
-    rows = levels()
-    step_x, step_y = BOX_W + GAP_X, BOX_H + GAP_Y
-    place = {
-        folder: (
-            GAP_X + COLUMN.get(folder, MIDDLE[folder.split("/")[0]]) * step_x,
-            GAP_Y + (max(rows.values()) - rows[folder]) * step_y,
-        )
-        for folder in ALLOWED
-    }
-    width = max(x for x, _ in place.values()) + step_x
-    height = max(y for _, y in place.values()) + step_y
+    place = places()
+    width = max(x for x, _ in place.values()) + BOX_W + GAP_X
+    height = max(y for _, y in place.values()) + BOX_H + GAP_Y
     lines = [_line(place[a], place[b], a.split("/")[0] == b.split("/")[0]) for a, to in direct().items() for b in to]
     boxes = []
     for folder, (x, y) in place.items():

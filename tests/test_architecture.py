@@ -26,6 +26,14 @@ def foreign(path, *, at_import=False):
     return names
 
 
+def test_no_folder_hides_another_in_the_picture():
+    places = sorted(architecture.places().values())
+    assert len(places) == len(ALLOWED)
+    for n, (x, y) in enumerate(places):
+        apart = [abs(x - a) >= architecture.BOX_W or abs(y - b) >= architecture.BOX_H for a, b in places[n + 1 :]]
+        assert all(apart)
+
+
 def test_every_folder_has_its_row_in_the_table():
     assert {folder_of(module) for module in modules()} == set(ALLOWED)
     assert set(architecture.PURPOSE) == set(ALLOWED)

@@ -79,7 +79,11 @@ OTHERS_UP_TO = 262144  # tokens: the longest of a layer's second and third shape
 SMOKE_MODELS: dict[str, Callable[..., Any]] = {"tiny": partial(LlamaConfig, **TINY)}
 SMOKE_LENGTHS, SMOKE_TABLE = (192, 256), [160, 192]
 FOCUS = FocusConfig(num_groups=8, top_k=1, window=128, num_sinks=4)
-GPU_TESTS = ("tests/runtime/attention/cuda/test_on_gpu.py", "tests/runtime/attention/cuda/test_triton_kernels.py")
+GPU_TESTS = (
+    "tests/runtime/attention/cuda/test_on_gpu.py",
+    "tests/runtime/attention/cuda/test_triton_kernels.py",
+    "tests/runtime/composition/test_by_head.py",
+)
 SHARES = {
     "tests": 0.2,
     "layer": 0.5,

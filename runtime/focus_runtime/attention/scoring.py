@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,15 @@ class Scoring:
 
     scale: float
     softcap: float | None = None
+
+    def in_base_two(self) -> tuple[float, float]:
+        """Factor on the product, and cap, of logits for powers of two.
+
+        With a cap the factor gives twice the argument of tanh; the cap is 0 where there is none.
+        """
+        if self.softcap is None:
+            return self.scale * LOG2_E, 0.0
+        return self.scale * LOG2_E * 2 / self.softcap, self.softcap * LOG2_E
 
     def capped(self, scores: Tensor) -> Tensor:
         """Logits of scores that are scaled already, any shape."""

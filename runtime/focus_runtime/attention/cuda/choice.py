@@ -42,10 +42,11 @@ def choose_on_cuda(
         gradients: True when a backward pass will follow: flex has one that waits for nothing.
     """
     length, whole = key.shape[2], query.shape[2] == key.shape[2] and key_padding is None and not gradients
-    if whole and grouped_fits(query, key, key, window, Scoring(1.0, softcap)):
+    scoring = Scoring(1.0, softcap)
+    if whole and grouped_fits(query, key, key, window, scoring):
         return "decomposed"  # one kernel for each of its parts: the fastest at every length, measured on an H200
     plain = key_padding is None and softcap is None
-    fits = whole and decomposition_fits(query, key, extent, window=window, scoring=Scoring(1.0, softcap))
+    fits = whole and decomposition_fits(query, key, extent, window=window, scoring=scoring)
     if query.shape[2] == length >= FROM_TOKENS and not gradients:
         costs = gpu_costs(query.device, query.dtype)
         if costs is not None:

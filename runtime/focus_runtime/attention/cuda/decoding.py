@@ -19,7 +19,6 @@ from focus_runtime.attention.scoring import Scoring
 from focus_runtime.gpu.launch import ALIGNED, aligned, alike
 from focus_runtime.mask.rule import PairRule
 
-LOG2_E = 1.4426950408889634
 FEWEST_ROWS = 16  # of a matrix product
 KEYS = 64  # of a tile
 CHUNKS = 512  # programs over all key heads and texts, about: enough to fill a large GPU
@@ -69,9 +68,7 @@ def decode_on_gpu(
     parts = torch.empty(batch, heads, chunks, size + 1, dtype=torch.float32, device=query.device).flatten()
     part, part_lse = parts[: batch * heads * chunks * size], parts[batch * heads * chunks * size :]
     out, lse = torch.empty_like(query, memory_format=torch.contiguous_format), parts.new_empty(batch, heads, 1)
-    capped = scoring.softcap is not None
-    cap = scoring.softcap * LOG2_E if scoring.softcap is not None else 0.0
-    scale = scoring.scale * LOG2_E * (2 / scoring.softcap if scoring.softcap is not None else 1.0)
+    capped, (scale, cap) = scoring.softcap is not None, scoring.in_base_two()
     by_head = (part, part) if settings is None else (settings.sets, settings.windows)
     tensors = (query, key, value, membership, *by_head, part, part_lse)
     strides = (*query.stride()[:2], *key.stride()[:3], *value.stride()[:3], membership.stride(0), membership.stride(-2))

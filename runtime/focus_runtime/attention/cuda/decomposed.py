@@ -19,13 +19,12 @@ Shape suffixes: N = B * T tokens of all texts, M entries of a packing (M = N whe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.clock import Stage, unmeasured
 from focus_runtime.attention.cuda.packing import (
     Packing,
     group_bits,
@@ -45,11 +44,6 @@ HIDE = 4096.0  # query and key carry this factor each: exact in fp16 and bf16, a
 BLOCKS_UP_TO = 512  # window; an estimate from bytes moved, to be measured on a GPU
 MERGE_ELEMENTS = 1 << 25  # elements of one head-by-token slab merged at once, in fp32
 SINK_ELEMENTS = 1 << 25
-Stage = Callable[[str], AbstractContextManager[None]]
-
-
-def _unmeasured(name: str) -> AbstractContextManager[None]:
-    return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +122,7 @@ class FlashCall:
     membership: Tensor
     extent: Extent
     scale: float
-    stage: Stage = _unmeasured
+    stage: Stage = unmeasured
 
     @property
     def length(self) -> int:
@@ -321,7 +315,7 @@ def flash_decomposition(
     Raises:
         InputError: no flash kernel runs such tensors, or head size and groups together exceed what one can hold.
     """
-    stage = stage or _unmeasured
+    stage = stage or unmeasured
     if kernel is None:
         kernel = best_kernel(query.device, query.dtype, query.shape[-1])
     if extent is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from focus_runtime.attention.cuda.decomposed import Stage, flash_decomposition, head_size_needed
+from focus_runtime.attention.clock import Stage
+from focus_runtime.attention.cuda.decomposed import flash_decomposition, head_size_needed
 from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.kernels.varlen import LARGEST_HEAD, unusable
 from focus_runtime.attention.scoring import Scoring

@@ -14,8 +14,6 @@ Forward only. Shape suffixes: m queries of a tile, n keys of a tile, d head size
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,6 +22,7 @@ import triton
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from focus_runtime.attention.clock import Stage, unmeasured
 from focus_runtime.attention.cuda.sorting import SortedTokens, entries_of, sort_by_group
 from focus_runtime.attention.cuda.triton_kernels.grouped import copy_kernel, far_kernel, near_kernel, rest_kernel
 from focus_runtime.attention.scoring import Scoring
@@ -31,12 +30,10 @@ from focus_runtime.gpu.launch import Launches, aligned, alike
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
-LOG2_E = 1.4426950408889634
 COPY_FROM = 4096  # far keys that a key is read for, on average and over its query heads, from which copies pay
 COPY_ENGINE = (9, 0)  # compute capability
 ROWS_COPIED, COPY_WARPS = 64, 4
 FEWEST_GROUPS = 8  # columns of what is looked up by group; few sizes are few kernels to compile
-Stage = Callable[[str], AbstractContextManager[None]]
 Grid = tuple[int, int, int]
 
 
@@ -55,10 +52,6 @@ FAR_TILES = {64: Tiles(64, 64, 4, 3), 128: Tiles(128, 128, 8, 2), 256: Tiles(64,
 SMALL_FAR_TILES = FAR_TILES | {128: Tiles(64, 32, 4, 2)}  # where a multiprocessor shares less, compiled but not timed
 LARGE_SHARED = 166_000  # bytes a program may share on an A100 and on every data centre's GPU after it
 COPIED_TILES = {64: Tiles(128, 64, 4, 3), 128: Tiles(128, 128, 8, 2), 256: Tiles(128, 64, 8, 2)}
-
-
-def _unmeasured(name: str) -> AbstractContextManager[None]:
-    return nullcontext()
 
 
 def copies_pay(query: Tensor, key: Tensor, extent: Extent) -> bool:
@@ -133,12 +126,10 @@ def _planned(
     copied = copies_pay(query, key, extent) if copied is None else copied
     window, num_sinks = min(rule.near, length), min(rule.num_sinks, length)
     reach = length if rule.sliding_window is None else min(rule.sliding_window, length)
-    capped, cap, factor = scoring.softcap is not None, 0.0, LOG2_E
-    if scoring.softcap is not None:
-        cap, factor = scoring.softcap * LOG2_E, 2 * LOG2_E / scoring.softcap
+    capped, (scale, cap) = scoring.softcap is not None, scoring.in_base_two()
     of_keys = (*key.stride()[:3], *value.stride()[:3])
     strides, apart = (*query.stride()[:3], *of_keys), programs is not None
-    pairs, sizes = (scoring.scale * factor, cap, window, reach, num_sinks, heads), (heads // kv_heads, head_size, size)
+    pairs, sizes = (scale, cap, window, reach, num_sinks, heads), (heads // kv_heads, head_size, size)
     near, far = NEAR_TILES[max(64, size)], _far_tiles(query.device, copied)[max(64, size)]
     near_numbers = (*strides, length, *pairs, *sizes, near.queries, near.keys, capped, apart)
     groups = max(FEWEST_GROUPS, triton.next_power_of_2(extent.num_groups))
@@ -195,7 +186,7 @@ def grouped_attention(
     Returns:
         out (B, H, T, D), strided as (B, T, H, D); logsumexp (B, H, T) fp32.
     """
-    stage = stage or _unmeasured
+    stage = stage or unmeasured
     shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride())
     pairs = (rule.window, rule.num_sinks, rule.sliding_window, scoring.scale, scoring.softcap)
     programs = None if heads is None else heads.query.shape[0]

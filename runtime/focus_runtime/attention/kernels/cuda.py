@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.kernels.varlen import HALVES, LARGEST_HEAD, torch_varlen, torch_varlen_backward
+from focus_runtime.attention.kernels.varlen import LARGEST_HEAD, torch_varlen, torch_varlen_backward
+from focus_runtime.gpu.usable import HALVES
 
 ALIGNED = 8  # elements: head sizes and rows of a mask
 LSE_ALIGNED = 32  # rows: memory-efficient attention pads its logsumexp to a multiple of them

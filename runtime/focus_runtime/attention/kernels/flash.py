@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.kernels import cuda
-from focus_runtime.attention.kernels.varlen import HALVES
+from focus_runtime.gpu.usable import HALVES
 
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 _kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 from focus_runtime.errors import InputError, first_line
+from focus_runtime.gpu.usable import HALVES
 
 PROBE_TOKENS = 16
 SHORTEST_MAXIMUM = 2  # told 1, torch takes the call for a decode step and lays shared heads out for one query a text
 LARGEST_HEAD = 256  # FlashAttention 2 and 3
-HALVES = (torch.float16, torch.bfloat16)
 
 _forward: Any = torch.ops.aten._flash_attention_forward
 _backward: Any = torch.ops.aten._flash_attention_backward

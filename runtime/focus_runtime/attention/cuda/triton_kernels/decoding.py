@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-LN_2 = tl.constexpr(0.6931471805599453)
+from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, products, rows, softmax_step
 
 
 @triton.jit(do_not_specialize=["length", "tiles", "window", "num_sinks", "heads"])
@@ -51,9 +51,7 @@ def chunk_kernel(
     r, d = tl.arange(0, ROWS), tl.arange(0, SIZE)
     real_r, real_d = r < share, d < HEAD
     head_r = kv_head * share + r
-    query_rd = tl.load(
-        Q + batch * q_batch + head_r[:, None] * q_head + d[None, :], mask=real_r[:, None] & real_d[None, :], other=0.0
-    )
+    query_rd = rows(Q + batch * q_batch, head_r, q_head, real_r, d, real_d)
     K += batch * k_batch + kv_head * k_head
     V += batch * v_batch + kv_head * v_head
     MEMBER += batch * member_batch
@@ -69,20 +67,10 @@ def chunk_kernel(
         inside_n = n < length
         bits_n = tl.load(MEMBER + n, mask=inside_n, other=0)
         seen_n = inside_n & (((bits_n & own) != 0) | (n >= length - 1 - window) | (n < num_sinks))
-        wide_n = n.to(tl.int64)
-        at_nd = seen_n[:, None] & real_d[None, :]
-        key_nd = tl.load(K + wide_n[:, None] * k_token + d[None, :], mask=at_nd, other=0.0)
-        value_nd = tl.load(V + wide_n[:, None] * v_token + d[None, :], mask=at_nd, other=0.0)
-        score_rn = tl.dot(query_rd, tl.trans(key_nd)) * scale
-        if CAPPED:  # tanh by exp2
-            score_rn = cap - 2.0 * cap / (tl.math.exp2(score_rn) + 1.0)
+        key_nd, value_nd = rows(K, n, k_token, seen_n, d, real_d), rows(V, n, v_token, seen_n, d, real_d)
+        score_rn = products(query_rd, key_nd, scale, cap, CAPPED)
         score_rn = tl.where(seen_n[None, :], score_rn, float("-inf"))
-        new_r = tl.maximum(top_r, tl.max(score_rn, 1))
-        weight_rn = tl.math.exp2(score_rn - new_r[:, None])
-        shrink_r = tl.math.exp2(top_r - new_r)
-        sum_r = sum_r * shrink_r + tl.sum(weight_rn, 1)
-        acc_rd = tl.dot(weight_rn.to(value_nd.dtype), value_nd, acc_rd * shrink_r[:, None])
-        top_r = new_r
+        acc_rd, top_r, sum_r = softmax_step(score_rn, scale, value_nd, acc_rd, top_r, sum_r, CAPPED)
     empty_r = sum_r == 0.0
     lse_r = tl.where(empty_r, float("-inf"), top_r + tl.math.log2(tl.where(empty_r, 1.0, sum_r)))
     part_r = (batch * heads + head_r) * chunks + chunk

@@ -8,40 +8,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, LOG2_E, products, rows, softmax_step
+
 SINKS_AT_ONCE = tl.constexpr(16)
 NEAR_AT_ONCE = tl.constexpr(128)
-LN_2 = tl.constexpr(0.6931471805599453)
-
-
-@triton.jit
-def _products(query_md, key_nd, scale, cap, CAPPED: tl.constexpr):
-    """Products of a tile; capped ones are in the log2 domain already."""
-    score_mn = tl.dot(query_md, tl.trans(key_nd))
-    if CAPPED:  # tanh by exp2; `cap` is in the log2 domain, `scale` takes products to twice the tanh's argument there
-        score_mn = cap - 2.0 * cap / (tl.math.exp2(score_mn * scale) + 1.0)
-    return score_mn
-
-
-@triton.jit
-def _softmax_step(score_mn, scale, v_nd, acc_md, top_m, sum_m, CAPPED: tl.constexpr):
-    """Take in one tile of products, -inf where hidden; `scale` takes them to the log2 domain of `top_m`."""
-    if CAPPED:
-        new_m = tl.maximum(top_m, tl.max(score_mn, 1))
-        weight_mn = tl.math.exp2(score_mn - new_m[:, None])
-    else:
-        new_m = tl.maximum(top_m, tl.max(score_mn, 1) * scale)
-        weight_mn = tl.math.exp2(score_mn * scale - new_m[:, None])
-    shrink_m = tl.math.exp2(top_m - new_m)
-    sum_m = sum_m * shrink_m + tl.sum(weight_mn, 1)
-    acc_md = acc_md * shrink_m[:, None]
-    acc_md = tl.dot(weight_mn.to(v_nd.dtype), v_nd, acc_md)
-    return acc_md, new_m, sum_m
-
-
-@triton.jit
-def _rows(X, n, token, real_n, d, real_d):
-    """Rows of a tile, zero where not real."""
-    return tl.load(X + n.to(tl.int64)[:, None] * token + d[None, :], mask=real_n[:, None] & real_d[None, :], other=0.0)
 
 
 @triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads"])
@@ -86,7 +56,7 @@ def near_kernel(
     real_m, real_d = q_m < length, d < HEAD
     K += batch * k_batch + (head // share) * k_head
     V += batch * v_batch + (head // share) * v_head
-    query_md = _rows(Q + batch * q_batch + head * q_head, q_m, q_token, real_m, d, real_d)
+    query_md = rows(Q + batch * q_batch + head * q_head, q_m, q_token, real_m, d, real_d)
     acc_md = tl.zeros([BM, SIZE], dtype=tl.float32)
     top_m = tl.full([BM], -1.0e30, dtype=tl.float32)
     sum_m = tl.zeros([BM], dtype=tl.float32)
@@ -94,21 +64,21 @@ def near_kernel(
     for start in range(0, far_sinks, SINKS_AT_ONCE):
         n = start + tl.arange(0, SINKS_AT_ONCE)
         real_n = n < num_sinks
-        score_mn = _products(query_md, _rows(K, n, k_token, real_n, d, real_d), scale, cap, CAPPED)
+        score_mn = products(query_md, rows(K, n, k_token, real_n, d, real_d), scale, cap, CAPPED)
         distance_mn = q_m[:, None] - n[None, :]
         seen_mn = real_n[None, :] & (distance_mn > window) & (distance_mn < reach)
         score_mn = tl.where(seen_mn, score_mn, float("-inf"))
-        value_nd = _rows(V, n, v_token, real_n, d, real_d)
-        acc_md, top_m, sum_m = _softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
+        value_nd = rows(V, n, v_token, real_n, d, real_d)
+        acc_md, top_m, sum_m = softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
     first = tl.maximum(0, tile * BM - window) // BN * BN
     for start in range(first, tl.minimum(length, tile * BM + BM), BN):
         n = start + tl.arange(0, BN)
         real_n = n < length
-        score_mn = _products(query_md, _rows(K, n, k_token, real_n, d, real_d), scale, cap, CAPPED)
+        score_mn = products(query_md, rows(K, n, k_token, real_n, d, real_d), scale, cap, CAPPED)
         distance_mn = q_m[:, None] - n[None, :]
         score_mn = tl.where((distance_mn <= window) & (distance_mn >= 0), score_mn, float("-inf"))
-        value_nd = _rows(V, n, v_token, real_n, d, real_d)
-        acc_md, top_m, sum_m = _softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
+        value_nd = rows(V, n, v_token, real_n, d, real_d)
+        acc_md, top_m, sum_m = softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
     out_m = (batch * length + q_m) * heads + head
     out_md = (acc_md / sum_m[:, None]).to(OUT.dtype.element_ty)
     tl.store(OUT + out_m[:, None] * HEAD + d[None, :], out_md, mask=real_m[:, None] & real_d[None, :])
@@ -142,8 +112,8 @@ def copy_kernel(
     d = tl.arange(0, SIZE)
     real_n, real_d = n < tl.load(KEY_BOUNDS + batch * (num_groups + 1) + num_groups), d < HEAD
     token_n = tl.load(KEY_TOKEN + batch * entries + n, mask=real_n, other=0)
-    key_nd = _rows(K + batch * k_batch + head * k_head, token_n, k_token, real_n, d, real_d)
-    value_nd = _rows(V + batch * v_batch + head * v_head, token_n, v_token, real_n, d, real_d)
+    key_nd = rows(K + batch * k_batch + head * k_head, token_n, k_token, real_n, d, real_d)
+    value_nd = rows(V + batch * v_batch + head * v_head, token_n, v_token, real_n, d, real_d)
     place_nd = ((batch * kv_heads + head) * entries + n)[:, None] * HEAD + d[None, :]
     inside_nd = (n < entries)[:, None] & real_d[None, :]
     tl.store(KEY_COPY + place_nd, key_nd, mask=inside_nd)
@@ -162,12 +132,12 @@ def _entries_from(key_token, place, first, position, window):
 
 
 @triton.jit
-def _far_tile(X, COPY, row, entry_n, key_n, token, real_n, d, real_d, COPIED: tl.constexpr):
+def _far_tile(X, COPY, row, key_n, token, real_n, d, real_d, COPIED: tl.constexpr):
     """One tile of keys or values: from the copy, by whole rows from entry `row`, or by token."""
     if COPIED:  # noqa: SIM108 - compiled where true
         tile_nd = COPY.load([row, 0])
     else:
-        tile_nd = _rows(X, key_n, token, real_n, d, real_d)
+        tile_nd = rows(X, key_n, token, real_n, d, real_d)
     return tile_nd
 
 
@@ -272,11 +242,11 @@ def far_kernel(
     K += batch * k_batch + (head // share) * k_head
     V += batch * v_batch + (head // share) * v_head
     row = ((batch * (heads // share) + head // share) * entries).to(tl.int32)
-    query_md = _rows(Q + batch * q_batch + head * q_head, q_m, q_token, real_m, d, real_d)
+    query_md = rows(Q + batch * q_batch + head * q_head, q_m, q_token, real_m, d, real_d)
     OUT += ((batch * length + q_m.to(tl.int64)) * heads + head)[:, None] * HEAD + d[None, :]
     LSE += (batch * heads + head) * length + q_m
     acc_md = tl.load(OUT, mask=real_m[:, None] & real_d[None, :], other=0.0).to(tl.float32)
-    top_m = tl.load(LSE) * 1.4426950408889634
+    top_m = tl.load(LSE) * LOG2_E
     sum_m = tl.full([BM], 1.0, dtype=tl.float32)
     if LATER:
         KEY_BITS += batch * entries
@@ -290,19 +260,19 @@ def far_kernel(
         key_n = entry_n
         if not COPIED:
             key_n = tl.load(KEY_TOKEN + entry_n)
-        key_nd = _far_tile(K, KEY_COPY, row + start, entry_n, key_n, k_token, every_n, d, real_d, COPIED)
-        score_mn = _products(query_md, key_nd, scale, cap, CAPPED)
+        key_nd = _far_tile(K, KEY_COPY, row + start, key_n, k_token, every_n, d, real_d, COPIED)
+        score_mn = products(query_md, key_nd, scale, cap, CAPPED)
         if LATER:
             other_n = tl.load(KEY_BITS + entry_n)
             score_mn = tl.where((lower_m[:, None] & other_n[None, :]) != 0, float("-inf"), score_mn)
-        value_nd = _far_tile(V, VALUE_COPY, row + start, entry_n, key_n, v_token, every_n, d, real_d, COPIED)
-        acc_md, top_m, sum_m = _softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
+        value_nd = _far_tile(V, VALUE_COPY, row + start, key_n, v_token, every_n, d, real_d, COPIED)
+        acc_md, top_m, sum_m = softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
     for start in range(full_stop, end, BN):
         entry_n = start + tl.arange(0, BN)
         real_n = entry_n < end
         key_n = tl.load(KEY_TOKEN + entry_n, mask=real_n, other=0)
-        key_nd = _far_tile(K, KEY_COPY, row + start, entry_n, key_n, k_token, real_n, d, real_d, COPIED)
-        score_mn = _products(query_md, key_nd, scale, cap, CAPPED)
+        key_nd = _far_tile(K, KEY_COPY, row + start, key_n, k_token, real_n, d, real_d, COPIED)
+        score_mn = products(query_md, key_nd, scale, cap, CAPPED)
         seen_mn = real_n[None, :] & (key_n[None, :] < (q_m - window)[:, None])
         if SLIDING:
             seen_mn = seen_mn & (key_n[None, :] > (q_m - reach)[:, None])
@@ -310,8 +280,8 @@ def far_kernel(
             other_n = tl.load(KEY_BITS + entry_n, mask=real_n, other=0)
             seen_mn = seen_mn & ((lower_m[:, None] & other_n[None, :]) == 0)
         score_mn = tl.where(seen_mn, score_mn, float("-inf"))
-        value_nd = _far_tile(V, VALUE_COPY, row + start, entry_n, key_n, v_token, real_n, d, real_d, COPIED)
-        acc_md, top_m, sum_m = _softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
+        value_nd = _far_tile(V, VALUE_COPY, row + start, key_n, v_token, real_n, d, real_d, COPIED)
+        acc_md, top_m, sum_m = softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
     out_md = (acc_md / sum_m[:, None]).to(OUT.dtype.element_ty)
     tl.store(OUT, out_md, mask=real_m[:, None] & real_d[None, :])
     tl.store(LSE, (top_m + tl.math.log2(sum_m)) * LN_2, mask=real_m)
@@ -375,11 +345,11 @@ def rest_kernel(
     K += batch * k_batch + (head // share) * k_head
     V += batch * v_batch + (head // share) * v_head
     MEMBER += batch * length
-    query_md = _rows(Q + batch * q_batch + head * q_head, q_m, q_token, real_m, d, real_d)
+    query_md = rows(Q + batch * q_batch + head * q_head, q_m, q_token, real_m, d, real_d)
     OUT += ((batch * length + q_m.to(tl.int64)) * heads + head)[:, None] * HEAD + d[None, :]
     LSE += (batch * heads + head) * length + q_m
     acc_md = tl.load(OUT, mask=real_m[:, None] & real_d[None, :], other=0.0).to(tl.float32)
-    top_m = tl.load(LSE) * 1.4426950408889634
+    top_m = tl.load(LSE) * LOG2_E
     sum_m = tl.full([BM], 1.0, dtype=tl.float32)
     own_m = tl.load(MEMBER + q_m)
     first = tl.maximum(num_sinks, earliest - reach + 1)
@@ -389,10 +359,10 @@ def rest_kernel(
         other_n = tl.load(MEMBER + n, mask=real_n, other=0)
         distance_mn = q_m[:, None] - n[None, :]
         seen_mn = ((own_m[:, None] & other_n[None, :]) != 0) & (distance_mn > window) & (distance_mn < reach)
-        score_mn = _products(query_md, _rows(K, n, k_token, real_n, d, real_d), scale, cap, CAPPED)
+        score_mn = products(query_md, rows(K, n, k_token, real_n, d, real_d), scale, cap, CAPPED)
         score_mn = tl.where(seen_mn, score_mn, float("-inf"))
-        value_nd = _rows(V, n, v_token, real_n, d, real_d)
-        acc_md, top_m, sum_m = _softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
+        value_nd = rows(V, n, v_token, real_n, d, real_d)
+        acc_md, top_m, sum_m = softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
     out_md = (acc_md / sum_m[:, None]).to(OUT.dtype.element_ty)
     tl.store(OUT, out_md, mask=real_m[:, None] & real_d[None, :])
     tl.store(LSE, (top_m + tl.math.log2(sum_m)) * LN_2, mask=real_m)

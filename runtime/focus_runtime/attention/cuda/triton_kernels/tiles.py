@@ -1,0 +1,43 @@
+"""What kernels of attention do with one tile: read its rows, multiply, and continue a softmax.
+
+Shape suffixes: m queries of a tile, n keys of a tile, d head size.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+LN_2 = tl.constexpr(0.6931471805599453)
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def products(query_md, key_nd, scale, cap, CAPPED: tl.constexpr):
+    """Products of a tile; capped ones are in the log2 domain already."""
+    score_mn = tl.dot(query_md, tl.trans(key_nd))
+    if CAPPED:  # tanh by exp2; `cap` is in the log2 domain, `scale` takes products to twice the tanh's argument there
+        score_mn = cap - 2.0 * cap / (tl.math.exp2(score_mn * scale) + 1.0)
+    return score_mn
+
+
+@triton.jit
+def softmax_step(score_mn, scale, v_nd, acc_md, top_m, sum_m, CAPPED: tl.constexpr):
+    """Take in one tile of products, -inf where hidden; `scale` takes them to the log2 domain of `top_m`."""
+    if CAPPED:
+        new_m = tl.maximum(top_m, tl.max(score_mn, 1))
+        weight_mn = tl.math.exp2(score_mn - new_m[:, None])
+    else:
+        new_m = tl.maximum(top_m, tl.max(score_mn, 1) * scale)
+        weight_mn = tl.math.exp2(score_mn * scale - new_m[:, None])
+    shrink_m = tl.math.exp2(top_m - new_m)
+    sum_m = sum_m * shrink_m + tl.sum(weight_mn, 1)
+    acc_md = acc_md * shrink_m[:, None]
+    acc_md = tl.dot(weight_mn.to(v_nd.dtype), v_nd, acc_md)
+    return acc_md, new_m, sum_m
+
+
+@triton.jit
+def rows(X, n, token, real_n, d, real_d):
+    """Rows of a tile, zero where not real."""
+    return tl.load(X + n.to(tl.int64)[:, None] * token + d[None, :], mask=real_n[:, None] & real_d[None, :], other=0.0)

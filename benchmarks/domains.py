@@ -16,7 +16,9 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -24,7 +26,8 @@ from torch import Tensor
 
 from focus_runtime.baselines.no_groups import no_groups
 from focus_runtime.baselines.random_baseline import STATISTICS_SEED, random_baseline
-from focus_runtime.composition.attach import compose
+from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.measure.loss import final_hidden, layer_shares
 from focus_runtime.measure.scores import Scores, compare, score
 from focus_runtime.measure.timing import Spread, machine, timed_pass
 from focus_runtime.models.loading import load_model
@@ -128,12 +131,29 @@ def measure_domain(
 
 
 @torch.no_grad()
-def pass_times(model: Any, ids: Tensor, files: dict[str, Centroids], repeats: int) -> dict[str, Any]:
-    """Milliseconds of a whole forward pass without the output embedding: full attention and every file, in turn."""
-    times: dict[str, list[float]] = {name: [] for name in ("full", *files)}
+def pass_times(
+    model: Any, ids: Tensor, files: dict[str, Centroids], random: dict[str, Centroids], repeats: int
+) -> dict[str, Any]:
+    """Milliseconds of a whole forward pass without the output embedding: full attention, files and baselines, in turn.
+
+    Args:
+        model: the frozen model.
+        ids: (1, T) token ids.
+        files: by name.
+        random: by the name of the file that gets baselines; the window keeps as many pairs as the file does here.
+        repeats: rounds that count, after one that warms up.
+    """
+    settings = {name: partial(compose, model, centroids) for name, centroids in files.items()}
+    for name, centroids in random.items():
+        settings[f"random as {name}"] = partial(compose, model, centroids)
+        window = window_for(pairs_kept(settings[name](), ids), ids.shape[1])
+        settings[f"window and sinks as {name}"] = partial(
+            compose, model, no_groups(files[name]), window=window, budget=()
+        )
+    times: dict[str, list[float]] = {name: [] for name in ("full", *settings)}
     for repeat in range(repeats + 1):
         for name in times:
-            focus = compose(model, files.get(name, next(iter(files.values()))))
+            focus = settings.get(name, next(iter(settings.values())))()
             try:
                 _, seconds = timed_pass(focus, ids, "full" if name == "full" else "focus")
             finally:
@@ -141,6 +161,20 @@ def pass_times(model: Any, ids: Tensor, files: dict[str, Centroids], repeats: in
             if repeat:  # the first one warms up
                 times[name].append(1000 * seconds)
     return {name: asdict(Spread.of(values)) for name, values in times.items()}
+
+
+def pairs_kept(focus: FocusModel, ids: Tensor) -> float:
+    """Share of the causal pairs of a text that a composed model kept, mean over layers; detaches it.
+
+    Args:
+        focus: the composed model.
+        ids: (1, T) token ids.
+    """
+    try:
+        final_hidden(focus.model, ids)
+        return fmean(layer_shares(list(masks))[0] for masks in focus.head_masks().values())
+    finally:
+        focus.detach()
 
 
 def as_table(result: dict[str, Any]) -> str:
@@ -165,6 +199,31 @@ def as_table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+SHORT = {  # rows of the README's table by what they are called there
+    "`default`": "default",
+    "`default-quality`": "default-quality",
+    "random centroids": "random as default",
+    "window, sinks": "window and sinks as default",
+}
+
+
+def as_short_table(result: dict[str, Any]) -> str:
+    """Markdown without intervals, for the README: change of perplexity and pairs kept, and times of whole passes."""
+    lines = ["| text | full | " + " | ".join(SHORT) + " |", "|" + "---|" * (len(SHORT) + 2)]
+    for key, domain in result["domains"].items():
+        split, name = key.split("/")
+        rows = [domain["rows"][row] for row in SHORT.values()]
+        cells = [
+            f"{100 * row['relative_difference']['value']:+.1f} %, {100 * row['retained_pairs']:.0f} %" for row in rows
+        ]
+        shown = f"{name}*" if split == "unseen" else name
+        lines.append(f"| {shown} | {domain['full_perplexity']:.1f} | " + " | ".join(cells) + " |")
+    for length, times in result["times"].items():
+        seconds = [f"{times[row]['median'] / 1000:.1f} s" for row in ("full", *SHORT.values())]
+        lines.append(f"| whole pass, {int(length):,} tokens | " + " | ".join(seconds) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure, write after every domain, print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -183,9 +242,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path, help="print a result and measure nothing")
+    parser.add_argument("--short", action="store_true", help="with --table: the README's")
     arguments = parser.parse_args()
     if arguments.table is not None:
-        print(as_table(json.loads(arguments.table.read_text())))
+        print((as_short_table if arguments.short else as_table)(json.loads(arguments.table.read_text())))
         return
     model, tokenizer = load_model("smollm2-135m", dtype="float32")
     paths = dict(entry.split("=", 1) for entry in arguments.file or ["default=default"])
@@ -212,7 +272,6 @@ def main() -> None:
     random = {
         name: random_baseline(model, files[name].config, seed=STATISTICS_SEED, calibrate_on=calibration)
         for name in arguments.baselines
-        if arguments.baselines_of is None
     }
 
     def write() -> None:
@@ -229,7 +288,7 @@ def main() -> None:
             print(key, {row: f"{100 * got['relative_difference']['value']:+.2f} %" for row, got in rows}, flush=True)
     for length in arguments.time:
         text = next(texts for split, name, texts in domains(arguments.texts) if name == "novels")
-        times = pass_times(model, cut(tokenizer, text, 1, length), files, arguments.repeats)
+        times = pass_times(model, cut(tokenizer, text, 1, length), files, random, arguments.repeats)
         result.setdefault("times", {})[str(length)] = times
         write()
     print(as_table(result))

@@ -10,6 +10,10 @@ estimated anew on stretches of 8,192 tokens, random centroids, no groups.
     python -m benchmarks.length TEXTS --file before=before.safetensors --file default=default \
       --file default-quality=default-quality --causes default --out benchmarks/results/length.json
     python -m benchmarks.length TEXTS --table benchmarks/results/length.json
+
+What files lose and nothing else, as of files that differ from measured ones in their factors of logits alone:
+
+    python -m benchmarks.length TEXTS --file default=default --losses-only --dtype float32 --out length_factors.json
 """
 
 from __future__ import annotations
@@ -70,12 +74,13 @@ def losses(model: Any, ids: Tensor) -> list[float]:
 
 
 @torch.no_grad()
-def measured(focus: FocusModel, ids: Tensor) -> dict[str, Any]:
+def measured(focus: FocusModel, ids: Tensor, *, losses_only: bool = False) -> dict[str, Any]:
     """Losses of one stretch, pairs kept by length, the largest group by bin, and attention left out by bin.
 
     Args:
         focus: the composed model.
         ids: (1, 8192) token ids.
+        losses_only: leave attention left out, which takes a pass of its own.
     """
     row: dict[str, Any] = {"nll": losses(focus.model, ids)}
     masks = focus.head_masks()
@@ -86,7 +91,7 @@ def measured(focus: FocusModel, ids: Tensor) -> dict[str, Any]:
     row["largest_group"] = [
         float(np.mean([np.bincount(layer).max() / layer.size for layer in tops[:, a:b]])) for a, b in pairwise(EDGES)
     ]
-    return row | {"dropped_mass": dropped_mass(focus, ids, masks)}
+    return row if losses_only else row | {"dropped_mass": dropped_mass(focus, ids, masks)}
 
 
 def _first(masks: tuple[HeadMask, ...], length: int) -> list[HeadMask]:
@@ -219,15 +224,20 @@ def as_table(result: dict[str, Any]) -> str:
 
 def measure(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
     """Every setting on the stretches not yet measured, one of each text after another; written each time."""
-    model, tokenizer = load_model(MODEL, dtype="bfloat16")
+    model, tokenizer = load_model(MODEL, dtype=arguments.dtype)
     paths = dict(entry.split("=", 1) for entry in arguments.file)
     ids = {
         f"{name}/{number}": row[None]
         for name in TEXTS
         for number, row in enumerate(stretches(tokenizer, arguments.texts, "validation", name, arguments.sequences))
     }
+    files = {name: load_centroids(path) for name, path in paths.items()}
+    known = result.setdefault("files", {})
+    for name, centroids in files.items():
+        if known.setdefault(name, centroids.sha256) != centroids.sha256:
+            raise SystemExit(f"{arguments.out} has {name} of another file; choose another --out")
     plans: dict[str, Callable[[], FocusModel]] = {
-        name: partial(compose, model, load_centroids(path)) for name, path in paths.items()
+        name: partial(compose, model, centroids) for name, centroids in files.items()
     }
     if arguments.causes:
         plans |= variants(model, tokenizer, arguments.texts, load_centroids(arguments.causes))
@@ -246,7 +256,7 @@ def measure(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
             focus = composed()
             try:
                 for key in left:
-                    rows[key] = measured(focus, ids[key])
+                    rows[key] = measured(focus, ids[key], losses_only=arguments.losses_only)
                     _write(arguments.out, result)
             finally:
                 focus.detach()
@@ -273,6 +283,8 @@ def main() -> None:
     parser.add_argument("--causes", metavar="FILE", help="centroids whose groups tell the causes apart")
     parser.add_argument("--sequences", type=int, default=2, help="stretches of each text")
     parser.add_argument("--rounds", type=int, help="stop after so many of them (default: all)")
+    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
+    parser.add_argument("--losses-only", action="store_true", help="not what full attention has outside the masks")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path, help="print a result and measure nothing")
     arguments = parser.parse_args()
@@ -281,7 +293,7 @@ def main() -> None:
         return
     if arguments.out is None:
         parser.error("--out is needed to measure")
-    identity = {"dtype": "bfloat16", "sequences": arguments.sequences, "lengths": list(LENGTHS)}
+    identity = {"dtype": arguments.dtype, "sequences": arguments.sequences, "lengths": list(LENGTHS)}
     result: dict[str, Any] = {"machine": machine(), **identity, "rows": {}}
     result = continued(arguments.out, identity, result, parser)
     measure(arguments, result)

@@ -54,8 +54,8 @@ class FocusConfig:
             all groups from there on (composition/text_sinks.py); None for none.
         text_sinks_from: first layer that looks for them: before it, inputs say which token it is, not whether it is a
             sink.
-        logit_factors: every query head multiplies its logits by the factor that the centroids have for it, once for
-            each doubling of the text beyond the window.
+        logit_factors: every query head multiplies its logits by the factor that the centroids have for it, to the power
+            of the share of the text beyond its window (composition/factors.py).
     """
 
     num_groups: int = 4

@@ -5,10 +5,8 @@ Shape suffixes: B batch, H query heads (Hq), Q queries (Tq), T keys (Tk), D head
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from focus_runtime.attention.dispatch import one_dtype, rows_together
@@ -79,36 +77,6 @@ def attention_call(
         )
     scoring = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap)
     return Call(query, key, value, None if padding is None else padding.bool(), total, scoring, dropout)
-
-
-def with_factors(layer: FocusLayer, query: Tensor, total: int, padding: Tensor | None = None) -> Tensor:
-    """Queries of Focus, (B, Hq, Tq, D), multiplied by their head's factor once for each doubling beyond the window.
-
-    A query that n tokens precede or are, is multiplied by factor ** log2(n / (window + 1)), and so are its logits.
-    Where the window reaches all n of them nothing is multiplied.
-
-    Args:
-        layer: of the call.
-        query: the newest tokens'.
-        total: tokens of the whole text so far.
-        padding: (B, Tk) bool, True for real tokens of the last Tk, or None when all are.
-    """
-    assert layer.router is not None, "layers without a router keep their own attention"
-    factors_H = layer.router.logit_factors
-    if factors_H is None or not layer.owner.config.logit_factors:
-        return query
-    reach, new = layer.owner.config.window + 1, query.shape[2]
-    visible = min(total, layer.sliding or total)  # to the newest token
-    if visible <= reach:
-        return query
-    if padding is None and new == 1:  # a decode step: each operation more is one in every layer
-        return (query * (factors_H ** math.log2(visible / reach))[:, None, None]).to(query.dtype)
-    if padding is None:
-        visible_BT = torch.arange(total - new + 1, total + 1, device=query.device)[None]
-    else:
-        visible_BT = (total - padding.shape[1] + padding.cumsum(1))[:, -new:]
-    doublings_BT = (visible_BT.clamp(reach, layer.sliding) / reach).log2()
-    return (query * (factors_H[:, None] ** doublings_BT[:, None])[..., None]).to(query.dtype)
 
 
 def of_heads(call: Call, part: slice | list[int]) -> Call:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.composition.cache import GroupHistory, check_continues, history_of, layer_of
-from focus_runtime.composition.call import attention_call, with_factors
+from focus_runtime.composition.call import attention_call
+from focus_runtime.composition.factors import with_factors
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.sparse import sparse_attention
 from focus_runtime.composition.state import STATE, FocusLayer
@@ -170,7 +171,7 @@ def focus_forward(
     if attention_mask is None and is_step(layer, query, key, value):
         history = layer.current_pass.history
         assert history is not None, "see `is_step`"
-        query = with_factors(layer, query, history.seen)
+        query = with_factors(layer, query, history.seen, key.shape[1])
         scoring = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap)
         if hidden is not None:
             out_BQHD = decide_and_attend(layer, hidden, query, key, value, scoring)

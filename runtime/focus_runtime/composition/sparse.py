@@ -19,11 +19,12 @@ from focus_runtime.attention.dispatch import attend, choose_backend, fused_insid
 from focus_runtime.attention.kernels.flash import has_backward
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
-from focus_runtime.budget import HeadSetting
+from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.composition.added_pairs import attend_with_added
 from focus_runtime.composition.by_head import fits, step_by_head, text_by_head
 from focus_runtime.composition.cache import START_OVER
-from focus_runtime.composition.call import Call, of_heads, with_factors
+from focus_runtime.composition.call import Call, of_heads
+from focus_runtime.composition.factors import with_factors
 from focus_runtime.composition.heads import LayerHeads, by_key_head, head_masks, memberships, neighbours
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.state import FULL, Alternatives, Comparison, FocusLayer
@@ -39,9 +40,7 @@ DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all 
 
 def sparse_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """Focus, (B, Q, H, D)."""
-    unchanged, query = call, with_factors(layer, call.query, call.total, call.padding)
-    if query is not call.query:
-        call = replace(call, query=query)
+    unchanged, call = call, _with_factors(layer, call)
     if layer.owner.comparison is not None:
         return _compared(module, layer, unchanged, call, layer.owner.comparison)
     out_BQHD = _executed(module, layer, call)
@@ -49,7 +48,12 @@ def sparse_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor
         layer.owner.observer(layer, call, out_BQHD)
     if layer.owner.alternatives is None:
         return out_BQHD
-    return _with_alternatives(module, layer, call, out_BQHD, layer.owner.alternatives)
+    return _with_alternatives(module, layer, unchanged, out_BQHD, layer.owner.alternatives)
+
+
+def _with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | None = None) -> Call:
+    query = with_factors(layer, call.query, call.total, call.key.shape[1], call.padding, groups)
+    return call if query is call.query else replace(call, query=query)
 
 
 def _compared(module: nn.Module, layer: FocusLayer, unchanged: Call, call: Call, comparison: Comparison) -> Tensor:
@@ -66,7 +70,7 @@ def _compared(module: nn.Module, layer: FocusLayer, unchanged: Call, call: Call,
 def _with_alternatives(
     module: nn.Module, layer: FocusLayer, call: Call, out_BQHD: Tensor, alternatives: Alternatives
 ) -> Tensor:
-    """The same values, with a gradient for the weight of every other setting."""
+    """The same values, with a gradient for the weight of every other setting; `call` is as it came, without factors."""
     current, usual = layer.current_pass, layer.owner.config.top_k
     assert current.assignment is not None, "the pre-hook runs before attention"
     weights_SH = alternatives.of_layer(layer.index, current.num_heads, out_BQHD.device)
@@ -77,7 +81,8 @@ def _with_alternatives(
                 other_BQHD = own_attention(module, layer, call)
             else:
                 membership_BT = memberships(current.assignment, (setting.top_k,), usual)[0]
-                other_BQHD = _focused(layer, call, setting, membership_BT)
+                own = _with_factors(layer, call, (HeadGroup(setting, tuple(range(current.num_heads))),))
+                other_BQHD = _focused(layer, own, setting, membership_BT)
             difference = by_key_head(other_BQHD - executed, 2, current.num_heads)
         out_BQHD = out_BQHD + (difference * weight_H[:, None, None]).flatten(2, 3).to(out_BQHD.dtype)
     current.backend = backend

@@ -16,6 +16,7 @@ from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.edits import LayerEdit
 from focus_runtime.composition.heads import LayerHeads, layer_heads
+from focus_runtime.composition.reach import Reach
 from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment, CentroidRouter
@@ -186,6 +187,7 @@ class FocusLayer:
         owner: state shared by all layers.
         sliding: the layer's own window in tokens, None for a global layer.
         current_pass: state of a forward pass; each thread has its own, so that several may run the model at once.
+        reach: of its heads' windows as the latest call knew it, see factors.py.
     """
 
     index: int
@@ -193,6 +195,7 @@ class FocusLayer:
     owner: Composition
     sliding: int | None = None
     current_pass: Pass = field(default_factory=Pass)
+    reach: Reach | None = None
     _heads: tuple[FocusConfig, int, LayerHeads] | None = None
     _step: tuple[LayerHeads, StepHeads, str] | None = None
 

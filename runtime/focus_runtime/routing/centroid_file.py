@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import os
 import re
 import stat
@@ -26,6 +25,7 @@ from torch import Tensor, nn
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.files import cannot_write, replacing
+from focus_runtime.routing.centroid_checks import SEE_FORMAT, check_layers
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.places import SUFFIXES, Place, locate_centroids
 from focus_runtime.routing.router import CentroidRouter
@@ -33,16 +33,14 @@ from focus_runtime.routing.saved_folder import SETTINGS_FILE
 from focus_runtime.version import __version__
 
 FORMAT = "focus-centroids"
-FORMAT_VERSION = 4  # the latest; a file is written as the earliest that can hold it
+FORMAT_VERSION = 5  # the latest; a file is written as the earliest that can hold it
+FACTORS_VERSION = 5  # of files with factors of logits; those of version 4 were learned for another rule
 MAX_BYTES = 512 * 1024 * 1024
 MAX_HEADER = 16 * 1024 * 1024
 MAX_VALUES = MAX_BYTES // 4  # of all tensors together, which are held as float32
-LARGEST_FACTOR = 100.0  # of the logits
-LARGEST = 1e6  # of a weight; with a hidden state's numbers it stays far below what float32 holds
 FLOATS = {"F64", "F32", "F16", "BF16"}
 _NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,3})\.(projection|centroids|potential|logit_factors)")
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_HELP = "see docs/centroid-files.md for the format, or train one with `focus-explorer train`"
 
 
 def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
@@ -79,8 +77,10 @@ def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
 
 
 def _version_for(config: FocusConfig) -> int:
-    """The earliest format version that knows all of a configuration: 4 factors of logits, 3 text sinks, 2 budgets."""
-    return 4 if config.logit_factors else 3 if config.text_sinks is not None else 2 if config.budget else 1
+    """The earliest format version that knows all of a configuration: 5 factors of logits, 3 text sinks, 2 budgets."""
+    if config.logit_factors:
+        return FACTORS_VERSION
+    return 3 if config.text_sinks is not None else 2 if config.budget else 1
 
 
 def _sorted_header(data: bytes) -> bytes:
@@ -144,15 +144,17 @@ def load_place(place: Place, sha256: str | None = None) -> Centroids:
 def _read(path: Path) -> bytes:
     expected = "a .safetensors, .pt or .pth centroid file"
     if path.suffix.lower() not in SUFFIXES:
-        raise CentroidFileError(f"{path.name} is not a centroid file", expected=expected, fix=_HELP)
+        raise CentroidFileError(f"{path.name} is not a centroid file", expected=expected, fix=SEE_FORMAT)
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):  # reading a pipe may never end
-            raise CentroidFileError(f"{path.name} is not a file", expected=expected, fix=_HELP)
+            raise CentroidFileError(f"{path.name} is not a file", expected=expected, fix=SEE_FORMAT)
         size = status.st_size
         if size > MAX_BYTES:
             raise CentroidFileError(
-                f"{path.name} has {size:,} bytes", expected=f"at most {MAX_BYTES:,}, centroids are small", fix=_HELP
+                f"{path.name} has {size:,} bytes",
+                expected=f"at most {MAX_BYTES:,}, centroids are small",
+                fix=SEE_FORMAT,
             )
         return path.read_bytes()
     except OSError as error:
@@ -161,7 +163,7 @@ def _read(path: Path) -> bytes:
 
 def _check_header(data: bytes, name: str) -> dict[str, str]:
     damaged = CentroidFileError(
-        f"{name} is truncated or not a safetensors file", expected="a complete centroid file", fix=_HELP
+        f"{name} is truncated or not a safetensors file", expected="a complete centroid file", fix=SEE_FORMAT
     )
     if len(data) < 8:
         raise damaged
@@ -178,7 +180,9 @@ def _check_header(data: bytes, name: str) -> dict[str, str]:
     for key, entry in header.items():
         if not isinstance(entry, dict) or str(entry.get("dtype")) not in FLOATS:
             kind = entry.get("dtype") if isinstance(entry, dict) else type(entry).__name__
-            raise CentroidFileError(f"{name}: tensor {key!r} has type {kind}", expected="floating point", fix=_HELP)
+            raise CentroidFileError(
+                f"{name}: tensor {key!r} has type {kind}", expected="floating point", fix=SEE_FORMAT
+            )
         offsets = entry.get("data_offsets")
         if not isinstance(offsets, list) or len(offsets) != 2 or not all(isinstance(i, int) for i in offsets):
             raise damaged
@@ -199,7 +203,9 @@ def _read_pickle(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, A
             fix="save the tensors with safetensors, or torch.save a plain dict of tensors",
         ) from error
     if not isinstance(content, dict):
-        raise CentroidFileError(f"{name} holds a {type(content).__name__}", expected="a dict of tensors", fix=_HELP)
+        raise CentroidFileError(
+            f"{name} holds a {type(content).__name__}", expected="a dict of tensors", fix=SEE_FORMAT
+        )
     metadata = content.pop("metadata", content.pop("__metadata__", {}))
     for wrapper in ("state_dict", "tensors"):
         if isinstance(content.get(wrapper), dict):
@@ -234,7 +240,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Centroids:
     if metadata and metadata.get("format") not in (None, FORMAT):
-        raise CentroidFileError(f"{name} says it is {metadata['format']!r}", expected=FORMAT, fix=_HELP)
+        raise CentroidFileError(f"{name} says it is {metadata['format']!r}", expected=FORMAT, fix=SEE_FORMAT)
     version = str(metadata.get("format_version", FORMAT_VERSION))
     if not _NUMBER.fullmatch(version) or int(version) > FORMAT_VERSION:
         raise CentroidFileError(
@@ -247,10 +253,10 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
             raise CentroidFileError(
                 f"{name} holds {key!r}",
                 expected="layers.N.projection, .centroids, .potential or .logit_factors",
-                fix=_HELP,
+                fix=SEE_FORMAT,
             )
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
-            raise CentroidFileError(f"{name}: {key!r} is not a floating-point tensor", fix=_HELP)
+            raise CentroidFileError(f"{name}: {key!r} is not a floating-point tensor", fix=SEE_FORMAT)
         if not _is_plain(tensor):
             raise CentroidFileError(
                 f"{name}: {key!r} has no storage of its own for {tensor.numel():,} values",
@@ -260,13 +266,19 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
         by_layer.setdefault(int(match[1]), {})[match[2]] = tensor
     values = sum(tensor.numel() for parts in by_layer.values() for tensor in parts.values())
     if values > MAX_VALUES:
-        raise CentroidFileError(f"{name} holds {values:,} values", expected=f"at most {MAX_VALUES:,}", fix=_HELP)
+        raise CentroidFileError(f"{name} holds {values:,} values", expected=f"at most {MAX_VALUES:,}", fix=SEE_FORMAT)
     if not by_layer:
         raise CentroidFileError(
-            f"{name} holds no centroids", expected="layers.N.projection and layers.N.centroids", fix=_HELP
+            f"{name} holds no centroids", expected="layers.N.projection and layers.N.centroids", fix=SEE_FORMAT
         )
     config, warnings = _config(by_layer, metadata, name)
-    _check_layers(by_layer, config, name)
+    check_layers(by_layer, config, name)
+    if config.logit_factors and int(version) < FACTORS_VERSION:
+        config, by_layer = config.replace(logit_factors=False), _without_factors(by_layer)
+        warnings.append(
+            f"factors of logits of format version {version}, learned for an older rule, are left out: learn them again "
+            "with `focus-explorer train --learn factors`"
+        )
     total = str(metadata.get("num_model_layers", ""))
     centroids = Centroids(
         {index: _router(parts, config) for index, parts in sorted(by_layer.items())},
@@ -301,100 +313,22 @@ def _config(
         try:
             return (FocusConfig.from_json(raw) if isinstance(raw, str) else FocusConfig.from_dict(raw)), []
         except (ConfigError, TypeError) as error:
-            raise CentroidFileError(f"{name}: {error}", fix=_HELP) from error
+            raise CentroidFileError(f"{name}: {error}", fix=SEE_FORMAT) from error
     if "centroids" not in first or first["centroids"].dim() != 2:
-        raise CentroidFileError(f"{name} has no configuration and no 2-d centroids to infer it from", fix=_HELP)
+        raise CentroidFileError(f"{name} has no configuration and no 2-d centroids to infer it from", fix=SEE_FORMAT)
     groups, width = first["centroids"].shape
     try:
         config = FocusConfig(num_groups=groups, routing_dim=width, top_k=min(2, groups))
     except ConfigError as error:
-        raise CentroidFileError(f"{name}: {error}", fix=_HELP) from error
+        raise CentroidFileError(f"{name}: {error}", fix=SEE_FORMAT) from error
     return config, ["no configuration in the file: temperature, window and sinks are our defaults"]
 
 
-def _check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, name: str) -> None:
-    listed = set(config.layers) if config.layers is not None else set(range(max(by_layer) + 1))
-    missing = sorted(listed - set(by_layer))
-    if missing:
-        raise CentroidFileError(
-            f"{name} has no tensors for layer {missing[0]}",
-            expected=f"a router for each of {len(listed)} layers"
-            if config.layers is None
-            else f"layers {sorted(listed)}",
-            fix="save every layer, or list the layers that have routers in the configuration",
-        )
-    extra = sorted(set(by_layer) - listed)
-    if extra:
-        raise CentroidFileError(
-            f"{name} has tensors for layer {extra[0]}, which its configuration does not list", fix=_HELP
-        )
-    beyond = [entry for entry in config.budget if entry.layer not in by_layer]
-    if beyond:
-        raise CentroidFileError(
-            f"{name}: the budget names layer {beyond[0].layer}, which has no router",
-            expected=f"layers {sorted(by_layer)}",
-            fix="tune the budget again for this file",
-        )
-    width = None
-    for index, parts in sorted(by_layer.items()):
-        for part, dims in (("projection", 2), ("centroids", 2), ("potential", 1)):
-            tensor = parts.get(part)
-            if tensor is None:
-                if part == "potential":
-                    continue
-                raise CentroidFileError(
-                    f"{name}: layer {index} has no {part}", expected="projection and centroids", fix=_HELP
-                )
-            if part == "projection" and tensor.dim() == 2:
-                width = width or tensor.shape[0]
-            expected = {
-                "projection": (width, config.routing_dim),
-                "centroids": (config.num_groups, config.routing_dim),
-                "potential": (config.num_groups,),
-            }[part]
-            if tensor.dim() != dims or tuple(tensor.shape) != expected or math.prod(tensor.shape) == 0:
-                raise CentroidFileError(
-                    f"{name}: layers.{index}.{part} has shape {tuple(tensor.shape)}", expected=f"{expected}", fix=_HELP
-                )
-            largest = float(tensor.detach().float().abs().max())  # float64 values may not fit float32
-            if not math.isfinite(largest):
-                raise CentroidFileError(
-                    f"{name}: layers.{index}.{part} contains NaN or infinity",
-                    expected="finite numbers",
-                    fix="train again",
-                )
-            if largest > LARGEST:
-                raise CentroidFileError(
-                    f"{name}: layers.{index}.{part} contains {largest:.3g}",
-                    expected=f"values up to {LARGEST:g}, beyond which scores are no numbers",
-                    fix="train again",
-                )
-    _check_factors(by_layer, config, name)
-
-
-def _check_factors(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, name: str) -> None:
-    """All layers have factors of the logits, one for each head, or none has, as the configuration says."""
-    found = {index: parts["logit_factors"] for index, parts in by_layer.items() if "logit_factors" in parts}
-    if not config.logit_factors and not found:
-        return
-    if not config.logit_factors or len(found) != len(by_layer):
-        raise CentroidFileError(
-            f"{name} has factors of the logits in {len(found)} of {len(by_layer)} layers, and its configuration says "
-            + ("all" if config.logit_factors else "none"),
-            expected="logit_factors in every layer and in the configuration, or in neither",
-            fix=_HELP,
-        )
-    heads = {tuple(factors.shape) for factors in found.values()}
-    if len(heads) != 1 or len(next(iter(heads))) != 1 or 0 in next(iter(heads)):
-        raise CentroidFileError(f"{name}: logit_factors have shapes {sorted(heads)}", expected="one number a head")
-    for index, factors in found.items():
-        values = factors.detach().float()
-        if not bool(((values > 0) & (values <= LARGEST_FACTOR)).all()):  # also false for NaN
-            raise CentroidFileError(
-                f"{name}: layers.{index}.logit_factors has a value outside its range",
-                expected=f"above 0, at most {LARGEST_FACTOR:g}",
-                fix="train again",
-            )
+def _without_factors(by_layer: dict[int, dict[str, Tensor]]) -> dict[int, dict[str, Tensor]]:
+    return {
+        index: {part: tensor for part, tensor in parts.items() if part != "logit_factors"}
+        for index, parts in by_layer.items()
+    }
 
 
 def _router(parts: dict[str, Tensor], config: FocusConfig) -> CentroidRouter:

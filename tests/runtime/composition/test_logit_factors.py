@@ -1,9 +1,9 @@
-"""Factors of logits, once for each doubling beyond the window, whole and step by step; full attention knows none."""
+"""Factors of logits by the share of a text beyond the window, whole and step by step; full attention knows none."""
 
 from __future__ import annotations
 
 import copy
-import math
+import json
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from focus_runtime.baselines.no_groups import no_groups
-from focus_runtime.budget import HeadException
+from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.models.structure import attention_modules, num_query_heads, sliding_window_of
@@ -21,7 +21,11 @@ from focus_runtime.training.layerwise import layer_errors
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.explain.dense import explicit_masks, head_allowed
 
-BUDGET = (HeadException(layer=1, head=0, top_k=2), HeadException(layer=2, head=1, full=True))
+BUDGET = (
+    HeadException(layer=0, head=1, window=9),
+    HeadException(layer=1, head=0, top_k=2),
+    HeadException(layer=2, head=1, full=True),
+)
 
 
 def with_factors(model, seed, **changes):
@@ -35,24 +39,31 @@ def with_factors(model, seed, **changes):
     return centroids
 
 
-def by_row(model, centroids, length):
+def by_row(model, centroids, length, budget):
     """What each row's logits are multiplied by, (Hq, T) float64 for every layer, from the definition."""
     table = {}
     for index, module in attention_modules(model).items():
         seen = [min(n, sliding_window_of(module) or n) for n in range(1, length + 1)]
-        doublings = [math.log2(n / 4) if n > 4 else 0.0 for n in seen]  # a window of 3 reaches four tokens
         factors = centroids.routers[index].logit_factors.tolist()
-        table[index] = torch.tensor([[factor**times for times in doublings] for factor in factors], dtype=torch.float64)
+        rows = []
+        for head, factor in enumerate(factors):
+            own = {entry.head: entry for entry in budget if entry.layer == index}.get(head // 2)  # two share a key head
+            if own is not None and own.full:
+                rows.append([1.0] * length)
+                continue
+            reach = (own.window if own is not None and own.window is not None else 3) + 1
+            rows.append([factor ** max(0.0, (n - reach) / n) for n in seen])
+        table[index] = torch.tensor(rows, dtype=torch.float64)
     return table
 
 
 @pytest.mark.parametrize("family", ["Llama", "Gemma2", "Qwen3", "Mistral"])
 @pytest.mark.parametrize("budget", [(), BUDGET], ids=["one setting", "budget"])
-def test_they_are_logits_multiplied_for_each_doubling(family, budget, fresh_seed):
+def test_they_are_logits_multiplied_by_the_share_beyond_each_window(family, budget, fresh_seed):
     model = build_model(family, num_hidden_layers=3)
     centroids = with_factors(model, fresh_seed)
     ids = random_ids(50, seed=fresh_seed % 1000)
-    exact, factors = copy.deepcopy(model).double(), by_row(model, centroids, 50)
+    exact, factors = copy.deepcopy(model).double(), by_row(model, centroids, 50, budget)
     focus = compose(model, centroids, budget=budget, sliding_layers="focus")
     with torch.no_grad():
         logits = model(ids, use_cache=False).logits
@@ -78,6 +89,41 @@ def test_nothing_is_multiplied_where_the_window_reaches_everything(fresh_seed):
             full = model(ids, use_cache=False).logits
     torch.testing.assert_close(logits[:, :30], full[:, :30])
     assert not torch.allclose(logits[:, 30:], full[:, 30:], atol=1e-4)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_heads_in_full_have_none(padded, fresh_seed):
+    model = build_model(num_hidden_layers=2)
+    centroids = with_factors(model, fresh_seed)
+    ids = random_ids(40, seed=fresh_seed % 1000)
+    mask = torch.ones(1, 40, dtype=torch.long)
+    mask[:, :3] = 1 - int(padded)
+    every = [HeadException(layer=0, full=True), *(HeadException(layer=1, head=head, full=True) for head in (0,))]
+    every.append(HeadException(layer=1, head=1, window=60))  # reaches all 40 tokens
+    focus = compose(model, centroids, budget=every)
+    with torch.no_grad():
+        logits = model(ids, attention_mask=mask, use_cache=False).logits
+        with focus.full_attention():
+            full = model(ids, attention_mask=mask, use_cache=False).logits
+    torch.testing.assert_close(logits[mask.bool()], full[mask.bool()])
+
+
+@pytest.mark.parametrize("setting", [HeadSetting(0, 0, full=True), HeadSetting(1, 12), HeadSetting(2, 0)], ids=str)
+def test_other_settings_are_measured_with_the_factors_that_they_would_have(setting, fresh_seed):
+    model = build_model(num_hidden_layers=1)
+    ids = random_ids(40, seed=fresh_seed % 1000)
+    focus = compose(model, with_factors(model, fresh_seed), top_k=1)
+    wide = {"full": True} if setting.full else {"top_k": setting.top_k, "window": setting.window}
+    outputs = []
+    project = next(iter(attention_modules(model).values())).o_proj
+    project.register_forward_pre_hook(lambda module, args: outputs.append(args[0].sum()))
+    with focus.with_alternatives([setting]) as alternatives:
+        model(ids, use_cache=False)
+    (slope,) = torch.autograd.grad(outputs[0], [alternatives.weights[0]])
+    budget = tuple(HeadException(layer=0, head=head, **wide) for head in range(2))
+    with torch.no_grad(), focus.with_config(focus.config.replace(budget=budget)):
+        model(ids, use_cache=False)
+    torch.testing.assert_close(slope.sum(), outputs[1] - outputs[0].detach(), rtol=1e-3, atol=1e-3)
 
 
 def test_padding_in_front_counts_for_nothing(fresh_seed):
@@ -117,10 +163,10 @@ def test_layers_are_compared_with_full_attention_as_it_is(fresh_seed):
     ids = random_ids(30, seed=fresh_seed % 1000)
     every = centroids.config.num_groups  # the mask drops nothing: only factors change something
     focus = compose(model, centroids, top_k=every)
-    assert all(error.item() > 1e-4 for error in layer_errors(focus, ids).values())
+    assert all(error.item() > 1e-6 for error in layer_errors(focus, ids).values())
     focus.detach()
     focus = compose(model, centroids, top_k=every, logit_factors=False)
-    assert all(error.item() < 1e-6 for error in layer_errors(focus, ids).values())
+    assert all(error.item() < 1e-10 for error in layer_errors(focus, ids).values())
 
 
 def test_baselines_have_none(fresh_seed):
@@ -136,12 +182,28 @@ def test_a_file_keeps_them_in_a_version_of_its_own(tmp_path, fresh_seed):
     centroids = with_factors(model, fresh_seed)
     path = tmp_path / "factors.safetensors"
     save_centroids(centroids, path)
-    assert safe_open(path, "pt").metadata()["format_version"] == "4"
+    assert safe_open(path, "pt").metadata()["format_version"] == "5"
     read = load_centroids(path)
     assert read.config == centroids.config
     for index, router in centroids.routers.items():
         assert torch.equal(read.routers[index].logit_factors, router.logit_factors)
     assert save_centroids(read, tmp_path / "again.safetensors") == read.sha256
+
+
+def test_those_of_the_older_rule_are_left_out_and_said_to_be(tmp_path, fresh_seed):
+    model = build_model()
+    centroids = with_factors(model, fresh_seed)
+    path, older = tmp_path / "now.safetensors", tmp_path / "older.safetensors"
+    save_centroids(centroids, path)
+    save_file(load_file(path), older, safe_open(path, "pt").metadata() | {"format_version": "4"})
+    read = load_centroids(older)
+    assert not read.config.logit_factors
+    assert all(router.logit_factors is None for router in read.routers.values())
+    assert any("format version 4" in warning and "--learn factors" in warning for warning in read.warnings)
+    save_centroids(read, tmp_path / "again.safetensors")
+    again = safe_open(tmp_path / "again.safetensors", "pt").metadata()
+    assert again["format_version"] == "1"
+    assert "logit_factors" not in json.loads(again["config"])
 
 
 @pytest.mark.parametrize(

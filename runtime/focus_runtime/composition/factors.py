@@ -1,0 +1,65 @@
+"""Factors of the logits under Focus: how far each head's window reaches, and the queries multiplied accordingly.
+
+Under a mask the same logits make attention sharper than it was, the more of the text the mask may drop. So a head's
+factor acts by the share of the text that lies beyond its window: not at all where the window reaches everything or the
+head has full attention, and wholly, at most, in an endless text.
+
+Shape suffixes: B batch, H query heads (Hq), T tokens (Tq queries, Tk keys), D head size.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from focus_runtime.budget import HeadGroup
+from focus_runtime.composition.reach import Reach, reach_of
+from focus_runtime.composition.state import FocusLayer
+
+
+def with_factors(
+    layer: FocusLayer,
+    query: Tensor,
+    total: int,
+    num_heads: int,
+    padding: Tensor | None = None,
+    groups: tuple[HeadGroup, ...] | None = None,
+) -> Tensor:
+    """Queries of Focus, (B, Hq, Tq, D), each multiplied by its head's factor ** share of the text beyond the window.
+
+    A query that n tokens precede or are, is multiplied by factor ** max(0, 1 - (window + 1) / n) with the window of its
+    own head, and so are its logits; that of a head with full attention by nothing. n is at most the layer's own sliding
+    window.
+
+    Args:
+        layer: of the call.
+        query: the newest tokens'.
+        total: tokens of the whole text so far.
+        num_heads: key-value heads.
+        padding: (B, Tk) bool, True for real tokens of the last Tk, or None when all are.
+        groups: heads by setting; those in force when None.
+    """
+    assert layer.router is not None, "layers without a router keep their own attention"
+    factors_H = layer.router.logit_factors
+    if factors_H is None or not layer.owner.config.logit_factors:
+        return query
+    reach, new = _reach(layer, query, num_heads, groups), query.shape[2]
+    visible = min(total, layer.sliding or total)  # to the newest token
+    if visible <= reach.least:
+        return query
+    if padding is None and new == 1:  # a decode step: each operation more is one in every layer
+        return (query * (factors_H ** reach.beyond(visible))[:, None, None]).to(query.dtype)
+    if padding is None:
+        visible_BT = torch.arange(total - new + 1, total + 1, device=query.device)[None]
+    else:
+        visible_BT = (total - padding.shape[1] + padding.cumsum(1))[:, -new:]
+    share_BHT = reach.beyond_each(visible_BT.clamp(1, layer.sliding))
+    return (query * (factors_H[:, None] ** share_BHT)[..., None]).to(query.dtype)
+
+
+def _reach(layer: FocusLayer, query: Tensor, num_heads: int, groups: tuple[HeadGroup, ...] | None) -> Reach:
+    """The reach of the heads, kept from one call of the layer to the next."""
+    groups, known = groups or layer.heads(num_heads).groups, layer.reach
+    if known is None or known.groups is not groups or known.tokens.device != query.device:
+        layer.reach = known = reach_of(groups, query.shape[1] // num_heads, query.device)
+    return known

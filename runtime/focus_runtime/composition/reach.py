@@ -1,0 +1,67 @@
+"""How far the windows of a layer's query heads reach, and what share of a text lies beyond.
+
+Shape suffixes: B batch, G key-value heads, H query heads, T tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from focus_runtime.budget import HeadGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far the windows of a layer's query heads reach.
+
+    Attributes:
+        groups: heads by setting, from which it was made.
+        acts: (H,) 1, or 0 for a head with full attention.
+        tokens: (H,) tokens within the window, the query's own among them; 0 for a head with full attention.
+        least, most: fewest and most of these tokens among heads that have a window; infinite where none has.
+    """
+
+    groups: tuple[HeadGroup, ...]
+    acts: Tensor
+    tokens: Tensor
+    least: float
+    most: float
+
+    def beyond(self, visible: int) -> Tensor:
+        """Share of the tokens that lies beyond each head's window, (H,).
+
+        Args:
+            visible: tokens up to the query's own that its layer reaches.
+        """
+        share_H = torch.sub(self.acts, self.tokens, alpha=1 / visible)
+        return share_H if visible >= self.most else share_H.clamp_min(0)
+
+    def beyond_each(self, visible_BT: Tensor) -> Tensor:
+        """The same for several queries, (B, H, T).
+
+        Args:
+            visible_BT: tokens up to each query's own; at least 1.
+        """
+        return (self.acts[:, None] - self.tokens[:, None] / visible_BT[:, None]).clamp_min(0)
+
+
+def reach_of(groups: Iterable[HeadGroup], shared_by: int, device: torch.device) -> Reach:
+    """The reach of a layer's heads.
+
+    Args:
+        groups: key-value heads by setting, all of the layer's.
+        shared_by: query heads that share a key-value head.
+        device: of the queries.
+    """
+    groups = tuple(groups)
+    tokens = {head: 0 if group.setting.full else group.setting.window + 1 for group in groups for head in group.heads}
+    windows = [number for number in tokens.values() if number]
+    tokens_G = torch.tensor([tokens[head] for head in sorted(tokens)], dtype=torch.float32, device=device)
+    tokens_H = tokens_G.repeat_interleave(shared_by)
+    acts_H = (tokens_H > 0).float()
+    return Reach(groups, acts_H, tokens_H, min(windows, default=math.inf), max(windows, default=math.inf))

@@ -1,0 +1,111 @@
+"""What the tensors of a centroid file must be: one set for every routed layer, of the right shapes, finite."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import CentroidFileError
+
+LARGEST_FACTOR = 100.0  # of the logits
+LARGEST = 1e6  # of a weight; with a hidden state's numbers it stays far below what float32 holds
+SEE_FORMAT = "see docs/centroid-files.md for the format, or train one with `focus-explorer train`"
+
+
+def check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, name: str) -> None:
+    """Refuse tensors that do not belong together or to the configuration.
+
+    Args:
+        by_layer: tensors by layer and part.
+        config: the file's.
+        name: of the file, for messages.
+
+    Raises:
+        CentroidFileError: says which tensor is wrong and what was expected.
+    """
+    listed = set(config.layers) if config.layers is not None else set(range(max(by_layer) + 1))
+    missing = sorted(listed - set(by_layer))
+    if missing:
+        raise CentroidFileError(
+            f"{name} has no tensors for layer {missing[0]}",
+            expected=f"a router for each of {len(listed)} layers"
+            if config.layers is None
+            else f"layers {sorted(listed)}",
+            fix="save every layer, or list the layers that have routers in the configuration",
+        )
+    extra = sorted(set(by_layer) - listed)
+    if extra:
+        raise CentroidFileError(
+            f"{name} has tensors for layer {extra[0]}, which its configuration does not list", fix=SEE_FORMAT
+        )
+    beyond = [entry for entry in config.budget if entry.layer not in by_layer]
+    if beyond:
+        raise CentroidFileError(
+            f"{name}: the budget names layer {beyond[0].layer}, which has no router",
+            expected=f"layers {sorted(by_layer)}",
+            fix="tune the budget again for this file",
+        )
+    width = None
+    for index, parts in sorted(by_layer.items()):
+        for part, dims in (("projection", 2), ("centroids", 2), ("potential", 1)):
+            tensor = parts.get(part)
+            if tensor is None:
+                if part == "potential":
+                    continue
+                raise CentroidFileError(
+                    f"{name}: layer {index} has no {part}", expected="projection and centroids", fix=SEE_FORMAT
+                )
+            if part == "projection" and tensor.dim() == 2:
+                width = width or tensor.shape[0]
+            expected = {
+                "projection": (width, config.routing_dim),
+                "centroids": (config.num_groups, config.routing_dim),
+                "potential": (config.num_groups,),
+            }[part]
+            if tensor.dim() != dims or tuple(tensor.shape) != expected or math.prod(tensor.shape) == 0:
+                raise CentroidFileError(
+                    f"{name}: layers.{index}.{part} has shape {tuple(tensor.shape)}",
+                    expected=f"{expected}",
+                    fix=SEE_FORMAT,
+                )
+            largest = float(tensor.detach().float().abs().max())  # float64 values may not fit float32
+            if not math.isfinite(largest):
+                raise CentroidFileError(
+                    f"{name}: layers.{index}.{part} contains NaN or infinity",
+                    expected="finite numbers",
+                    fix="train again",
+                )
+            if largest > LARGEST:
+                raise CentroidFileError(
+                    f"{name}: layers.{index}.{part} contains {largest:.3g}",
+                    expected=f"values up to {LARGEST:g}, beyond which scores are no numbers",
+                    fix="train again",
+                )
+    _check_factors(by_layer, config, name)
+
+
+def _check_factors(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, name: str) -> None:
+    """All layers have factors of the logits, one for each head, or none has, as the configuration says."""
+    found = {index: parts["logit_factors"] for index, parts in by_layer.items() if "logit_factors" in parts}
+    if not config.logit_factors and not found:
+        return
+    if not config.logit_factors or len(found) != len(by_layer):
+        raise CentroidFileError(
+            f"{name} has factors of the logits in {len(found)} of {len(by_layer)} layers, and its configuration says "
+            + ("all" if config.logit_factors else "none"),
+            expected="logit_factors in every layer and in the configuration, or in neither",
+            fix=SEE_FORMAT,
+        )
+    heads = {tuple(factors.shape) for factors in found.values()}
+    if len(heads) != 1 or len(next(iter(heads))) != 1 or 0 in next(iter(heads)):
+        raise CentroidFileError(f"{name}: logit_factors have shapes {sorted(heads)}", expected="one number a head")
+    for index, factors in found.items():
+        values = factors.detach().float()
+        if not bool(((values > 0) & (values <= LARGEST_FACTOR)).all()):  # also false for NaN
+            raise CentroidFileError(
+                f"{name}: layers.{index}.logit_factors has a value outside its range",
+                expected=f"above 0, at most {LARGEST_FACTOR:g}",
+                fix="train again",
+            )

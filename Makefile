@@ -160,7 +160,7 @@ bench: setup
 # Needs a CUDA GPU and torch, transformers and safetensors alone: on a machine without .venv use make bench-gpu GPU_PYTHON=python3
 GPU_PYTHON ?= $(BIN)/python
 bench-gpu:
-	PYTHONPATH=runtime $(GPU_PYTHON) benchmarks/attention_gpu.py --out benchmarks/results/attention_gpu.json $(ARGS)
+	PYTHONPATH=runtime:. $(GPU_PYTHON) benchmarks/attention_gpu.py --out benchmarks/results/attention_gpu.json $(ARGS)
 
 # All that a GPU is asked, in ten minutes: tests, the layer table, whole models, an analysis; writes JSON and Markdown.
 gpu:

@@ -6,8 +6,8 @@ equal; pairs kept are counted exactly. Full attention is torch's FlashAttention 
 package where one is installed. In each round every way takes one turn, so a drift of the clock hits all; times are CUDA
 events, medians and extremes over rounds. The graph columns replay a CUDA graph in place of launches from Python.
 
-    python benchmarks/attention_gpu.py --out benchmarks/results/attention_gpu.json
-    python benchmarks/attention_gpu.py --device cpu --lengths 256,512     # smoke run of the script, measures no GPU
+    python -m benchmarks.attention_gpu --out benchmarks/results/attention_gpu.json
+    python -m benchmarks.attention_gpu --device cpu --lengths 256,512     # smoke run of the script, measures no GPU
 """
 
 from __future__ import annotations
@@ -21,154 +21,49 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import transformers
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import focus_runtime
+from benchmarks.layer_gpu import (
+    BACKENDS,
+    FEWEST_ROUNDS,
+    SETTINGS,
+    SHAPES,
+    Bench,
+    Layer,
+    Shape,
+    Work,
+    captured,
+    interleaved,
+    random_layer,
+)
 from focus_runtime.attention.cuda.decomposed import flash_decomposition
 from focus_runtime.attention.cuda.decomposition import GROUPED, gpu_decomposition, grouped_fits
 from focus_runtime.attention.kernels.varlen import PLAIN, available_kernels
 from focus_runtime.attention.reference import reference_attention
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
 from focus_runtime.failures import is_out_of_memory
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.routing.router import CentroidRouter
 
 WINDOW, SINKS = 128, 4
-SETTINGS = ((4, 1), (8, 1), (4, 2), (8, 2))
 LENGTHS = tuple(1 << power for power in range(10, 21))
 GRAPH_UP_TO = 16384  # tokens; beyond, launching costs nothing that shows
 ONE_CALL_FROM = 200_000  # tokens from which a first round that warms up is left out: lengths before have done it
 NO_SINKS_AT = (16384, 65536)  # lengths that are measured without sinks too
 ERROR_LENGTH = 4096
-MOST_ROUNDS, FEWEST_ROUNDS = 30, 2
 PAPER_LENGTHS = (1024, 4096, 16384, 32768, 65536, 262144, 1048576)
 REPORTED: dict[int, dict[int, float]] = {  # full / Focus on an H100-80GB, Table 6; k is not stated there
     4: dict(zip(PAPER_LENGTHS, (0.2, 0.5, 1.5, 2.2, 3.0, 4.0, 4.1), strict=True)),
     8: dict(zip(PAPER_LENGTHS, (0.2, 0.6, 1.8, 3.1, 4.7, 7.6, 8.6), strict=True)),
 }
-Work = Callable[[], Any]
-
-
-class Shape(NamedTuple):
-    """Heads of a layer: query heads, key heads, head size."""
-
-    heads: int
-    kv_heads: int
-    size: int
-
-    @property
-    def name(self) -> str:
-        """For tables."""
-        if self.heads == self.kv_heads:
-            return f"{self.heads} heads of {self.size}"
-        return f"{self.heads} query and {self.kv_heads} key heads of {self.size}"
-
-
-SHAPES = (Shape(12, 12, 64), Shape(12, 12, 128), Shape(32, 8, 128))
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """Where things run: device, seed and the second by which to stop."""
-
-    device: torch.device
-    seed: int
-    deadline: float
-    dtype: torch.dtype = torch.bfloat16
-
-    @property
-    def on_gpu(self) -> bool:
-        """False in a smoke run."""
-        return self.device.type == "cuda"
-
-    @property
-    def seconds_left(self) -> float:
-        """Until the deadline."""
-        return self.deadline - time.perf_counter()
-
-    def synchronise(self) -> None:
-        """Wait for the GPU."""
-        if self.on_gpu:
-            torch.cuda.synchronize()
-
-    def milliseconds(self, work: Work, inside: Callable[[], AbstractContextManager[Any]] = nullcontext) -> float:
-        """Time of one call on the device; entering `inside` is not counted."""
-        with inside():
-            return self._milliseconds(work)
-
-    def _milliseconds(self, work: Work) -> float:
-        if not self.on_gpu:
-            start = time.perf_counter()
-            work()
-            return (time.perf_counter() - start) * 1000
-        start_event, stop_event = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start_event.record()
-        work()
-        stop_event.record()
-        stop_event.synchronize()
-        return start_event.elapsed_time(stop_event)
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """Inputs of one layer.
-
-    Attributes:
-        query, key, value: (1, heads, T, D), laid out (1, T, heads, D) as models hand them over.
-        hidden: (1, T, E), what is routed.
-        routers: by K and k.
-    """
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    hidden: Tensor
-    routers: dict[tuple[int, int], CentroidRouter]
-
-    @property
-    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value."""
-        return self.query, self.key, self.value
-
-    @property
-    def scoring(self) -> Scoring:
-        """Scores over the root of the head size."""
-        return Scoring(self.query.shape[-1] ** -0.5)
-
-    def membership(self, groups: int, top_k: int) -> Tensor:
-        """(1, T), as the router decides it."""
-        return self.routers[groups, top_k].own_assignment(self.hidden).membership
-
-
-def random_layer(bench: Bench, shape: Shape, length: int) -> Layer:
-    """Unit-normal tensors, and routers whose groups are alike: orthogonal directions of normal hidden states."""
-    generator = torch.Generator(bench.device).manual_seed(bench.seed + length)
-    width = shape.heads * shape.size
-
-    def draw(*sizes: int) -> Tensor:
-        return torch.randn(1, length, *sizes, generator=generator, device=bench.device, dtype=bench.dtype)
-
-    q, k, v = (draw(heads, shape.size).transpose(1, 2) for heads in (shape.heads, shape.kv_heads, shape.kv_heads))
-    routers = {}
-    for groups, top_k in SETTINGS:
-        router = CentroidRouter(width, FocusConfig(num_groups=groups, top_k=top_k, routing_dim=groups))
-        with torch.no_grad():
-            torch.nn.init.orthogonal_(router.projection, generator=torch.Generator().manual_seed(bench.seed))
-            router.centroids.copy_(torch.eye(groups))
-        routers[groups, top_k] = router.to(bench.device)
-    return Layer(q, k, v, draw(width), routers)
 
 
 def pairs_kept(membership: Tensor, window: int, sinks: int) -> float:
@@ -189,14 +84,6 @@ def pairs_kept(membership: Tensor, window: int, sinks: int) -> float:
         before = torch.nn.functional.pad(meets.cumsum(0), (1, 0))
         kept += before[far_from[member_sets == kind]].sum().item()
     return kept / (length * (length + 1) / 2)
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    """Median, extremes and count."""
-    return {"median": statistics.median(values), "low": min(values), "high": max(values), "rounds": len(values)}
-
-
-BACKENDS = {"torch flash": SDPBackend.FLASH_ATTENTION, "torch cudnn": SDPBackend.CUDNN_ATTENTION}
 
 
 def full_ways(bench: Bench, layer: Layer) -> dict[str, Work]:
@@ -221,11 +108,6 @@ def full_ways(bench: Bench, layer: Layer) -> dict[str, Work]:
     return ways
 
 
-def chosen(name: str) -> AbstractContextManager[Any]:
-    """Torch's attention by the kernel of this name alone."""
-    return sdpa_kernel(BACKENDS[name]) if name in BACKENDS else nullcontext()
-
-
 def focus_way(bench: Bench, layer: Layer, groups: int, top_k: int, sinks: int) -> Work:
     """Routing and Focus."""
     rule, extent = PairRule(WINDOW, sinks), Extent(groups, top_k, uniform=True)
@@ -240,48 +122,6 @@ def focus_way(bench: Bench, layer: Layer, groups: int, top_k: int, sinks: int) -
         return flash_decomposition(*layer.tensors, membership, rule, scale, kernel=PLAIN, extent=extent)[0]
 
     return on_gpu if bench.on_gpu else smoke
-
-
-def interleaved(bench: Bench, turns: dict[str, Work], seconds: float, *, warm_up: bool) -> dict[str, dict[str, float]]:
-    """Rounds until `seconds` are used up, two at least, after one to warm up; with the memory each call took."""
-    times: dict[str, list[float]] = defaultdict(list)
-    memory: dict[str, dict[str, float]] = defaultdict(dict)
-    start = time.perf_counter()
-    for round_number in range(-1 if warm_up else 0, MOST_ROUNDS):
-        if round_number == 0:
-            start = time.perf_counter()  # kernels are compiled in the round that warms up
-        for name, work in turns.items():
-            before = memory_now(bench)
-            elapsed = bench.milliseconds(work, partial(chosen, name))
-            if round_number >= 0:
-                times[name].append(elapsed)
-            if bench.on_gpu:
-                memory[name] = {"peak_bytes": torch.cuda.max_memory_allocated() - before}
-        if round_number + 1 >= FEWEST_ROUNDS and time.perf_counter() - start > seconds:
-            break
-    return {name: spread(values) | memory[name] for name, values in times.items()}
-
-
-def memory_now(bench: Bench) -> int:
-    """Bytes in use; peaks count from here."""
-    if not bench.on_gpu:
-        return 0
-    torch.cuda.reset_peak_memory_stats()
-    return torch.cuda.memory_allocated()
-
-
-def captured(name: str, work: Work) -> Work:
-    """The same work as one CUDA graph, warmed up on a side stream first, as capture asks."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side), chosen(name):
-        for _ in range(3):
-            work()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with chosen(name), torch.cuda.graph(graph):
-        work()
-    return graph.replay
 
 
 def stage_times(bench: Bench, layer: Layer, groups: int, top_k: int) -> dict[str, float]:

@@ -34,6 +34,7 @@ import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig
 
 from benchmarks import attention_gpu, gpu_default_model
+from benchmarks.layer_gpu import SHAPES, Bench, random_layer
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
@@ -160,9 +161,9 @@ def gpu_tests(report: Report) -> dict[str, Any]:
 
 def layer_table(report: Report) -> dict[str, Any]:
     """attention_gpu.py, in its share of the time."""
-    bench = attention_gpu.Bench(report.device, seed=1, deadline=time.perf_counter() + report.left("layer"))
+    bench = Bench(report.device, seed=1, deadline=time.perf_counter() + report.left("layer"))
     lengths = SMOKE_TABLE if report.smoke else list(attention_gpu.LENGTHS)
-    shapes = attention_gpu.SHAPES[:1] if report.smoke else attention_gpu.SHAPES
+    shapes = SHAPES[:1] if report.smoke else SHAPES
 
     def progress(result: dict[str, Any]) -> None:
         report.results["layer"] = result
@@ -259,11 +260,11 @@ def profiles(report: Report) -> dict[str, Any]:
     """Kernels by time, and the host's time, of one layer at two lengths and of the first model."""
     if report.smoke:
         return {"skipped": "no GPU"}
-    bench = attention_gpu.Bench(report.device, seed=1, deadline=time.perf_counter() + 60)
+    bench = Bench(report.device, seed=1, deadline=time.perf_counter() + 60)
     found: dict[str, Any] = {}
     with torch.no_grad():
         for length in (4096, 65536):
-            layer = attention_gpu.random_layer(bench, attention_gpu.SHAPES[0], length)
+            layer = random_layer(bench, SHAPES[0], length)
             found[f"layer {length}"] = profiled(attention_gpu.focus_way(bench, layer, 8, 1, attention_gpu.SINKS))
     name, config = next(iter(MODELS.items()))
     with random_model(config, LENGTHS[0], report.device) as focus, torch.no_grad():

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.attention_gpu import LENGTHS, SHAPES, SINKS
+from benchmarks.attention_gpu import LENGTHS, SINKS
+from benchmarks.layer_gpu import SHAPES
 
 RESULT = Path(__file__).parent / "results" / "nvidia-h200" / "gpu.json"
 FULL = ("torch flash", "torch cudnn")

@@ -41,7 +41,7 @@ from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.training.calibrate import calibrate_potentials
 from focus_runtime.training.centroids import train_centroids
 from focus_runtime.training.domains import TextDomain
-from focus_runtime.training.loop import TrainConfig
+from focus_runtime.training.settings import TrainConfig
 
 MODEL = "smollm2-135m"
 TRAINED = ("novels", "python", "manual-fr", "changelogs")

@@ -36,8 +36,9 @@ from focus_runtime.routing.centroids import Centroids
 from focus_runtime.text.sequences import encode_texts, even_sequences
 from focus_runtime.training.centroids import train_centroids
 from focus_runtime.training.domains import texts_sha256
-from focus_runtime.training.loop import NO_GROUPS, Loop, TrainConfig, TrainStep
+from focus_runtime.training.loop import NO_GROUPS, Loop
 from focus_runtime.training.recipes import Recipe, recipe_named
+from focus_runtime.training.settings import TrainConfig, TrainStep
 from focus_runtime.version import __version__
 
 CALIBRATION = 16  # training sequences on which potentials of untrained centroids are balanced

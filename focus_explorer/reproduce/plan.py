@@ -10,7 +10,7 @@ from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.names import REPORTS
 from focus_explorer.reproduce.render import kept_key
 from focus_runtime.training.centroids import train_centroids
-from focus_runtime.training.loop import TrainStep
+from focus_runtime.training.settings import TrainStep
 
 LIKE = {"figure3": "from-scratch"}  # reports that measure what another one does
 

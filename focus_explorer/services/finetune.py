@@ -217,8 +217,8 @@ def _logged(
 
 def _plan(request: FinetuneRequest) -> tuple[Any, Any]:
     """The RegimePlan and the FocusConfig."""
-    from focus_runtime.training.loop import TrainConfig
     from focus_runtime.training.regimes import RegimePlan
+    from focus_runtime.training.settings import TrainConfig
 
     def phase(steps: int, rate: float) -> TrainConfig:
         return TrainConfig(

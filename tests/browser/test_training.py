@@ -15,7 +15,7 @@ from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import snapshots_of
 from focus_runtime.config import FocusConfig
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder
-from focus_runtime.training.loop import TrainStep
+from focus_runtime.training.settings import TrainStep
 from focus_runtime.training.validation import Evaluation
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

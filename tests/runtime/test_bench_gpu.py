@@ -8,16 +8,17 @@ import pytest
 import torch
 
 from benchmarks import attention_gpu as bench
+from benchmarks import layer_gpu
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import PairRule
 from tests.runtime.attention.inputs import random_membership
 
-SMALL = (bench.Shape(2, 2, 16), bench.Shape(4, 2, 16))
+SMALL = (layer_gpu.Shape(2, 2, 16), layer_gpu.Shape(4, 2, 16))
 
 
 def test_smoke_run_writes_the_table(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(bench, "SHAPES", SMALL)
-    monkeypatch.setattr(bench, "MOST_ROUNDS", 3)
+    monkeypatch.setattr(layer_gpu, "MOST_ROUNDS", 3)
     out = tmp_path / "results" / "gpu.json"
     lengths = ["--lengths", "192,160,300000", "--others-up-to", "192", "--seconds", "20"]
     bench.main(["--device", "cpu", *lengths, "--out", str(out)])

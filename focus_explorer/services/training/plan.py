@@ -16,7 +16,7 @@ from focus_explorer.services.training.trackers.target import LogTarget, parse_ta
 if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
     from focus_runtime.routing.centroids import Centroids
-    from focus_runtime.training.loop import TrainConfig
+    from focus_runtime.training.settings import TrainConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ def plan_training(
         InputError: an option is out of range.
     """
     from focus_runtime.config import FocusConfig
-    from focus_runtime.training.loop import TrainConfig
     from focus_runtime.training.recipes import recipe_named
+    from focus_runtime.training.settings import TrainConfig
 
     recipe = recipe_named(request.recipe)
     _check_options(request, name)

@@ -165,7 +165,7 @@ def _train(training: _Training, recorders: Sequence[Any], bar: Bar, announce: An
     from focus_runtime.routing.centroids import Centroids
     from focus_runtime.training.centroids import train_centroids
     from focus_runtime.training.domains import TextDomain
-    from focus_runtime.training.loop import TrainStep
+    from focus_runtime.training.settings import TrainStep
     from focus_runtime.training.validation import Evaluation, ValidationPlan
 
     plan, request = training.plan, training.request

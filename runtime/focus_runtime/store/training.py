@@ -27,7 +27,7 @@ from focus_runtime.errors import StoreBusyError, StoreError
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
-    from focus_runtime.training.loop import TrainStep
+    from focus_runtime.training.settings import TrainStep
     from focus_runtime.training.validation import Evaluation
 
 FLUSH_SECONDS = 1.0

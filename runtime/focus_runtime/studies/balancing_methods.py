@@ -31,7 +31,7 @@ from focus_runtime.text.sequences import encode_texts, even_sequences
 from focus_runtime.training.calibrate import calibrate_potentials, hard_potential
 from focus_runtime.training.centroids import centroid_loop, training_focus
 from focus_runtime.training.contexts import checkpointing
-from focus_runtime.training.loop import TrainConfig, TrainStep
+from focus_runtime.training.settings import TrainConfig, TrainStep
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

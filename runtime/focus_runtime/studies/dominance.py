@@ -30,7 +30,7 @@ from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.text.sequences import encode_texts
 from focus_runtime.training.centroids import centroid_loop, training_focus
 from focus_runtime.training.contexts import checkpointing
-from focus_runtime.training.loop import TrainConfig, TrainStep
+from focus_runtime.training.settings import TrainConfig, TrainStep
 
 ENTROPY, BALANCE = 0.01, 0.01
 

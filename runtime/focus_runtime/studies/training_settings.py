@@ -26,7 +26,7 @@ from focus_runtime.routing.centroids import Centroids
 from focus_runtime.studies.balancing_methods import summary
 from focus_runtime.training.centroids import train_centroids
 from focus_runtime.training.domains import texts_sha256
-from focus_runtime.training.loop import TrainConfig, TrainStep
+from focus_runtime.training.settings import TrainConfig, TrainStep
 
 FORMAT = 1
 FOCUS_NAMES = {field.name for field in dataclasses.fields(FocusConfig)}

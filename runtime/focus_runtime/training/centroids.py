@@ -30,11 +30,12 @@ from focus_runtime.training.calibrate import balanced, calibrate_composed, calib
 from focus_runtime.training.contexts import checkpointing
 from focus_runtime.training.domains import TextDomain
 from focus_runtime.training.hashes import ModelHashes
-from focus_runtime.training.loop import Loop, Shares, TrainConfig, TrainStep
+from focus_runtime.training.loop import Loop, Shares
 from focus_runtime.training.objective import StepLoss, training_loss
 from focus_runtime.training.phases import Phases
 from focus_runtime.training.processes import average
 from focus_runtime.training.record import final_step, training_summary
+from focus_runtime.training.settings import TrainConfig, TrainStep
 from focus_runtime.training.shares import group_shares
 from focus_runtime.training.validation import Evaluation, Validation, ValidationPlan, evaluate_training
 

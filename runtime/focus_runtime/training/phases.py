@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from focus_runtime.composition.attach import FocusModel, SoftGate
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError
-from focus_runtime.training.loop import TrainConfig, steepness_at
+from focus_runtime.training.settings import TrainConfig, steepness_at
 
 
 @dataclass(frozen=True, slots=True)

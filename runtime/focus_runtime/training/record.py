@@ -9,7 +9,8 @@ from typing import Any
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.text.sequences import Mixture
-from focus_runtime.training.loop import Loop, TrainConfig, TrainStep
+from focus_runtime.training.loop import Loop
+from focus_runtime.training.settings import TrainConfig, TrainStep
 
 
 def training_summary(

@@ -32,7 +32,8 @@ from focus_runtime.training.centroids import centroid_loop, train_centroids, tra
 from focus_runtime.training.contexts import checkpointing
 from focus_runtime.training.domains import texts_sha256
 from focus_runtime.training.hashes import ModelHashes
-from focus_runtime.training.loop import Loop, TrainConfig, TrainStep
+from focus_runtime.training.loop import Loop
+from focus_runtime.training.settings import TrainConfig, TrainStep
 
 PHASES = {"centroid_only": ("centroids",), "two_phase": ("centroids", "weights"), "from_scratch": ("weights",)}
 ROUTER_RATE = 3e-4

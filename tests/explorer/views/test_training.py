@@ -11,7 +11,7 @@ from focus_explorer.services.training.processes import Trainings
 from focus_explorer.views.training import POINTS, curves_payload
 from focus_runtime.store.database import Database
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder
-from focus_runtime.training.loop import TrainStep
+from focus_runtime.training.settings import TrainStep
 from focus_runtime.training.validation import Evaluation
 
 

@@ -22,7 +22,7 @@ from focus_runtime.studies.balancing_methods import (
 from focus_runtime.studies.dominance import balance_loss
 from focus_runtime.text.sequences import encode_texts
 from focus_runtime.training.centroids import train_centroids
-from focus_runtime.training.loop import TrainConfig
+from focus_runtime.training.settings import TrainConfig
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
 
 pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test

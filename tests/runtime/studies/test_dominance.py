@@ -25,8 +25,8 @@ from focus_runtime.studies.dominance import (
 )
 from focus_runtime.text.sequences import encode_texts, step_sequences
 from focus_runtime.training.centroids import centroid_loop, training_focus
-from focus_runtime.training.loop import TrainConfig
 from focus_runtime.training.regimes import RegimePlan, run_regime
+from focus_runtime.training.settings import TrainConfig
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
 
 pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test

@@ -14,7 +14,7 @@ from focus_runtime.measure.scores import score
 from focus_runtime.studies import training_settings as sweep
 from focus_runtime.studies.training_settings import sweep_settings, training_sweep
 from focus_runtime.training.centroids import train_centroids
-from focus_runtime.training.loop import TrainConfig
+from focus_runtime.training.settings import TrainConfig
 from tests.helpers import build_model, build_tokenizer, random_ids
 
 pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test

@@ -18,7 +18,7 @@ from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.text.sequences import encode_texts
 from focus_runtime.training.centroids import train_centroids, validate
 from focus_runtime.training.hashes import ModelHashes
-from focus_runtime.training.loop import TrainConfig
+from focus_runtime.training.settings import TrainConfig
 from focus_runtime.training.shares import retained_pairs
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.training.tiny import state

@@ -13,8 +13,8 @@ from focus_runtime.errors import ConfigError, TrainingStopped
 from focus_runtime.models.loading import weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.training.centroids import SMALLEST_FACTOR, train_centroids
-from focus_runtime.training.loop import TrainConfig
 from focus_runtime.training.objective import training_loss
+from focus_runtime.training.settings import TrainConfig
 from tests.helpers import build_centroids, build_model
 from tests.runtime.training.tiny import TEXTS
 

@@ -14,8 +14,8 @@ from focus_runtime.measure.loss import final_hidden
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.training.centroids import training_focus
 from focus_runtime.training.layerwise import layer_error, layer_errors
-from focus_runtime.training.loop import TrainConfig
 from focus_runtime.training.objective import training_loss, with_values
+from focus_runtime.training.settings import TrainConfig
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.training.tiny import PLAN, same, train
 

@@ -14,8 +14,8 @@ from focus_runtime.composition.state import SoftGate
 from focus_runtime.errors import ConfigError, TrainingError
 from focus_runtime.training.centroids import training_focus
 from focus_runtime.training.contexts import checkpointing
-from focus_runtime.training.loop import TrainConfig, rate_at
 from focus_runtime.training.objective import training_loss
+from focus_runtime.training.settings import TrainConfig, rate_at
 from tests.helpers import build_centroids, build_model, free_port
 from tests.runtime.training.tiny import environment, state, train
 

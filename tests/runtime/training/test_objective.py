@@ -12,8 +12,8 @@ from focus_runtime.errors import ConfigError
 from focus_runtime.measure import loss as measure
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.training.centroids import centroid_loop, training_focus
-from focus_runtime.training.loop import TrainConfig
 from focus_runtime.training.objective import distillation_loss, training_loss
+from focus_runtime.training.settings import TrainConfig
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.training.tiny import PLAN, train
 

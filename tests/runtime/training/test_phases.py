@@ -12,8 +12,8 @@ from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.text.sequences import encode_texts, step_sequences
 from focus_runtime.training.calibrate import balanced
 from focus_runtime.training.centroids import centroid_loop, train_centroids, training_focus
-from focus_runtime.training.loop import TrainConfig
 from focus_runtime.training.phases import Phases
+from focus_runtime.training.settings import TrainConfig
 from tests.helpers import build_centroids, build_model, build_tokenizer
 from tests.runtime.training.tiny import FOCUS, PLAN, TEXTS, same, train
 

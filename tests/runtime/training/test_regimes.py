@@ -15,8 +15,8 @@ from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.scores import score
 from focus_runtime.models.loading import weights_sha256
 from focus_runtime.training import loop as optimise
-from focus_runtime.training.loop import TrainConfig
 from focus_runtime.training.regimes import RegimePlan, initialised, run_regime
+from focus_runtime.training.settings import TrainConfig
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
 from tests.runtime.training.tiny import state
 

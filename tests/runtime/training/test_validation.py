@@ -14,7 +14,7 @@ from focus_runtime.errors import ConfigError, TrainingError, TrainingStopped
 from focus_runtime.measure.loss import evaluate_focus
 from focus_runtime.training import centroids as module
 from focus_runtime.training.centroids import train_centroids
-from focus_runtime.training.loop import TrainConfig
+from focus_runtime.training.settings import TrainConfig
 from focus_runtime.training.validation import Evaluation, Validation, ValidationPlan
 from tests.helpers import build_model, build_tokenizer, random_ids
 from tests.runtime.training.tiny import FOCUS, PLAN, TEXTS, same

@@ -9,7 +9,7 @@ import torch
 
 from focus_runtime.config import FocusConfig
 from focus_runtime.training.centroids import train_centroids
-from focus_runtime.training.loop import TrainConfig
+from focus_runtime.training.settings import TrainConfig
 from tests.helpers import build_model, build_tokenizer
 
 TEXTS = ["the quick brown fox jumps over the lazy dog. " * 12, "pack my box with five dozen liquor jugs, he said; " * 8]

@@ -8,7 +8,7 @@ from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
 from focus_explorer.services.training.plan import plan_training
 from focus_explorer.services.training.request import TrainRequest
-from focus_runtime.training.loop import steepness_at
+from focus_runtime.training.settings import steepness_at
 
 pytestmark = pytest.mark.slow  # with the other tests of training
 

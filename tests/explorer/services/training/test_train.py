@@ -21,7 +21,7 @@ from focus_explorer.services.training.train import describe_step
 from focus_runtime.errors import CentroidFileError
 from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids
-from focus_runtime.training.loop import TrainConfig, TrainStep
+from focus_runtime.training.settings import TrainConfig, TrainStep
 from tests.explorer.cli.test_main import one_error
 from tests.explorer.conftest import TEXT
 from tests.explorer.services.training.curves import curve

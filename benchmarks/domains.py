@@ -214,7 +214,7 @@ def as_short_table(result: dict[str, Any]) -> str:
         split, name = key.split("/")
         rows = [domain["rows"][row] for row in SHORT.values()]
         cells = [
-            f"{100 * row['relative_difference']['value']:+.1f} %, {100 * row['retained_pairs']:.0f} %" for row in rows
+            f"{100 * row['relative_difference']['value']:+.1f} % at {100 * row['retained_pairs']:.0f} %" for row in rows
         ]
         shown = f"{name}*" if split == "unseen" else name
         lines.append(f"| {shown} | {domain['full_perplexity']:.1f} | " + " | ".join(cells) + " |")

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from benchmarks.domains import as_short_table
 from tests.helpers import ROOT
 
 PAGE = (ROOT / "docs" / "numbers.md").read_text(encoding="utf-8")
@@ -76,11 +77,18 @@ def test_perplexity_of_the_shipped_centroids(kind):
     assert span(perplexity) == [min(every), max(every)]
 
 
+def test_every_kind_of_text_is_in_the_readme_with_times():
+    domains = result("domains.json")
+    assert len(domains["domains"]) == 17
+    assert set(domains["times"]) == {"1024", "8192"}
+    assert as_short_table(domains) in README
+
+
 def test_perplexity_by_length():
-    summary = result("length.json")["summary"]
+    summary = result("length_factors.json")["summary"]
     for file in ("default", "default-quality"):
         values = [100 * math.expm1(one["value"]) for one in summary[file]["all"]["by_length"]]
-        shown = [span(cell)[0] for cell in cells(PAGE, f"`{file}` without factors |")]
+        shown = [span(cell)[0] for cell in cells(PAGE, f"`{file}` | +")]
         assert shown == pytest.approx(values, abs=0.051)
 
 

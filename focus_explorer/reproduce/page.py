@@ -16,6 +16,7 @@ from focus_runtime.measure.intervals import Interval
 
 PAGE = "index.html"
 CHIPS = {True: "held", False: "failed", None: "open"}  # classes of the style sheet
+OLDER = "before the recipes"
 _INTERVAL = {"value", "low", "high", "units", "seeds"}
 
 
@@ -65,7 +66,8 @@ def write_page(folder: Path) -> Path:
     text = environment.get_template("page.html").render(
         sections=sections,
         missing=[(name, what) for name, (_, what) in REPORTS.items() if name not in {r.name for r in reports}],
-        counts={words: sum(s["verdicts"].count(words) for s in sections) for words in HELD.values()},
+        counts={words: sum(s["verdicts"].count(words) for s in sections if not s["older"]) for words in HELD.values()},
+        older=sum(len(section["verdicts"]) for section in sections if section["older"]),
         verdicts=[(HELD[held], CHIPS[held]) for held in HELD],
     )
     file = folder / PAGE
@@ -83,7 +85,7 @@ def _section(report: Report, folder: Path) -> dict[str, Any]:
                 {
                     "recipe": RECIPE_WORDS.get(claim.recipe, ""),
                     "verdict": HELD[claim.held],
-                    "chip": CHIPS[claim.held],
+                    "chip": CHIPS[None if is_older(report) else claim.held],
                     "evidence": claim.evidence,
                     "rule": claim.rule,
                 }
@@ -96,6 +98,7 @@ def _section(report: Report, folder: Path) -> dict[str, Any]:
         "name": report.name,
         "title": report.title,
         "own": report.name in OWN,
+        "older": is_older(report),
         "what": (PAPER | OWN)[report.name][1],
         "heads": [(heading(column), column.paper) for column in report.columns],
         "rows": [[(cell(row.get(c.key), c), c.paper) for c in report.columns] for row in report.rows],
@@ -108,15 +111,26 @@ def _section(report: Report, folder: Path) -> dict[str, Any]:
     }
 
 
+def is_older(report: Report) -> bool:
+    """Whether a report was judged before claims had margins; later ones have a key of what they depend on as well."""
+    return not report.key and bool(report.claims) and not any(claim.rule for claim in report.claims)
+
+
 def _without_prolog(svg: str) -> str:
     return svg[svg.index("<svg") :]
 
 
 def claims_table(folder: Path) -> str:
-    """Every claim with its verdicts as a Markdown table, from the written rows alone."""
+    """Every claim with its verdicts as a Markdown table, from the written rows alone; once where reports share rows."""
     lines = ["| report | claim | recipe | verdict | found | rule |", "|---|---|---|---|---|---|"]
+    seen: set[tuple[str, str, str]] = set()
     for report in written_reports(folder):
         for claim in report.claims:
-            cells = [report.name, claim.text, claim.recipe or "", HELD[claim.held], claim.evidence, claim.rule]
+            once = (claim.text, claim.recipe, claim.evidence)
+            if once in seen:
+                continue
+            seen.add(once)
+            recipe, rule = (OLDER, "none written") if is_older(report) else (claim.recipe or "", claim.rule)
+            cells = [report.name, claim.text, recipe, HELD[claim.held], claim.evidence, rule]
             lines.append("| " + " | ".join(one.replace("|", "\\|") for one in cells) + " |")
     return "\n".join(lines) + "\n"

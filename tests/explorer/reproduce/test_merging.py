@@ -78,6 +78,23 @@ def test_the_page_shows_every_written_report_with_its_verdicts(tmp_path, monkeyp
     assert "| table1 | it works | paper | did not hold | 9.0 | margin: 5 |" in table
 
 
+def test_reports_from_before_the_recipes_say_so_and_do_not_count(tmp_path, monkeypatch):
+    monkeypatch.setattr("focus_explorer.reproduce.figure.draw", lambda report: b"<svg/>")
+    write(report(claims=[Claim("it works", True, "9.0", "")]), tmp_path)
+    write(dataclasses.replace(merged(pair()), name="table2", key="k"), tmp_path)
+    page = write_page(tmp_path).read_text()
+    assert all(words in page for words in ("1 held", "1 did not hold", "1 more verdicts are older"))
+    older, newer = page.split('<section id="table2">')
+    assert "Measured before there were two recipes" in older
+    assert '<span class="chip open">then: held</span>' in older
+    assert "before there were two recipes" not in newer
+    assert '<span class="chip held">held</span>' in newer
+    table = claims_table(tmp_path)
+    assert "| table1 | it works | before the recipes | held | 9.0 | none written |" in table
+    write(report(name="pairs-kept", claims=[Claim("it works", True, "9.0", "")]), tmp_path)
+    assert claims_table(tmp_path) == table  # the same claim from the same rows
+
+
 def test_a_logs_table_of_claims_is_made_again_in_its_place():
     log = with_claims("# Log\n\nbefore\n", "| old |\n")
     assert log.endswith(f"before\n\n{START}\n| old |\n{END}\n")

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -26,8 +25,7 @@ from torch import Tensor
 
 from focus_runtime.baselines.no_groups import no_groups
 from focus_runtime.baselines.random_baseline import STATISTICS_SEED, random_baseline
-from focus_runtime.composition.attach import FocusModel, compose
-from focus_runtime.measure.loss import final_hidden, layer_shares
+from focus_runtime.composition.attach import compose
 from focus_runtime.measure.scores import Scores, compare, score
 from focus_runtime.measure.timing import Spread, machine, timed_pass
 from focus_runtime.models.loading import load_model
@@ -146,7 +144,11 @@ def pass_times(
     settings = {name: partial(compose, model, centroids) for name, centroids in files.items()}
     for name, centroids in random.items():
         settings[f"random as {name}"] = partial(compose, model, centroids)
-        window = window_for(pairs_kept(settings[name](), ids), ids.shape[1])
+        focus = settings[name]()
+        try:
+            window = window_for(float(score(focus, ids).retained_pairs.mean()), ids.shape[1])
+        finally:
+            focus.detach()
         settings[f"window and sinks as {name}"] = partial(
             compose, model, no_groups(files[name]), window=window, budget=()
         )
@@ -161,20 +163,6 @@ def pass_times(
             if repeat:  # the first one warms up
                 times[name].append(1000 * seconds)
     return {name: asdict(Spread.of(values)) for name, values in times.items()}
-
-
-def pairs_kept(focus: FocusModel, ids: Tensor) -> float:
-    """Share of the causal pairs of a text that a composed model kept, mean over layers; detaches it.
-
-    Args:
-        focus: the composed model.
-        ids: (1, T) token ids.
-    """
-    try:
-        final_hidden(focus.model, ids)
-        return fmean(layer_shares(list(masks))[0] for masks in focus.head_masks().values())
-    finally:
-        focus.detach()
 
 
 def as_table(result: dict[str, Any]) -> str:
@@ -272,6 +260,7 @@ def main() -> None:
     random = {
         name: random_baseline(model, files[name].config, seed=STATISTICS_SEED, calibrate_on=calibration)
         for name in arguments.baselines
+        if arguments.baselines_of is None or arguments.time
     }
 
     def write() -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.budget import HeadGroup
-from focus_runtime.composition.reach import Reach, reach_of
+from focus_runtime.composition.reach import reach_of
 from focus_runtime.composition.state import FocusLayer
 
 
@@ -43,7 +43,11 @@ def with_factors(
     factors_H = layer.router.logit_factors
     if factors_H is None or not layer.owner.config.logit_factors:
         return query
-    reach, new = _reach(layer, query, num_heads, groups), query.shape[2]
+    shared_by, new = query.shape[1] // num_heads, query.shape[2]
+    if groups is None:
+        reach = layer.reach(layer.heads(num_heads), shared_by, query.device)
+    else:
+        reach = reach_of(groups, shared_by, query.device)
     visible = min(total, layer.sliding or total)  # to the newest token
     if visible <= reach.least:
         return query
@@ -55,11 +59,3 @@ def with_factors(
         visible_BT = (total - padding.shape[1] + padding.cumsum(1))[:, -new:]
     share_BHT = reach.beyond_each(visible_BT.clamp(1, layer.sliding))
     return (query * (factors_H[:, None] ** share_BHT)[..., None]).to(query.dtype)
-
-
-def _reach(layer: FocusLayer, query: Tensor, num_heads: int, groups: tuple[HeadGroup, ...] | None) -> Reach:
-    """The reach of the heads, kept from one call of the layer to the next."""
-    groups, known = groups or layer.heads(num_heads).groups, layer.reach
-    if known is None or known.groups is not groups or known.tokens.device != query.device:
-        layer.reach = known = reach_of(groups, query.shape[1] // num_heads, query.device)
-    return known

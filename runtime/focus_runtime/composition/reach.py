@@ -6,7 +6,7 @@ Shape suffixes: B batch, G key-value heads, H query heads, T tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,13 +20,11 @@ class Reach:
     """How far the windows of a layer's query heads reach.
 
     Attributes:
-        groups: heads by setting, from which it was made.
         acts: (H,) 1, or 0 for a head with full attention.
         tokens: (H,) tokens within the window, the query's own among them; 0 for a head with full attention.
         least, most: fewest and most of these tokens among heads that have a window; infinite where none has.
     """
 
-    groups: tuple[HeadGroup, ...]
     acts: Tensor
     tokens: Tensor
     least: float
@@ -50,7 +48,7 @@ class Reach:
         return (self.acts[:, None] - self.tokens[:, None] / visible_BT[:, None]).clamp_min(0)
 
 
-def reach_of(groups: Iterable[HeadGroup], shared_by: int, device: torch.device) -> Reach:
+def reach_of(groups: Sequence[HeadGroup], shared_by: int, device: torch.device) -> Reach:
     """The reach of a layer's heads.
 
     Args:
@@ -58,10 +56,9 @@ def reach_of(groups: Iterable[HeadGroup], shared_by: int, device: torch.device) 
         shared_by: query heads that share a key-value head.
         device: of the queries.
     """
-    groups = tuple(groups)
     tokens = {head: 0 if group.setting.full else group.setting.window + 1 for group in groups for head in group.heads}
     windows = [number for number in tokens.values() if number]
     tokens_G = torch.tensor([tokens[head] for head in sorted(tokens)], dtype=torch.float32, device=device)
     tokens_H = tokens_G.repeat_interleave(shared_by)
     acts_H = (tokens_H > 0).float()
-    return Reach(groups, acts_H, tokens_H, min(windows, default=math.inf), max(windows, default=math.inf))
+    return Reach(acts_H, tokens_H, min(windows, default=math.inf), max(windows, default=math.inf))

@@ -16,7 +16,7 @@ from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.edits import LayerEdit
 from focus_runtime.composition.heads import LayerHeads, layer_heads
-from focus_runtime.composition.reach import Reach
+from focus_runtime.composition.reach import Reach, reach_of
 from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment, CentroidRouter
@@ -187,7 +187,6 @@ class FocusLayer:
         owner: state shared by all layers.
         sliding: the layer's own window in tokens, None for a global layer.
         current_pass: state of a forward pass; each thread has its own, so that several may run the model at once.
-        reach: of its heads' windows as the latest call knew it, see factors.py.
     """
 
     index: int
@@ -195,15 +194,22 @@ class FocusLayer:
     owner: Composition
     sliding: int | None = None
     current_pass: Pass = field(default_factory=Pass)
-    reach: Reach | None = None
     _heads: tuple[FocusConfig, int, LayerHeads] | None = None
     _step: tuple[LayerHeads, StepHeads, str] | None = None
+    _reach: tuple[LayerHeads, torch.device, Reach] | None = None
 
     def heads(self, num_heads: int) -> LayerHeads:
         """What the layer's key-value heads execute under the settings in force."""
         known, config = self._heads, self.owner.config
         if known is None or known[0] is not config or known[1] != num_heads:
             self._heads = known = (config, num_heads, layer_heads(config, self.index, num_heads))
+        return known[2]
+
+    def reach(self, heads: LayerHeads, shared_by: int, device: torch.device) -> Reach:
+        """How far the windows of the same heads reach, kept from one call to the next; see `reach_of`."""
+        known = self._reach
+        if known is None or known[0] is not heads or known[1] != device:
+            self._reach = known = (heads, device, reach_of(heads.groups, shared_by, device))
         return known[2]
 
     def step_heads(self, heads: LayerHeads) -> StepHeads:

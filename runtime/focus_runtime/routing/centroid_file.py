@@ -274,7 +274,7 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
     config, warnings = _config(by_layer, metadata, name)
     check_layers(by_layer, config, name)
     if config.logit_factors and int(version) < FACTORS_VERSION:
-        config, by_layer = config.replace(logit_factors=False), _without_factors(by_layer)
+        config = config.replace(logit_factors=False)
         warnings.append(
             f"factors of logits of format version {version}, learned for an older rule, are left out: learn them again "
             "with `focus-explorer train --learn factors`"
@@ -324,13 +324,6 @@ def _config(
     return config, ["no configuration in the file: temperature, window and sinks are our defaults"]
 
 
-def _without_factors(by_layer: dict[int, dict[str, Tensor]]) -> dict[int, dict[str, Tensor]]:
-    return {
-        index: {part: tensor for part, tensor in parts.items() if part != "logit_factors"}
-        for index, parts in by_layer.items()
-    }
-
-
 def _router(parts: dict[str, Tensor], config: FocusConfig) -> CentroidRouter:
     router = CentroidRouter(parts["projection"].shape[0], config)
     with torch.no_grad():
@@ -339,6 +332,6 @@ def _router(parts: dict[str, Tensor], config: FocusConfig) -> CentroidRouter:
         if "potential" in parts:
             router.potential.copy_(parts["potential"])
             router.has_potential = True
-        if "logit_factors" in parts:
+        if config.logit_factors:
             router.logit_factors = nn.Parameter(parts["logit_factors"].detach().float().clone())
     return router.requires_grad_(False)

@@ -98,7 +98,7 @@ def test_heads_in_full_have_none(padded, fresh_seed):
     ids = random_ids(40, seed=fresh_seed % 1000)
     mask = torch.ones(1, 40, dtype=torch.long)
     mask[:, :3] = 1 - int(padded)
-    every = [HeadException(layer=0, full=True), *(HeadException(layer=1, head=head, full=True) for head in (0,))]
+    every = [HeadException(layer=0, full=True), HeadException(layer=1, head=0, full=True)]
     every.append(HeadException(layer=1, head=1, window=60))  # reaches all 40 tokens
     focus = compose(model, centroids, budget=every)
     with torch.no_grad():
@@ -160,10 +160,12 @@ def test_a_text_continued_from_a_cache_has_them_too(family, fresh_seed):
 def test_layers_are_compared_with_full_attention_as_it_is(fresh_seed):
     model = build_model(num_hidden_layers=3)
     centroids = with_factors(model, fresh_seed)
-    ids = random_ids(30, seed=fresh_seed % 1000)
+    for router in centroids.routers.values():  # none near 1, which changes nothing
+        router.logit_factors.copy_(torch.where(router.logit_factors > 1, 2.0, 0.4))
+    ids = random_ids(60, seed=fresh_seed % 1000)
     every = centroids.config.num_groups  # the mask drops nothing: only factors change something
     focus = compose(model, centroids, top_k=every)
-    assert all(error.item() > 1e-6 for error in layer_errors(focus, ids).values())
+    assert all(error.item() > 1e-4 for error in layer_errors(focus, ids).values())
     focus.detach()
     focus = compose(model, centroids, top_k=every, logit_factors=False)
     assert all(error.item() < 1e-10 for error in layer_errors(focus, ids).values())

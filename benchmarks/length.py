@@ -35,8 +35,9 @@ from torch import Tensor
 from benchmarks.domains import cut
 from benchmarks.results_file import continued, percent
 from focus_runtime.baselines.no_groups import no_groups
+from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.attach import FocusModel, compose
-from focus_runtime.composition.heads import HeadMask
+from focus_runtime.composition.heads import HeadMask, query_numbers
 from focus_runtime.composition.observe import observe_attention
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.mask.dense import allowed_pairs
@@ -112,16 +113,17 @@ def dropped_mass(focus: FocusModel, ids: Tensor, masks: dict[int, tuple[HeadMask
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
             return
-        heads = query.shape[1] // key.shape[1]
-        dropped = torch.zeros(key.shape[1], rows.numel())
+        counts = HeadCounts(key.shape[1], query.shape[1])
+        dropped = torch.zeros(counts.query, rows.numel())
         position = torch.arange(key.shape[2])
         for mask in masks[layer.index]:
             groups = mask.membership[0]
             allowed = allowed_pairs(groups[rows], groups, rows, position, mask.rule)
-            for head in mask.group.heads:
-                asked = query[0, head * heads : (head + 1) * heads, rows].float()
-                scores = (asked @ key[0, head].float().T * scale).masked_fill(position > rows[:, None], -math.inf)
-                dropped[head] = (scores.softmax(-1) * ~allowed).sum(-1).mean(0)
+            for head in query_numbers(mask.group, counts):
+                shared = key[0, head // counts.shared_by].float()
+                scores = query[0, head, rows].float() @ shared.T * scale
+                weights = scores.masked_fill(position > rows[:, None], -math.inf).softmax(-1)
+                dropped[head] = (weights * ~allowed).sum(-1)
         layers.append(dropped.mean(0))
 
     with observe_attention(focus, observe):

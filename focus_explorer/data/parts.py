@@ -1,4 +1,4 @@
-"""Stored rows -> what the key-value heads of every layer executed: parts of heads that share a setting.
+"""Stored rows -> what the heads of every layer executed: parts of heads that share a setting.
 
 The one place that makes rules and memberships of rows. A layer whose heads are all alike has one part. A number that
 stands for a whole layer is the mean over its heads; full attention counts as one group of all tokens, as in the store.
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.data.queries import fetch, rows_of
 from focus_explorer.errors import NotFoundError
+from focus_runtime.budget import HeadCounts
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.store.database import Database
@@ -26,19 +27,22 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Key-value heads of one layer that share a setting.
+    """Heads of one layer that share a setting.
 
     Attributes:
         number: of the part in its layer, from 0.
-        heads: their numbers; empty in runs made before 0.2, whose heads are all alike.
-        top_k: k; None under full attention.
+        heads: their numbers, of key-value heads unless `by_query`; empty in runs made before 0.2, whose heads are all
+            alike.
+        top_k: k, 0 for no groups; None under full attention.
         rule: pairs that are allowed whatever their groups.
+        by_query: the numbers are of query heads, since some that share a key-value head differ.
     """
 
     number: int
     heads: tuple[int, ...]
     top_k: int | None
     rule: PairRule
+    by_query: bool = False
 
     @property
     def full(self) -> bool:
@@ -53,8 +57,12 @@ class Part:
     @property
     def title(self) -> str:
         """Heads and setting in words, such as "heads 0, 2: top-k 1, window 128"."""
-        which = ("heads " if len(self.heads) != 1 else "head ") + (", ".join(map(str, self.heads)) or "all")
-        return f"{which}: " + ("full attention" if self.full else f"top-k {self.top_k}, window {self.rule.window}")
+        kind = ("query " if self.by_query else "") + ("heads" if len(self.heads) != 1 else "head")
+        which = f"{kind} {', '.join(map(str, self.heads)) or 'all'}"
+        if self.full:
+            return f"{which}: full attention"
+        groups = f"top-k {self.top_k}" if self.top_k else "no groups"
+        return f"{which}: {groups}, window {self.rule.window}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ def run_parts(config: Mapping[str, Any], rows: pa.Table) -> dict[int, tuple[Part
     parts: dict[int, list[Part]] = {}
     for row in rows.to_pylist():
         rule = PairRule(row["window_size"], config["num_sinks"], row["sliding_window"])
-        part = Part(row["part"], tuple(row["heads"]), row["top_k"], rule)
+        part = Part(row["part"], tuple(row["heads"]), row["top_k"], rule, row["query_heads"])
         parts.setdefault(row["layer"], []).append(part)
     return {layer: tuple(of_layer) for layer, of_layer in parts.items()}
 
@@ -85,21 +93,22 @@ def corpus_parts(config: Mapping[str, Any], layers: pa.Table) -> dict[int, tuple
 
     Args:
         config: settings the corpus was executed with.
-        layers: its rows by layer, with `sliding_window` unless written by 0.1 and `key_value_heads` where the
-            settings have a budget.
+        layers: its rows by layer, with `sliding_window` unless written by 0.1, and `key_value_heads` and
+            `query_heads` where the settings have a budget.
     """
     settings, parts = FocusConfig.from_json(json.dumps(config)), {}
     for row in layers.to_pylist():
         reach, heads = row.get("sliding_window"), row.get("key_value_heads")
         if row["layer"] in parts:
             continue
-        groups = settings.head_groups(row["layer"], heads or 1)
+        groups = settings.head_groups(row["layer"], HeadCounts(heads or 1, row.get("query_heads") or heads or 1))
         parts[row["layer"]] = tuple(
             Part(
                 number,
                 group.heads if heads else (),
                 None if group.setting.full else group.setting.top_k,
                 PairRule(settings.window if group.setting.full else group.setting.window, settings.num_sinks, reach),
+                group.by_query,
             )
             for number, group in enumerate(groups)
         )
@@ -172,12 +181,12 @@ def head_memberships(rows: pa.Table, count: int) -> dict[tuple[int, int], Ints]:
 
 
 def part_of(parts: Sequence[Part], layer: int, head: int | None) -> Part:
-    """The part of a layer with one key-value head; the first when None.
+    """The part of a layer with one head; the first when None.
 
     Args:
         parts: of the layer.
         layer: its number.
-        head: number of the head.
+        head: number of the head, of the kind that the parts number.
 
     Raises:
         NotFoundError: the layer has no such head.
@@ -187,7 +196,7 @@ def part_of(parts: Sequence[Part], layer: int, head: int | None) -> Part:
         return parts[0]
     if head not in heads:
         raise NotFoundError(
-            f"layer {layer} has no key-value head {head}",
+            f"layer {layer} has no {'query' if parts[0].by_query else 'key-value'} head {head}",
             expected=f"0 to {heads[-1]}" if heads else "none: the run was made before heads could differ",
         )
     return next(part for part in parts if head in part.heads)

@@ -46,10 +46,10 @@ SELECT r.*, coalesce(t.step, 0) AS step, coalesce(t.elapsed, 0) AS elapsed, t.* 
 FROM training_runs r LEFT JOIN tails t USING (training_id)
 """
 
-# What the key-value heads of every layer executed, heads of equal settings together; one part in runs made before 0.2.
+# What the heads of every layer executed, heads of equal settings together; one part in runs made before 0.2.
 PARTS = """
 SELECT y.layer, coalesce(h.part, 0) AS part, coalesce(h.heads, []) AS heads,
-    coalesce(h.full_attention, false) AS full_attention,
+    coalesce(h.query_heads, false) AS query_heads, coalesce(h.full_attention, false) AS full_attention,
     CASE WHEN h.full_attention THEN NULL
         ELSE coalesce(h.top_k, CAST(json_extract(r.config, '$.top_k') AS INTEGER)) END AS top_k,
     coalesce(h.window_size, CAST(json_extract(r.config, '$.window') AS BIGINT)) AS window_size, y.sliding_window,

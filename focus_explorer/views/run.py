@@ -209,6 +209,7 @@ def _part(one: PartPairs) -> PartPayload:
     part = one.part
     return {
         "heads": list(part.heads),
+        "query_heads": part.by_query,
         "top_k": part.top_k,
         "window": part.rule.window,
         "full": part.full,

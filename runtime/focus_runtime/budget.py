@@ -1,6 +1,7 @@
-"""Budgets: layers and key-value heads that differ from a configuration's uniform top-k and window, or attend fully.
+"""Budgets: layers and heads that differ from a configuration's uniform top-k and window, or attend fully.
 
-A budget is a tuple of exceptions. An exception for a head wins over one for its whole layer.
+A budget is a tuple of exceptions. An exception for a query head wins over one for its key-value head, and that over one
+for the whole layer.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from focus_runtime.errors import ConfigError
 
@@ -18,20 +19,39 @@ MAX_INDEX = 9999  # of a layer or head, as in a centroid file's names
 EXPECTED = 'such as {"layer": 8, "head": 0, "full": true} or {"layer": 3, "top_k": 2, "window": 256}'
 
 
+class HeadCounts(NamedTuple):
+    """How many heads a layer has.
+
+    Attributes:
+        key: key-value heads.
+        query: query heads; as many share each key-value head.
+    """
+
+    key: int
+    query: int
+
+    @property
+    def shared_by(self) -> int:
+        """Query heads that share a key-value head."""
+        return self.query // self.key
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadException:
-    """Other settings for one layer, or for one key-value head of it and the query heads that share it.
+    """Other settings for one layer, for one key-value head of it and the query heads that share it, or for one of them.
 
     Attributes:
         layer: layer number.
-        head: key-value head; None for all heads of the layer.
-        top_k: k; the configuration's when None.
+        head: key-value head.
+        query_head: query head; all heads of the layer where both are None.
+        top_k: k, 0 for no groups: the window and the first tokens alone; the configuration's when None.
         window: w; the configuration's when None.
         full: full attention, without top-k and window.
     """
 
     layer: int
     head: int | None = None
+    query_head: int | None = None
     top_k: int | None = None
     window: int | None = None
     full: bool = False
@@ -40,8 +60,15 @@ class HeadException:
         _check_whole("layer", self.layer, 0, MAX_INDEX)
         if self.head is not None:
             _check_whole("head", self.head, 0, MAX_INDEX)
+        if self.query_head is not None:
+            _check_whole("query_head", self.query_head, 0, MAX_INDEX)
+            if self.head is not None:
+                raise ConfigError(
+                    f"the budget names head {self.head} and query_head {self.query_head} in one exception",
+                    expected="one of them: a key-value head, or a query head",
+                )
         if self.top_k is not None:
-            _check_whole("top_k", self.top_k, 1, MAX_WHOLE)
+            _check_whole("top_k", self.top_k, 0, MAX_WHOLE)
         if self.window is not None:
             _check_whole("window", self.window, 0, MAX_WHOLE)
         if not isinstance(self.full, bool):
@@ -56,6 +83,8 @@ class HeadException:
     @property
     def place(self) -> str:
         """Where it applies, in words."""
+        if self.query_head is not None:
+            return f"layer {self.layer}, query head {self.query_head}"
         return f"layer {self.layer}" if self.head is None else f"layer {self.layer}, head {self.head}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,10 +95,10 @@ class HeadException:
 
 @dataclass(frozen=True, order=True, slots=True)
 class HeadSetting:
-    """What some key-value heads of a layer execute.
+    """What some heads of a layer execute.
 
     Attributes:
-        top_k: k; 0 where `full`.
+        top_k: k; 0 for no groups, and where `full`.
         window: w; 0 where `full`.
         full: full attention.
     """
@@ -81,15 +110,18 @@ class HeadSetting:
 
 @dataclass(frozen=True, slots=True)
 class HeadGroup:
-    """Key-value heads of a layer that share one setting.
+    """Heads of a layer that share one setting.
 
     Attributes:
         setting: what they execute.
-        heads: their numbers, ascending.
+        heads: their numbers, ascending: key-value heads, each with the query heads that share it, unless `by_query`.
+        by_query: the numbers are of query heads; so in all groups of a layer where some that share a key-value head
+            differ.
     """
 
     setting: HeadSetting
     heads: tuple[int, ...]
+    by_query: bool = False
 
 
 def read_budget(values: Any) -> tuple[HeadException, ...]:
@@ -108,47 +140,87 @@ def read_budget(values: Any) -> tuple[HeadException, ...]:
     twice = next((place for place, count in places.items() if count > 1), None)
     if twice is not None:
         raise ConfigError(f"the budget names {twice} twice", expected="each layer and head once")
-    return tuple(sorted(budget, key=lambda entry: (entry.layer, -1 if entry.head is None else entry.head)))
+    return tuple(sorted(budget, key=lambda entry: (entry.layer, _rank(entry), entry.head or 0, entry.query_head or 0)))
+
+
+def _rank(entry: HeadException) -> int:
+    """Of two exceptions for the same head the one of higher rank wins."""
+    return 2 if entry.query_head is not None else int(entry.head is not None)
 
 
 def head_groups(
-    budget: Iterable[HeadException], usual: HeadSetting, layer: int, num_heads: int
+    budget: Iterable[HeadException], usual: HeadSetting, layer: int, counts: HeadCounts
 ) -> tuple[HeadGroup, ...]:
     """Heads of one layer by what they execute; heads of equal settings are together, the group of head 0 first.
 
     Args:
-        budget: exceptions, of all layers.
+        budget: exceptions, of all layers; those of heads that the layer lacks are passed over.
         usual: top-k and window of heads without an exception.
         layer: layer number.
-        num_heads: key-value heads of the layer.
+        counts: heads of the layer.
     """
-    settings = [usual] * num_heads
-    own = [entry for entry in budget if entry.layer == layer]
-    for entry in sorted(own, key=lambda entry: entry.head is not None):
-        for head in range(num_heads) if entry.head is None else (entry.head,):
-            if head < num_heads:
-                settings[head] = _changed(usual, entry)
-    together = {setting: tuple(head for head in range(num_heads) if settings[head] == setting) for setting in settings}
-    return tuple(HeadGroup(setting, heads) for setting, heads in together.items())
+    settings = [usual] * counts.query
+    for entry in sorted((entry for entry in budget if entry.layer == layer), key=_rank):
+        for head in heads_of(entry, counts):
+            settings[head] = _changed(usual, entry)
+    by_query = any(
+        settings[head] != settings[head - head % counts.shared_by] for head in range(counts.query)
+    )  # else key-value heads say the same in fewer numbers
+    units = settings if by_query else settings[:: counts.shared_by]
+    together = {setting: tuple(head for head, own in enumerate(units) if own == setting) for setting in units}
+    return tuple(HeadGroup(setting, heads, by_query) for setting, heads in together.items())
 
 
-def to_budget(settings: Mapping[tuple[int, int], HeadSetting], usual: HeadSetting) -> tuple[HeadException, ...]:
+def heads_of(entry: HeadException, counts: HeadCounts) -> range:
+    """The query heads that an exception is for; none where the layer lacks its head.
+
+    Args:
+        entry: of the layer.
+        counts: heads of the layer.
+    """
+    if entry.query_head is not None:
+        return range(entry.query_head, min(entry.query_head + 1, counts.query))
+    if entry.head is None:
+        return range(counts.query)
+    return range(entry.head * counts.shared_by, min((entry.head + 1) * counts.shared_by, counts.query))
+
+
+def query_settings(groups: Iterable[HeadGroup], counts: HeadCounts) -> list[HeadSetting]:
+    """What each query head of a layer executes.
+
+    Args:
+        groups: all of the layer's.
+        counts: heads of the layer.
+    """
+    settings: dict[int, HeadSetting] = {}
+    for group in groups:
+        share = 1 if group.by_query else counts.shared_by
+        settings |= {head * share + number: group.setting for head in group.heads for number in range(share)}
+    return [settings[head] for head in range(counts.query)]
+
+
+def to_budget(
+    settings: Mapping[tuple[int, int], HeadSetting], usual: HeadSetting, shared_by: int = 1
+) -> tuple[HeadException, ...]:
     """Settings of heads as exceptions from a usual one.
 
     Args:
-        settings: by layer and key-value head.
+        settings: by layer and query head, of all heads of a layer or none.
         usual: of heads without an exception.
+        shared_by: query heads that share a key-value head; where they agree, the exception is the key-value head's.
     """
     exceptions = []
     for (layer, head), setting in sorted(settings.items()):
-        if setting == usual:
+        first = head - head % shared_by
+        agree = all(settings[layer, other] == setting for other in range(first, first + shared_by))
+        if setting == usual or (agree and head != first):
             continue
-        if setting.full:
-            exceptions.append(HeadException(layer=layer, head=head, full=True))
-            continue
-        top_k = setting.top_k if setting.top_k != usual.top_k else None
-        window = setting.window if setting.window != usual.window else None
-        exceptions.append(HeadException(layer=layer, head=head, top_k=top_k, window=window))
+        changed: dict[str, Any] = {"full": True}
+        if not setting.full:
+            top_k = setting.top_k if setting.top_k != usual.top_k else None
+            changed = {"top_k": top_k, "window": setting.window if setting.window != usual.window else None}
+        place: dict[str, Any] = {"head": head // shared_by} if agree else {"query_head": head}
+        exceptions.append(HeadException(layer=layer, **place, **changed))
     return tuple(exceptions)
 
 

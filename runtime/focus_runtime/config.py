@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from focus_runtime.budget import MAX_WHOLE, HeadException, HeadGroup, HeadSetting, head_groups, read_budget
+from focus_runtime.budget import MAX_WHOLE, HeadCounts, HeadException, HeadGroup, HeadSetting, head_groups, read_budget
 from focus_runtime.errors import ConfigError
 
 MAX_GROUPS = 63  # membership is a signed 64-bit integer with one bit per group
@@ -49,7 +49,7 @@ class FocusConfig:
             or "sinkhorn" (column sums over the whole text, as in the paper).
         gate: soft gate used in training: "log" adds log affinity to the logit, "paper" is equation 2.
         layers: layers with a router; None means every layer.
-        budget: layers and key-value heads with another top-k or window, or with full attention.
+        budget: layers, key-value heads and query heads with another top-k or window, or with full attention.
         text_sinks: tokens whose input of a layer has at least this cosine similarity with the first token's belong to
             all groups from there on (composition/text_sinks.py); None for none.
         text_sinks_from: first layer that looks for them: before it, inputs say which token it is, not whether it is a
@@ -134,17 +134,17 @@ class FocusConfig:
             if entry.top_k is not None and entry.top_k > self.num_groups:
                 raise ConfigError(
                     f"the budget gives {entry.place} top_k {entry.top_k} but there are {self.num_groups} groups",
-                    expected=f"top_k between 1 and {self.num_groups}",
+                    expected=f"top_k between 0 and {self.num_groups}",
                 )
 
-    def head_groups(self, layer: int, num_heads: int) -> tuple[HeadGroup, ...]:
-        """Key-value heads of one layer by what they execute, the group of head 0 first.
+    def head_groups(self, layer: int, counts: HeadCounts) -> tuple[HeadGroup, ...]:
+        """Heads of one layer by what they execute, the group of head 0 first.
 
         Args:
             layer: layer number.
-            num_heads: key-value heads of the layer.
+            counts: heads of the layer.
         """
-        return head_groups(self.budget, HeadSetting(self.top_k, self.window), layer, num_heads)
+        return head_groups(self.budget, HeadSetting(self.top_k, self.window), layer, counts)
 
     def replace(self, **changes: Any) -> FocusConfig:
         """A copy with some settings changed, validated again."""

@@ -74,28 +74,31 @@ def measure_heads(
 
 def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress) -> list[HeadCost]:
     """Every key-value head of every layer with groups: all estimated, those measured that promise most."""
-    from focus_runtime.budget import HeadSetting, to_budget
+    from focus_runtime.budget import HeadException, HeadSetting, query_settings
+    from focus_runtime.composition.changes import ChangeHeads, changed_budget
+    from focus_runtime.models.structure import head_counts
     from focus_runtime.store.head_costs import HeadCost
 
-    full = HeadSetting(0, 0, full=True)
+    counts = head_counts(meter.focus.model)
     step("Estimating every head", 0.2)
-    found = meter.sensitivities(config.budget, [full], lambda: None)
-    settings = {
-        (layer, head): group.setting
-        for layer in found.layers
-        for group in config.head_groups(layer, found.gain.shape[2])
-        for head in group.heads
+    found = meter.sensitivities(config.budget, [HeadSetting(0, 0, full=True)], lambda: None)
+    settings = {layer: query_settings(config.head_groups(layer, counts), counts) for layer in found.layers}
+    full = {
+        (layer, head): all(one.full for one in own[head * counts.shared_by : (head + 1) * counts.shared_by])
+        for layer, own in settings.items()
+        for head in range(counts.key)
     }
     estimated = {
-        (layer, head): 0.0 if settings[layer, head].full else -float(value)
+        (layer, head): 0.0 if full[layer, head] else -float(value)
         for layer, row in zip(found.layers, found.gain, strict=True)
         for head, value in enumerate(row[0])
     }
-    best = sorted((place for place in estimated if not settings[place].full), key=estimated.__getitem__)[:verify]
+    best = sorted((place for place in estimated if not full[place]), key=estimated.__getitem__)[:verify]
     measured = {}
     for number, (layer, head) in enumerate(best):
         step(f"Measuring layer {layer}, head {head}", 0.5 + 0.45 * number / len(best))
-        budget = to_budget(settings | {(layer, head): full}, meter.usual)
+        change = ChangeHeads(HeadException(layer=layer, head=head, full=True))
+        budget = changed_budget(config, [change], counts)
         measured[layer, head] = float(meter.measure(budget).nll[0])
     return [HeadCost(*place, value, measured.get(place)) for place, value in estimated.items()]
 

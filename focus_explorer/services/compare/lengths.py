@@ -112,7 +112,12 @@ def _measure(
         measured = layer_speed(setting, length, membership=like(parts[0]), **how)
     else:
         apart = [
-            LayerPart(one.part.heads, one.part.rule.window, None if one.part.full else like(one).to(device))
+            LayerPart(
+                one.part.heads,
+                one.part.rule.window,
+                None if one.part.full else like(one).to(device),
+                by_query=one.part.by_query,
+            )
             for one in parts
         ]
         measured = layer_speed(setting, length, parts=apart, **how)

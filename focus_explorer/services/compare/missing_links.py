@@ -127,7 +127,8 @@ def _random_keeps(service: Service, run: dict[str, Any], found: MissingLinks, sh
     def keeps(link: MissingLink) -> bool | None:
         if link.layer not in parts:
             return None
-        of_layer, head = parts[link.layer], link.head // shared
+        of_layer = parts[link.layer]
+        head = link.head if of_layer[0].part.by_query else link.head // shared
         bits = next((one for one in of_layer if head in one.part.heads), of_layer[0]).membership
         return bool(bits[link.query] & bits[link.key])
 

@@ -27,6 +27,7 @@ from focus_explorer.views.payloads.what_if import (
 )
 from focus_explorer.views.run import encode
 from focus_explorer.views.what_if import changed_pairs
+from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.changes import Change, check_changes, last_token, read_changes
 from focus_runtime.measure.intervals import moving_block_interval
 
@@ -67,9 +68,11 @@ def checked_changes(service: Service, run_id: str, texts: Sequence[str]) -> tupl
     """
     run, changes = fetch_run(service.database, run_id), read_changes(texts)
     parts = layer_parts(service.database, run)
-    heads = {layer: sum(max(1, len(part.heads)) for part in of_layer) for layer, of_layer in parts.items()}
+    heads = [(of_layer[0].by_query, sum(part.weight for part in of_layer)) for of_layer in parts.values()]
+    most = max(number for _, number in heads)
+    counts = HeadCounts(max((number for by_query, number in heads if not by_query), default=most), most)
     config, count = run_config(run), min(run["num_tokens"], MOST_TOKENS)
-    check_changes(changes, config, run["num_tokens"], parts, max(heads.values()))
+    check_changes(changes, config, run["num_tokens"], parts, counts)
     beyond = [str(change) for change in changes if last_token(change) >= count]
     if beyond:
         raise InputError(

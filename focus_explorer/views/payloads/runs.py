@@ -75,9 +75,13 @@ class CausesPayload(TypedDict):
 
 
 class PartPayload(TypedDict):
-    """Key-value heads of a layer that share a setting, with the pairs of one of them; `top_k` null where `full`."""
+    """Heads of a layer that share a setting, with the pairs of one of them.
+
+    `top_k` is null where `full`, 0 without groups; `heads` are numbers of query heads where `query_heads`, else of key-value heads.
+    """
 
     heads: list[int]
+    query_heads: bool
     top_k: int | None
     window: int
     full: bool

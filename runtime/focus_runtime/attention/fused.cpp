@@ -164,10 +164,11 @@ extern "C" struct FocusProblem {  // must match `_PROBLEM` in fused.py
   // GOMP_parallel of the OpenMP library torch has loaded, or null. Its workers spin for a while after each of torch's own
   // operations; threads of ours would share their cores with that.
   void (*parallel)(void (*)(void*), void*, unsigned, unsigned);
-  // In steps heads may differ: the setting of each key head, and of each setting its plane of the membership and window;
-  // null where one setting, with the window above, is that of all.
+  // In steps heads may differ: the setting of each key head or query head, as many as `told_apart` says, and of each
+  // setting its plane of the membership and window; null where one setting, with the window above, is that of all.
   const int64_t *head_setting, *setting_plane, *setting_window;
-  int64_t settings, plane_stride, batch_stride;  // strides of the membership in steps, in elements; tokens lie side by side
+  int64_t told_apart, settings;
+  int64_t plane_stride, batch_stride;  // strides of the membership in steps, in elements; tokens lie side by side
   double seconds[3];  // out: planning, local pass, pass over groups or the whole text
 };
 
@@ -774,16 +775,18 @@ void weighted_rows(const FocusProblem& p, const Step& step, const float* weights
   for (int v = 0; v < VECS; ++v) store(out + v * LANES, acc[v]);
 }
 
-// One key head of one query: the query heads that share it, one after another over scores kept in `memory`.
+// One head of those told apart, of one query: its query heads, which share a key head, one after another over scores kept
+// in `memory`.
 template <int ELEMENT>
-void step_head(const FocusProblem& p, const Step& step, int64_t kv, std::vector<float>& memory) {
-  const int64_t size = p.head_size, shares = p.query_heads / p.key_heads, n = step.keys.size();
+void step_head(const FocusProblem& p, const Step& step, int64_t head, std::vector<float>& memory) {
+  const int64_t size = p.head_size, shares = p.query_heads / p.told_apart, n = step.keys.size();
+  const int64_t first_head = head * shares, kv = head * p.key_heads / p.told_apart;
   const int64_t row_size = (n + LANES - 1) / LANES * LANES;  // of one query head's scores
   const int64_t kbase = step.b * p.key_stride[0] + kv * p.key_stride[1], vbase = step.b * p.value_stride[0] + kv * p.value_stride[1];
   memory.resize(shares * (row_size + 2 * size));
   float *scores = memory.data(), *query = scores + shares * row_size, *acc = query + shares * size;
   for (int64_t r = 0; r < shares; ++r) {
-    read_row(p, p.query, step.b * p.query_stride[0] + (kv * shares + r) * p.query_stride[1] + step.query * p.query_stride[2], query + r * size);
+    read_row(p, p.query, step.b * p.query_stride[0] + (first_head + r) * p.query_stride[1] + step.query * p.query_stride[2], query + r * size);
     for (int64_t d = 0; d < size; ++d) query[r * size + d] *= p.scale;
   }
   for (int64_t first = 0; first < n; first += LANES) {
@@ -802,12 +805,12 @@ void step_head(const FocusProblem& p, const Step& step, int64_t kv, std::vector<
   }
   for (int64_t r = 0; r < shares; ++r) {
     float* weights = scores + r * row_size;
-    p.lse[(step.b * p.query_heads + kv * shares + r) * p.query_length + step.query] = softmax(weights, n, p.softcap);
+    p.lse[(step.b * p.query_heads + first_head + r) * p.query_length + step.query] = softmax(weights, n, p.softcap);
     int64_t d = 0;
     for (; d + 4 * LANES <= size; d += 4 * LANES) weighted_rows<ELEMENT, 4>(p, step, weights, vbase + d, acc + r * size + d);
     for (; d < size; d += LANES) weighted_rows<ELEMENT, 1>(p, step, weights, vbase + d, acc + r * size + d);
   }
-  const int64_t place = ((step.b * p.query_length + step.query) * p.query_heads + kv * shares) * size;
+  const int64_t place = ((step.b * p.query_length + step.query) * p.query_heads + first_head) * size;
   if (ELEMENT == 0)
     std::memcpy((float*)p.out + place, acc, sizeof(float) * shares * size);
   else
@@ -891,16 +894,16 @@ extern "C" int focus_step_cpu(FocusProblem* p) try {
   const std::vector<Step> steps = visible_keys(*p);
   const double planned = now();
   const int64_t queries = p->batch * p->query_length;
-  auto step_of = [&](int64_t query, int64_t kv) -> const Step& { return steps[(p->head_setting ? p->head_setting[kv] : 0) * queries + query]; };
-  int64_t attended = 0;  // by all key heads
+  auto step_of = [&](int64_t query, int64_t head) -> const Step& { return steps[(p->head_setting ? p->head_setting[head] : 0) * queries + query]; };
+  int64_t attended = 0;  // by all heads told apart
   for (int64_t query = 0; query < queries; ++query)
-    for (int64_t kv = 0; kv < p->key_heads; ++kv) attended += step_of(query, kv).keys.size();
+    for (int64_t head = 0; head < p->told_apart; ++head) attended += step_of(query, head).keys.size();
   std::atomic<int64_t> next{0};
   const auto step = p->element == 0 ? step_head<0> : step_head<1>;
   auto worker = [&] {
     std::vector<float> memory;
-    for (int64_t i; (i = next.fetch_add(1)) < queries * p->key_heads;)
-      step(*p, step_of(i / p->key_heads, i % p->key_heads), i % p->key_heads, memory);
+    for (int64_t i; (i = next.fetch_add(1)) < queries * p->told_apart;)
+      step(*p, step_of(i / p->told_apart, i % p->told_apart), i % p->told_apart, memory);
   };
   // Numbers of keys that repay a second thread: starting one costs some 20 us, waking one that spins about 2.
   const int64_t worth = attended * p->head_size / (p->parallel ? 1 << 15 : 1 << 20) + 1;

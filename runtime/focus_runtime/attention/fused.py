@@ -31,17 +31,17 @@ STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
 # `FocusProblem` of fused.cpp: addresses of query, key, value, out, lse, membership and real; three strides each of
 # query, key and value; batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks, reach;
 # scale, softcap; local_cost, dense_cost, copy_cost; element, mode, threads, matrix_tiles; parallel; head_setting,
-# setting_plane, setting_window, settings, plane_stride, batch_stride; seconds. Packing them takes a third of the time
-# that a `ctypes.Structure` takes, which matters in a decode step.
-_PROBLEM = struct.Struct("@7P9q9q2f3d4i4P3q3d")
+# setting_plane, setting_window, told_apart, settings, plane_stride, batch_stride; seconds. Packing them takes a third
+# of the time that a `ctypes.Structure` takes, which matters in a decode step.
+_PROBLEM = struct.Struct("@7P9q9q2f3d4i4P4q3d")
 _SECONDS = struct.Struct("@3d")
 
 
 class StepHeads:
-    """Which keys the key-value heads of one layer see in a decode step, by setting.
+    """Which keys the heads of one layer see in a decode step, by setting.
 
     Args:
-        heads: (Hkv) number of each head's setting.
+        heads: (Hkv) number of each key-value head's setting, or (Hq) of each query head's.
         planes: (S) number of each setting's groups among those that are given.
         windows: (S) w of each setting; a number beyond the text for full attention.
         top_ks: k of each plane of groups.
@@ -161,7 +161,7 @@ def _problem(
         matrix_tiles,
         _gomp_parallel() or 0,
         *(_ALIKE if step is None else step.addresses),
-        *((1, 0, keys) if step is None else (len(step.window), *arrays[5].stride()[:2])),
+        *((key_heads, 1, 0, keys) if step is None else (len(step.head), len(step.window), *arrays[5].stride()[:2])),
         0.0,
         0.0,
         0.0,

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.composition.heads import HeadMask
+from focus_runtime.budget import HeadCounts
+from focus_runtime.composition.heads import HeadMask, query_numbers
 from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs
 
@@ -69,13 +70,14 @@ def attend_with_added(
     first_query, first_key = total - query.shape[2], total - key.shape[2]
     position_T = torch.arange(first_key, total, device=key.device)
     shared = query.shape[1] // key.shape[1]
-    mask_of = {head: mask for mask in masks for head in mask.group.heads}
+    counts = HeadCounts(key.shape[1], query.shape[1])
+    mask_of = {head: mask for mask in masks for head in query_numbers(mask.group, counts)}
     out_BQHD = out_BQHD.clone()
     exact = torch.promote_types(query.dtype, torch.float32)
     for (head, row), pairs in groupby(sorted(pairs_N3.tolist()), key=lambda pair: (pair[0], pair[1])):
         if row < first_query:
             continue
-        keys, mask = [pair[2] for pair in pairs], mask_of[head // shared]
+        keys, mask = [pair[2] for pair in pairs], mask_of[head]
         if row - min(keys) > mask.rule.farthest(total) or min(keys) < first_key:
             raise InputError(
                 f"token {min(keys)} lies beyond the sliding window of this layer, seen from token {row}",

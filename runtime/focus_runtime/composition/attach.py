@@ -39,7 +39,7 @@ from focus_runtime.config import BACKENDS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.device_map import compute_devices, execution_device, input_device
-from focus_runtime.models.structure import OTHER_MODEL, attention_modules, num_key_value_heads, sliding_window_of
+from focus_runtime.models.structure import OTHER_MODEL, attention_modules, head_counts, sliding_window_of
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
@@ -117,7 +117,7 @@ class FocusModel(SavedModel):
         for layer in self._layers():
             current = layer.current_pass
             if current.assignment is not None:
-                heads = layer.heads(current.num_heads or num_key_value_heads(self.model))
+                heads = layer.heads(current.counts or head_counts(self.model))
                 groups = memberships(current.assignment, heads.top_ks, self.config.top_k)
                 masks[layer.index] = head_masks(heads, groups, self.config, layer.sliding)
         return masks
@@ -241,10 +241,10 @@ class FocusModel(SavedModel):
         Raises:
             InputError: a change is impossible, or leaves nothing to Focus.
         """
-        num_heads = num_key_value_heads(self.model)
-        check_changes(changes, self.config, num_tokens, self.focused_layers, num_heads)
-        config = self.config.replace(budget=changed_budget(self.config, changes, num_heads))
-        check_any_left(set(self.focused_layers), config, num_heads)
+        counts = head_counts(self.model)
+        check_changes(changes, self.config, num_tokens, self.focused_layers, counts)
+        config = self.config.replace(budget=changed_budget(self.config, changes, counts))
+        check_any_left(set(self.focused_layers), config, counts)
         before, self.edits = self.edits, layer_edits(changes, self.focused_layers, config.num_groups)
         try:
             with self.with_config(config):
@@ -302,7 +302,7 @@ class FocusModel(SavedModel):
             raise ModelError("this model already has Focus composed onto it", fix="call detach() first")
         sliding = {index: sliding_window_of(module) for index, module in modules.items()}
         focused = chosen_layers(self.model, self.routers, sliding, sliding_layers)
-        check_any_left(focused, self.config, num_key_value_heads(self.model))
+        check_any_left(focused, self.config, head_counts(self.model))
         self._modules = modules
         for index, module in modules.items():
             router = self.routers[index] if index in focused else None

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from focus_runtime.attention.dispatch import one_dtype, rows_together
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.composition.heads import query_heads
+from focus_runtime.budget import HeadCounts
+from focus_runtime.composition.heads import Part
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL
@@ -36,6 +37,11 @@ class Call:
     total: int
     scoring: Scoring
     dropout: float
+
+    @property
+    def counts(self) -> HeadCounts:
+        """Its heads."""
+        return HeadCounts(self.key.shape[1], self.query.shape[1])
 
 
 def attention_call(
@@ -79,7 +85,6 @@ def attention_call(
     return Call(query, key, value, None if padding is None else padding.bool(), total, scoring, dropout)
 
 
-def of_heads(call: Call, part: slice | list[int]) -> Call:
-    """The same call for some of its key-value heads and the query heads that share them."""
-    query = query_heads(call.query, part, call.key.shape[1])
-    return replace(call, query=query, key=call.key[:, part], value=call.value[:, part])
+def of_heads(call: Call, part: Part) -> Call:
+    """The same call for some of its heads."""
+    return replace(call, query=call.query[:, part.query], key=call.key[:, part.key], value=call.value[:, part.key])

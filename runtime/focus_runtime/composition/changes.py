@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from focus_runtime.budget import HeadException, HeadSetting, to_budget
+from focus_runtime.budget import HeadCounts, HeadException, HeadSetting, heads_of, query_settings, to_budget
 from focus_runtime.config import MAX_GROUPS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError
 from focus_runtime.mask.group_labels import group_label, group_number
@@ -129,7 +129,7 @@ def last_token(change: Change) -> int:
 
 
 def check_changes(
-    changes: Sequence[Change], config: FocusConfig, num_tokens: int, layers: Collection[int], num_heads: int
+    changes: Sequence[Change], config: FocusConfig, num_tokens: int, layers: Collection[int], counts: HeadCounts
 ) -> None:
     """Refuse changes that are impossible for a run.
 
@@ -138,14 +138,14 @@ def check_changes(
         config: settings they are made to.
         num_tokens: T.
         layers: layers that run Focus.
-        num_heads: key-value heads of a layer.
+        counts: heads of a layer.
 
     Raises:
         InputError: a layer, head, group or token does not exist, a token would see a later one, or a layer has more
             links than a membership has room for.
     """
     for change in changes:
-        _check_layer(change, config, layers, num_heads)
+        _check_layer(change, config, layers, counts)
         if isinstance(change, MoveToken | SilenceGroup) and change.group >= config.num_groups:
             raise InputError(
                 f"{change}: there is no group {group_label(change.group)}",
@@ -169,7 +169,7 @@ def check_changes(
             )
 
 
-def _check_layer(change: Change, config: FocusConfig, layers: Collection[int], num_heads: int) -> None:
+def _check_layer(change: Change, config: FocusConfig, layers: Collection[int], counts: HeadCounts) -> None:
     if change.layer is not None and change.layer not in layers:
         raise InputError(
             f"{change}: layer {change.layer} does not run Focus",
@@ -177,18 +177,18 @@ def _check_layer(change: Change, config: FocusConfig, layers: Collection[int], n
         )
     if isinstance(change, ChangeHeads):
         head = change.exception.head
-        if head is not None and head >= num_heads:
+        if head is not None and head >= counts.key:
             raise InputError(
-                f"{change}: there is no key-value head {head}", expected=f"0 to {num_heads - 1}", fix="count from 0"
+                f"{change}: there is no key-value head {head}", expected=f"0 to {counts.key - 1}", fix="count from 0"
             )
-    elif change.layer is not None and all(group.setting.full for group in config.head_groups(change.layer, num_heads)):
+    elif change.layer is not None and all(group.setting.full for group in config.head_groups(change.layer, counts)):
         raise InputError(
             f"{change}: every head of layer {change.layer} has full attention, which no group changes",
             fix="take another layer",
         )
 
 
-def changed_budget(config: FocusConfig, changes: Iterable[Change], num_heads: int) -> tuple[HeadException, ...]:
+def changed_budget(config: FocusConfig, changes: Iterable[Change], counts: HeadCounts) -> tuple[HeadException, ...]:
     """The budget of a configuration with settings of heads changed; later changes win.
 
     Heads with full attention keep it where k or window of their whole layer is changed.
@@ -196,24 +196,23 @@ def changed_budget(config: FocusConfig, changes: Iterable[Change], num_heads: in
     Args:
         config: settings in force.
         changes: of any kind; only `ChangeHeads` matter.
-        num_heads: key-value heads of a layer.
+        counts: heads of a layer.
     """
     usual = HeadSetting(config.top_k, config.window)
     touched = [change.exception for change in changes if isinstance(change, ChangeHeads)]
     layers = {entry.layer for entry in touched}
     settings = {
-        (layer, head): group.setting
+        (layer, head): setting
         for layer in layers
-        for group in config.head_groups(layer, num_heads)
-        for head in group.heads
+        for head, setting in enumerate(query_settings(config.head_groups(layer, counts), counts))
     }
     for entry in touched:
-        for head in range(num_heads) if entry.head is None else (entry.head,):
+        for head in heads_of(entry, counts):
             before = settings[entry.layer, head]
             if not before.full or entry.full or entry.head is not None:
                 settings[entry.layer, head] = _with_exception(before, entry, usual)
     untouched = tuple(entry for entry in config.budget if entry.layer not in layers)
-    return untouched + to_budget(settings, usual)
+    return untouched + to_budget(settings, usual, counts.shared_by)
 
 
 def _with_exception(before: HeadSetting, entry: HeadException, usual: HeadSetting) -> HeadSetting:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from focus_runtime.budget import HeadGroup
+from focus_runtime.budget import HeadCounts, HeadGroup
 from focus_runtime.composition.reach import reach_of
 from focus_runtime.composition.state import FocusLayer
 
@@ -21,7 +21,7 @@ def with_factors(
     layer: FocusLayer,
     query: Tensor,
     total: int,
-    num_heads: int,
+    num_key_heads: int,
     padding: Tensor | None = None,
     groups: tuple[HeadGroup, ...] | None = None,
 ) -> Tensor:
@@ -35,7 +35,7 @@ def with_factors(
         layer: of the call.
         query: the newest tokens'.
         total: tokens of the whole text so far.
-        num_heads: key-value heads.
+        num_key_heads: key-value heads.
         padding: (B, Tk) bool, True for real tokens of the last Tk, or None when all are.
         groups: heads by setting; those in force when None.
     """
@@ -43,11 +43,11 @@ def with_factors(
     factors_H = layer.router.logit_factors
     if factors_H is None or not layer.owner.config.logit_factors:
         return query
-    shared_by, new = query.shape[1] // num_heads, query.shape[2]
+    counts, new = HeadCounts(num_key_heads, query.shape[1]), query.shape[2]
     if groups is None:
-        reach = layer.reach(layer.heads(num_heads), shared_by, query.device)
+        reach = layer.reach(layer.heads(counts), counts, query.device)
     else:
-        reach = reach_of(groups, shared_by, query.device)
+        reach = reach_of(groups, counts, query.device)
     visible = min(total, layer.sliding or total)  # to the newest token
     if visible <= reach.least:
         return query

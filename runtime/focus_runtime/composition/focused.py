@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from torch import nn
 
+from focus_runtime.budget import HeadCounts
 from focus_runtime.config import SLIDING_LAYERS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL
@@ -44,18 +45,18 @@ def chosen_layers(
     return on_global if choice != "focus" and on_global else everywhere
 
 
-def check_any_left(focused: set[int], config: FocusConfig, num_heads: int) -> None:
+def check_any_left(focused: set[int], config: FocusConfig, counts: HeadCounts) -> None:
     """Refuse a budget that leaves nothing to Focus.
 
     Args:
         focused: layers that run Focus.
         config: with the budget.
-        num_heads: key-value heads of a layer.
+        counts: heads of a layer.
 
     Raises:
         ConfigError: every head of every one of them has full attention.
     """
-    groups = [group for index in focused for group in config.head_groups(index, num_heads)]
+    groups = [group for index in focused for group in config.head_groups(index, counts)]
     if groups and all(group.setting.full for group in groups):
         raise ConfigError(
             "the budget gives every head full attention, so Focus would run nowhere",

@@ -6,14 +6,14 @@ Shape suffixes: B batch, T tokens, S distinct top-k.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from focus_runtime.attention.fused import StepHeads
-from focus_runtime.budget import HeadGroup
+from focus_runtime.budget import HeadCounts, HeadGroup
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
@@ -23,7 +23,7 @@ EVERYTHING = 2**62  # a window that no text is longer than
 
 @dataclass(frozen=True, slots=True)
 class LayerHeads:
-    """The key-value heads of one layer by what they execute.
+    """The heads of one layer by what they execute.
 
     Attributes:
         groups: heads of equal settings together.
@@ -39,8 +39,13 @@ class LayerHeads:
         return len(self.groups) == 1 and not self.groups[0].setting.full
 
     @property
+    def by_query(self) -> bool:
+        """Whether the groups number query heads; else key-value heads."""
+        return self.groups[0].by_query
+
+    @property
     def num_heads(self) -> int:
-        """Key-value heads."""
+        """Heads of the kind that the groups number."""
         return sum(len(group.heads) for group in self.groups)
 
     def step_heads(self) -> StepHeads:
@@ -57,7 +62,7 @@ class LayerHeads:
 
 @dataclass(frozen=True, slots=True)
 class HeadMask:
-    """The pairs that some key-value heads of a layer used in one pass.
+    """The pairs that some heads of a layer used in one pass.
 
     Attributes:
         group: the heads and their setting.
@@ -70,15 +75,15 @@ class HeadMask:
     rule: PairRule
 
 
-def layer_heads(config: FocusConfig, layer: int, num_heads: int) -> LayerHeads:
+def layer_heads(config: FocusConfig, layer: int, counts: HeadCounts) -> LayerHeads:
     """What the heads of one layer execute.
 
     Args:
         config: settings in force.
         layer: layer number.
-        num_heads: key-value heads of the layer.
+        counts: heads of the layer.
     """
-    groups = config.head_groups(layer, num_heads)
+    groups = config.head_groups(layer, counts)
     top_ks = {group.setting.top_k: None for group in groups if not group.setting.full}
     return LayerHeads(groups, tuple(top_ks) or (config.top_k,))
 
@@ -94,8 +99,10 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
         usual: the configuration's top-k, which the assignment has.
     """
     everywhere_BT, edit = assignment.everywhere, assignment.edit
-    if top_ks == (usual,) or not (assignment.uniform or everywhere_BT is not None or edit is not None):
-        return assignment.membership.expand(len(top_ks), *assignment.membership.shape)
+    if top_ks == (usual,):
+        return assignment.membership[None]
+    if not (assignment.uniform or everywhere_BT is not None or edit is not None):
+        return torch.stack([assignment.membership if k else torch.zeros_like(assignment.membership) for k in top_ks])
     own = assignment.probabilities.detach()
     groups_SBT = torch.stack([assignment.membership if k == usual else top_k_membership(own, k) for k in top_ks])
     if everywhere_BT is not None:
@@ -126,16 +133,16 @@ def head_masks(
     return tuple(masks)
 
 
-def neighbours(heads: tuple[int, ...], *, copies: bool) -> Iterator[slice | list[int]]:
+def neighbours(heads: Sequence[int], *, copies: bool) -> Iterator[slice | list[int]]:
     """Index the heads as views, or all at once with a copy.
 
     Args:
         heads: ascending head numbers.
         copies: whether heads that no slice selects may be copied; otherwise there is one slice for every run of them.
     """
-    steps = {b - a for a, b in itertools.pairwise(heads)}
-    if len(steps) <= 1:
-        yield slice(heads[0], heads[-1] + 1, next(iter(steps), 1))
+    found = _as_slice(heads)
+    if found is not None:
+        yield found
     elif copies:
         yield list(heads)
     else:
@@ -144,6 +151,58 @@ def neighbours(heads: tuple[int, ...], *, copies: bool) -> Iterator[slice | list
             if place == len(heads) or heads[place] != heads[place - 1] + 1:
                 yield slice(heads[start], heads[place - 1] + 1)
                 start = place
+
+
+def _as_slice(numbers: Sequence[int]) -> slice | None:
+    steps = {b - a for a, b in itertools.pairwise(numbers)}
+    if len(steps) > 1 or min(steps, default=1) < 1:
+        return None
+    return slice(numbers[0], numbers[-1] + 1, next(iter(steps), 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some heads of a layer, as queries and keys are indexed for them.
+
+    Attributes:
+        query: query heads.
+        key: key-value heads, each shared by equally many of these query heads, in their order.
+    """
+
+    query: slice | list[int]
+    key: slice | list[int]
+
+
+def parts_of(group: HeadGroup, counts: HeadCounts, *, copies: bool) -> Iterator[Part]:
+    """The heads of a group in parts that are computed at once.
+
+    Args:
+        group: of a layer.
+        counts: heads of the layer.
+        copies: whether heads that no slice selects may be copied; otherwise every part is two slices.
+    """
+    share = counts.shared_by
+    if not group.by_query:
+        for key in neighbours(group.heads, copies=copies):
+            numbers = range(counts.key)[key] if isinstance(key, slice) else key
+            query = [head * share + number for head in numbers for number in range(share)]
+            yield Part(_as_slice(query) or query, key)
+        return
+    if copies:
+        yield _part(group.heads, share)
+        return
+    for _, own in itertools.groupby(group.heads, lambda head: head // share):
+        for run in neighbours(tuple(own), copies=False):
+            yield _part(range(counts.query)[run], share)  # type: ignore[index]
+
+
+def _part(query: Sequence[int], share: int) -> Part:
+    """Query heads with their key-value heads, which are repeated where unequally many of the query heads share them."""
+    keys = [head // share for head in query]
+    numbers = list(dict.fromkeys(keys))
+    if any(keys.count(number) != keys.count(numbers[0]) for number in numbers):
+        numbers = keys
+    return Part(_as_slice(query) or list(query), _as_slice(numbers) or numbers)
 
 
 def by_key_head(tensor: Tensor, dim: int, num_heads: int) -> Tensor:
@@ -157,12 +216,13 @@ def by_key_head(tensor: Tensor, dim: int, num_heads: int) -> Tensor:
     return tensor.unflatten(dim, (num_heads, -1))
 
 
-def query_heads(query: Tensor, heads: slice | list[int], num_heads: int) -> Tensor:
-    """The query heads that share some key-value heads, (B, Hq', T, D).
+def query_numbers(group: HeadGroup, counts: HeadCounts) -> list[int]:
+    """The query heads of a group, ascending.
 
     Args:
-        query: (B, Hq, T, D).
-        heads: key-value heads.
-        num_heads: key-value heads of the layer.
+        group: of a layer.
+        counts: heads of the layer.
     """
-    return by_key_head(query, 1, num_heads)[:, heads].flatten(1, 2)
+    if group.by_query:
+        return list(group.heads)
+    return [head * counts.shared_by + number for head in group.heads for number in range(counts.shared_by)]

@@ -45,9 +45,20 @@ def _full(module: nn.Module, call: Call) -> Tensor:
     mask_B1QT = None if padding is None else _causal_mask(padding, query, key)
     causal = mask_B1QT is None and query.shape[2] > 1
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    shared_by = query.shape[1] // key.shape[1]
+    if getattr(module, "num_key_value_groups", shared_by) != shared_by:  # some query heads of a key-value head alone
+        module = _Shared(shared_by)
     return sdpa(
         module, query, key, value, mask_B1QT, scaling=call.scoring.scale, is_causal=causal, dropout=call.dropout
     )[0]
+
+
+class _Shared(nn.Module):
+    """Stands for an attention module of which some heads are computed."""
+
+    def __init__(self, shared_by: int) -> None:
+        super().__init__()
+        self.num_key_value_groups = shared_by
 
 
 def _fits_one_group(call: Call) -> bool:

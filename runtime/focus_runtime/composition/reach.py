@@ -1,6 +1,6 @@
 """How far the windows of a layer's query heads reach, and what share of a text lies beyond.
 
-Shape suffixes: B batch, G key-value heads, H query heads, T tokens.
+Shape suffixes: B batch, H query heads, T tokens.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from focus_runtime.budget import HeadGroup
+from focus_runtime.budget import HeadCounts, HeadGroup, query_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,16 @@ class Reach:
         return (self.acts[:, None] - self.tokens[:, None] / visible_BT[:, None]).clamp_min(0)
 
 
-def reach_of(groups: Sequence[HeadGroup], shared_by: int, device: torch.device) -> Reach:
+def reach_of(groups: Sequence[HeadGroup], counts: HeadCounts, device: torch.device) -> Reach:
     """The reach of a layer's heads.
 
     Args:
-        groups: key-value heads by setting, all of the layer's.
-        shared_by: query heads that share a key-value head.
+        groups: heads by setting, all of the layer's.
+        counts: heads of the layer.
         device: of the queries.
     """
-    tokens = {head: 0 if group.setting.full else group.setting.window + 1 for group in groups for head in group.heads}
-    windows = [number for number in tokens.values() if number]
-    tokens_G = torch.tensor([tokens[head] for head in sorted(tokens)], dtype=torch.float32, device=device)
-    tokens_H = tokens_G.repeat_interleave(shared_by)
+    tokens = [0 if setting.full else setting.window + 1 for setting in query_settings(groups, counts)]
+    windows = [number for number in tokens if number]
+    tokens_H = torch.tensor(tokens, dtype=torch.float32, device=device)
     acts_H = (tokens_H > 0).float()
     return Reach(acts_H, tokens_H, min(windows, default=math.inf), max(windows, default=math.inf))

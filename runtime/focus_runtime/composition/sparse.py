@@ -25,7 +25,7 @@ from focus_runtime.composition.by_head import fits, step_by_head, text_by_head
 from focus_runtime.composition.cache import START_OVER
 from focus_runtime.composition.call import Call, of_heads
 from focus_runtime.composition.factors import with_factors
-from focus_runtime.composition.heads import LayerHeads, by_key_head, head_masks, memberships, neighbours
+from focus_runtime.composition.heads import LayerHeads, by_key_head, head_masks, memberships, parts_of
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.state import FULL, Alternatives, Comparison, FocusLayer
 from focus_runtime.errors import InputError, ModelError
@@ -73,7 +73,8 @@ def _with_alternatives(
     """The same values, with a gradient for the weight of every other setting; `call` is as it came, without factors."""
     current, usual = layer.current_pass, layer.owner.config.top_k
     assert current.assignment is not None, "the pre-hook runs before attention"
-    weights_SH = alternatives.of_layer(layer.index, current.num_heads, out_BQHD.device)
+    counts = call.counts
+    weights_SH = alternatives.of_layer(layer.index, counts.key, out_BQHD.device)
     executed, backend = out_BQHD.detach(), current.backend
     for setting, weight_H in zip(alternatives.settings, weights_SH, strict=True):
         with torch.no_grad():
@@ -81,9 +82,9 @@ def _with_alternatives(
                 other_BQHD = own_attention(module, layer, call)
             else:
                 membership_BT = memberships(current.assignment, (setting.top_k,), usual)[0]
-                own = _with_factors(layer, call, (HeadGroup(setting, tuple(range(current.num_heads))),))
+                own = _with_factors(layer, call, (HeadGroup(setting, tuple(range(counts.key))),))
                 other_BQHD = _focused(layer, own, setting, membership_BT)
-            difference = by_key_head(other_BQHD - executed, 2, current.num_heads)
+            difference = by_key_head(other_BQHD - executed, 2, counts.key)
         out_BQHD = out_BQHD + (difference * weight_H[:, None, None]).flatten(2, 3).to(out_BQHD.dtype)
     current.backend = backend
     return out_BQHD
@@ -92,8 +93,8 @@ def _with_alternatives(
 def _executed(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """What the settings in force give, (B, Q, H, D), pairs added by hand included."""
     current, owner = layer.current_pass, layer.owner
-    current.num_heads = call.key.shape[1]
-    heads = layer.heads(current.num_heads)
+    current.counts = call.counts
+    heads = layer.heads(current.counts)
     groups_SBT = None if owner.soft_gate is not None else _groups(layer, call, heads)
     if heads.uniform:
         out_BQHD = _focused(layer, call, heads.groups[0].setting, None if groups_SBT is None else groups_SBT[0])
@@ -124,14 +125,14 @@ def _by_setting(
         setting = group.setting
         if found is not None and not setting.full:
             continue
-        for part in neighbours(group.heads, copies=call.query.shape[2] > 1):
+        for part in parts_of(group, call.counts, copies=call.query.shape[2] > 1):
             own = of_heads(call, part)
             if setting.full:
                 current.backend, result_BQHD = FULL, own_attention(module, layer, own)
             else:
                 groups_BT = None if groups_SBT is None else groups_SBT[heads.top_ks.index(setting.top_k)]
                 result_BQHD = _focused(layer, own, setting, groups_BT)
-            by_key_head(out_BQHD, 2, current.num_heads)[:, :, part] = by_key_head(result_BQHD, 2, own.key.shape[1])
+            out_BQHD[:, :, part.query] = result_BQHD
             backends[current.backend] = None
     current.backend = ", ".join(backends)
     return out_BQHD
@@ -146,6 +147,8 @@ def _in_few_calls(
         (B, Q, H, D), the backend's name, and whether full heads are in it.
     """
     owner, new, length = layer.owner, call.query.shape[2], call.key.shape[2]
+    if heads.by_query:  # the kernels read settings by key-value head
+        return None
     if layer.sliding is not None and call.total > layer.sliding:
         return None
     if new == 1 < length and fits(DECODING, owner.backend, call):

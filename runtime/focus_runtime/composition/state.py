@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from focus_runtime.attention.clock import PassClock
 from focus_runtime.attention.fused import StepHeads
-from focus_runtime.budget import HeadSetting
+from focus_runtime.budget import HeadCounts, HeadSetting
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.edits import LayerEdit
 from focus_runtime.composition.heads import LayerHeads, layer_heads
@@ -148,7 +148,7 @@ class Pass(threading.local):
         cached, history: the cache layer of a running pass, and the groups stored with its keys.
         called: whether the running pass has reached the attention interface.
         backend: backend of the latest Focus call, several joined by commas where heads differ; empty before one.
-        num_heads: key-value heads of that call.
+        counts: heads of that call; None before one.
     """
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ class Pass(threading.local):
         self.history: GroupHistory | None = None
         self.called = False
         self.backend = ""
-        self.num_heads = 0
+        self.counts: HeadCounts | None = None
 
     @property
     def assignment(self) -> Assignment | None:
@@ -194,22 +194,22 @@ class FocusLayer:
     owner: Composition
     sliding: int | None = None
     current_pass: Pass = field(default_factory=Pass)
-    _heads: tuple[FocusConfig, int, LayerHeads] | None = None
+    _heads: tuple[FocusConfig, HeadCounts, LayerHeads] | None = None
     _step: tuple[LayerHeads, StepHeads, str] | None = None
     _reach: tuple[LayerHeads, torch.device, Reach] | None = None
 
-    def heads(self, num_heads: int) -> LayerHeads:
-        """What the layer's key-value heads execute under the settings in force."""
+    def heads(self, counts: HeadCounts) -> LayerHeads:
+        """What the layer's heads execute under the settings in force."""
         known, config = self._heads, self.owner.config
-        if known is None or known[0] is not config or known[1] != num_heads:
-            self._heads = known = (config, num_heads, layer_heads(config, self.index, num_heads))
+        if known is None or known[0] is not config or known[1] != counts:
+            self._heads = known = (config, counts, layer_heads(config, self.index, counts))
         return known[2]
 
-    def reach(self, heads: LayerHeads, shared_by: int, device: torch.device) -> Reach:
+    def reach(self, heads: LayerHeads, counts: HeadCounts, device: torch.device) -> Reach:
         """How far the windows of the same heads reach, kept from one call to the next; see `reach_of`."""
         known = self._reach
         if known is None or known[0] is not heads or known[1] != device:
-            self._reach = known = (heads, device, reach_of(heads.groups, shared_by, device))
+            self._reach = known = (heads, device, reach_of(heads.groups, counts, device))
         return known[2]
 
     def step_heads(self, heads: LayerHeads) -> StepHeads:

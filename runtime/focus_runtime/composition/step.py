@@ -18,6 +18,7 @@ from torch import Tensor
 
 from focus_runtime.attention.fused import fused_step, step_fits
 from focus_runtime.attention.scoring import Scoring
+from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.heads import LayerHeads, memberships
 from focus_runtime.composition.state import Decided, FocusLayer
 from focus_runtime.composition.text_sinks import NO_SINK, SINK
@@ -93,7 +94,7 @@ def attend_step(layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor, sc
     owner, current = layer.owner, layer.current_pass
     assert current.assignment is not None, "the pre-hook runs before attention"
     assert current.history is not None, "see `is_step`"
-    heads = _heads_of(layer, key)
+    heads = _heads_of(layer, query, key)
     new_SBT = memberships(current.assignment, heads.top_ks, owner.config.top_k)
     current.history.append(new_SBT, None, owner.writer)
     groups_SBT, sees, seen = current.history.membership, layer.step_heads(heads), current.history.seen
@@ -121,7 +122,7 @@ def decide_and_attend(
     assert history is not None, "see `defers`"
     assert router is not None, "see `defers`"
     start = time.perf_counter()
-    heads, place = _heads_of(layer, key), history.length
+    heads, place = _heads_of(layer, query, key), history.length
     groups_SBT, sees = history.extend(1), layer.step_heads(heads)
     weights_EK, potential_K = router.scoring_weights(), router.potential
     probabilities_K = torch.empty(config.num_groups)
@@ -165,10 +166,10 @@ def decide_and_attend(
     return out_BQHD
 
 
-def _heads_of(layer: FocusLayer, key: Tensor) -> LayerHeads:
+def _heads_of(layer: FocusLayer, query: Tensor, key: Tensor) -> LayerHeads:
     """What the heads of a call execute; noted with the backends that do."""
     current = layer.current_pass
-    current.num_heads = key.shape[1]
-    heads = layer.heads(current.num_heads)
+    current.counts = HeadCounts(key.shape[1], query.shape[1])
+    heads = layer.heads(current.counts)
     current.backend = layer.step_backends(heads)
     return heads

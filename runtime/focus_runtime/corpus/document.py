@@ -29,7 +29,7 @@ from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
 from focus_runtime.measure.memory import within_memory
 from focus_runtime.measure.timing import both_passes, synchronise
 from focus_runtime.models.device_map import compute_devices, input_device
-from focus_runtime.models.structure import context_length, num_key_value_heads
+from focus_runtime.models.structure import context_length, head_counts
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.text.tokens import TokenizedText, tokenize
 
@@ -326,7 +326,7 @@ def _layers(focus: FocusModel, learned: _Groups) -> pa.Table:
     ]
     names = ["layer", "dominance", "retained_pairs", *CAUSES, "sliding_window"]
     if focus.config.budget:
-        heads = num_key_value_heads(focus.model)
-        columns.append(pa.array([heads] * len(focus.focused_layers), pa.int32()))
-        names.append("key_value_heads")
+        for name, heads in zip(("key_value_heads", "query_heads"), head_counts(focus.model), strict=True):
+            columns.append(pa.array([heads] * len(focus.focused_layers), pa.int32()))
+            names.append(name)
     return pa.Table.from_arrays(columns, names=names)

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.scoring import Scoring
+from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
-from focus_runtime.composition.heads import HeadMask
+from focus_runtime.composition.heads import HeadMask, query_numbers
 from focus_runtime.composition.observe import observe_focus
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import Cancelled, InputError
@@ -259,17 +260,17 @@ def _heads(call: _LayerCall, gradient: Tensor | None) -> list[_Head]:
     """The query heads of one layer that drop pairs."""
     if gradient is None:
         return []
-    shared, exact = call.query.shape[1] // call.key.shape[1], torch.promote_types(call.query.dtype, torch.float32)
+    counts = HeadCounts(call.key.shape[1], call.query.shape[1])
+    exact = torch.promote_types(call.query.dtype, torch.float32)
     heads = []
     for mask in call.masks:
         if mask.group.setting.full:
             continue
-        for key_head in mask.group.heads:
-            value_TD = call.value[0, key_head].to(exact)
-            for head in range(key_head * shared, (key_head + 1) * shared):
-                slope_QD, out_QD = gradient[0, :, head].to(exact), call.out[0, :, head].to(exact)
-                bound_Q = (slope_QD * out_QD).sum(dim=1) - (slope_QD @ value_TD.T).amin(dim=1)
-                heads.append(_Head(call, mask, head, slope_QD, out_QD, bound_Q))
+        for head in query_numbers(mask.group, counts):
+            value_TD = call.value[0, head // counts.shared_by].to(exact)
+            slope_QD, out_QD = gradient[0, :, head].to(exact), call.out[0, :, head].to(exact)
+            bound_Q = (slope_QD * out_QD).sum(dim=1) - (slope_QD @ value_TD.T).amin(dim=1)
+            heads.append(_Head(call, mask, head, slope_QD, out_QD, bound_Q))
     return heads
 
 
@@ -301,11 +302,11 @@ def _look_through(one: _Head, best: _Best) -> None:
 
 def _dropped_pairs(call: _LayerCall) -> int:
     """Pairs within the layer's reach that its query heads drop."""
-    dropped, shared = 0, call.query.shape[1] // call.key.shape[1]
+    dropped, counts = 0, HeadCounts(call.key.shape[1], call.query.shape[1])
     for mask in call.masks:
         if mask.group.setting.full:
             continue
         counts = pair_totals(mask.membership[0].cpu().numpy()[None], [mask.rule])[0]
         own = int(counts[CAUSES.index("dropped")]) - mask.rule.unreached(mask.membership.shape[1])
-        dropped += own * shared * len(mask.group.heads)
+        dropped += own * len(query_numbers(mask.group, counts))
     return dropped

@@ -133,9 +133,9 @@ def _compared(
 def _allowed(masks: Sequence[HeadMask], like_HT: Tensor, token: int) -> Tensor:
     """(H, T) pairs of one query that Focus computes."""
     allowed_HT = torch.zeros_like(like_HT, dtype=torch.bool)
-    by_head = by_key_head(allowed_HT, 0, sum(len(mask.group.heads) for mask in masks))
+    told_apart = by_key_head(allowed_HT, 0, sum(len(mask.group.heads) for mask in masks))
     at, place_T = slice(token, token + 1), torch.arange(like_HT.shape[1], device=like_HT.device)
     for mask in masks:
         member_T = mask.membership[0, : len(place_T)].to(like_HT.device)
-        by_head[list(mask.group.heads)] = allowed_pairs(member_T[at], member_T, place_T[at], place_T, mask.rule)
+        told_apart[list(mask.group.heads)] = allowed_pairs(member_T[at], member_T, place_T[at], place_T, mask.rule)
     return allowed_HT

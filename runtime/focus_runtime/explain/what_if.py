@@ -121,13 +121,20 @@ def pairs_changed(before: Sequence[HeadMask], after: Sequence[HeadMask]) -> tupl
     """
     size = -(-before[0].membership.shape[1] // MOST_BLOCKS)
     counts, heads = [], 0
+    apart = [sum(len(mask.group.heads) for mask in masks) for masks in (before, after)]
+    finest = max(apart)  # query heads where either side tells them apart
     for old in before:
         for new in after:
-            shared = len(set(old.group.heads) & set(new.group.heads))
+            shared = len(_finer(old, finest // apart[0]) & _finer(new, finest // apart[1]))
             if shared:
                 counts.append(shared * gained_and_lost(_bits(old), old.rule, _bits(new), new.rule, size))
                 heads += shared
     return size, np.sum(counts, axis=0) / heads
+
+
+def _finer(mask: HeadMask, parts: int) -> set[int]:
+    """The mask's heads, each as several."""
+    return {head * parts + number for head in mask.group.heads for number in range(parts)}
 
 
 def _bits(mask: HeadMask) -> NDArray[np.int64]:

@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.heads import HeadMask, head_masks, query_heads
+from focus_runtime.composition.heads import HeadMask, head_masks, parts_of, query_numbers
 from focus_runtime.composition.observe import observe_attention
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import FocusConfig
@@ -90,7 +91,12 @@ def measure_attention(
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
             return
-        masks = head_masks(layer.heads(key.shape[1]), groups[layer.index].to(query.device), focus.config, layer.sliding)
+        masks = head_masks(
+            layer.heads(HeadCounts(key.shape[1], query.shape[1])),
+            groups[layer.index].to(query.device),
+            focus.config,
+            layer.sliding,
+        )
         own = _by_head(query, key, masks, scale=scale, softcap=softcap, top=top)
         layers.append(LayerAttention(layer.index, *own))
         progress(len(layers), len(groups))
@@ -111,13 +117,13 @@ def _by_head(
     """`mass_and_links` of a layer whose heads may differ."""
     order: list[int] = []
     parts, weights = [], []
+    counts = HeadCounts(key.shape[1], query.shape[1])
     for mask in masks:
-        heads = list(mask.group.heads)
-        own = query_heads(query, heads, key.shape[1])
-        parts.append(mass_and_links(own, key[:, heads], mask.membership, mask.rule, **how))
-        weights.append(own.shape[1])
-        shared = query.shape[1] // key.shape[1]
-        order += [head * shared + number for head in heads for number in range(shared)]
+        (part,) = parts_of(mask.group, counts, copies=True)
+        parts.append(mass_and_links(query[:, part.query], key[:, part.key], mask.membership, mask.rule, **how))
+        own = query_numbers(mask.group, counts)
+        weights.append(len(own))
+        order += own
     back = np.argsort(order)
     shares = np.concatenate([part[0] for part in parts])[back]
     links: Links = {}

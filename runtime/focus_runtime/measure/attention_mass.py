@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.heads import HeadMask, by_key_head, head_masks, memberships, query_heads
+from focus_runtime.composition.heads import HeadMask, head_masks, memberships, parts_of
 from focus_runtime.composition.observe import observe_attention, observe_hidden_states
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
@@ -135,7 +136,7 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, masks: Mapping[int, Sequen
         if masks is not None:
             own = masks[layer.index]
         else:
-            heads = layer.heads(key.shape[1])
+            heads = layer.heads(HeadCounts(key.shape[1], query.shape[1]))
             groups = memberships(assignments[layer.index], heads.top_ks, focus.config.top_k)
             own = head_masks(heads, groups, focus.config, layer.sliding)
         shares[layer.index] = mass_by_head(query, key, own, scale=scale, softcap=softcap)
@@ -164,19 +165,13 @@ def mass_by_head(
     Returns:
         (B, Hq, 4) float64 in the order of `MASS_CAUSES`.
     """
-    num_heads = key.shape[1]
+    counts = HeadCounts(key.shape[1], query.shape[1])
     shares = torch.empty(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     for mask in masks:
-        heads = list(mask.group.heads)
-        part = mass_by_cause(
-            query_heads(query, heads, num_heads),
-            key[:, heads],
-            mask.membership,
-            mask.rule,
-            scale=scale,
-            softcap=softcap,
+        (part,) = parts_of(mask.group, counts, copies=True)
+        shares[:, part.query] = mass_by_cause(
+            query[:, part.query], key[:, part.key], mask.membership, mask.rule, scale=scale, softcap=softcap
         )
-        by_key_head(shares, 1, num_heads)[:, heads] = by_key_head(part, 1, len(heads))
     return shares
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from focus_runtime.budget import HeadCounts
 from focus_runtime.errors import ModelError
 
 
@@ -72,6 +73,11 @@ def num_key_value_heads(model: nn.Module) -> int:
     """Key-value heads of an attention layer; query heads where the model has no others."""
     config = model.config.get_text_config()  # type: ignore[operator, union-attr]
     return int(getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
+
+
+def head_counts(model: nn.Module) -> HeadCounts:
+    """Heads of an attention layer."""
+    return HeadCounts(num_key_value_heads(model), num_query_heads(model))
 
 
 def num_query_heads(model: nn.Module) -> int:

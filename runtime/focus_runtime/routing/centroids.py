@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from focus_runtime.budget import HeadException
+from focus_runtime.budget import HeadException, heads_of
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError, ConfigError
-from focus_runtime.models.structure import attention_modules, hidden_size, num_key_value_heads, num_query_heads
+from focus_runtime.models.structure import attention_modules, head_counts, hidden_size, num_query_heads
 from focus_runtime.routing.router import CentroidRouter
 
 
@@ -96,16 +96,17 @@ class Centroids:
         Raises:
             ConfigError: it names a layer without a router, or a head beyond the model's.
         """
-        heads = num_key_value_heads(model)
+        counts = head_counts(model)
         for entry in budget:
             if entry.layer not in self.routers:
                 raise ConfigError(
                     f"the budget names layer {entry.layer}, which has no router",
                     expected=f"a layer of {self.name or 'these centroids'}: {sorted(self.routers)}",
                 )
-            if entry.head is not None and entry.head >= heads:
+            if not heads_of(entry, counts):
+                kind, heads = ("query", counts.query) if entry.head is None else ("key-value", counts.key)
                 raise ConfigError(
-                    f"the budget names {entry.place}, but a layer of this model has {heads} key-value heads",
+                    f"the budget names {entry.place}, but a layer of this model has {heads} {kind} heads",
                     expected=f"heads 0 to {heads - 1}",
                     fix="tune the budget for this model",
                 )

@@ -137,11 +137,13 @@ def top_k_membership(probabilities: Tensor, top_k: int) -> Tensor:
 
     Args:
         probabilities: (..., K).
-        top_k: k, between 1 and K.
+        top_k: k, between 0 and K.
 
     Returns:
         (...) int64.
     """
+    if top_k == 0:
+        return torch.zeros(probabilities.shape[:-1], dtype=torch.int64, device=probabilities.device)
     if top_k == 1:  # argmax takes the first of equals, in a third of the time
         return torch.bitwise_left_shift(1, probabilities.argmax(dim=-1))
     order = torch.argsort(probabilities, dim=-1, descending=True, stable=True)[..., :top_k]

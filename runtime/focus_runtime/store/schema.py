@@ -273,6 +273,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         ALTER TABLE training_runs ADD COLUMN owner VARCHAR;
         """,
     ),
+    ("0021_query_heads", "ALTER TABLE head_masks ADD COLUMN query_heads BOOLEAN DEFAULT false;"),
 )
 
 

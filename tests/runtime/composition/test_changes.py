@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.budget import HeadException
+from focus_runtime.budget import HeadCounts, HeadException, HeadSetting, query_settings
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.changes import read_changes
 from focus_runtime.errors import ConfigError, InputError
@@ -49,7 +49,7 @@ def test_a_group_may_be_a_number():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "move:1:2", "see:1:2:3:4", "silence:x:A", "full:all", "k:1", "k:1=0", "move:1:2:?"]
+    "text", ["", "move:1:2", "see:1:2:3:4", "silence:x:A", "full:all", "k:1", "k:1=-1", "move:1:2:?"]
 )
 def test_other_texts_are_refused(text):
     with pytest.raises(ConfigError):
@@ -194,11 +194,29 @@ def test_a_whole_layer_of_k_leaves_heads_with_full_attention():
         settings = {
             (layer, head): group.setting
             for layer in (0, 1)
-            for group in focus.config.head_groups(layer, 2)
+            for group in focus.config.head_groups(layer, HeadCounts(2, 4))
             for head in group.heads
         }
     assert settings[0, 1].full
     assert (settings[0, 0].top_k, settings[1, 0].top_k, settings[1, 1].top_k) == (2, 3, 3)
+
+
+def test_changes_of_a_key_head_hold_for_its_query_heads():
+    """Where query heads differ, a change of their key head or layer holds for each of them."""
+    own = (HeadException(layer=0, query_head=1, full=True), HeadException(layer=0, query_head=3, top_k=0))
+    _, focus = composed(budget=own)
+    counts = HeadCounts(2, 4)
+
+    def settings(*texts):
+        with focus.with_changes(read_changes(texts), T):
+            return query_settings(focus.config.head_groups(0, counts), counts)
+
+    usual = HeadSetting(focus.config.top_k, WINDOW)
+    full = HeadSetting(0, 0, full=True)
+    assert settings("k:0=3") == [HeadSetting(3, WINDOW), full, HeadSetting(3, WINDOW), HeadSetting(3, WINDOW)]
+    assert settings("full:0:1") == [usual, full, full, full]
+    assert settings("window:0:0=1") == [HeadSetting(usual.top_k, 1)] * 2 + [usual, HeadSetting(0, WINDOW)]
+    assert settings("k:0=0") == [HeadSetting(0, WINDOW), full, HeadSetting(0, WINDOW), HeadSetting(0, WINDOW)]
 
 
 def test_a_cache_continues_with_them(fresh_seed):

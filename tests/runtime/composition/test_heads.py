@@ -7,6 +7,7 @@ import torch
 from transformers import StaticCache
 
 from focus_runtime.attention.fused import fused_available
+from focus_runtime.composition import step as step_module
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.composition.heads import neighbours
 from focus_runtime.errors import ConfigError, InputError
@@ -14,6 +15,7 @@ from focus_runtime.measure.attention_mass import MASS_CAUSES, attention_mass_kep
 from focus_runtime.measure.loss import evaluate_focus, layer_shares
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.composition.test_attach import explicit_mask
+from tests.runtime.explain.dense import head_allowed
 from tests.runtime.families import logits
 
 K, SINKS, WINDOW = 6, 2, 3
@@ -250,3 +252,148 @@ def test_heads_are_taken_as_views_where_they_can(heads, copies, expected):
     everything = list(range(8))
     taken = [x for part in parts for x in (everything[part] if isinstance(part, slice) else part)]
     assert taken == list(heads)
+
+
+# two query heads share a key head: both of key head 0 differ, head 3 has no groups, head 6 sees everything
+BY_QUERY = [
+    {"layer": 0, "query_head": 1, "top_k": 3, "window": 1},
+    {"layer": 0, "head": 1, "window": 5},
+    {"layer": 0, "query_head": 3, "top_k": 0},
+    {"layer": 0, "query_head": 6, "full": True},
+]
+
+
+def mask_by_query_head(focus, *, sliding=None):
+    """(B, 8, T, T) additive mask of `BY_QUERY`, written out."""
+    one, three = top_groups(focus, 1), top_groups(focus, 3)
+    everything, nothing = torch.ones_like(one), torch.zeros_like(one)
+    usual = explicit_mask(one, WINDOW, SINKS)
+    masks = [
+        usual,
+        explicit_mask(three, 1, SINKS),
+        explicit_mask(one, 5, SINKS),
+        explicit_mask(nothing, WINDOW, SINKS),
+        usual,
+        usual,
+        explicit_mask(everything, WINDOW, SINKS),
+        usual,
+    ]
+    mask = torch.cat(masks, dim=1)
+    if sliding is not None:
+        length = mask.shape[-1]
+        distance = torch.arange(length)[:, None] - torch.arange(length)
+        mask = mask.masked_fill(distance >= sliding, torch.finfo(torch.float32).min)
+    return mask
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Qwen3", "Phi3", "Mistral"])
+def test_every_query_head_executes_its_own_setting(family, ids, centroids_of):
+    model = wide_model(family)
+    before = logits(model, ids)
+    focus = compose(model, centroids_of(model), budget=BY_QUERY)
+    actual = logits(model, ids)
+    mask = mask_by_query_head(focus, sliding=10 if family == "Mistral" else None)
+    focus.detach()
+    torch.testing.assert_close(actual, logits(model, ids, attention_mask=mask), rtol=1e-5, atol=1e-5)
+    assert torch.equal(logits(model, ids), before)
+
+
+@pytest.mark.parametrize("backend", ["reference", "masked", "decomposed", "flex", "fused"])
+def test_every_backend_agrees_on_query_heads(backend, ids, centroids_of):
+    if backend == "fused" and not fused_available():
+        pytest.skip("needs a C++ compiler")
+    model = wide_model("Llama")
+    focus = compose(model, centroids_of(model), budget=BY_QUERY, backend=backend)
+    actual = logits(model, ids)
+    assert set(focus.backends()[0].split(", ")) == {backend, "full attention"}
+    mask = mask_by_query_head(focus)
+    focus.detach()
+    torch.testing.assert_close(actual, logits(model, ids, attention_mask=mask), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
+@pytest.mark.parametrize("cached", ["dynamic", "static"])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_decoding_continues_with_every_query_heads_groups(family, cached, compiled, centroids_of, monkeypatch):
+    if compiled and not fused_available():
+        pytest.skip("needs a C++ compiler")
+    model = wide_model(family)
+    ids = random_ids(40, batch=2, seed=5)
+    focus = compose(model, centroids_of(model), budget=BY_QUERY)
+    whole = logits(model, ids)
+    if not compiled:
+        monkeypatch.setattr(step_module, "step_fits", lambda *tensors: False)
+        monkeypatch.setattr(step_module, "fits", lambda hidden: False)
+    cache = StaticCache(config=model.config, max_cache_len=48) if cached == "static" else None
+    parts = []
+    with torch.no_grad():
+        for first, last in [(0, 17), (17, 22), *((t, t + 1) for t in range(22, 40))]:
+            result = model(ids[:, first:last], past_key_values=cache, use_cache=True)
+            cache = result.past_key_values
+            parts.append(result.logits)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-4, atol=1e-4)
+    focus.detach()
+
+
+def test_masks_shares_and_mass_are_those_of_every_query_head(ids, centroids_of):
+    model = wide_model("Llama").double()
+    weights = model(input_ids=ids[:1], use_cache=False, output_attentions=True).attentions[0][0]
+    focus = compose(model, centroids_of(model), budget=BY_QUERY)
+    logits(model, ids[:1])
+    mask = mask_by_query_head(focus)
+    length = ids.shape[1]
+    kept = (mask == 0).float().sum(dim=(2, 3)).mean() / (length * (length + 1) / 2)
+    assert layer_shares(focus.head_masks()[0])[0] == pytest.approx(kept.item())
+    assert torch.equal(torch.stack([row for row in head_allowed(focus)[0]]), mask[0] == 0)
+    mass = attention_mass_kept(focus, ids[:1], groups_from="focus")
+    expected = (weights * (mask[0] != 0)).sum(dim=-1).mean(dim=-1)
+    place = MASS_CAUSES.index("dropped")
+    torch.testing.assert_close(torch.from_numpy(mass.shares[0, 0, :, place]), expected.double(), rtol=1e-5, atol=1e-7)
+    focus.detach()
+
+
+def test_query_heads_that_agree_are_key_heads(ids, centroids_of):
+    """The same settings said head by head, layer by layer or by query head are computed alike."""
+    model, results = wide_model("Llama"), []
+    for budget in (
+        [{"layer": 0, "head": 2, "top_k": 2}],
+        [{"layer": 0, "query_head": head, "top_k": 2} for head in (4, 5)],
+        [{"layer": 0, "top_k": 2}, *({"layer": 0, "query_head": head, "top_k": 1} for head in (0, 1, 2, 3, 6, 7))],
+    ):
+        focus = compose(model, centroids_of(model), budget=budget)
+        results.append(logits(model, ids))
+        assert [mask.group.heads for mask in focus.head_masks()[0]] == [(0, 1, 3), (2,)]
+        focus.detach()
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+def test_a_budget_of_query_heads_is_checked_against_the_model(centroids_of):
+    model = wide_model("Llama")
+    with pytest.raises(ConfigError, match="layer 0, query head 8, but a layer of this model has 8 query heads"):
+        compose(model, centroids_of(model), budget=[{"layer": 0, "query_head": 8, "full": True}])
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_training_gates_follow_query_heads(hard, ids, centroids_of):
+    """The same exception for every query head of a key head, and one that differs: gradients are finite and not alike."""
+    model = wide_model("Llama")
+
+    def gradient(*budget):
+        centroids = centroids_of(model)
+        for router in centroids.routers.values():
+            router.requires_grad_(True)
+        focus = compose(model, centroids, assignment="sinkhorn", budget=budget)
+        with focus.training_gate(SoftGate(hard=hard)):
+            loss = model(ids, use_cache=False).logits.square().mean()
+        focus.detach()
+        loss.backward()
+        return torch.cat([p.grad.flatten() for r in centroids.routers.values() for p in r.parameters()])
+
+    full = {"layer": 0, "full": True}
+    halves = [gradient(full | {"query_head": 2}), gradient(full | {"query_head": 3})]
+    assert all(torch.isfinite(one).all() and one.abs().sum() > 0 for one in halves)
+    assert not torch.allclose(halves[0], halves[1])
+    torch.testing.assert_close(
+        gradient(full | {"query_head": 2}, full | {"query_head": 3}), gradient(full | {"head": 1})
+    )

@@ -18,11 +18,18 @@ from tests.runtime.families import logits
 pytestmark = pytest.mark.skipif(not fused_available(), reason="no compiled kernels")
 FIRST, TOTAL = 12, 40
 BUDGET = (HeadException(layer=0, head=1, full=True), HeadException(layer=1, head=0, top_k=3, window=1))
+BY_QUERY = (
+    HeadException(layer=0, query_head=1, full=True),
+    HeadException(layer=1, query_head=3, top_k=0, window=9),
+    HeadException(layer=1, query_head=2, top_k=3),
+)
 KINDS = {
     "one setting": {},
     "two groups": {"top_k": 2},
     "budget": {"budget": BUDGET},
     "text sinks": {"text_sinks": 0.2, "text_sinks_from": 1},
+    "query heads": {"budget": BY_QUERY},
+    "text sinks and query heads": {"text_sinks": 0.2, "text_sinks_from": 1, "budget": BY_QUERY},
     "text sinks and budget": {"text_sinks": 0.2, "text_sinks_from": 1, "budget": BUDGET},
 }
 

@@ -84,14 +84,16 @@ class LayerPart:
     """Some heads of a layer that execute one setting.
 
     Attributes:
-        heads: key-value heads, ascending; the query heads that share them go with them.
+        heads: key-value heads, ascending, and the query heads that share them go with them; query heads if `by_query`.
         window: w.
         membership: (1, T) int64 on the layer's device; None under full attention.
+        by_query: what the numbers count.
     """
 
     heads: tuple[int, ...]
     window: int
     membership: Tensor | None
+    by_query: bool = False
 
 
 def described(setting: LayerSetting) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from focus_runtime.attention.dispatch import attend, fused_inside_window, rows_t
 from focus_runtime.attention.kernels.flash import causal_flash, causal_sdpa
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
-from focus_runtime.composition.heads import by_key_head, neighbours, query_heads
+from focus_runtime.budget import HeadCounts, HeadGroup, HeadSetting
+from focus_runtime.composition.heads import Part, parts_of
 from focus_runtime.composition.state import FULL
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
@@ -190,13 +191,19 @@ def _focus_call(
     return call
 
 
+def _indexed(setting: LayerSetting, part: LayerPart) -> Part:
+    """The heads of a part as queries and keys are indexed."""
+    group = HeadGroup(HeadSetting(0, 0), part.heads, part.by_query)
+    return next(parts_of(group, HeadCounts(setting.key_heads, setting.heads), copies=True))
+
+
 def _of_heads(
     setting: LayerSetting, tensors: tuple[Tensor, Tensor, Tensor], part: LayerPart
 ) -> tuple[LayerSetting, tuple[Tensor, Tensor, Tensor]]:
     """Some heads of a layer as a layer of their own."""
     query, key, value = tensors
-    heads = next(neighbours(part.heads, copies=True))
-    own = (query_heads(query, heads, setting.key_heads), key[:, heads], value[:, heads])
+    chosen = _indexed(setting, part)
+    own = (query[:, chosen.query], key[:, chosen.key], value[:, chosen.key])
     return replace(setting, heads=own[0].shape[1], key_heads=own[1].shape[1], window=part.window), own
 
 
@@ -216,8 +223,7 @@ def _parts_call(
     def call(clock: StageClock | None) -> Tensor:
         out = torch.empty_like(tensors[0])
         for part, work in zip(parts, calls, strict=True):
-            heads = next(neighbours(part.heads, copies=True))
-            by_key_head(out, 1, setting.key_heads)[:, heads] = by_key_head(work(clock), 1, len(part.heads))
+            out[:, _indexed(setting, part).query] = work(clock)
         return out
 
     return call

@@ -36,13 +36,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_focus_settings(parser, assignment=False)
     parser.add_argument(
         "--head-top-k",
-        default="2",
-        help="top-k that single heads may get besides full attention, such as 2,3; 0 for none (default: 2)",
+        default="0,2",
+        help="top-k that single heads may get besides that of all and full attention, such as 2,3; 0 is the window and "
+        "the first tokens alone, 'none' no other (default: 0,2)",
     )
     parser.add_argument(
         "--head-window",
-        default="32",
-        help="windows that single heads may get besides the one of all, such as 16,64; 0 for none (default: 32)",
+        default="16,32,64,128,256,512",
+        help="windows that single heads may get besides the one of all, such as 16,64; 'none' no other (default: "
+        "16,32,64,128,256,512)",
+    )
+    parser.add_argument(
+        "--heads",
+        choices=("query", "key-value"),
+        default="query",
+        help="which heads get settings of their own: each query head, or key-value heads with all that share them; the "
+        "latter is what GPU kernels compute in one call (default: query)",
     )
     parser.add_argument("--sequences", type=int, default=6, help="calibration sequences a domain (default: 6)")
     parser.add_argument("--held-out-sequences", type=int, default=8, help="of the check, a domain (default: 8)")
@@ -73,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         num_sinks=arguments.sinks,
         top_ks=_numbers(arguments.head_top_k, "--head-top-k"),
         windows=_numbers(arguments.head_window, "--head-window"),
+        by_query=arguments.heads == "query",
         sequences=arguments.sequences,
         held_out_sequences=arguments.held_out_sequences,
         seq_len=arguments.seq_len,
@@ -115,7 +125,7 @@ def _share(text: str | None, option: str) -> float | None:
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:
     try:
-        values = tuple(int(part) for part in text.split(",") if part.strip())
+        values = tuple(int(part) for part in text.split(",") if part.strip() and text != "none")
     except ValueError as error:
-        raise InputError(f"{option} is {text!r}", expected="whole numbers such as 2,32") from error
-    return tuple(sorted({value for value in values if value > 0}))
+        raise InputError(f"{option} is {text!r}", expected="whole numbers such as 2,32, or none") from error
+    return tuple(sorted(set(values)))

@@ -30,7 +30,8 @@ class TuneRequest:
         held_out: text for the check, likewise; when empty, other sequences of the calibration text.
         out: centroid file to write.
         loss, pairs: the target, one of them; see `Target`.
-        top_ks, windows: top-k and windows that single heads may get, besides full attention.
+        top_ks, windows: top-k and windows that single heads may get, besides full attention; top-k 0 is no groups.
+        by_query: whether query heads that share a key-value head may get different ones.
         sequences: calibration sequences of each domain.
         held_out_sequences: those of the check.
         seq_len: tokens of a sequence.
@@ -50,8 +51,9 @@ class TuneRequest:
     top_k: int | None = None
     window: int | None = None
     num_sinks: int | None = None
-    top_ks: tuple[int, ...] = (2,)
-    windows: tuple[int, ...] = (32,)
+    top_ks: tuple[int, ...] = (0, 2)
+    windows: tuple[int, ...] = (16, 32, 64, 128, 256, 512)
+    by_query: bool = True
     sequences: int = 6
     held_out_sequences: int = 8
     seq_len: int = 1024
@@ -134,7 +136,7 @@ class _Search:
         """The whole search on one loaded model."""
         from focus_runtime.composition.attach import compose
         from focus_runtime.routing.centroid_file import save_centroids
-        from focus_runtime.tuning.record import resume_path, summary, to_json, verify
+        from focus_runtime.tuning.record import forget_progress, resume_path, summary, to_json, verify
 
         request = self.request
         calibration, check = self._sequences(texts, held_out)
@@ -164,7 +166,7 @@ class _Search:
             centroids.training = centroids.training | {"budget": record}
             written = Path(os.path.expanduser(request.out))
             save_centroids(centroids, written)
-            resume_path(written).unlink(missing_ok=True)
+            forget_progress(resume_path(written))
         return Tuned(record, to_json(point.budget), written)
 
     def _searched(self, focus: Any, calibration: dict[str, Any], target: Any, centroids: str) -> tuple[Any, Any]:
@@ -175,7 +177,10 @@ class _Search:
 
         request, choices = self.request, self._settings(focus.config)
         path = record.resume_path(os.path.expanduser(request.out))
-        identity = self._identity(focus, calibration, centroids) | {"settings": [asdict(one) for one in choices]}
+        identity = self._identity(focus, calibration, centroids) | {
+            "settings": [asdict(one) for one in choices],
+            "by_query": request.by_query,
+        }
         self.progress("Measuring without a budget", 0.02)
         meter = BudgetMeter(focus, calibration)
 
@@ -191,19 +196,27 @@ class _Search:
         if request.resume and path.exists():
             record.load_progress(path, identity, state)
         try:
-            return meter, search(meter, choices, target, state)
+            return meter, search(meter, choices, target, state, by_query=request.by_query)
         except KeyboardInterrupt:
             record.save_progress(path, identity, state)
             raise
 
     def _settings(self, config: Any) -> tuple[Any, ...]:
-        """Every combination of top-k and window that a head may get, and full attention."""
+        """Every combination of top-k and window that a head may get, and full attention.
+
+        Groups beside a window of half the text are left out: little is beyond it.
+        """
         from focus_runtime.budget import HeadSetting
 
         top_ks = dict.fromkeys([config.top_k, *self.request.top_ks])
         windows = dict.fromkeys([config.window, *self.request.windows])
-        checked = [config.replace(top_k=top_k, window=window) for top_k in top_ks for window in windows]
-        return (*(HeadSetting(one.top_k, one.window) for one in checked), HeadSetting(0, 0, full=True))
+        for top_k in top_ks:
+            config.replace(top_k=top_k or 1)  # refuses what the centroids do not have
+        for window in windows:
+            config.replace(window=window)
+        half = self.request.seq_len // 2
+        settings = [HeadSetting(k, w) for k in top_ks for w in windows if k == 0 or w < half]
+        return (*settings, HeadSetting(0, 0, full=True))
 
     def _sequences(
         self, texts: dict[str, list[str]], held_out: dict[str, list[str]]
@@ -276,9 +289,12 @@ def describe(tuned: Tuned) -> str:
 
 def _in_words(budget: list[dict[str, Any]]) -> str:
     full = sum(bool(entry.get("full")) for entry in budget)
-    other = len(budget) - full
-    parts = [f"{full} heads in full"] * bool(full) + [f"{other} with another top-k or window"] * bool(other)
-    return ", ".join(parts) or "none"
+    alone = sum(entry.get("top_k") == 0 for entry in budget)
+    counts = {"in full": full, "without groups": alone, "with another top-k or window": len(budget) - full - alone}
+    parts = [f"{count} {words}" for words, count in counts.items() if count]
+    heads = sum("query_head" in entry for entry in budget)
+    kinds = [f"{heads} query heads"] * bool(heads) + [f"{len(budget) - heads} heads"] * (len(budget) > heads)
+    return f"{' and '.join(kinds)}: {', '.join(parts)}" if budget else "none"
 
 
 def to_json(tuned: Tuned) -> dict[str, Any]:

@@ -5,17 +5,21 @@ import { centroids as text } from "../strings/centroids.js";
 /** @import { BudgetPointPayload, HeadExceptionPayload } from "../core/payloads.js" */
 
 /** @typedef {{ full: number, topK: number, other: number }} Changes */
+/** @typedef {{ layers: Changes, heads: Changes, queryHeads: Changes }} AllChanges */
+
+/** @returns {Changes} */
+const none = () => ({ full: 0, topK: 0, other: 0 });
 
 /**
- * How many heads, and how many whole layers, a budget changes: to full attention, to another top-k alone, otherwise.
+ * How many heads, query heads and whole layers a budget changes: to full attention, to another top-k alone, otherwise.
  * @param {HeadExceptionPayload[]} budget
- * @returns {{ heads: Changes, layers: Changes }}
+ * @returns {AllChanges}
  */
 export function countChanges(budget) {
-  const counts = { heads: { full: 0, topK: 0, other: 0 }, layers: { full: 0, topK: 0, other: 0 } };
+  const counts = { layers: none(), heads: none(), queryHeads: none() };
   for (const entry of budget) {
-    const place = entry.head === undefined ? counts.layers : counts.heads;
-    place[entry.full ? "full" : entry.window === undefined ? "topK" : "other"] += 1;
+    const place = entry.query_head !== undefined ? "queryHeads" : entry.head !== undefined ? "heads" : "layers";
+    counts[place][entry.full ? "full" : entry.window === undefined ? "topK" : "other"] += 1;
   }
   return counts;
 }
@@ -25,7 +29,7 @@ export function countChanges(budget) {
  * @param {HeadExceptionPayload[] | undefined} budget
  */
 export function budgetWords(budget) {
-  const { heads, layers } = countChanges(budget ?? []);
+  const { heads, layers, queryHeads } = countChanges(budget ?? []);
   const parts = /** @type {[number, (count: string | number) => string][]} */ ([
     [layers.full, text.layersFull],
     [layers.topK, text.layersTopK],
@@ -33,6 +37,9 @@ export function budgetWords(budget) {
     [heads.full, text.headsFull],
     [heads.topK, text.headsTopK],
     [heads.other, text.headsOther],
+    [queryHeads.full, text.queryHeadsFull],
+    [queryHeads.topK, text.queryHeadsTopK],
+    [queryHeads.other, text.queryHeadsOther],
   ]);
   const words = parts
     .filter(([count]) => count > 0)

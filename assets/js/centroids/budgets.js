@@ -9,6 +9,7 @@ import { cssColour } from "../core/theme.js";
 import { tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { alertBox, tableOf } from "../core/widgets.js";
 import { centroids as text } from "../strings/centroids.js";
+/** @import { AllChanges, Changes } from "./budget-points.js" */
 /** @import { BudgetHeldOutPayload, BudgetPointPayload, BudgetRecordPayload } from "../core/payloads.js" */
 /** @import { PlotPoint } from "../core/types.js" */
 /** @import { App } from "./app.js" */
@@ -76,14 +77,14 @@ export class Budgets {
   table(points) {
     const digits = shareDigits(points);
     const rows = points.map((point, i) => {
-      const { heads, layers } = countChanges(point.budget);
+      const changes = countChanges(point.budget);
       const [domain, change] = worstDomain(point);
       const share = format.percent(point.retained_pairs, digits);
       return [
         share,
         text.worst(percentChange(change), domain),
-        changed(heads.full, layers.full),
-        changed(heads.topK + heads.other, layers.topK + layers.other),
+        changed(changes, ({ full }) => full),
+        changed(changes, ({ topK, other }) => topK + other),
         point.own ? el("span", { class: "fx-budget-own" }, text.ownBudget) : this.useButton(i, share),
       ];
     });
@@ -245,12 +246,12 @@ export class Budgets {
 
   /** @param {PlotPoint} plotted */
   hover({ customdata: point }) {
-    const { heads, layers } = countChanges(point.budget);
+    const changes = countChanges(point.budget);
     return [
       tooltipHead(point.budget.length === 0 ? text.noBudget : format.percent(point.retained_pairs, 1)),
       tooltipRow(text.budgetsX, format.percent(point.retained_pairs, 1)),
-      tooltipRow(text.budgetColumns[2], changed(heads.full, layers.full)),
-      tooltipRow(text.budgetColumns[3], changed(heads.topK + heads.other, layers.topK + layers.other)),
+      tooltipRow(text.budgetColumns[2], changed(changes, ({ full }) => full)),
+      tooltipRow(text.budgetColumns[3], changed(changes, ({ topK, other }) => topK + other)),
       ...Object.entries(point.excess).map(([name, value]) => tooltipRow(name, percentChange(value))),
     ];
   }
@@ -277,13 +278,21 @@ const isTuned = (point) => point.budget.length > 0;
 const percentOf = (share) => format.percent(share, Number.isInteger(Math.round(share * 1e6) / 1e4) ? 0 : 1);
 
 /**
- * @param {number} heads
- * @param {number} layers
+ * Heads, query heads and whole layers with a kind of change, in words; a number alone where they are heads.
+ * @param {AllChanges} changes
+ * @param {(counts: Changes) => number} kind
  */
-function changed(heads, layers) {
-  if (layers === 0) return format.count(heads);
-  const whole = text.wholeLayers(layers === 1 ? 1 : format.count(layers));
-  return heads === 0 ? whole : text.and(format.count(heads), whole);
+function changed({ heads, queryHeads, layers }, kind) {
+  /** @type {[number, (count: string | number) => string][]} */
+  const all = [
+    [kind(heads), (count) => String(count)],
+    [kind(queryHeads), text.queryHeads],
+    [kind(layers), text.wholeLayers],
+  ];
+  const words = all
+    .filter(([count]) => count > 0)
+    .map(([count, say]) => say(count === 1 ? 1 : format.count(count)));
+  return words.length === 0 ? format.count(0) : words.reduce((before, next) => text.and(before, next));
 }
 
 /**

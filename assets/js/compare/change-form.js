@@ -3,6 +3,7 @@
 import { range } from "../core/arrays.js";
 import { el, newId } from "../core/dom.js";
 import { dropdown, labelledField } from "../core/fields.js";
+import { headCount } from "../core/heads.js";
 import { groupLabel, oneLine } from "../core/labels.js";
 import { whatIf as text } from "../strings/what-if.js";
 /** @import { Run } from "../core/run.js" */
@@ -135,10 +136,11 @@ export class ChangeForm {
 }
 
 /**
- * Key-value heads of the run's layers; runs stored before 0.2 do not say.
+ * Key-value heads of the run's layers; runs stored before 0.2 do not say. Where every layer tells query heads apart it
+ * is their number, and the server refuses what is too large.
  * @param {Run} run
  */
-const headsOf = (run) => Math.max(1, ...run.layers[0].parts.map(({ heads }) => Math.max(0, ...heads) + 1));
+const headsOf = (run) => Math.max(1, Math.min(...run.layers.map(({ parts }) => headCount(parts))));
 
 /**
  * A change in words.

@@ -4,6 +4,7 @@
 import { ComparePart } from "./part.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { headCount } from "../core/heads.js";
 import { layerFrame, layerTicks } from "../core/layer-axis.js";
 import { colourScale, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { tooltipHead, tooltipRow } from "../core/tooltip.js";
@@ -76,7 +77,7 @@ export class CompareHeads extends ComparePart {
   draw() {
     const { answer, app, run } = this;
     if (answer === null) return;
-    const count = Math.max(...answer.heads.map(({ head }) => head)) + 1;
+    const count = headsIn(answer);
     const z = run.layerIds.map(() => /** @type {(number | null)[]} */ (Array(count).fill(null)));
     /** @type {Map<string, HeadCostPayload>} */
     const cells = new Map();
@@ -137,7 +138,9 @@ export class CompareHeads extends ComparePart {
     const { app, run } = this;
     const layer = run.layerIds.indexOf(cost.layer);
     app.setLayer(layer);
-    const part = run.layers[layer].parts.findIndex(({ heads }) => heads.includes(cost.head));
+    const { parts } = run.layers[layer];
+    const shared = parts[0].query_heads ? headCount(parts) / headsIn(/** @type {HeadCostsPayload} */ (this.answer)) : 1;
+    const part = parts.findIndex(({ heads }) => heads.includes(cost.head * shared));
     if (part >= 0) app.setPart(part);
   }
 
@@ -186,3 +189,6 @@ function sentences(answer, numTokens) {
   lines.push(text.first(text.cell(first.layer, first.head), won([first])), text.sum(best.length, won(best)));
   return lines;
 }
+
+/** @param {HeadCostsPayload} answer */
+const headsIn = (answer) => Math.max(...answer.heads.map(({ head }) => head)) + 1;

@@ -1,11 +1,14 @@
 // @ts-check
 // The choice of the heads a view shows, of a layer whose heads differ; empty for others.
 import { el } from "./dom.js";
+import { dropdown } from "./fields.js";
 import { partTitle } from "./heads.js";
 import { hintButton } from "./tooltip.js";
 import { choiceOf } from "./widgets.js";
 import { heads as text } from "../strings/heads.js";
 /** @import { App } from "../shell/app.js" */
+
+const BUTTONS = 3; // at most; more choices are a list
 
 export class HeadChoice {
   shown = "";
@@ -26,12 +29,17 @@ export class HeadChoice {
     this.shown = key;
     const options = Object.fromEntries(parts.map((one, number) => [String(number), partTitle(one)]));
     const focused = this.node.contains(document.activeElement);
+    /** @param {string} number */
+    const chosen = (number) => this.app.setPart(Number(number));
+    const many = parts.length > BUTTONS;
     this.node.replaceChildren(
-      choiceOf(text.choice, options, String(part), (number) => this.app.setPart(Number(number))),
+      many
+        ? dropdown(text.choice, options, String(part), chosen)
+        : choiceOf(text.choice, options, String(part), chosen),
       hintButton(tooltip, text.differ, text.choiceHint),
     );
     for (const input of this.node.querySelectorAll("input")) input.dataset.key = `heads-${input.getAttribute("value")}`;
-    const checked = /** @type {HTMLInputElement | null} */ (this.node.querySelector("input:checked"));
+    const checked = /** @type {HTMLElement | null} */ (this.node.querySelector("input:checked, select"));
     if (focused) checked?.focus({ preventScroll: true });
   }
 }

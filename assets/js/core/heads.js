@@ -1,5 +1,6 @@
 // @ts-check
-// Key-value heads of a layer that share a setting: which of them a view shows, and their words.
+// Heads of a layer that share a setting: which of them a view shows, and their words.
+import { sum } from "./arrays.js";
 import { el } from "./dom.js";
 import { format } from "./format.js";
 import { heads as text } from "../strings/heads.js";
@@ -19,11 +20,17 @@ export function partOf(parts, head) {
   );
 }
 
+/**
+ * Heads of a layer, of the kind that its parts number.
+ * @param {PartPayload[]} parts
+ */
+export const headCount = (parts) => sum(parts.map((part) => part.heads.length));
+
 /** @param {PartPayload} part */
 export const settingWords = (part) => (part.full ? text.full : text.setting(part.top_k, part.window));
 
 /** @param {PartPayload} part */
-export const partTitle = (part) => text.part(text.heads(part.heads), settingWords(part));
+export const partTitle = (part) => text.part(text.heads(part.heads, part.query_heads), settingWords(part));
 
 /**
  * What the heads of a layer execute and keep, a line for each setting.
@@ -47,7 +54,7 @@ export const isUsual = (part, config) => !part.full && part.top_k === config.top
  * @property {string} setting
  * @property {boolean} full
  * @property {number[]} layers
- * @property {{ layer: number, heads: number[] }[]} heads
+ * @property {{ layer: number, heads: number[], query: boolean }[]} heads
  */
 
 /**
@@ -69,7 +76,7 @@ export function budgetGroups({ config, layers }) {
       if (isUsual(part, config)) continue;
       const { layers: whole, heads } = group(settingWords(part), part.full);
       if (parts.length === 1) whole.push(layer);
-      else heads.push({ layer, heads: part.heads });
+      else heads.push({ layer, heads: part.heads, query: part.query_heads });
     }
   }
   return [...groups.values()].sort((a, b) => Number(b.full) - Number(a.full));
@@ -88,19 +95,28 @@ export const budgetRows = (groups) =>
       ": ",
       [
         ...(layers.length > 0 ? [text.layers(layers)] : []),
-        ...heads.map((one) => text.ofLayer(one.layer, text.heads(one.heads))),
+        ...heads.map((one) => text.ofLayer(one.layer, text.heads(one.heads, one.query))),
       ].join("; "),
     ),
   );
 
-/** @param {BudgetGroup[]} groups */
-export function budgetChip(groups) {
+/**
+ * How many layers and heads are in full and set apart; in query heads where some layer tells them apart.
+ * @param {{ config: ConfigPayload, layers: LayerPayload[] }} run
+ */
+export function budgetChip({ config, layers }) {
+  const numbers = layers.map(({ parts }) => headCount(parts));
+  const finest = Math.max(...numbers);
+  const query = layers.some(({ parts }) => parts[0].query_heads);
   /** @param {boolean} full */
   const counts = (full) => {
-    const chosen = groups.filter((group) => group.full === full);
-    const layers = chosen.reduce((sum, group) => sum + group.layers.length, 0);
-    const heads = chosen.reduce((sum, group) => sum + group.heads.reduce((all, one) => all + one.heads.length, 0), 0);
-    return text.counts(layers, heads);
+    let [whole, heads] = [0, 0];
+    layers.forEach(({ parts }, i) => {
+      const chosen = parts.filter((part) => part.full === full && !isUsual(part, config));
+      if (chosen.length > 0 && parts.length === 1) whole += 1;
+      else heads += (sum(chosen.map((part) => part.heads.length)) * finest) / numbers[i];
+    });
+    return text.counts(whole, heads, query);
   };
   return text.chip(counts(true), counts(false));
 }

@@ -24,10 +24,11 @@ export interface ConfigPayload {
   logit_factors?: boolean;
 }
 
-/** An exception of `budget` of a configuration; without `head` it is for the whole layer. */
+/** An exception of `budget` of a configuration; without `head` and `query_head` it is for the whole layer. */
 export interface HeadExceptionPayload {
   layer: number;
   head?: number;
+  query_head?: number;
   top_k?: number;
   window?: number;
   full?: boolean;
@@ -70,6 +71,7 @@ export interface CausesPayload {
 /** Key-value heads of a layer that share a setting, with the pairs of one of them; `top_k` null where `full`. */
 export interface PartPayload {
   heads: number[];
+  query_heads: boolean;
   top_k: number | null;
   window: number;
   full: boolean;

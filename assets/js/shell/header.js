@@ -21,7 +21,7 @@ const LONG_MS = 10_000; // from which seconds are said
 function budget(run, tooltip) {
   if (!run.config.budget) return null;
   const groups = budgetGroups(run);
-  return chip(tooltip, budgetChip(groups), { "data-testid": "fx-budget" }, [
+  return chip(tooltip, budgetChip(run), { "data-testid": "fx-budget" }, [
     el("p", { class: "fx-tooltip-text" }, heads.budgetHint),
     el("p", { class: "fx-tooltip-text" }, groups.length > 0 ? budgetRows(groups) : heads.budgetNone),
   ]);

@@ -158,7 +158,7 @@ export class SparsityView {
   title() {
     const { run, layerIndex, part } = this.app;
     const { layer, parts } = run.layers[layerIndex];
-    return text.maskTitle(layer, parts.length > 1 ? headsText.heads(parts[part].heads) : "");
+    return text.maskTitle(layer, parts.length > 1 ? headsText.heads(parts[part].heads, parts[part].query_heads) : "");
   }
 
   update() {

@@ -39,10 +39,16 @@ export const centroids = {
   budget: (words) => `budget: ${words}`,
   settingHintBudget:
     " A budget gives some heads settings of their own: those that lose most by grouping attend to everything (in " +
-    "full), or to more groups. Heads are key-value heads.",
+    "full), or to more groups; others see no group at all. Heads are key-value heads, each with the query heads that " +
+    "share it, unless query heads are named.",
   headsFull: (count) => (count === 1 ? "1 head in full" : `${count} heads in full`),
   headsOther: (count) => (count === 1 ? "1 head with another setting" : `${count} heads with another setting`),
   headsTopK: (count) => (count === 1 ? "1 head with another top-k" : `${count} heads with another top-k`),
+  queryHeadsFull: (count) => (count === 1 ? "1 query head in full" : `${count} query heads in full`),
+  queryHeadsOther: (count) =>
+    count === 1 ? "1 query head with another setting" : `${count} query heads with another setting`,
+  queryHeadsTopK: (count) =>
+    count === 1 ? "1 query head with another top-k" : `${count} query heads with another top-k`,
   layersFull: (count) => (count === 1 ? "1 layer in full" : `${count} layers in full`),
   layersOther: (count) => (count === 1 ? "1 layer with another setting" : `${count} layers with another setting`),
   layersTopK: (count) => (count === 1 ? "1 layer with another top-k" : `${count} layers with another top-k`),
@@ -70,6 +76,7 @@ export const centroids = {
   useBudget: "Use",
   useBudgetLabel: (share) => `Use the budget with ${share} of pairs on the Explore page`,
   ownBudget: "this file",
+  queryHeads: (count) => (count === 1 ? "1 query head" : `${count} query heads`),
   wholeLayers: (count) => (count === 1 ? "1 whole layer" : `${count} whole layers`),
   and: (first, second) => `${first}, ${second}`,
   usingBudget: "Keeping a copy…",

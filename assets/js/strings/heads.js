@@ -5,24 +5,25 @@
 /** @satisfies {Words} */
 export const heads = {
   full: "full attention",
-  setting: (topK, window) => `top-k ${topK}, window ${window}`,
-  heads: (numbers) => (numbers.length === 1 ? `head ${numbers[0]}` : `heads ${numbers.join(", ")}`),
+  setting: (topK, window) => (topK === 0 ? `no groups, window ${window}` : `top-k ${topK}, window ${window}`),
+  heads: (numbers, query = false) =>
+    `${query ? "query " : ""}${numbers.length === 1 ? `head ${numbers[0]}` : `heads ${numbers.join(", ")}`}`,
   part: (which, setting) => `${which}: ${setting}`,
   kept: (part, percent) => `${part}, ${percent} of pairs kept`,
   choice: "Shown",
   choiceHint:
     "The budget gives the heads of this layer different settings, so they compute different pairs. Heads here are " +
-    "key-value heads; the query heads that share one do as it does.",
+    "key-value heads, each with the query heads that share it, unless query heads are named: then those differ, too.",
   mean: "Mean over the heads of this layer, which differ.",
   differ: "heads differ",
   fullByBudget: "full attention by budget",
   fullLayers: (layers) =>
     `${layers.length === 1 ? "Layer" : "Layers"} ${layers.join(", ")}: full attention by budget.`,
   markOf: (layer, words) => `Layer ${layer}: ${words}`,
-  counts: (layers, numbers) =>
+  counts: (layers, numbers, query = false) =>
     [
       layers > 0 ? (layers === 1 ? "1 layer" : `${layers} layers`) : "",
-      numbers > 0 ? (numbers === 1 ? "1 head" : `${numbers} heads`) : "",
+      numbers > 0 ? `${numbers} ${query ? "query " : ""}${numbers === 1 ? "head" : "heads"}` : "",
     ]
       .filter(Boolean)
       .join(" and "),
@@ -34,7 +35,7 @@ export const heads = {
   ofLayer: (layer, which) => `layer ${layer}, ${which}`,
   settingTitle: (setting) => `${setting[0].toUpperCase()}${setting.slice(1)}`,
   budgetHint:
-    "Layers and key-value heads to which the centroid file or the run gave a setting of their own. All others follow " +
-    "the setting on the left.",
+    "Layers and heads to which the centroid file or the run gave a setting of their own. All others follow the " +
+    "setting on the left.",
   budgetNone: "Every head has the setting of this run anyway.",
 };

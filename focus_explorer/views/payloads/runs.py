@@ -77,7 +77,8 @@ class CausesPayload(TypedDict):
 class PartPayload(TypedDict):
     """Heads of a layer that share a setting, with the pairs of one of them.
 
-    `top_k` is null where `full`, 0 without groups; `heads` are numbers of query heads where `query_heads`, else of key-value heads.
+    `top_k` is null where `full`, 0 without groups; `heads` are numbers of query heads where `query_heads`, else of
+    key-value heads.
     """
 
     heads: list[int]

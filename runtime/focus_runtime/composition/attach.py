@@ -32,6 +32,7 @@ from focus_runtime.composition.state import (
     AttentionObserver,
     Comparison,
     FocusLayer,
+    Probe,
     SoftGate,
 )
 from focus_runtime.composition.text_sinks import FoundSinks
@@ -74,6 +75,7 @@ class FocusModel(SavedModel):
     soft_gate: SoftGate | None = None
     alternatives: Alternatives | None = None
     comparison: Comparison | None = None
+    probe: Probe | None = None
     added_pairs: Mapping[int, Tensor] = field(default_factory=dict)
     edits: Mapping[int, LayerEdit] = field(default_factory=dict)
     found_sinks: FoundSinks = field(default_factory=FoundSinks)
@@ -212,6 +214,19 @@ class FocusModel(SavedModel):
             yield self.alternatives
         finally:
             self.alternatives = before
+
+    @contextmanager
+    def probed(self, settings: Iterable[HeadSetting]) -> Iterator[Probe]:
+        """Every layer returns full attention; the backward pass of a loss finds what other settings would do to it.
+
+        Args:
+            settings: for every query head of every focused layer.
+        """
+        before, self.probe = self.probe, Probe(tuple(settings))
+        try:
+            yield self.probe
+        finally:
+            self.probe = before
 
     @contextmanager
     def with_added_pairs(self, pairs: Mapping[int, Tensor]) -> Iterator[nn.Module]:

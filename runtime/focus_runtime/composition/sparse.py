@@ -27,7 +27,7 @@ from focus_runtime.composition.call import Call, of_heads
 from focus_runtime.composition.factors import with_factors
 from focus_runtime.composition.heads import LayerHeads, by_key_head, head_masks, memberships, parts_of
 from focus_runtime.composition.own import own_attention
-from focus_runtime.composition.state import FULL, Alternatives, Comparison, FocusLayer
+from focus_runtime.composition.state import FULL, Alternatives, Comparison, FocusLayer, Probe
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent
@@ -43,6 +43,8 @@ def sparse_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor
     unchanged, call = call, _with_factors(layer, call)
     if layer.owner.comparison is not None:
         return _compared(module, layer, unchanged, call, layer.owner.comparison)
+    if layer.owner.probe is not None:
+        return _probed(module, layer, unchanged, layer.owner.probe)
     out_BQHD = _executed(module, layer, call)
     if layer.owner.observer is not None:
         layer.owner.observer(layer, call, out_BQHD)
@@ -65,6 +67,31 @@ def _compared(module: nn.Module, layer: FocusLayer, unchanged: Call, call: Call,
     error = project(_executed(module, layer, call) - full_BQHD).float().square().sum()
     comparison.errors[layer.index] = error / expected.clamp_min(torch.finfo(torch.float32).tiny)
     return full_BQHD
+
+
+def _probed(module: nn.Module, layer: FocusLayer, call: Call, probe: Probe) -> Tensor:
+    """Full attention, (B, Q, H, D); when its gradient is known, what each setting would change is weighed with it."""
+    full_BQHD = own_attention(module, layer, call)
+    assignment, usual = layer.current_pass.assignment, layer.owner.config.top_k
+    assert assignment is not None, "the pre-hook runs before attention"
+    before_BQHD, every_head = full_BQHD.detach(), tuple(range(call.counts.key))
+
+    def weigh(gradient_BQHD: Tensor) -> None:
+        rows = []
+        for setting in probe.settings:
+            if setting.full:
+                rows.append(torch.zeros(before_BQHD.shape[:3], device=before_BQHD.device).transpose(1, 2))
+                continue
+            membership_BT = memberships(assignment, (setting.top_k,), usual)[0]
+            own = _with_factors(layer, call, (HeadGroup(setting, every_head),))
+            change_BQHD = _focused(layer, own, setting, membership_BT) - before_BQHD
+            rows.append((change_BQHD * gradient_BQHD).sum(dim=-1, dtype=torch.float32).transpose(1, 2))
+        probe.found[layer.index] = torch.stack(rows)
+
+    out_BQHD = full_BQHD + probe.leaf.to(full_BQHD)
+    if out_BQHD.requires_grad:
+        out_BQHD.register_hook(torch.no_grad()(weigh))
+    return out_BQHD
 
 
 def _with_alternatives(

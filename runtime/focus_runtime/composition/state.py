@@ -73,6 +73,22 @@ class Comparison:
     errors: dict[int, Tensor] = field(default_factory=dict)
 
 
+@dataclass
+class Probe:
+    """What every head would do to the loss at other settings, while the model runs with full attention.
+
+    Attributes:
+        settings: S settings.
+        leaf: scalar 0, added to what every layer returns: a gradient for it passes through all of them.
+        found: by layer, (S, B, H, T) fp32: the gradient of the loss with respect to what a head returns for a token,
+            times what a setting would change there; filled by the backward pass.
+    """
+
+    settings: tuple[HeadSetting, ...]
+    leaf: Tensor = field(default_factory=lambda: torch.zeros((), requires_grad=True))
+    found: dict[int, Tensor] = field(default_factory=dict)
+
+
 # Called with the layer, its call and what the call returned; see `observe_focus` in observe.py.
 AttentionObserver = Callable[["FocusLayer", Any, Tensor], object]
 
@@ -90,6 +106,8 @@ class Composition(Protocol):
         soft_gate: set during training forward passes.
         alternatives: other settings whose effect on the loss is measured; None outside such a measurement.
         comparison: takes what Focus changes in each layer, which returns full attention; None outside such a pass.
+        probe: takes what other settings would do to the loss, while layers return full attention; None outside such a
+            pass.
         added_pairs: by layer, (N, 3) query head, query and key positions that attend in addition to the mask.
         edits: by layer, tokens moved, linked or silenced by hand.
         found_sinks: text sinks of the running pass; see text_sinks.py.
@@ -105,6 +123,7 @@ class Composition(Protocol):
     soft_gate: SoftGate | None
     alternatives: Alternatives | None
     comparison: Comparison | None
+    probe: Probe | None
     added_pairs: Mapping[int, Tensor]
     edits: Mapping[int, LayerEdit]
     found_sinks: FoundSinks

@@ -38,7 +38,7 @@ def _is_plain(layer: FocusLayer) -> bool:
         and layer.sliding is None
         and owner.backend in ("auto", "fused")
         and not owner.measuring_full
-        and owner.soft_gate is owner.alternatives is owner.comparison is owner.observer is None
+        and owner.soft_gate is owner.alternatives is owner.comparison is owner.probe is owner.observer is None
         and not owner.added_pairs
         and owner.config.assignment != "sinkhorn"
     )

@@ -302,11 +302,11 @@ def _look_through(one: _Head, best: _Best) -> None:
 
 def _dropped_pairs(call: _LayerCall) -> int:
     """Pairs within the layer's reach that its query heads drop."""
-    dropped, counts = 0, HeadCounts(call.key.shape[1], call.query.shape[1])
+    dropped, heads = 0, HeadCounts(call.key.shape[1], call.query.shape[1])
     for mask in call.masks:
         if mask.group.setting.full:
             continue
         counts = pair_totals(mask.membership[0].cpu().numpy()[None], [mask.rule])[0]
         own = int(counts[CAUSES.index("dropped")]) - mask.rule.unreached(mask.membership.shape[1])
-        dropped += own * len(query_numbers(mask.group, counts))
+        dropped += own * len(query_numbers(mask.group, heads))
     return dropped

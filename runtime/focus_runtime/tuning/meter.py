@@ -19,6 +19,7 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.resume import RecordedPass, recorded_outputs, resumed_at
 from focus_runtime.measure.loss import check_positions, final_hidden, layer_shares, token_nll
 from focus_runtime.models.device_map import input_device
+from focus_runtime.tuning.costs import Costs, measure_costs
 from focus_runtime.tuning.sensitivity import Sensitivities, measure_sensitivities
 
 Budget = tuple[HeadException, ...]
@@ -108,6 +109,24 @@ class BudgetMeter:
         """
         with self.focus.with_config(self._config.replace(budget=tuple(budget))):
             return measure_sensitivities(self.focus, self._ids, settings, on_sequence)
+
+    def costs(
+        self,
+        settings: Sequence[HeadSetting],
+        on_sequence: Callable[[Costs], None],
+        start: Costs | None = None,
+        *,
+        by_query: bool = True,
+    ) -> Costs:
+        """What settings of heads cost together, estimated on the same sequences; see `measure_costs`.
+
+        Args:
+            settings: that every head may get.
+            on_sequence: called after every sequence with the estimates so far; may raise to stop.
+            start: estimates from the first of the sequences.
+            by_query: whether query heads are told apart.
+        """
+        return measure_costs(self.focus, self._ids, settings, on_sequence, start, by_query=by_query)
 
     @property
     def usual(self) -> HeadSetting:

@@ -8,20 +8,20 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from torch import Tensor
 
-from focus_runtime.budget import HeadSetting, read_budget
+from focus_runtime.budget import HeadCounts, HeadSetting, read_budget
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import ConfigError, TrainingError
 from focus_runtime.files import cannot_write, replacing
 from focus_runtime.measure.scores import compare, score
+from focus_runtime.tuning.costs import Costs
 from focus_runtime.tuning.meter import Budget, BudgetMeter, Measured
 from focus_runtime.tuning.search import Progress, Search, Target, pareto
-from focus_runtime.tuning.sensitivity import Sensitivities
 
-LISTED = 12  # estimated changes that a record names
 OTHER_SEARCH = "delete the file, or choose another --out"
 
 
@@ -40,18 +40,19 @@ def save_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
         {"budget": to_json(measured.budget), "nll": measured.nll.tolist(), "pairs": measured.retained_pairs}
         for measured in progress.known.values()
     ]
-    estimates = [
-        {
-            "budget": to_json(budget),
-            "layers": list(found.layers),
-            "gain": found.gain.tolist(),
-            "pairs": found.pairs.tolist(),
-            "settings": [dataclasses.asdict(setting) for setting in found.settings],
+    explain, costs = cannot_write("choose a writable folder", TrainingError), progress.costs
+    if costs is not None:
+        with replacing(_costs_path(path), explain=explain) as part, part.open("wb") as file:
+            np.savez(file, products=costs.products, pairs=costs.pairs, sequences=costs.sequences)
+    content: dict[str, Any] = {"identity": dict(identity), "measured": rows, "costs": None}
+    if costs is not None:
+        content["costs"] = {
+            "layers": list(costs.layers),
+            "counts": list(costs.counts),
+            "by_query": costs.by_query,
+            "settings": [dataclasses.asdict(setting) for setting in costs.settings],
         }
-        for budget, found in progress.estimates.items()
-    ]
-    content = {"identity": dict(identity), "measured": rows, "estimates": estimates}
-    with replacing(path, explain=cannot_write("choose a writable folder", TrainingError)) as part:
+    with replacing(path, explain=explain) as part:
         part.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
@@ -73,16 +74,8 @@ def load_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
             Measured(read_budget(row["budget"]), np.array(row["nll"], dtype=np.float64), float(row["pairs"]))
             for row in content["measured"]
         ]
-        estimates = {
-            read_budget(row["budget"]): Sensitivities(
-                tuple(row["layers"]),
-                tuple(HeadSetting(**setting) for setting in row["settings"]),
-                np.array(row["gain"], dtype=np.float64),
-                np.array(row["pairs"], dtype=np.float64),
-            )
-            for row in content.get("estimates", [])
-        }
-    except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
+        costs = _read_costs(path, content["costs"]) if same else None
+    except (OSError, ValueError, KeyError, TypeError, ConfigError, BadZipFile) as error:
         raise TrainingError(f"{path} cannot be read: {error}", fix=OTHER_SEARCH) from error
     if not same:
         raise TrainingError(
@@ -91,7 +84,36 @@ def load_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
             fix=OTHER_SEARCH,
         )
     progress.known |= {row.budget: row for row in rows}
-    progress.estimates |= estimates
+    progress.costs = costs
+
+
+def _read_costs(path: Path, about: dict[str, Any] | None) -> Costs | None:
+    if about is None:
+        return None
+    with np.load(_costs_path(path)) as arrays:
+        return Costs(
+            tuple(about["layers"]),
+            HeadCounts(*about["counts"]),
+            bool(about["by_query"]),
+            tuple(HeadSetting(**setting) for setting in about["settings"]),
+            arrays["products"],
+            arrays["pairs"],
+            int(arrays["sequences"]),
+        )
+
+
+def forget_progress(path: Path) -> None:
+    """Remove what `save_progress` wrote.
+
+    Args:
+        path: of the file.
+    """
+    path.unlink(missing_ok=True)
+    _costs_path(path).unlink(missing_ok=True)
+
+
+def _costs_path(path: Path) -> Path:
+    return path.with_suffix(".npz")
 
 
 def to_json(budget: Budget) -> list[dict[str, Any]]:
@@ -136,6 +158,7 @@ def summary(
             "budget": to_json(measured.budget),
             "retained_pairs": measured.retained_pairs,
             "excess": meter.excess(measured),
+            "estimated_divergence": result.estimated.get(measured.budget),
         }
 
     # the one the file gets need not be among them: the target is of the worst domain, not of the mean
@@ -149,7 +172,6 @@ def summary(
         "calibration": {name: meter.domains.count(name) for name in dict.fromkeys(meter.domains)},
         "without_budget": point(meter.base),
         "points": [point(measured) for measured in points],
-        "first_steps": [dataclasses.asdict(step) for step in result.steps[:LISTED]],
         "held_out": {name: {key: row[key] for key in (*kept, *more)} for name, row in held_out.items()},
     }
 

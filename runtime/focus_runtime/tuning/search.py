@@ -1,7 +1,6 @@
-"""Search a budget: estimate what every change of one head wins, then measure budgets of the best changes together.
+"""Search a budget: estimate what settings of heads cost together, then measure budgets that follow from it as a whole.
 
-Gains of single changes do not add up, so no loss is predicted from the estimates: they only give the order in which
-changes are tried, and every budget that is offered was measured as a whole.
+Estimates only propose budgets: every one that is offered was measured.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ import numpy as np
 
 from focus_runtime.budget import HeadSetting, to_budget
 from focus_runtime.errors import ConfigError
+from focus_runtime.tuning.costs import Costs
 from focus_runtime.tuning.meter import Budget, BudgetMeter, Measured
-from focus_runtime.tuning.sensitivity import Path, Sensitivities, Step, mean_of
+from focus_runtime.tuning.proposals import Proposals
 
-ROUNDS = 2  # estimates, each around the best budget so far
-HALVINGS = 12  # about as many budgets are measured in a round
 FINE = 0.002  # share of pairs to which a target is looked for
-CURVE = 8  # budgets measured all along the last path
+TRIES = 8  # budgets measured for a target, at most
+CURVE = 8  # budgets measured all along, for the choice of another
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +47,16 @@ class Search:
     """A finished search.
 
     Attributes:
-        steps: of the first estimate, those worth most nats per pair first.
         points: budgets measured as a whole, fewest pairs first; the base is among them.
         chosen: the point that meets the target with fewest pairs, or with least loss; None when none does.
         closest: the point that comes nearest to the target.
+        estimated: by budget, the divergence from full attention's predictions that was estimated, in nats per token.
     """
 
-    steps: list[Step]
     points: list[Measured]
     chosen: Measured | None
     closest: Measured
+    estimated: dict[Budget, float]
 
 
 @dataclass(slots=True)
@@ -67,91 +66,100 @@ class Progress:
     Attributes:
         on_step: called after every measurement with the number done and the number expected; may raise to stop.
         known: measurements by budget that need not be made again; grows.
-        estimates: by the budget around which was estimated; grows.
+        costs: estimates so far; None before the first sequence.
     """
 
     on_step: Callable[[int, int], None] = lambda done, total: None
     known: dict[Budget, Measured] = field(default_factory=dict)
-    estimates: dict[Budget, Sensitivities] = field(default_factory=dict)
+    costs: Costs | None = None
 
 
-def search(meter: BudgetMeter, settings: Sequence[HeadSetting], target: Target, progress: Progress) -> Search:
+def search(
+    meter: BudgetMeter,
+    settings: Sequence[HeadSetting],
+    target: Target,
+    progress: Progress,
+    *,
+    by_query: bool = True,
+) -> Search:
     """The cheapest measured budget that meets a target.
-
-    Every round estimates all changes around the best budget so far, and looks for the target on the path of budgets
-    that follows from the mean of all estimates: the derivatives at both ends of a change are nearer to what it wins
-    than either of them. At last budgets all along the path are measured, for the choice of another.
 
     Args:
         meter: on calibration text.
-        settings: that every head may get, besides those it has.
+        settings: that every head may get, besides full attention and the usual one.
         target: of perplexity in every domain, or of pairs.
         progress: takes every measurement.
+        by_query: whether query heads that share a key-value head may get different settings.
     """
-    return _Search(meter, settings, target, progress).run()
+    return _Search(meter, settings, target, progress, by_query).run()
 
 
 class _Search:
-    def __init__(self, meter: BudgetMeter, settings: Sequence[HeadSetting], target: Target, progress: Progress) -> None:
-        self.meter, self.target, self.progress = meter, target, progress
-        self.settings = tuple(dict.fromkeys([meter.usual, *settings]))
+    def __init__(
+        self,
+        meter: BudgetMeter,
+        settings: Sequence[HeadSetting],
+        target: Target,
+        progress: Progress,
+        by_query: bool,
+    ) -> None:
+        self.meter, self.target, self.progress, self.by_query = meter, target, progress, by_query
+        self.settings = tuple(dict.fromkeys([HeadSetting(0, 0, full=True), meter.usual, *settings]))
         self.points: dict[Budget, Measured] = {meter.base.budget: meter.base}
-        self.around: dict[Budget, Sensitivities] = {}
+        self.estimated: dict[Budget, float] = {}
         self.done = 0
-        self.expected = ROUNDS * (len(meter.domains) + HALVINGS) + CURVE
+        self.expected = len(meter.domains) + TRIES + CURVE
 
     def run(self) -> Search:
-        best, first = self.meter.base, None
-        for number in range(ROUNDS):
-            path = self._path(best.budget)
-            first = first or path
-            self._look_for_target(path, best)
-            before, best = best, self._best()
-            if number and best is before:
-                break
-        for place in np.linspace(0, len(path.steps), CURVE):
-            self._measured(path, round(place))
+        proposals = Proposals(self._costs())
+        if self.target.pairs is not None:
+            self._use_pairs(proposals, self.target.pairs)
+        else:
+            self._look_for_loss(proposals)
+        for pairs in np.linspace(proposals.fewest_pairs, 1, CURVE + 1)[:-1]:
+            self._measured(proposals, float(pairs))
         points = sorted(self.points.values(), key=lambda point: point.retained_pairs)
-        assert first is not None
-        return Search(first.steps, points, _chosen(self.meter, points, self.target), self._best())
+        chosen = _chosen(self.meter, points, self.target)
+        return Search(points, chosen, chosen or _closest(self.meter, points, self.target), self.estimated)
 
-    def _best(self) -> Measured:
-        points = list(self.points.values())
-        return _chosen(self.meter, points, self.target) or _closest(self.meter, points, self.target)
+    def _costs(self) -> Costs:
+        def keep(costs: Costs) -> None:
+            self.progress.costs = costs
+            self._step()
 
-    def _path(self, budget: Budget) -> Path:
-        known = self.progress.estimates
-        if budget not in known:
-            known[budget] = self.meter.sensitivities(budget, self.settings, self._step)
-        self.around[budget] = known[budget]
-        return Path(mean_of(list(self.around.values())))
+        start = self.progress.costs
+        if start is not None:
+            self.done = start.sequences
+        return self.meter.costs(self.settings, keep, start, by_query=self.by_query)
 
-    def _look_for_target(self, path: Path, start: Measured) -> None:
-        """Measure budgets around the place on the path from which on more pairs are of no use."""
-        low = high = path.nearest(start.retained_pairs)
-        last, stride = len(path.steps), 1
-        while not self._beyond(path, high) and high < last:
-            low, high, stride = high, min(high + stride, last), 2 * stride
-        while self._beyond(path, low) and low > 0:
-            low, high, stride = max(low - stride, 0), low, 2 * stride
-        while high - low > 1 and path.retained_pairs(high) - path.retained_pairs(low) > FINE:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._beyond(path, middle) else (middle, high)
+    def _use_pairs(self, proposals: Proposals, most: float) -> None:
+        """Measure budgets that keep just fewer pairs than the target, whatever the estimates of pairs are off by."""
+        asked = most
+        for _ in range(TRIES):
+            over = self._measured(proposals, asked).retained_pairs - most
+            if -FINE <= over <= 0 or asked <= proposals.fewest_pairs:
+                return
+            asked = min(1.0, max(proposals.fewest_pairs, asked - over - (FINE / 2 if over > 0 else 0)))
 
-    def _beyond(self, path: Path, place: int) -> bool:
-        """Whether more pairs are of no use: the loss is low enough, or the pairs are too many."""
-        point = self._measured(path, place)
-        if self.target.loss is not None:
-            return max(self.meter.excess(point).values()) <= self.target.loss
-        assert self.target.pairs is not None
-        return point.retained_pairs > self.target.pairs
+    def _look_for_loss(self, proposals: Proposals) -> None:
+        """Measure budgets around the fewest pairs at which the loss is low enough in every domain."""
+        assert self.target.loss is not None
+        low, high = proposals.fewest_pairs, 1.0
+        for _ in range(TRIES):
+            if high - low <= FINE:
+                return
+            middle = (low + high) / 2
+            met = max(self.meter.excess(self._measured(proposals, middle)).values()) <= self.target.loss
+            low, high = (low, middle) if met else (middle, high)
 
-    def _measured(self, path: Path, place: int) -> Measured:
-        budget = to_budget(path.settings(place), self.meter.usual)
+    def _measured(self, proposals: Proposals, pairs: float) -> Measured:
+        proposal = proposals.within(pairs)
+        shared_by = proposals.costs.counts.shared_by
+        budget = to_budget(proposal.settings, self.meter.usual, shared_by)
         if budget not in self.points:
             if budget not in self.progress.known:
                 self.progress.known[budget] = self.meter.measure(budget)
-            self.points[budget] = self.progress.known[budget]
+            self.points[budget], self.estimated[budget] = self.progress.known[budget], proposal.divergence
             self._step()
         return self.points[budget]
 

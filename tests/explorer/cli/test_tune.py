@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_the_table_is_printed(tune, capsys):
     assert tune("--pairs", "0.8") == 0
     out = capsys.readouterr().out
     assert "pairs kept" in out
-    assert "heads in full" in out
+    assert re.search(r"\d+ (query )?heads.*: .*\d+ without groups", out)
     assert "on held-out text" in out
     assert "written" in out
 
@@ -111,7 +112,7 @@ def test_a_stopped_search_continues_with_the_same_result(tune, tmp_path, capsys,
     measured = len(calls) - 10
     monkeypatch.undo()
     assert measured > 0
-    assert not list(tmp_path.glob("*.search.json"))
+    assert not list(tmp_path.glob("*.search.*"))
 
 
 def test_measurements_of_another_search_are_refused(tune, tmp_path, capsys):
@@ -134,6 +135,8 @@ def test_measurements_of_another_search_are_refused(tune, tmp_path, capsys):
         (("--pairs", "200%"), ["share of pairs is 2.0"]),
         (("--pairs", "50%", "--head-top-k", "two"), ["--head-top-k is 'two'"]),
         (("--pairs", "50%", "--head-window", "wide"), ["--head-window is 'wide'"]),
+        (("--pairs", "50%", "--head-top-k", "-1"), ["top_k is -1"]),
+        (("--pairs", "50%", "--heads", "all"), ["--heads"]),
         (("--pairs", "50%", "--head-top-k", "9"), ["top_k is 9 but these centroids have 4 groups"]),
         (("--pairs", "50%", "--seq-len", "4000"), ["the domain 'one' has", "give more text or a shorter --seq-len"]),
         (("--pairs", "50%", "--seq-len", "3"), ["--seq-len is 3"]),
@@ -153,3 +156,10 @@ def test_what_is_wrong_is_one_line(words, parts, tune, tmp_path, capsys):
 def test_the_name_of_the_output_is_checked_before_any_work(tune, tmp_path, capsys):
     assert tune("--pairs", "50%", out=tmp_path / "c.bin") == 2
     one_error(capsys, 2, "a name ending in .safetensors")
+
+
+def test_key_value_heads_alone_if_asked(tune, capsys):
+    assert tune("--pairs", "80%", "--heads", "key-value", "--head-top-k", "none", "--json") == 0
+    budget = json.loads(capsys.readouterr().out)["budget"]
+    assert budget
+    assert not any("query_head" in entry or entry.get("top_k") == 0 for entry in budget)

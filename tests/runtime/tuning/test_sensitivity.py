@@ -1,4 +1,4 @@
-"""Estimates are derivatives of the loss, and the path that follows from them is the best one without interaction."""
+"""Estimates are derivatives of the loss."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ import numpy as np
 import pytest
 import torch
 
-from focus_runtime.budget import HeadSetting, to_budget
+from focus_runtime.budget import HeadException, HeadSetting, to_budget
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.routing.router import CentroidRouter
 from focus_runtime.tuning.meter import BudgetMeter
-from focus_runtime.tuning.sensitivity import Path, Sensitivities, mean_of, measure_sensitivities
+from focus_runtime.tuning.sensitivity import measure_sensitivities
 from tests.helpers import build_centroids, build_model, random_ids
 
 FULL = HeadSetting(0, 0, full=True)
 SETTINGS = (HeadSetting(1, 8), HeadSetting(2, 8), HeadSetting(1, 2), FULL)
+
+
+def by_key_head(settings, usual):
+    """Exceptions of key heads, each shared by two query heads of which nothing is said."""
+    return [HeadException(**(entry.to_dict())) for entry in to_budget(settings, usual)]
 
 
 def loss(focus, ids):
@@ -64,7 +69,7 @@ def test_estimates_are_derivatives_of_the_loss(focus, fresh_seed, monkeypatch):
 def test_with_weight_one_a_head_executes_the_other_setting(focus, fresh_seed, layer, setting, head):
     ids = random_ids(48, seed=fresh_seed)
     settings = {(2, 1): FULL} | {(layer, head): SETTINGS[setting]}
-    budget = to_budget(settings, HeadSetting(focus.config.top_k, 8))
+    budget = by_key_head(settings, HeadSetting(focus.config.top_k, 8))
     with torch.no_grad(), focus.with_config(focus.config.replace(budget=budget)):
         expected = loss(focus, ids).item()
     assert mixed(focus, ids, layer, setting, head, 1.0) == pytest.approx(expected, rel=1e-12)
@@ -94,57 +99,10 @@ def test_pairs_are_those_of_the_setting_and_sequences_are_averaged():
     np.testing.assert_allclose(found.gain, np.mean([part.gain for part in parts], axis=0), rtol=1e-6)
     for place, setting in enumerate(SETTINGS):
         heads = {(1, head): setting for head in range(2)}  # the last layer: nothing after it reads on
-        measured = meter.measure(to_budget(heads, meter.usual)).retained_pairs
+        measured = meter.measure(by_key_head(heads, meter.usual)).retained_pairs
         other = meter.base.retained_pairs - found.pairs[1, 0] / 2
         assert found.pairs[1, place] / 2 + other == pytest.approx(measured)
     focus.detach()
-
-
-def estimates(gain, pairs):
-    settings = tuple(HeadSetting(number + 1, 4) for number in range(len(pairs[0])))
-    return Sensitivities(tuple(range(len(gain))), settings, np.array(gain, float), np.array(pairs, float))
-
-
-def test_every_place_on_the_path_is_the_best_for_its_pairs(fresh_seed):
-    generator = np.random.default_rng(fresh_seed)
-    pairs = np.sort(generator.uniform(0.1, 1, (3, 3)), axis=1)
-    found = estimates(generator.normal(0, 1, (3, 3, 2)), pairs)
-    path = Path(found)
-    heads = list(itertools.product(range(3), range(2)))
-    every = []
-    for choice in itertools.product(range(3), repeat=len(heads)):
-        gain = sum(found.gain[layer, option, head] for (layer, head), option in zip(heads, choice, strict=True))
-        kept = np.mean([pairs[layer, option] for (layer, _), option in zip(heads, choice, strict=True)])
-        every.append((kept, gain))
-    last = -np.inf
-    for place in range(len(path.steps) + 1):
-        chosen = path.settings(place)
-        options = {head: found.settings.index(setting) for head, setting in chosen.items()}
-        gain = sum(found.gain[layer, option, head] for (layer, head), option in options.items())
-        kept = np.mean([pairs[layer, option] for (layer, _), option in options.items()])
-        assert path.retained_pairs(place) == pytest.approx(kept)
-        assert path.nearest(kept) == place
-        assert gain == pytest.approx(max(other for share, other in every if share <= kept + 1e-12))
-        assert gain > last
-        last = gain
-
-
-def test_settings_that_cost_more_and_win_less_are_left_out():
-    path = Path(estimates([[[0.0], [-1.0], [1.0], [1.0], [1.5]]], [[0.1, 0.2, 0.3, 0.4, 0.9]]))
-    assert [step.setting.top_k for step in path.steps] == [3, 5]
-    assert path.settings(0) == {(0, 0): HeadSetting(1, 4)}
-    assert Path(estimates([[[0.0], [-1.0]]], [[0.1, 0.2]])).steps == []
-    tied = Path(estimates([[[0.0], [2.0]]], [[0.2, 0.2]]))
-    assert tied.settings(0) == {(0, 0): HeadSetting(2, 4)}
-
-
-def test_derivatives_at_both_ends_are_averaged():
-    """A head that wins 2 - a at weight a wins 1.5 in all; the derivative at either end says 2 or 1."""
-    before = estimates([[[0.0], [2.0]]], [[0.1, 0.9]])
-    after = estimates([[[-1.0], [0.0]]], [[0.1, 0.7]])  # around the budget that has the change
-    found = mean_of([before, after])
-    np.testing.assert_allclose(found.gain, [[[0.0], [1.5]]])
-    np.testing.assert_allclose(found.pairs, [[0.1, 0.8]])
 
 
 def test_a_budget_names_what_differs():

@@ -7,19 +7,21 @@ import {
   shareDigits,
   worstDomain,
 } from "../../assets/js/centroids/budget-points.js";
-import { below, random, times } from "./helpers.js";
+import { below, times } from "./helpers.js";
 
 test("every exception of a budget is counted once, by what it changes", () => {
   for (let round = 0; round < 50; round += 1) {
     const budget = times(below(40), (i) => ({
       layer: i,
-      ...(random() < 0.8 ? { head: below(4) } : {}),
+      ...[{}, { head: below(4) }, { head: below(4) }, { query_head: below(12) }][below(4)],
       ...[{ full: true }, { top_k: 2 }, { window: 9 }, { top_k: 3, window: 9 }][below(4)],
     }));
-    const { heads, layers } = countChanges(budget);
-    const total = [heads, layers].flatMap((counts) => Object.values(counts)).reduce((sum, count) => sum + count, 0);
+    const { heads, layers, queryHeads } = countChanges(budget);
+    const counts = [heads, layers, queryHeads].flatMap((own) => Object.values(own));
+    const total = counts.reduce((sum, count) => sum + count, 0);
     assert.equal(total, budget.length);
     assert.equal(heads.full, budget.filter((entry) => entry.full && entry.head !== undefined).length);
+    assert.equal(queryHeads.full, budget.filter((entry) => entry.full && entry.query_head !== undefined).length);
   }
 });
 
@@ -33,6 +35,9 @@ test("a budget in words names heads and whole layers, and one of a kind as one",
     { layer: 5, window: 3 },
   ];
   assert.equal(budgetWords(layers), "1 layer in full, 1 layer with another setting");
+  const alone = times(3, (head) => ({ layer: 1, query_head: head, top_k: 0, window: 9 }));
+  const query = [...alone, { layer: 2, head: 0, top_k: 0 }];
+  assert.equal(budgetWords(query), "1 head with another top-k, 3 query heads with another setting");
 });
 
 test("points are told apart, and the worst domain is the one that loses most", () => {

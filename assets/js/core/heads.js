@@ -82,6 +82,15 @@ export function budgetGroups({ config, layers }) {
   return [...groups.values()].sort((a, b) => Number(b.full) - Number(a.full));
 }
 
+const NAMED = 6; // layers whose heads a line names; of more it says the numbers
+
+/** @param {BudgetGroup["heads"]} heads of one setting */
+function headWords(heads) {
+  if (heads.length <= NAMED) return heads.map((one) => text.ofLayer(one.layer, text.heads(one.heads, one.query)));
+  const count = sum(heads.map((one) => one.heads.length));
+  return [text.many(count, heads.some((one) => one.query), heads.length)];
+}
+
 /**
  * The layers and heads of a budget, a line for each setting.
  * @param {BudgetGroup[]} groups
@@ -95,7 +104,7 @@ export const budgetRows = (groups) =>
       ": ",
       [
         ...(layers.length > 0 ? [text.layers(layers)] : []),
-        ...heads.map((one) => text.ofLayer(one.layer, text.heads(one.heads, one.query))),
+        ...headWords(heads),
       ].join("; "),
     ),
   );

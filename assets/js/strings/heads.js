@@ -32,10 +32,11 @@ export const heads = {
     return `budget: ${words.join(", ") || "no head differs here"}`;
   },
   layers: (numbers) => (numbers.length === 1 ? `layer ${numbers[0]}` : `layers ${numbers.join(", ")}`),
+  many: (count, query, layers) => `${count} ${query ? "query " : ""}heads in ${layers} layers`,
   ofLayer: (layer, which) => `layer ${layer}, ${which}`,
   settingTitle: (setting) => `${setting[0].toUpperCase()}${setting.slice(1)}`,
   budgetHint:
     "Layers and heads to which the centroid file or the run gave a setting of their own. All others follow the " +
-    "setting on the left.",
+    "setting on the left. Sparsity shows the heads of each layer.",
   budgetNone: "Every head has the setting of this run anyway.",
 };

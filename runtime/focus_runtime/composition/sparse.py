@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.cuda.choice import without_groups
 from focus_runtime.attention.cuda.decomposition import GROUPED
 from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.decode import DECODING
@@ -196,11 +197,12 @@ def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT:
         return _gated(layer, call, setting).transpose(1, 2)
     rule, extent = PairRule(setting.window, owner.config.num_sinks), _extent(layer, call, setting.top_k)
     if layer.sliding is None or call.total <= layer.sliding:
-        current.backend = _backend(owner.backend, call, membership_BT, rule, extent)
+        current.backend = _backend(owner.backend, call, membership_BT, rule, extent, groups=setting.top_k > 0)
     else:
         whole = call.query.shape[2] == call.total  # else the cache has dropped keys, or holds more than the window
+        sorts = setting.top_k > 0
         tensors, inside = (call.query, call.key, call.value), PairRule(rule.window, rule.num_sinks, layer.sliding)
-        if whole and grouped_on_gpu(owner.backend, *tensors, inside.near, call.scoring, call.padding):
+        if whole and sorts and grouped_on_gpu(owner.backend, *tensors, inside.near, call.scoring, call.padding):
             current.backend, rule = "decomposed", inside
         elif whole and fused_inside_window(owner.backend, *tensors):
             current.backend, rule = "fused", inside
@@ -232,10 +234,15 @@ def _extent(layer: FocusLayer, call: Call, top_k: int) -> Extent | None:
     whole = call.query.shape[2] == call.key.shape[2]  # else a cache holds groups that another rule may have decided
     if assignment is None or not whole or not (assignment.uniform or assignment.beyond):
         return None
-    return Extent(config.num_groups, top_k, uniform=assignment.uniform, beyond=not assignment.uniform)
+    uniform = assignment.uniform and top_k > 0  # without groups a token has fewer than the one that is said
+    return Extent(config.num_groups, max(1, top_k), uniform=uniform, beyond=not assignment.uniform)
 
 
-def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None) -> str:
+def _backend(
+    requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None, *, groups: bool
+) -> str:
+    if not groups and call.query.device.type == "cuda" and requested in ("auto", "decomposed"):
+        return without_groups(call.query, call.key, call.padding, gradients=needs_gradient(call.query, call.key))
     continued = call.query.shape[2] < call.key.shape[2]  # where a backend chosen for prefill would refuse
     if requested != "auto" and not (continued and requested not in ANY_STEP):
         return requested

@@ -118,6 +118,15 @@ def test_a_budget_is_kept_in_a_file_of_version_2(tmp_path, tiny_model):
     assert versions == ["1", "2"]
 
 
+@pytest.mark.parametrize("entry", [{"query_head": 1, "full": True}, {"head": 0, "top_k": 0}, {"top_k": 0, "window": 3}])
+def test_what_older_programs_do_not_know_is_version_6(entry, tmp_path, tiny_model):
+    centroids = build_centroids(tiny_model)
+    centroids.config = centroids.config.replace(budget=[{"layer": 1} | entry], text_sinks=0.9)
+    save_centroids(centroids, tmp_path / "c.safetensors")
+    assert safe_open(tmp_path / "c.safetensors", "pt").metadata()["format_version"] == "6"
+    assert load_centroids(tmp_path / "c.safetensors").config == centroids.config
+
+
 def test_other_centroids_other_hash(tmp_path, tiny_model):
     hashes = {save_centroids(build_centroids(tiny_model, seed=s), tmp_path / "a.safetensors") for s in range(3)}
     assert len(hashes) == 3

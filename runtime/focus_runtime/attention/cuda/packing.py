@@ -47,7 +47,7 @@ def membership_extent(membership: Tensor) -> Extent:
     """Look at (B, T) memberships; one host synchronisation."""
     counts = popcount(membership)
     largest, most, least = torch.stack([membership.max(), counts.max(), counts.min()]).tolist()
-    return Extent(max(1, largest.bit_length()), max(1, most), most == least)
+    return Extent(max(1, largest.bit_length()), max(1, most), uniform=most == least > 0)
 
 
 def group_numbers(membership: Tensor, top_k: int) -> Tensor:

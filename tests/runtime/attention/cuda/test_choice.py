@@ -8,7 +8,7 @@ import torch
 from focus_runtime.attention.cuda import choice as cuda_choice
 from focus_runtime.attention.cuda import decomposition
 from focus_runtime.attention.cuda.calibration import GpuCosts
-from focus_runtime.attention.cuda.choice import choose_on_cuda
+from focus_runtime.attention.cuda.choice import choose_on_cuda, without_groups
 from focus_runtime.mask.extent import Extent
 
 
@@ -103,3 +103,17 @@ def test_what_was_measured_decides_among_what_can_run(monkeypatch):
     assert chosen(65536, groups=4, top_k=3) == "masked"  # more operations than full attention
     del measured.seconds["flex"]
     assert chosen(65536, softcap=30.0) == "masked"
+
+
+def test_heads_without_groups_take_what_needs_no_sorting(monkeypatch):
+    monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *rest, **more: True)
+
+    def chosen(length, *, new=None, padding=None, gradients=False):
+        query = torch.empty(1, 1, new or length, 64, device="meta", dtype=torch.bfloat16)
+        key = torch.empty(1, 1, length, 64, device="meta", dtype=torch.bfloat16)
+        return without_groups(query, key, padding, gradients=gradients)
+
+    assert chosen(4096) == chosen(4096, gradients=True) == "flex"
+    assert chosen(512) == chosen(4096, new=1) == chosen(4096, padding=torch.ones(1, 4096)) == "masked"
+    monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *rest, **more: False)
+    assert chosen(4096) == "masked"

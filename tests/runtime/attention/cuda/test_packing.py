@@ -18,6 +18,7 @@ def test_popcount_and_extent(fresh_seed):
     assert popcount(LONGEST).tolist() == [62]
     assert membership_extent(torch.tensor([[1, 6, 1 << 62]])) == Extent(63, 2, False)
     assert membership_extent(random_membership(200, groups=5, top_k=2)) == Extent(5, 2, True)
+    assert membership_extent(torch.zeros(1, 4, dtype=torch.int64)) == Extent(1, 1, False)  # no token has a group
 
 
 def test_group_numbers_and_bits():

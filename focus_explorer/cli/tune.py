@@ -50,8 +50,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--heads",
         choices=("query", "key-value"),
         default="query",
-        help="which heads get settings of their own: each query head, or key-value heads with all that share them; the "
-        "latter is what GPU kernels compute in one call (default: query)",
+        help="which heads get settings of their own: each query head, or key-value heads with all that share them "
+        "(default: query)",
     )
     parser.add_argument("--sequences", type=int, default=6, help="calibration sequences a domain (default: 6)")
     parser.add_argument("--held-out-sequences", type=int, default=8, help="of the check, a domain (default: 8)")

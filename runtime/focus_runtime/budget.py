@@ -44,7 +44,7 @@ class HeadException:
         layer: layer number.
         head: key-value head.
         query_head: query head; all heads of the layer where both are None.
-        top_k: k, 0 for no groups: the window and the first tokens alone; the configuration's when None.
+        top_k: k, 0 for no groups: the window and the first tokens alone, no text sinks; the configuration's when None.
         window: w; the configuration's when None.
         full: full attention, without top-k and window.
     """

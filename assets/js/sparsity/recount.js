@@ -15,7 +15,8 @@ export class GroupOrder {
    * @param {string} bytes base64 of (T, K) groups, the most probable first
    * @param {number} numTokens
    * @param {number} numGroups
-   * @param {[number, number, number][]} [fixed] tokens with a set of their own whatever the top-k: position, two words
+   * @param {[number, number, number][]} [fixed] tokens with a set of their own whatever the top-k, but 0: position, two
+   *   words
    */
   constructor(bytes, numTokens, numGroups, fixed = []) {
     this.fixed = fixed;
@@ -39,7 +40,7 @@ export class GroupOrder {
           const group = this.order[pos * this.numGroups + rank];
           words[pos * 2 + (group >> 5)] |= 1 << (group & 31);
         }
-      for (const [pos, low, high] of this.fixed) words.set([low, high], pos * 2);
+      if (topK > 0) for (const [pos, low, high] of this.fixed) words.set([low, high], pos * 2);
       sets = new GroupSets(words);
       this.kept.set(topK, sets);
     }

@@ -1,8 +1,8 @@
 """Focus on a GPU for a layer whose heads have unequal settings, in one call for each top-k, not for each setting.
 
 A call costs a GPU's host more than the GPU where texts are short, and gathering heads copies queries, keys and values.
-The kernels therefore read which heads to compute, and the window of each. A head with full attention is one whose
-window no text is longer than; in a long text it is computed apart, by the kernel made for it.
+The kernels therefore read which heads to compute, and the window of each query head. A head with full attention is one
+whose window no text is longer than; in a long text it is computed apart, by the kernel made for it.
 
 Shape suffixes: B batch, H query heads, Q queries, T keys, D head size, S distinct top-k.
 """
@@ -38,18 +38,22 @@ class _OnGpu:
         parts: for each distinct top-k, its place among them, and the numbers of its query heads; full heads go with the
             first.
         focused: the same without full heads.
-        sets, windows: (G,) int32 by key head: place of its top-k, and its window.
+        sets, windows: int32 by query head, (H,), where heads that share a key head differ; else by key head, (G,): the
+            place of the head's top-k, and its window.
+        by_query: (H,) int32, windows by query head, always.
     """
 
     parts: tuple[tuple[int, Tensor], ...]
     focused: tuple[tuple[int, Tensor], ...]
     sets: Tensor
     windows: Tensor
+    by_query: Tensor
 
 
 @functools.lru_cache(maxsize=4096)
 def _on_gpu(heads: LayerHeads, share: int, device: torch.device) -> _OnGpu:
     sets, windows = [0] * heads.num_heads, [0] * heads.num_heads
+    shared = 1 if heads.by_query else share
     members: list[list[int]] = [[] for _ in heads.top_ks]
     full: list[int] = []
     for group in heads.groups:
@@ -57,7 +61,7 @@ def _on_gpu(heads: LayerHeads, share: int, device: torch.device) -> _OnGpu:
         place = 0 if setting.full else heads.top_ks.index(setting.top_k)
         for head in group.heads:
             sets[head], windows[head] = place, ENDLESS if setting.full else setting.window
-            (full if setting.full else members[place]).extend(range(head * share, (head + 1) * share))
+            (full if setting.full else members[place]).extend(range(head * shared, (head + 1) * shared))
 
     def numbers(values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int32, device=device)
@@ -68,6 +72,7 @@ def _on_gpu(heads: LayerHeads, share: int, device: torch.device) -> _OnGpu:
         tuple((place, numbers(own)) for place, own in enumerate(members) if own),
         numbers(sets),
         numbers(windows),
+        numbers([window for window in windows for _ in range(shared)]),
     )
 
 
@@ -143,7 +148,7 @@ def text_by_head(
     def run() -> Tensor:
         results = new_results(query)
         for place, numbers in known.focused if apart else known.parts:
-            settings: dict[str, Any] = {"heads": Heads(numbers, known.windows), "results": results, "stage": clock}
+            settings: dict[str, Any] = {"heads": Heads(numbers, known.by_query), "results": results, "stage": clock}
             tensors = (query, key, call.value, groups_SBT[place], PairRule(0, num_sinks), call.scoring)
             grouped_attention(*tensors, extent=extents[place], **settings)
         return results[0]

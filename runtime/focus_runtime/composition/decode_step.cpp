@@ -48,7 +48,7 @@ extern "C" int focus_decode_cpu(DecodeStep* s, FocusProblem* problem) {
   const int64_t everywhere = s->sink ? ((int64_t)1 << s->groups) - 1 : 0;
   for (int64_t i = 0; i < s->settings; ++i) {
     const int64_t own = s->top_ks[i] == s->top_k ? s->bits : focus_top_groups(s->probabilities, s->groups, s->top_ks[i]);
-    s->membership[i * s->plane_stride + s->place] = own | everywhere;
+    s->membership[i * s->plane_stride + s->place] = s->top_ks[i] ? own | everywhere : 0;  // without groups none is everywhere
   }
   s->bits |= everywhere;
   s->seconds = now() - start;

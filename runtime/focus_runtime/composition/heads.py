@@ -91,7 +91,8 @@ def layer_heads(config: FocusConfig, layer: int, counts: HeadCounts) -> LayerHea
 def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> Tensor:
     """Groups of every token for each distinct top-k of a layer, (S, B, T) int64.
 
-    A function that replaces what routers decide (see observe.py) decides for every top-k.
+    A function that replaces what routers decide (see observe.py) decides for every top-k but 0, with which no token has
+    a group, whatever belongs to all.
 
     Args:
         assignment: of the layer.
@@ -106,7 +107,8 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
     own = assignment.probabilities.detach()
     groups_SBT = torch.stack([assignment.membership if k == usual else top_k_membership(own, k) for k in top_ks])
     if everywhere_BT is not None:
-        groups_SBT = groups_SBT | all_groups(everywhere_BT, own.shape[-1])
+        some_S11 = torch.tensor(top_ks, device=own.device)[:, None, None] > 0  # heads without groups have none of these
+        groups_SBT = groups_SBT | all_groups(everywhere_BT & some_S11, own.shape[-1])
     return groups_SBT if edit is None else edit.applied(groups_SBT)
 
 

@@ -175,8 +175,6 @@ def _in_few_calls(
         (B, Q, H, D), the backend's name, and whether full heads are in it.
     """
     owner, new, length = layer.owner, call.query.shape[2], call.key.shape[2]
-    if heads.by_query:  # the kernels read settings by key-value head
-        return None
     if layer.sliding is not None and call.total > layer.sliding:
         return None
     if new == 1 < length and fits(DECODING, owner.backend, call):
@@ -200,9 +198,8 @@ def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT:
         current.backend = _backend(owner.backend, call, membership_BT, rule, extent, groups=setting.top_k > 0)
     else:
         whole = call.query.shape[2] == call.total  # else the cache has dropped keys, or holds more than the window
-        sorts = setting.top_k > 0
         tensors, inside = (call.query, call.key, call.value), PairRule(rule.window, rule.num_sinks, layer.sliding)
-        if whole and sorts and grouped_on_gpu(owner.backend, *tensors, inside.near, call.scoring, call.padding):
+        if whole and grouped_on_gpu(owner.backend, *tensors, inside.near, call.scoring, call.padding):
             current.backend, rule = "decomposed", inside
         elif whole and fused_inside_window(owner.backend, *tensors):
             current.backend, rule = "fused", inside
@@ -234,15 +231,25 @@ def _extent(layer: FocusLayer, call: Call, top_k: int) -> Extent | None:
     whole = call.query.shape[2] == call.key.shape[2]  # else a cache holds groups that another rule may have decided
     if assignment is None or not whole or not (assignment.uniform or assignment.beyond):
         return None
-    uniform = assignment.uniform and top_k > 0  # without groups a token has fewer than the one that is said
-    return Extent(config.num_groups, max(1, top_k), uniform=uniform, beyond=not assignment.uniform)
+    if top_k == 0 and assignment.edit is not None:  # tokens linked by hand see each other all the same
+        return None
+    if top_k == 0:
+        return Extent(config.num_groups, 0, uniform=True)
+    return Extent(config.num_groups, top_k, uniform=assignment.uniform, beyond=not assignment.uniform)
 
 
 def _backend(
     requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None, *, groups: bool
 ) -> str:
     if not groups and call.query.device.type == "cuda" and requested in ("auto", "decomposed"):
-        return without_groups(call.query, call.key, call.padding, gradients=needs_gradient(call.query, call.key))
+        return without_groups(
+            call.query,
+            call.key,
+            window=rule.near,
+            key_padding=call.padding,
+            softcap=call.scoring.softcap,
+            gradients=needs_gradient(call.query, call.key, call.value),
+        )
     continued = call.query.shape[2] < call.key.shape[2]  # where a backend chosen for prefill would refuse
     if requested != "auto" and not (continued and requested not in ANY_STEP):
         return requested

@@ -23,6 +23,8 @@ BUDGETS = {
     "windows": (HeadException(layer=0, head=0, window=9),),
     "full": (HeadException(layer=0, head=0, full=True), HeadException(layer=0, head=1, window=0)),
     "top_k": (HeadException(layer=0, head=1, top_k=2, window=5),),
+    "query heads": (HeadException(layer=0, query_head=1, window=9), HeadException(layer=0, query_head=2, full=True)),
+    "no groups": (HeadException(layer=0, query_head=3, top_k=0, window=5),),
     "top_k and full": (HeadException(layer=0, head=1, top_k=2), HeadException(layer=0, head=0, full=True)),
 }
 
@@ -62,9 +64,10 @@ def test_the_logits_are_those_of_each_setting(budget, text_sinks, kernels, monke
     names.clear()
     enable()
     actual = model(input_ids=ids, use_cache=False).logits.float()
-    calls = 2 if budget == BUDGETS["top_k"] else 1  # one for each top-k
+    calls = 2 if budget in (BUDGETS["top_k"], BUDGETS["no groups"]) else 1  # one for each top-k
     assert names.count("near") == calls
-    assert names.count("rest") == (0 if text_sinks is None else calls)
+    in_groups = calls - (budget == BUDGETS["no groups"])  # else nothing is in all groups
+    assert names.count("rest") == (0 if text_sinks is None else in_groups)
     assert (actual - expected).norm() / expected.norm() < TOLERANCE
     assert "decomposed" in focus.backend_names
 

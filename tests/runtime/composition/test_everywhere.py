@@ -41,6 +41,25 @@ def test_all_heads_see_them(backend, budget, fresh_seed):
     torch.testing.assert_close(sparse, expected, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("backend", ["auto", "masked", "reference", "fused", "decomposed"])
+def test_heads_without_groups_see_none_of_them(backend, fresh_seed):
+    model, budget = (
+        build_model(),
+        (HeadException(layer=0, query_head=1, top_k=0), HeadException(layer=1, head=0, top_k=2)),
+    )
+    focus = compose(model, build_centroids(model, window=3, num_sinks=1), budget=budget, backend=backend)
+    ids = random_ids(40, seed=fresh_seed % 1000)
+    with torch.no_grad(), replace_assignment(focus, chosen_tokens):
+        sparse = model(ids, use_cache=False).logits
+    masks = head_allowed(focus)
+    distance = torch.arange(40)[:, None] - torch.arange(40)
+    assert torch.equal(masks[0][1], (distance >= 0) & ((distance <= 3) | (torch.arange(40) == 0)))
+    assert all(masks[0][head][pos:, pos].all() for head in (0, 2, 3) for pos in CHOSEN)
+    with focus.full_attention(), explicit_masks(model, masks), torch.no_grad():
+        expected = model(ids, use_cache=False).logits
+    torch.testing.assert_close(sparse, expected, rtol=2e-4, atol=2e-4)
+
+
 def test_nothing_changes_without_any():
     model = build_model()
     focus = compose(model, build_centroids(model, window=3, num_sinks=1), budget=BUDGETS["budget"])

@@ -63,18 +63,26 @@ def choose_on_cuda(
     return "decomposed" if linear and has_backward(query) else "masked"  # the memory of masked grows with T^2
 
 
-def without_groups(query: Tensor, key: Tensor, key_padding: Tensor | None, *, gradients: bool) -> str:
+def without_groups(
+    query: Tensor,
+    key: Tensor,
+    *,
+    window: int,
+    key_padding: Tensor | None,
+    softcap: float | None,
+    gradients: bool,
+) -> str:
     """Name the backend for heads that see their window and the first tokens alone.
-
-    The kernels that sort tokens by group have never run on a GPU with tokens that have none.
 
     Args:
         query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
-        key_padding: (B, Tk) bool, or None.
+        window, key_padding, softcap: as in `focus_attention`.
         gradients: whether a backward pass will follow.
     """
-    whole = query.shape[2] == key.shape[2] >= COMPILE_FROM and key_padding is None
-    return "flex" if whole and _flex_fits(query, gradients=gradients) else "masked"
+    whole = query.shape[2] == key.shape[2] and key_padding is None
+    if whole and not gradients and grouped_fits(query, key, key, window, Scoring(1.0, softcap)):
+        return "decomposed"
+    return "flex" if whole and key.shape[2] >= COMPILE_FROM and _flex_fits(query, gradients=gradients) else "masked"
 
 
 def _flex_fits(query: Tensor, *, gradients: bool = False) -> bool:

@@ -27,11 +27,11 @@ WARPS, STAGES = 4, 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepHeads:
-    """What each key head sees.
+    """What each key head, or each query head, sees.
 
     Attributes:
-        sets: (G,) int32, which of several memberships is the head's.
-        windows: (G,) int32; one that no text is longer than makes it full attention.
+        sets: (G,) or (H,) int32, which of several memberships is the head's.
+        windows: (G,) or (H,) int32; one that no text is longer than makes it full attention.
     """
 
     sets: Tensor
@@ -74,7 +74,8 @@ def decode_on_gpu(
     strides = (*query.stride()[:2], *key.stride()[:3], *value.stride()[:3], membership.stride(0), membership.stride(-2))
     rows = max(FEWEST_ROWS, triton.next_power_of_2(share))
     numbers = (length, tiles, scale, cap, min(rule.window, length), min(rule.num_sinks, length), heads)
-    sizes = (share, rows, head_size, size, KEYS, capped, settings is not None)
+    apart = 0 if settings is None else 1 if settings.windows.shape[0] == kv_heads else 2
+    sizes = (share, rows, head_size, size, KEYS, capped, apart)
     starts = aligned(query, key, value, membership, part_lse)
     joined_chunks = triton.next_power_of_2(chunks)
     kinds = tuple((stride % ALIGNED == 0, stride == 1) for stride in strides)  # lengths grow with every step

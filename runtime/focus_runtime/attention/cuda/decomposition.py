@@ -86,7 +86,7 @@ def gpu_decomposition(
         result = tried(GROUPED, query, run)
         if result is not None:
             return result
-    if known.beyond:
+    if known.beyond or known.top_k == 0:
         known = membership_extent(membership)
     if scoring.softcap is not None:
         raise InputError(

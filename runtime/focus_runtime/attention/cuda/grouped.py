@@ -76,7 +76,7 @@ class Heads:
 
     Attributes:
         query: (n,) int32, numbers of query heads.
-        windows: (G,) int32, the window of every key head; one that no text is longer than makes it full attention.
+        windows: (H,) int32, the window of every query head; one that no text is longer than makes it full attention.
     """
 
     query: Tensor
@@ -100,7 +100,7 @@ class _Plan(NamedTuple):
         near, far, rest: tiles, programs, and what follows the tensors among the arguments; of `far` for each pass,
             `rest` is None where no token has more than k groups.
         copy: the same of copies, without tiles; None where far keys are read in the text.
-        reaches: nothing is farther than the window.
+        reaches: nothing is farther than the window, or no token has a group.
     """
 
     near: tuple[Tiles, Grid, tuple[Any, ...]]
@@ -151,7 +151,7 @@ def _planned(
         (far, (triton.cdiv(length, far.queries) + extent.num_groups, at_work, batch), passes),
         (near, near_grid, rest_numbers) if extent.beyond else None,
         copy if copied else None,
-        not apart and window >= reach - 1,
+        extent.top_k == 0 or (not apart and window >= reach - 1),
     )
 
 
@@ -176,7 +176,8 @@ def grouped_attention(
         membership: (B, T) int64 bit sets.
         rule: window, sinks and a sliding window of the layer's own.
         scoring: scale above 0, and softcap.
-        extent: K, k and whether tokens may have more; a wrong one gives wrong results. Nothing waits for the device.
+        extent: K, k and whether tokens may have more; a wrong one gives wrong results. With k = 0 no token has a group:
+            the window and the sinks are all that is computed. Nothing waits for the device.
         stage: for timing, as a `StageClock` does: called with "local", "sort", "gather" or "same_group", returns a
             context manager for that part.
         copied: read far keys from copies; by default where they pay.

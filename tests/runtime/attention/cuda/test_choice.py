@@ -111,9 +111,13 @@ def test_heads_without_groups_take_what_needs_no_sorting(monkeypatch):
     def chosen(length, *, new=None, padding=None, gradients=False):
         query = torch.empty(1, 1, new or length, 64, device="meta", dtype=torch.bfloat16)
         key = torch.empty(1, 1, length, 64, device="meta", dtype=torch.bfloat16)
-        return without_groups(query, key, padding, gradients=gradients)
+        settings = {"window": 9, "key_padding": padding, "softcap": None, "gradients": gradients}
+        return without_groups(query, key, **settings)
 
     assert chosen(4096) == chosen(4096, gradients=True) == "flex"
     assert chosen(512) == chosen(4096, new=1) == chosen(4096, padding=torch.ones(1, 4096)) == "masked"
     monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *rest, **more: False)
     assert chosen(4096) == "masked"
+    monkeypatch.setattr(cuda_choice, "grouped_fits", lambda *_: True)
+    assert chosen(4096) == chosen(512) == "decomposed"
+    assert chosen(4096, gradients=True) == chosen(4096, new=1) == "masked"

@@ -118,23 +118,24 @@ def test_a_few_tokens_beyond_the_usual_number_of_groups(top_k, sliding, fresh_se
 
 @pytest.mark.parametrize("beyond", [False, True])
 def test_heads_of_unequal_settings(beyond, fresh_seed, monkeypatch):
-    """Windows by key head, one of them without end; two memberships fill one result."""
+    """Windows by query head, one of them without end; memberships of two k and of none fill one result."""
     inputs = random_inputs(260, batch=2, heads=8, kv_heads=4)
-    windows = torch.tensor([7, 1 << 30, 0, 40], dtype=torch.int32, device=DEVICE)
-    parts = {1: [0, 1, 2, 3], 2: [4, 5, 6, 7]}
-    groups = {top_k: members(260, groups=5, top_k=top_k, batch=2) for top_k in parts}
+    windows = torch.tensor([7, 9, 1 << 30, 3, 0, 40, 40, 5], dtype=torch.int32, device=DEVICE)
+    parts = {1: [0, 2, 3], 2: [4, 5, 6], 0: [1, 7]}
+    groups = {top_k: members(260, groups=5, top_k=top_k, batch=2) for top_k in (1, 2)}
     if beyond:
         groups = {k: torch.where(torch.rand(2, 260, device=DEVICE) < 0.1, 31, sets) for k, sets in groups.items()}
+    groups[0] = torch.zeros_like(groups[1])
     expected = []
-    for kv_head, window in enumerate(windows.tolist()):
-        own = (inputs[0][:, 2 * kv_head : 2 * kv_head + 2], *(x[:, kv_head : kv_head + 1] for x in inputs[1:]))
-        membership = groups[1 if kv_head < 2 else 2]
+    for head, window in enumerate(windows.tolist()):
+        own = (inputs[0][:, head : head + 1], *(x[:, head // 2 : head // 2 + 1] for x in inputs[1:]))
+        membership = next(groups[top_k] for top_k, numbers in parts.items() if head in numbers)
         expected.append(oracle(own, membership, window=window, num_sinks=3, scale=0.25))
     poisoned(monkeypatch)
     results = new_results(inputs[0])
     for top_k, numbers in parts.items():
         heads = Heads(torch.tensor(numbers, dtype=torch.int32, device=DEVICE), windows)
-        extent = Extent(5, top_k, uniform=not beyond, beyond=beyond)
+        extent = Extent(5, top_k, uniform=not beyond, beyond=beyond and top_k > 0)
         settings = {"extent": extent, "heads": heads, "results": results}
         actual = grouped_attention(*inputs, groups[top_k], PairRule(99, 3), Scoring(0.25), **settings)
     assert_same(actual, [torch.cat(parts, 1) for parts in zip(*expected, strict=True)], TOLERANCE)
@@ -259,15 +260,24 @@ def test_a_decode_step_equals_the_oracle(heads, length, window, sinks, softcap, 
     assert_same(actual, expected, TOLERANCE)
 
 
-def test_a_decode_step_of_heads_of_unequal_settings(fresh_seed, monkeypatch):
+SETTINGS = {
+    "by key head": ([1, 0, 1], [30, 1 << 30, 0]),
+    "by query head": ([1, 0, 2, 1, 1, 2], [30, 1 << 30, 0, 5, 9, 700]),
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_decode_step_of_heads_of_unequal_settings(settings, fresh_seed, monkeypatch):
     inputs = random_inputs(700, batch=2, heads=6, kv_heads=3, queries=1)
     groups = torch.stack([members(700, batch=2, top_k=top_k) for top_k in (1, 2)])
-    sets, windows = [1, 0, 1], [30, 1 << 30, 0]
+    groups = torch.cat([groups, torch.zeros_like(groups[:1])])
+    sets, windows = SETTINGS[settings]
     expected = []
-    for kv_head in range(3):
-        own = (inputs[0][:, 2 * kv_head : 2 * kv_head + 2], *(x[:, kv_head : kv_head + 1] for x in inputs[1:]))
-        rule = {"window": windows[kv_head], "num_sinks": 2, "scale": 0.25}
-        expected.append(oracle(own, groups[sets[kv_head]], **rule))
+    for head in range(6):
+        own = (inputs[0][:, head : head + 1], *(x[:, head // 2 : head // 2 + 1] for x in inputs[1:]))
+        place = head * len(sets) // 6
+        rule = {"window": windows[place], "num_sinks": 2, "scale": 0.25}
+        expected.append(oracle(own, groups[sets[place]], **rule))
     poisoned(monkeypatch)
     heads = StepHeads(*(torch.tensor(x, dtype=torch.int32, device=DEVICE) for x in (sets, windows)))
     actual = decode_on_gpu(*inputs, groups, PairRule(99, 2), Scoring(0.25), heads)

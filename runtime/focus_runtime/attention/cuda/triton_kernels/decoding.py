@@ -44,8 +44,9 @@ def chunk_kernel(
     SIZE: tl.constexpr,
     BN: tl.constexpr,
     CAPPED: tl.constexpr,
-    PER_HEAD: tl.constexpr,
+    APART: tl.constexpr,
 ):
+    """One stretch of keys for the query heads of a key head; APART: 0 one setting, 1 by key head, 2 by query head."""
     chunk, kv_head, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     chunks = tl.num_programs(0)
     r, d = tl.arange(0, ROWS), tl.arange(0, SIZE)
@@ -55,21 +56,33 @@ def chunk_kernel(
     K += batch * k_batch + kv_head * k_head
     V += batch * v_batch + kv_head * v_head
     MEMBER += batch * member_batch
-    if PER_HEAD:
+    if APART == 1:
         MEMBER += tl.load(SETS + kv_head).to(tl.int64) * member_set
         window = tl.minimum(tl.load(WINDOWS + kv_head), length)
-    own = tl.load(MEMBER + length - 1)
+    if APART == 2:
+        set_r = tl.load(SETS + head_r, mask=real_r, other=0).to(tl.int64) * member_set
+        nearest_r = length - 1 - tl.minimum(tl.load(WINDOWS + head_r, mask=real_r, other=0), length)
+        own_r = tl.load(MEMBER + set_r + length - 1)
+    else:
+        own = tl.load(MEMBER + length - 1)
     acc_rd = tl.zeros([ROWS, SIZE], dtype=tl.float32)
     top_r = tl.full([ROWS], -1.0e30, dtype=tl.float32)
     sum_r = tl.zeros([ROWS], dtype=tl.float32)
     for tile in range(chunk * tiles, chunk * tiles + tiles):
         n = tile * BN + tl.arange(0, BN)
         inside_n = n < length
-        bits_n = tl.load(MEMBER + n, mask=inside_n, other=0)
-        seen_n = inside_n & (((bits_n & own) != 0) | (n >= length - 1 - window) | (n < num_sinks))
+        if APART == 2:
+            bits_rn = tl.load(MEMBER + set_r[:, None] + n[None, :], mask=real_r[:, None] & inside_n[None, :], other=0)
+            near_rn = (n[None, :] >= nearest_r[:, None]) | (n < num_sinks)[None, :]
+            seen_rn = real_r[:, None] & inside_n[None, :] & (((bits_rn & own_r[:, None]) != 0) | near_rn)
+            seen_n = tl.max(seen_rn.to(tl.int32), axis=0) > 0
+        else:
+            bits_n = tl.load(MEMBER + n, mask=inside_n, other=0)
+            seen_n = inside_n & (((bits_n & own) != 0) | (n >= length - 1 - window) | (n < num_sinks))
+            seen_rn = seen_n[None, :]
         key_nd, value_nd = rows(K, n, k_token, seen_n, d, real_d), rows(V, n, v_token, seen_n, d, real_d)
         score_rn = products(query_rd, key_nd, scale, cap, CAPPED)
-        score_rn = tl.where(seen_n[None, :], score_rn, float("-inf"))
+        score_rn = tl.where(seen_rn, score_rn, float("-inf"))
         acc_rd, top_r, sum_r = softmax_step(score_rn, scale, value_nd, acc_rd, top_r, sum_r, CAPPED)
     empty_r = sum_r == 0.0
     lse_r = tl.where(empty_r, float("-inf"), top_r + tl.math.log2(tl.where(empty_r, 1.0, sum_r)))

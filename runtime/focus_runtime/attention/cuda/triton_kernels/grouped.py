@@ -50,7 +50,7 @@ def near_kernel(
     tile, head, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     if PER_HEAD:
         head = tl.load(HEADS + head)
-        window = tl.minimum(tl.load(WINDOWS + head // share), length)
+        window = tl.minimum(tl.load(WINDOWS + head), length)
     q_m = tile * BM + tl.arange(0, BM)
     d = tl.arange(0, SIZE)
     real_m, real_d = q_m < length, d < HEAD
@@ -194,7 +194,7 @@ def far_kernel(
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     if PER_HEAD:
         head = tl.load(HEADS + head)
-        window = tl.load(WINDOWS + head // share)
+        window = tl.load(WINDOWS + head)
         if window >= length - 1:
             return
     k = tl.arange(0, GROUPS)
@@ -328,7 +328,7 @@ def rest_kernel(
     tile, head, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     if PER_HEAD:
         head = tl.load(HEADS + head)
-        window = tl.load(WINDOWS + head // share)
+        window = tl.load(WINDOWS + head)
         if window >= length - 1:
             return
     stop = tl.load(QUERY_BOUNDS + batch * (num_groups + 1) + 1)

@@ -8,10 +8,11 @@ from focus_explorer.views.payloads.jobs import JobPayload
 
 
 class HeadExceptionPayload(TypedDict):
-    """An exception of a budget; without `head` it is for the whole layer."""
+    """An exception of a budget; without `head` and `query_head` it is for the whole layer."""
 
     layer: int
     head: NotRequired[int]
+    query_head: NotRequired[int]
     top_k: NotRequired[int]
     window: NotRequired[int]
     full: NotRequired[bool]

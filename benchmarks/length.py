@@ -35,9 +35,8 @@ from torch import Tensor
 from benchmarks.domains import cut
 from benchmarks.results_file import continued, percent
 from focus_runtime.baselines.no_groups import no_groups
-from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.attach import FocusModel, compose
-from focus_runtime.composition.heads import HeadMask, query_numbers
+from focus_runtime.composition.heads import HeadMask, counts_of, query_numbers
 from focus_runtime.composition.observe import observe_attention
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.mask.dense import allowed_pairs
@@ -113,7 +112,7 @@ def dropped_mass(focus: FocusModel, ids: Tensor, masks: dict[int, tuple[HeadMask
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
             return
-        counts = HeadCounts(key.shape[1], query.shape[1])
+        counts = counts_of(query, key)
         dropped = torch.zeros(counts.query, rows.numel())
         position = torch.arange(key.shape[2])
         for mask in masks[layer.index]:

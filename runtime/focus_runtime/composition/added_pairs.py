@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.budget import HeadCounts
-from focus_runtime.composition.heads import HeadMask, query_numbers
+from focus_runtime.composition.heads import HeadMask, counts_of, query_numbers
 from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs
 
@@ -70,7 +69,7 @@ def attend_with_added(
     first_query, first_key = total - query.shape[2], total - key.shape[2]
     position_T = torch.arange(first_key, total, device=key.device)
     shared = query.shape[1] // key.shape[1]
-    counts = HeadCounts(key.shape[1], query.shape[1])
+    counts = counts_of(query, key)
     mask_of = {head: mask for mask in masks for head in query_numbers(mask.group, counts)}
     out_BQHD = out_BQHD.clone()
     exact = torch.promote_types(query.dtype, torch.float32)

@@ -185,22 +185,28 @@ class FocusModel(SavedModel):
                 layer.router = router
 
     @contextmanager
-    def with_config(self, config: FocusConfig) -> Iterator[nn.Module]:
-        """The same layers and routers at other settings, such as another window, without composing again."""
-        before, self.config = self.config, config
+    def _during(self, **state: Any) -> Iterator[nn.Module]:
+        """Some of the state at other values while the block runs."""
+        before = {name: getattr(self, name) for name in state}
         try:
+            for name, value in state.items():
+                setattr(self, name, value)
             yield self.model
         finally:
-            self.config = before
+            for name, value in before.items():
+                setattr(self, name, value)
+
+    @contextmanager
+    def with_config(self, config: FocusConfig) -> Iterator[nn.Module]:
+        """The same layers and routers at other settings, such as another window, without composing again."""
+        with self._during(config=config):
+            yield self.model
 
     @contextmanager
     def training_gate(self, gate: SoftGate) -> Iterator[nn.Module]:
         """Soft gates instead of the hard mask."""
-        self.soft_gate = gate
-        try:
+        with self._during(soft_gate=gate):
             yield self.model
-        finally:
-            self.soft_gate = None
 
     @contextmanager
     def with_alternatives(self, settings: Iterable[HeadSetting]) -> Iterator[Alternatives]:
@@ -209,11 +215,9 @@ class FocusModel(SavedModel):
         Args:
             settings: for every key-value head of every focused layer.
         """
-        before, self.alternatives = self.alternatives, Alternatives(tuple(settings))
-        try:
-            yield self.alternatives
-        finally:
-            self.alternatives = before
+        alternatives = Alternatives(tuple(settings))
+        with self._during(alternatives=alternatives):
+            yield alternatives
 
     @contextmanager
     def probed(self, settings: Iterable[HeadSetting]) -> Iterator[Probe]:
@@ -222,11 +226,9 @@ class FocusModel(SavedModel):
         Args:
             settings: for every query head of every focused layer.
         """
-        before, self.probe = self.probe, Probe(tuple(settings))
-        try:
-            yield self.probe
-        finally:
-            self.probe = before
+        probe = Probe(tuple(settings))
+        with self._during(probe=probe):
+            yield probe
 
     @contextmanager
     def with_added_pairs(self, pairs: Mapping[int, Tensor]) -> Iterator[nn.Module]:
@@ -239,11 +241,8 @@ class FocusModel(SavedModel):
             InputError: a layer is not focused, or a key comes after its query.
         """
         check_added_pairs(pairs, self.focused_layers)
-        before, self.added_pairs = self.added_pairs, pairs
-        try:
+        with self._during(added_pairs=pairs):
             yield self.model
-        finally:
-            self.added_pairs = before
 
     @contextmanager
     def with_changes(self, changes: Sequence[Change], num_tokens: int) -> Iterator[nn.Module]:
@@ -260,21 +259,16 @@ class FocusModel(SavedModel):
         check_changes(changes, self.config, num_tokens, self.focused_layers, counts)
         config = self.config.replace(budget=changed_budget(self.config, changes, counts))
         check_any_left(set(self.focused_layers), config, counts)
-        before, self.edits = self.edits, layer_edits(changes, self.focused_layers, config.num_groups)
-        try:
-            with self.with_config(config):
-                yield self.model
-        finally:
-            self.edits = before
+        edits = layer_edits(changes, self.focused_layers, config.num_groups)
+        with self._during(edits=edits, config=config):
+            yield self.model
 
     @contextmanager
     def compared_by_layer(self) -> Iterator[Comparison]:
         """Every layer returns full attention and notes what Focus would have changed in its output."""
-        before, self.comparison = self.comparison, Comparison()
-        try:
-            yield self.comparison
-        finally:
-            self.comparison = before
+        comparison = Comparison()
+        with self._during(comparison=comparison):
+            yield comparison
 
     def detach(self) -> nn.Module:
         """Take Focus off. The model's logits are then the untouched model's, bit for bit. Calling it twice is fine."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from focus_runtime.attention.dispatch import one_dtype, rows_together
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.budget import HeadCounts
-from focus_runtime.composition.heads import Part
+from focus_runtime.composition.heads import Part, counts_of
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL
@@ -41,7 +41,7 @@ class Call:
     @property
     def counts(self) -> HeadCounts:
         """Its heads."""
-        return HeadCounts(self.key.shape[1], self.query.shape[1])
+        return counts_of(self.query, self.key)
 
 
 def attention_call(

@@ -162,6 +162,15 @@ def _as_slice(numbers: Sequence[int]) -> slice | None:
     return slice(numbers[0], numbers[-1] + 1, next(iter(steps), 1))
 
 
+def counts_of(query: Tensor, key: Tensor) -> HeadCounts:
+    """Heads of an attention call.
+
+    Args:
+        query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
+    """
+    return HeadCounts(key.shape[1], query.shape[1])
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Some heads of a layer, as queries and keys are indexed for them.

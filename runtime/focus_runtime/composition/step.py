@@ -18,8 +18,7 @@ from torch import Tensor
 
 from focus_runtime.attention.fused import fused_step, step_fits
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.budget import HeadCounts
-from focus_runtime.composition.heads import LayerHeads, memberships
+from focus_runtime.composition.heads import LayerHeads, counts_of, memberships
 from focus_runtime.composition.state import Decided, FocusLayer
 from focus_runtime.composition.text_sinks import NO_SINK, SINK
 from focus_runtime.routing.few_tokens import ELEMENTS, fits
@@ -169,7 +168,7 @@ def decide_and_attend(
 def _heads_of(layer: FocusLayer, query: Tensor, key: Tensor) -> LayerHeads:
     """What the heads of a call execute; noted with the backends that do."""
     current = layer.current_pass
-    current.counts = HeadCounts(key.shape[1], query.shape[1])
+    current.counts = counts_of(query, key)
     heads = layer.heads(current.counts)
     current.backend = layer.step_backends(heads)
     return heads

@@ -19,10 +19,9 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
-from focus_runtime.composition.heads import HeadMask, query_numbers
+from focus_runtime.composition.heads import HeadMask, counts_of, query_numbers
 from focus_runtime.composition.observe import observe_focus
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import Cancelled, InputError
@@ -260,7 +259,7 @@ def _heads(call: _LayerCall, gradient: Tensor | None) -> list[_Head]:
     """The query heads of one layer that drop pairs."""
     if gradient is None:
         return []
-    counts = HeadCounts(call.key.shape[1], call.query.shape[1])
+    counts = counts_of(call.query, call.key)
     exact = torch.promote_types(call.query.dtype, torch.float32)
     heads = []
     for mask in call.masks:
@@ -302,7 +301,7 @@ def _look_through(one: _Head, best: _Best) -> None:
 
 def _dropped_pairs(call: _LayerCall) -> int:
     """Pairs within the layer's reach that its query heads drop."""
-    dropped, heads = 0, HeadCounts(call.key.shape[1], call.query.shape[1])
+    dropped, heads = 0, counts_of(call.query, call.key)
     for mask in call.masks:
         if mask.group.setting.full:
             continue

@@ -15,9 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.heads import HeadMask, head_masks, parts_of, query_numbers
+from focus_runtime.composition.heads import HeadMask, counts_of, head_masks, parts_of, query_numbers
 from focus_runtime.composition.observe import observe_attention
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import FocusConfig
@@ -92,7 +91,7 @@ def measure_attention(
         if layer.router is None:
             return
         masks = head_masks(
-            layer.heads(HeadCounts(key.shape[1], query.shape[1])),
+            layer.heads(counts_of(query, key)),
             groups[layer.index].to(query.device),
             focus.config,
             layer.sliding,
@@ -117,7 +116,7 @@ def _by_head(
     """`mass_and_links` of a layer whose heads may differ."""
     order: list[int] = []
     parts, weights = [], []
-    counts = HeadCounts(key.shape[1], query.shape[1])
+    counts = counts_of(query, key)
     for mask in masks:
         (part,) = parts_of(mask.group, counts, copies=True)
         parts.append(mass_and_links(query[:, part.query], key[:, part.key], mask.membership, mask.rule, **how))

@@ -17,9 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.heads import HeadMask, head_masks, memberships, parts_of
+from focus_runtime.composition.heads import HeadMask, counts_of, head_masks, memberships, parts_of
 from focus_runtime.composition.observe import observe_attention, observe_hidden_states
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
@@ -136,7 +135,7 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, masks: Mapping[int, Sequen
         if masks is not None:
             own = masks[layer.index]
         else:
-            heads = layer.heads(HeadCounts(key.shape[1], query.shape[1]))
+            heads = layer.heads(counts_of(query, key))
             groups = memberships(assignments[layer.index], heads.top_ks, focus.config.top_k)
             own = head_masks(heads, groups, focus.config, layer.sliding)
         shares[layer.index] = mass_by_head(query, key, own, scale=scale, softcap=softcap)
@@ -165,7 +164,7 @@ def mass_by_head(
     Returns:
         (B, Hq, 4) float64 in the order of `MASS_CAUSES`.
     """
-    counts = HeadCounts(key.shape[1], query.shape[1])
+    counts = counts_of(query, key)
     shares = torch.empty(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     for mask in masks:
         (part,) = parts_of(mask.group, counts, copies=True)

@@ -10,8 +10,10 @@ from playwright.sync_api import expect
 
 from focus_explorer.data.parts import executed
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.services.runs import run_config
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.runs import list_runs, run_config
 from focus_explorer.services.service import Service
+from focus_runtime.budget import HeadException
 from tests.browser.test_accessibility import findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -283,3 +285,34 @@ def test_another_budget_is_counted_exactly_and_says_what_was_measured(open_page,
     move(0, 3)
     budget.get_by_role("button", name="Measure settings in Compare").click()
     expect(page.get_by_test_id("fx-compare-settings")).to_be_visible()
+
+
+def test_query_heads_that_differ_are_named_and_chosen_from_a_list(tiny_page):
+    open_one, service, _ = tiny_page
+    budget = (
+        HeadException(layer=0, query_head=0, full=True),
+        HeadException(layer=0, query_head=1, top_k=0, window=4),
+        HeadException(layer=0, query_head=3, top_k=2),
+        HeadException(layer=1, head=1, window=2),
+    )
+    model = list_runs(service.database)[-1]["model_id"]
+    chosen = AnalyzeRequest(model=model, centroids="random", top_k=1, window=8, repeats=1, budget=budget)
+    run_id = analyze(service, "A boat came in, and a boat went out again. " * 8, chosen)
+    page = open_one(f"?run={run_id}&view=sparsity&layer=0")
+    page.locator("[data-testid=fx-mask] .nsewdrag").first.wait_for(timeout=30_000)
+    expect(page.locator(".fx-header-chip, [data-testid=fx-budget]", has_text="budget:").first).to_have_text(
+        "budget: 1 query head in full, 4 query heads set apart"
+    )
+    heads = page.locator(".fx-head-choice:visible select")
+    options = heads.locator("option").all_inner_texts()
+    assert options == [
+        "query head 0: full attention",
+        "query head 1: no groups, window 4",
+        "query head 2: top-k 1, window 8",
+        "query head 3: top-k 2, window 8",
+    ]
+    heads.select_option(label=options[1])
+    expect(page.locator(".fx-part, h3, h2").filter(has_text="layer 0, query head 1").first).to_be_visible()
+    same_group = page.locator(".fx-causes li", has_text="same group").locator(".fx-muted")
+    expect(same_group).to_have_text(re.compile(r"^0\.0\s%$"))
+    assert findings(page) == []

@@ -35,8 +35,9 @@ from torch import Tensor
 from benchmarks.domains import cut
 from benchmarks.results_file import continued, percent
 from focus_runtime.baselines.no_groups import no_groups
+from focus_runtime.budget import query_numbers
 from focus_runtime.composition.attach import FocusModel, compose
-from focus_runtime.composition.heads import HeadMask, counts_of, query_numbers
+from focus_runtime.composition.heads import HeadMask, counts_of
 from focus_runtime.composition.observe import observe_attention
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.mask.dense import allowed_pairs

@@ -185,6 +185,18 @@ def heads_of(entry: HeadException, counts: HeadCounts) -> range:
     return range(entry.head * counts.shared_by, min((entry.head + 1) * counts.shared_by, counts.query))
 
 
+def query_numbers(group: HeadGroup, counts: HeadCounts) -> list[int]:
+    """The query heads of a group, ascending.
+
+    Args:
+        group: of a layer.
+        counts: heads of the layer.
+    """
+    if group.by_query:
+        return list(group.heads)
+    return [head * counts.shared_by + number for head in group.heads for number in range(counts.shared_by)]
+
+
 def query_settings(groups: Iterable[HeadGroup], counts: HeadCounts) -> list[HeadSetting]:
     """What each query head of a layer executes.
 
@@ -194,8 +206,7 @@ def query_settings(groups: Iterable[HeadGroup], counts: HeadCounts) -> list[Head
     """
     settings: dict[int, HeadSetting] = {}
     for group in groups:
-        share = 1 if group.by_query else counts.shared_by
-        settings |= {head * share + number: group.setting for head in group.heads for number in range(share)}
+        settings |= dict.fromkeys(query_numbers(group, counts), group.setting)
     return [settings[head] for head in range(counts.query)]
 
 

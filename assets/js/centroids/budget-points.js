@@ -41,11 +41,16 @@ export function budgetWords(budget) {
     [queryHeads.topK, text.queryHeadsTopK],
     [queryHeads.other, text.queryHeadsOther],
   ]);
-  const words = parts
-    .filter(([count]) => count > 0)
-    .map(([count, say]) => say(count === 1 ? 1 : format.count(count)));
+  const words = countWords(parts);
   return words.length > 0 ? words.join(", ") : null;
 }
+
+/**
+ * What is said of each number that is not 0.
+ * @param {[number, (count: string | number) => string][]} parts
+ */
+export const countWords = (parts) =>
+  parts.filter(([count]) => count > 0).map(([count, say]) => say(count === 1 ? 1 : format.count(count)));
 
 /**
  * The domain in which a budget costs most, and how much.

@@ -1,6 +1,6 @@
 // @ts-check
 // The measured budgets of a file: chart, table with a button to use each, and the results on held-out text.
-import { countChanges, domainsOf, percentChange, shareDigits, worstDomain } from "./budget-points.js";
+import { countChanges, countWords, domainsOf, percentChange, shareDigits, worstDomain } from "./budget-points.js";
 import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { format, sentence } from "../core/format.js";
 import { LEGEND_ABOVE, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
@@ -289,9 +289,7 @@ function changed({ heads, queryHeads, layers }, kind) {
     [kind(queryHeads), text.queryHeads],
     [kind(layers), text.wholeLayers],
   ];
-  const words = all
-    .filter(([count]) => count > 0)
-    .map(([count, say]) => say(count === 1 ? 1 : format.count(count)));
+  const words = countWords(all);
   return words.length === 0 ? format.count(0) : words.reduce((before, next) => text.and(before, next));
 }
 

@@ -68,7 +68,10 @@ export interface CausesPayload {
   dropped: number;
 }
 
-/** Key-value heads of a layer that share a setting, with the pairs of one of them; `top_k` null where `full`. */
+/**
+ * Heads of a layer that share a setting, with the pairs of one of them; query heads where `query_heads`, else key-value
+ * heads. `top_k` is null where `full`, 0 without groups.
+ */
 export interface PartPayload {
   heads: number[];
   query_heads: boolean;

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.composition.heads import HeadMask, counts_of, query_numbers
+from focus_runtime.budget import query_numbers
+from focus_runtime.composition.heads import HeadMask, counts_of
 from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs
 
@@ -68,7 +69,6 @@ def attend_with_added(
         raise InputError(f"pairs cannot be added to {query.shape[0]} texts at once", expected="one text")
     first_query, first_key = total - query.shape[2], total - key.shape[2]
     position_T = torch.arange(first_key, total, device=key.device)
-    shared = query.shape[1] // key.shape[1]
     counts = counts_of(query, key)
     mask_of = {head: mask for mask in masks for head in query_numbers(mask.group, counts)}
     out_BQHD = out_BQHD.clone()
@@ -85,7 +85,8 @@ def attend_with_added(
         bits_BT, at = mask.membership, slice(row - first_key, row - first_key + 1)
         allowed_T = allowed_pairs(bits_BT[:, at], bits_BT, position_T[at], position_T, mask.rule)[0, 0]
         allowed_T[torch.tensor(keys, device=key.device) - first_key] = True
-        scores_T = key[0, head // shared].to(exact) @ query[0, head, row - first_query].to(exact) * scoring.scale
+        shared = head // counts.shared_by
+        scores_T = key[0, shared].to(exact) @ query[0, head, row - first_query].to(exact) * scoring.scale
         weights_T = scoring.capped(scores_T).masked_fill(~allowed_T, float("-inf")).softmax(dim=0)
-        out_BQHD[0, row - first_query, head] = (weights_T @ value[0, head // shared].to(exact)).to(out_BQHD.dtype)
+        out_BQHD[0, row - first_query, head] = (weights_T @ value[0, shared].to(exact)).to(out_BQHD.dtype)
     return out_BQHD

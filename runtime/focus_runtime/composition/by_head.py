@@ -20,6 +20,7 @@ from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.cuda.decomposition import GROUPED
 from focus_runtime.attention.decode import DECODING
+from focus_runtime.budget import HeadCounts, query_numbers
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.heads import LayerHeads
 from focus_runtime.gpu.usable import attention_fits, tried
@@ -51,17 +52,16 @@ class _OnGpu:
 
 
 @functools.lru_cache(maxsize=4096)
-def _on_gpu(heads: LayerHeads, share: int, device: torch.device) -> _OnGpu:
+def _on_gpu(heads: LayerHeads, counts: HeadCounts, device: torch.device) -> _OnGpu:
     sets, windows = [0] * heads.num_heads, [0] * heads.num_heads
-    shared = 1 if heads.by_query else share
     members: list[list[int]] = [[] for _ in heads.top_ks]
     full: list[int] = []
     for group in heads.groups:
         setting = group.setting
         place = 0 if setting.full else heads.top_ks.index(setting.top_k)
+        (full if setting.full else members[place]).extend(query_numbers(group, counts))
         for head in group.heads:
             sets[head], windows[head] = place, ENDLESS if setting.full else setting.window
-            (full if setting.full else members[place]).extend(range(head * shared, (head + 1) * shared))
 
     def numbers(values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int32, device=device)
@@ -72,7 +72,7 @@ def _on_gpu(heads: LayerHeads, share: int, device: torch.device) -> _OnGpu:
         tuple((place, numbers(own)) for place, own in enumerate(members) if own),
         numbers(sets),
         numbers(windows),
-        numbers([window for window in windows for _ in range(shared)]),
+        numbers([window for window in windows for _ in range(counts.query // heads.num_heads)]),
     )
 
 
@@ -107,7 +107,7 @@ def step_by_head(call: Call, heads: LayerHeads, groups_SBT: Tensor, num_sinks: i
     from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # needs Triton
 
     query, key = call.query, call.key
-    known = _on_gpu(heads, query.shape[1] // key.shape[1], query.device)
+    known = _on_gpu(heads, call.counts, query.device)
     settings = StepHeads(known.sets, known.windows)
     groups_SBT = groups_SBT if groups_SBT.stride(-1) == 1 else groups_SBT.contiguous()
 
@@ -142,7 +142,7 @@ def text_by_head(
     from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # needs Triton
 
     query, key = call.query, call.key
-    known = _on_gpu(heads, query.shape[1] // key.shape[1], query.device)
+    known = _on_gpu(heads, call.counts, query.device)
     apart = query.shape[2] >= FULL_APART_FROM
 
     def run() -> Tensor:

@@ -5,15 +5,16 @@ Shape suffixes: B batch, T tokens, S distinct top-k.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from focus_runtime.attention.fused import StepHeads
-from focus_runtime.budget import HeadCounts, HeadGroup
+from focus_runtime.budget import HeadCounts, HeadGroup, query_numbers
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
@@ -184,27 +185,25 @@ class Part:
     key: slice | list[int]
 
 
-def parts_of(group: HeadGroup, counts: HeadCounts, *, copies: bool) -> Iterator[Part]:
+@functools.lru_cache(maxsize=4096)
+def parts_of(group: HeadGroup, counts: HeadCounts, *, copies: bool) -> tuple[Part, ...]:
     """The heads of a group in parts that are computed at once.
 
     Args:
         group: of a layer.
         counts: heads of the layer.
-        copies: whether heads that no slice selects may be copied; otherwise every part is two slices.
+        copies: whether keys that no slice selects may be copied, and all heads are one part; otherwise the keys of
+            every part are a slice.
     """
     share = counts.shared_by
-    if not group.by_query:
-        for key in neighbours(group.heads, copies=copies):
-            numbers = range(counts.key)[key] if isinstance(key, slice) else key
-            query = [head * share + number for head in numbers for number in range(share)]
-            yield Part(_as_slice(query) or query, key)
-        return
     if copies:
-        yield _part(group.heads, share)
-        return
-    for _, own in itertools.groupby(group.heads, lambda head: head // share):
-        for run in neighbours(tuple(own), copies=False):
-            yield _part(range(counts.query)[run], share)  # type: ignore[index]
+        runs = [query_numbers(group, counts)]
+    elif group.by_query:
+        runs = [list(own) for _, own in itertools.groupby(group.heads, lambda head: head // share)]
+    else:
+        slices = [key for key in neighbours(group.heads, copies=False) if isinstance(key, slice)]
+        runs = [query_numbers(replace(group, heads=tuple(range(counts.key)[key])), counts) for key in slices]
+    return tuple(_part(run, share) for run in runs)
 
 
 def _part(query: Sequence[int], share: int) -> Part:
@@ -225,15 +224,3 @@ def by_key_head(tensor: Tensor, dim: int, num_heads: int) -> Tensor:
         num_heads: key-value heads.
     """
     return tensor.unflatten(dim, (num_heads, -1))
-
-
-def query_numbers(group: HeadGroup, counts: HeadCounts) -> list[int]:
-    """The query heads of a group, ascending.
-
-    Args:
-        group: of a layer.
-        counts: heads of the layer.
-    """
-    if group.by_query:
-        return list(group.heads)
-    return [head * counts.shared_by + number for head in group.heads for number in range(counts.shared_by)]

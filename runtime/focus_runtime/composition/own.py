@@ -5,6 +5,8 @@ Shape suffixes: B batch, H query heads, Q queries, T keys, D head size.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -47,18 +49,18 @@ def _full(module: nn.Module, call: Call) -> Tensor:
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
     shared_by = query.shape[1] // key.shape[1]
     if getattr(module, "num_key_value_groups", shared_by) != shared_by:  # some query heads of a key-value head alone
-        module = _Shared(shared_by)
+        module = _shared_by(shared_by)
     return sdpa(
         module, query, key, value, mask_B1QT, scaling=call.scoring.scale, is_causal=causal, dropout=call.dropout
     )[0]
 
 
-class _Shared(nn.Module):
-    """Stands for an attention module of which some heads are computed."""
-
-    def __init__(self, shared_by: int) -> None:
-        super().__init__()
-        self.num_key_value_groups = shared_by
+@functools.cache
+def _shared_by(number: int) -> nn.Module:
+    """Stands for an attention module of which some heads are computed, with so many query heads to a key-value head."""
+    module = nn.Module()
+    module.num_key_value_groups = number  # type: ignore[assignment]
+    return module
 
 
 def _fits_one_group(call: Call) -> bool:

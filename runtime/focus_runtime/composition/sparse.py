@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.cuda.choice import without_groups
 from focus_runtime.attention.cuda.decomposition import GROUPED
 from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.decode import DECODING
@@ -34,6 +33,7 @@ from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.structure import output_projection
+from focus_runtime.routing.router import Assignment
 
 ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
 DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all pairs, dropped ones included
@@ -73,9 +73,8 @@ def _compared(module: nn.Module, layer: FocusLayer, unchanged: Call, call: Call,
 def _probed(module: nn.Module, layer: FocusLayer, call: Call, probe: Probe) -> Tensor:
     """Full attention, (B, Q, H, D); when its gradient is known, what each setting would change is weighed with it."""
     full_BQHD = own_attention(module, layer, call)
-    assignment, usual = layer.current_pass.assignment, layer.owner.config.top_k
+    assignment, before_BQHD = layer.current_pass.assignment, full_BQHD.detach()
     assert assignment is not None, "the pre-hook runs before attention"
-    before_BQHD, every_head = full_BQHD.detach(), tuple(range(call.counts.key))
 
     def weigh(gradient_BQHD: Tensor) -> None:
         rows = []
@@ -83,9 +82,7 @@ def _probed(module: nn.Module, layer: FocusLayer, call: Call, probe: Probe) -> T
             if setting.full:
                 rows.append(torch.zeros(before_BQHD.shape[:3], device=before_BQHD.device).transpose(1, 2))
                 continue
-            membership_BT = memberships(assignment, (setting.top_k,), usual)[0]
-            own = _with_factors(layer, call, (HeadGroup(setting, every_head),))
-            change_BQHD = _focused(layer, own, setting, membership_BT) - before_BQHD
+            change_BQHD = _at_setting(layer, call, assignment, setting) - before_BQHD
             rows.append((change_BQHD * gradient_BQHD).sum(dim=-1, dtype=torch.float32).transpose(1, 2))
         probe.found[layer.index] = torch.stack(rows)
 
@@ -95,11 +92,18 @@ def _probed(module: nn.Module, layer: FocusLayer, call: Call, probe: Probe) -> T
     return out_BQHD
 
 
+def _at_setting(layer: FocusLayer, call: Call, assignment: Assignment, setting: HeadSetting) -> Tensor:
+    """What all heads would return at a setting other than full attention, (B, Q, H, D); `call` is without factors."""
+    membership_BT = memberships(assignment, (setting.top_k,), layer.owner.config.top_k)[0]
+    every_head = HeadGroup(setting, tuple(range(call.counts.key)))
+    return _focused(layer, _with_factors(layer, call, (every_head,)), setting, membership_BT)
+
+
 def _with_alternatives(
     module: nn.Module, layer: FocusLayer, call: Call, out_BQHD: Tensor, alternatives: Alternatives
 ) -> Tensor:
     """The same values, with a gradient for the weight of every other setting; `call` is as it came, without factors."""
-    current, usual = layer.current_pass, layer.owner.config.top_k
+    current = layer.current_pass
     assert current.assignment is not None, "the pre-hook runs before attention"
     counts = call.counts
     weights_SH = alternatives.of_layer(layer.index, counts.key, out_BQHD.device)
@@ -109,9 +113,7 @@ def _with_alternatives(
             if setting.full:
                 other_BQHD = own_attention(module, layer, call)
             else:
-                membership_BT = memberships(current.assignment, (setting.top_k,), usual)[0]
-                own = _with_factors(layer, call, (HeadGroup(setting, tuple(range(counts.key))),))
-                other_BQHD = _focused(layer, own, setting, membership_BT)
+                other_BQHD = _at_setting(layer, call, current.assignment, setting)
             difference = by_key_head(other_BQHD - executed, 2, counts.key)
         out_BQHD = out_BQHD + (difference * weight_H[:, None, None]).flatten(2, 3).to(out_BQHD.dtype)
     current.backend = backend
@@ -195,7 +197,7 @@ def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT:
         return _gated(layer, call, setting).transpose(1, 2)
     rule, extent = PairRule(setting.window, owner.config.num_sinks), _extent(layer, call, setting.top_k)
     if layer.sliding is None or call.total <= layer.sliding:
-        current.backend = _backend(owner.backend, call, membership_BT, rule, extent, groups=setting.top_k > 0)
+        current.backend = _backend(owner.backend, call, membership_BT, rule, extent)
     else:
         whole = call.query.shape[2] == call.total  # else the cache has dropped keys, or holds more than the window
         tensors, inside = (call.query, call.key, call.value), PairRule(rule.window, rule.num_sinks, layer.sliding)
@@ -231,25 +233,12 @@ def _extent(layer: FocusLayer, call: Call, top_k: int) -> Extent | None:
     whole = call.query.shape[2] == call.key.shape[2]  # else a cache holds groups that another rule may have decided
     if assignment is None or not whole or not (assignment.uniform or assignment.beyond):
         return None
-    if top_k == 0 and assignment.edit is not None:  # tokens linked by hand see each other all the same
-        return None
-    if top_k == 0:
-        return Extent(config.num_groups, 0, uniform=True)
+    if top_k == 0:  # tokens linked by hand see each other all the same
+        return None if assignment.edit is not None else Extent(config.num_groups, 0, uniform=True)
     return Extent(config.num_groups, top_k, uniform=assignment.uniform, beyond=not assignment.uniform)
 
 
-def _backend(
-    requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None, *, groups: bool
-) -> str:
-    if not groups and call.query.device.type == "cuda" and requested in ("auto", "decomposed"):
-        return without_groups(
-            call.query,
-            call.key,
-            window=rule.near,
-            key_padding=call.padding,
-            softcap=call.scoring.softcap,
-            gradients=needs_gradient(call.query, call.key, call.value),
-        )
+def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None) -> str:
     continued = call.query.shape[2] < call.key.shape[2]  # where a backend chosen for prefill would refuse
     if requested != "auto" and not (continued and requested not in ANY_STEP):
         return requested

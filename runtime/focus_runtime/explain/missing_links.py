@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.scoring import Scoring
+from focus_runtime.budget import query_numbers
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
-from focus_runtime.composition.heads import HeadMask, counts_of, query_numbers
+from focus_runtime.composition.heads import HeadMask, counts_of
 from focus_runtime.composition.observe import observe_focus
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import Cancelled, InputError

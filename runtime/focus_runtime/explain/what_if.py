@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from focus_runtime.budget import HeadCounts, query_numbers
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.changes import Change
 from focus_runtime.composition.heads import HeadMask
@@ -121,20 +122,15 @@ def pairs_changed(before: Sequence[HeadMask], after: Sequence[HeadMask]) -> tupl
     """
     size = -(-before[0].membership.shape[1] // MOST_BLOCKS)
     counts, heads = [], 0
-    apart = [sum(len(mask.group.heads) for mask in masks) for masks in (before, after)]
-    finest = max(apart)  # query heads where either side tells them apart
+    apart = sorted(sum(len(mask.group.heads) for mask in masks) for masks in (before, after))
+    told_apart = HeadCounts(*apart)  # query heads where either side tells them apart
     for old in before:
         for new in after:
-            shared = len(_finer(old, finest // apart[0]) & _finer(new, finest // apart[1]))
+            shared = len({*query_numbers(old.group, told_apart)} & {*query_numbers(new.group, told_apart)})
             if shared:
                 counts.append(shared * gained_and_lost(_bits(old), old.rule, _bits(new), new.rule, size))
                 heads += shared
     return size, np.sum(counts, axis=0) / heads
-
-
-def _finer(mask: HeadMask, parts: int) -> set[int]:
-    """The mask's heads, each as several."""
-    return {head * parts + number for head in mask.group.heads for number in range(parts)}
 
 
 def _bits(mask: HeadMask) -> NDArray[np.int64]:

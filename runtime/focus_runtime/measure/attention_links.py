@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from focus_runtime.budget import query_numbers
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.heads import HeadMask, counts_of, head_masks, parts_of, query_numbers
+from focus_runtime.composition.heads import HeadMask, counts_of, head_masks, parts_of
 from focus_runtime.composition.observe import observe_attention
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import FocusConfig

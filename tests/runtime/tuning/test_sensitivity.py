@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from focus_runtime.budget import HeadException, HeadSetting, to_budget
+from focus_runtime.budget import HeadSetting, to_budget
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.routing.router import CentroidRouter
@@ -18,11 +18,6 @@ from tests.helpers import build_centroids, build_model, random_ids
 
 FULL = HeadSetting(0, 0, full=True)
 SETTINGS = (HeadSetting(1, 8), HeadSetting(2, 8), HeadSetting(1, 2), FULL)
-
-
-def by_key_head(settings, usual):
-    """Exceptions of key heads, each shared by two query heads of which nothing is said."""
-    return [HeadException(**(entry.to_dict())) for entry in to_budget(settings, usual)]
 
 
 def loss(focus, ids):
@@ -69,7 +64,7 @@ def test_estimates_are_derivatives_of_the_loss(focus, fresh_seed, monkeypatch):
 def test_with_weight_one_a_head_executes_the_other_setting(focus, fresh_seed, layer, setting, head):
     ids = random_ids(48, seed=fresh_seed)
     settings = {(2, 1): FULL} | {(layer, head): SETTINGS[setting]}
-    budget = by_key_head(settings, HeadSetting(focus.config.top_k, 8))
+    budget = to_budget(settings, HeadSetting(focus.config.top_k, 8))
     with torch.no_grad(), focus.with_config(focus.config.replace(budget=budget)):
         expected = loss(focus, ids).item()
     assert mixed(focus, ids, layer, setting, head, 1.0) == pytest.approx(expected, rel=1e-12)
@@ -99,7 +94,7 @@ def test_pairs_are_those_of_the_setting_and_sequences_are_averaged():
     np.testing.assert_allclose(found.gain, np.mean([part.gain for part in parts], axis=0), rtol=1e-6)
     for place, setting in enumerate(SETTINGS):
         heads = {(1, head): setting for head in range(2)}  # the last layer: nothing after it reads on
-        measured = meter.measure(by_key_head(heads, meter.usual)).retained_pairs
+        measured = meter.measure(to_budget(heads, meter.usual)).retained_pairs
         other = meter.base.retained_pairs - found.pairs[1, 0] / 2
         assert found.pairs[1, place] / 2 + other == pytest.approx(measured)
     focus.detach()

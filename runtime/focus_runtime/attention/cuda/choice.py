@@ -45,6 +45,11 @@ def choose_on_cuda(
     scoring = Scoring(1.0, softcap)
     if whole and grouped_fits(query, key, key, window, scoring):
         return "decomposed"  # one kernel for each of its parts: the fastest at every length, measured on an H200
+    if extent.top_k == 0:  # heads that see their window and the first tokens alone: what was measured is of groups
+        skips = (
+            query.shape[2] == length >= COMPILE_FROM and key_padding is None and _flex_fits(query, gradients=gradients)
+        )
+        return "flex" if skips else "masked"
     plain = key_padding is None and softcap is None
     fits = whole and decomposition_fits(query, key, extent, window=window, scoring=scoring)
     if query.shape[2] == length >= FROM_TOKENS and not gradients:
@@ -61,28 +66,6 @@ def choose_on_cuda(
         return "flex"
     linear = gradients and plain and query.shape[2] == length and extent.top_k <= 2
     return "decomposed" if linear and has_backward(query) else "masked"  # the memory of masked grows with T^2
-
-
-def without_groups(
-    query: Tensor,
-    key: Tensor,
-    *,
-    window: int,
-    key_padding: Tensor | None,
-    softcap: float | None,
-    gradients: bool,
-) -> str:
-    """Name the backend for heads that see their window and the first tokens alone.
-
-    Args:
-        query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
-        window, key_padding, softcap: as in `focus_attention`.
-        gradients: whether a backward pass will follow.
-    """
-    whole = query.shape[2] == key.shape[2] and key_padding is None
-    if whole and not gradients and grouped_fits(query, key, key, window, Scoring(1.0, softcap)):
-        return "decomposed"
-    return "flex" if whole and key.shape[2] >= COMPILE_FROM and _flex_fits(query, gradients=gradients) else "masked"
 
 
 def _flex_fits(query: Tensor, *, gradients: bool = False) -> bool:

@@ -194,7 +194,7 @@ def _focus_call(
 def _indexed(setting: LayerSetting, part: LayerPart) -> Part:
     """The heads of a part as queries and keys are indexed."""
     group = HeadGroup(HeadSetting(0, 0), part.heads, part.by_query)
-    return next(parts_of(group, HeadCounts(setting.key_heads, setting.heads), copies=True))
+    return parts_of(group, HeadCounts(setting.key_heads, setting.heads), copies=True)[0]
 
 
 def _of_heads(

@@ -8,7 +8,7 @@ import torch
 from focus_runtime.attention.cuda import choice as cuda_choice
 from focus_runtime.attention.cuda import decomposition
 from focus_runtime.attention.cuda.calibration import GpuCosts
-from focus_runtime.attention.cuda.choice import choose_on_cuda, without_groups
+from focus_runtime.attention.cuda.choice import choose_on_cuda
 from focus_runtime.mask.extent import Extent
 
 
@@ -112,7 +112,7 @@ def test_heads_without_groups_take_what_needs_no_sorting(monkeypatch):
         query = torch.empty(1, 1, new or length, 64, device="meta", dtype=torch.bfloat16)
         key = torch.empty(1, 1, length, 64, device="meta", dtype=torch.bfloat16)
         settings = {"window": 9, "key_padding": padding, "softcap": None, "gradients": gradients}
-        return without_groups(query, key, **settings)
+        return choose_on_cuda(query, key, Extent(8, 0, True), **settings)
 
     assert chosen(4096) == chosen(4096, gradients=True) == "flex"
     assert chosen(512) == chosen(4096, new=1) == chosen(4096, padding=torch.ones(1, 4096)) == "masked"

@@ -52,6 +52,14 @@ def test_one_group_set_for_all_and_unused_groups(top_k, fresh_seed):
     assert_same(actual, reference_attention(*inputs, membership, **settings), 1e-11)
 
 
+@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (7, 0), (9, 4), (500, 2)])
+def test_no_token_has_a_group(window, num_sinks, fresh_seed):
+    inputs, membership = random_inputs(100, batch=2, heads=6, kv_heads=2), torch.zeros(2, 100, dtype=torch.int64)
+    settings = {"window": window, "num_sinks": num_sinks, "scale": 0.35}
+    actual = flash_decomposition(*inputs, membership, kernel=PLAIN, **settings)
+    assert_same(actual, reference_attention(*inputs, membership, **settings), 1e-11)
+
+
 @pytest.mark.parametrize("top_k", [1, 2])
 def test_slabs_change_nothing(top_k, fresh_seed, monkeypatch):
     monkeypatch.setattr(cuda_module, "MERGE_ELEMENTS", 500)

@@ -28,7 +28,7 @@ from focus_runtime.attention.decomposed import (
     local_pieces,
     sink_pairs,
 )
-from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
+from focus_runtime.attention.fused import fused_attention, fused_runs
 from focus_runtime.attention.inclusion_exclusion import causal_sets
 from focus_runtime.attention.kernels.flash import flash_backward
 from focus_runtime.attention.scoring import Scoring
@@ -215,7 +215,7 @@ def _gradients(
 def _forward(
     query: Tensor, key: Tensor, value: Tensor, membership: Tensor, rule: PairRule, scale: float
 ) -> tuple[Tensor, Tensor]:
-    if fused_fits(query, key, value) and fused_available():
+    if fused_runs(query, key, value):
         return fused_attention(query, key, value, membership, rule, Scoring(scale))
     if query.device.type == "cuda":
         extent = membership_extent(membership)

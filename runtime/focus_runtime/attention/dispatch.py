@@ -18,7 +18,7 @@ from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.decomposed_backward import differentiable_attention
-from focus_runtime.attention.fused import fused_attention, fused_available, fused_fits
+from focus_runtime.attention.fused import fused_attention, fused_runs
 from focus_runtime.attention.kernels.flash import causal_sdpa, has_backward
 from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import reference_attention
@@ -56,7 +56,7 @@ def choose_backend(
     """
     rule = PairRule(window, num_sinks)
     plain = query.device.type == "cpu" and query.shape[2] >= FROM_TOKENS and _is_plain(query, key, key_padding, softcap)
-    fused = not gradient and fused_fits(query, key, key if value is None else value) and fused_available()
+    fused = not gradient and fused_runs(query, key, key if value is None else value)
     if fused and not (plain and machine_costs(query.dtype).fused > FUSED_ALWAYS):
         return "fused"
     if decode_pays(query.shape[2], key.shape[2]):
@@ -85,7 +85,7 @@ def fused_inside_window(requested: str, query: Tensor, key: Tensor, value: Tenso
     whole = query.shape[2] == key.shape[2]
     if requested not in ("auto", "fused") or not whole or needs_gradient(query, key, value):
         return False
-    return fused_fits(query, key, value) and fused_available()
+    return fused_runs(query, key, value)
 
 
 def grouped_on_gpu(

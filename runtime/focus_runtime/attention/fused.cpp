@@ -150,7 +150,7 @@ extern "C" struct FocusProblem {  // must match `_PROBLEM` in fused.py
   const void *query, *key, *value;
   void* out;                  // (B, Tq, Hq, D), contiguous, of the queries' element
   float* lse;                 // (B, Hq, Tq), contiguous
-  const int64_t* membership;  // (B, Tk)
+  const int64_t* membership;  // (P, B, Tk), strides below
   const uint8_t* real;        // (B, Tk), or null
   int64_t query_stride[3], key_stride[3], value_stride[3];  // batch, head, token, in elements; the head size is contiguous
   int64_t batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks;
@@ -164,11 +164,12 @@ extern "C" struct FocusProblem {  // must match `_PROBLEM` in fused.py
   // GOMP_parallel of the OpenMP library torch has loaded, or null. Its workers spin for a while after each of torch's own
   // operations; threads of ours would share their cores with that.
   void (*parallel)(void (*)(void*), void*, unsigned, unsigned);
-  // In steps heads may differ: the setting of each key head or query head, as many as `told_apart` says, and of each
-  // setting its plane of the membership and window; null where one setting, with the window above, is that of all.
+  // Heads may differ: the setting of each key head or query head, as many as `told_apart` says, and of each setting its
+  // plane of the membership and window; null where one setting, with the window above, is that of all. Outside steps a
+  // head whose setting is negative is left out, and its output as it is.
   const int64_t *head_setting, *setting_plane, *setting_window;
   int64_t told_apart, settings;
-  int64_t plane_stride, batch_stride;  // strides of the membership in steps, in elements; tokens lie side by side
+  int64_t plane_stride, batch_stride;  // strides of the membership, in elements; tokens lie side by side
   double seconds[3];  // out: planning, local pass, pass over groups or the whole text
 };
 
@@ -178,18 +179,22 @@ struct List {  // keys, ascending, and the queries that walk them
   std::vector<int32_t> keys, queries;
 };
 
+// What all tiles of one setting read. Tokens are numbered (B, Tk).
 struct Work {
-  FocusProblem* p;
-  std::vector<int32_t> position;    // (B, Tk), counted from the first real token
-  std::vector<int32_t> low, high;   // (B, Tk), the two halves of the membership
-  std::vector<int64_t> first_real;  // (B)
-  // What the local pass leaves for the pass over groups, in fp32, of heads [first_head, first_head + heads).
-  float* partial = nullptr;  // (B, Tq, heads, D)
-  int64_t first_head = 0, heads = 0;
+  const FocusProblem* p;             // with the setting's own window
+  const int32_t* position;           // counted from the first real token
+  const int32_t *low, *high;         // the two halves of the setting's membership
+  const int64_t* first_real;         // (B)
+  float* partial = nullptr;          // (B, Tq, slots, D), what the local pass leaves for the pass over groups, in fp32
+  int64_t slots = 0;                 // heads of which it has room
 
-  float* partial_row(int64_t b, int64_t h, int64_t row) const {
-    return partial + ((b * p->query_length + row) * heads + h - first_head) * p->head_size;
+  float* partial_row(int64_t b, int64_t slot, int64_t row) const {
+    return partial + ((b * p->query_length + row) * slots + slot) * p->head_size;
   }
+};
+
+struct Head {
+  int64_t number, slot;  // of the query head, and where its partial results are
 };
 
 // Rounded to the nearest, halves to even.
@@ -252,7 +257,7 @@ struct Tile {
 };
 
 template <class Engine>
-void load_tile(const Work& w, int64_t b, int64_t h, const int32_t* tokens, int count, bool resume, Scratch& s,
+void load_tile(const Work& w, int64_t b, Head head, const int32_t* tokens, int count, bool resume, Scratch& s,
                Tile<Engine::VECS>& t) {
   const FocusProblem& p = *w.p;
   constexpr int VECS = Engine::VECS, Q = Tile<VECS>::QUERIES;
@@ -261,11 +266,11 @@ void load_tile(const Work& w, int64_t b, int64_t h, const int32_t* tokens, int c
   t.count = count;
   for (int v = 0; v < VECS; ++v) t.m[v] = all(NONE), t.l[v] = vf{};
   if (!resume) std::memset(t.acc, 0, sizeof(float) * size * Q);
-  const int64_t query_base = b * p.query_stride[0] + h * p.query_stride[1];
+  const int64_t h = head.number, query_base = b * p.query_stride[0] + h * p.query_stride[1];
   for (int q = 0; q < count; ++q) {
     prefetch_row(p, p.query, query_base + (tokens[q] - first) * p.query_stride[2]);
     if (resume)
-      for (int64_t d = 0; d < size; d += LANES) __builtin_prefetch(w.partial_row(b, h, tokens[q] - first) + d, 0, 3);
+      for (int64_t d = 0; d < size; d += LANES) __builtin_prefetch(w.partial_row(b, head.slot, tokens[q] - first) + d, 0, 3);
   }
   for (int q = 0; q < Q; ++q) {
     const int32_t token = tokens[std::min(q, count - 1)];
@@ -283,7 +288,7 @@ void load_tile(const Work& w, int64_t b, int64_t h, const int32_t* tokens, int c
   Engine::pack_queries(s, t.query);
   if (resume) {
     for (int q = 0; q < Q; ++q)
-      std::memcpy(rows + q * size, w.partial_row(b, h, t.token[q] - first), size * sizeof(float));
+      std::memcpy(rows + q * size, w.partial_row(b, head.slot, t.token[q] - first), size * sizeof(float));
     transpose(rows, Q, size, t.acc);
   }
   t.first_position = *std::min_element(t.position, t.position + count);
@@ -291,10 +296,10 @@ void load_tile(const Work& w, int64_t b, int64_t h, const int32_t* tokens, int c
 }
 
 template <int VECS, Rule RULE>
-void save_tile(const Work& w, int64_t b, int64_t h, float* rows, const Tile<VECS>& t) {
+void save_tile(const Work& w, int64_t b, Head head, float* rows, const Tile<VECS>& t) {
   const FocusProblem& p = *w.p;
   constexpr int Q = Tile<VECS>::QUERIES;
-  const int64_t size = p.head_size, first = p.key_length - p.query_length;
+  const int64_t h = head.number, size = p.head_size, first = p.key_length - p.query_length;
   transpose_back(t.acc, Q, size, rows);
   for (int q = 0; q < t.count; ++q) {
     const float l = t.l[q / LANES][q % LANES], m = t.m[q / LANES][q % LANES];
@@ -302,7 +307,7 @@ void save_tile(const Work& w, int64_t b, int64_t h, float* rows, const Tile<VECS
     const float inverse = l != 0.0f ? 1.0f / l : 0.0f;
     const int64_t place = ((b * p.query_length + row) * p.query_heads + h) * size;
     if (RULE == LOCAL || p.element == 0) {  // in fp32 the output holds what the local pass leaves
-      float* out = RULE == LOCAL ? w.partial_row(b, h, row) : (float*)p.out + place;
+      float* out = RULE == LOCAL ? w.partial_row(b, head.slot, row) : (float*)p.out + place;
       for (int64_t d = 0; d < size; ++d) out[d] = rows[q * size + d] * inverse;
     } else {
       uint16_t* out = (uint16_t*)p.out + place;
@@ -481,7 +486,7 @@ void run_tiles(const Work& w, int64_t b, int64_t h, const List& list, Tile<Engin
 
 // All the queries list.queries[begin, end), at most SUBTILES tiles of VECS vectors.
 template <class Engine, Rule RULE>
-void run_queries(const Work& w, int64_t b, int64_t h, const List& list, int64_t begin, int64_t end, bool resume, Scratch& s) {
+void run_queries(const Work& w, int64_t b, Head head, const List& list, int64_t begin, int64_t end, bool resume, Scratch& s) {
   const FocusProblem& p = *w.p;
   constexpr int VECS = Engine::VECS;
   Tile<VECS> tiles[SUBTILES];
@@ -496,10 +501,10 @@ void run_queries(const Work& w, int64_t b, int64_t h, const List& list, int64_t 
     t.end = std::upper_bound(list.keys.begin(), list.keys.end(), last) - list.keys.begin();
     const int64_t back = RULE == LOCAL ? std::min(p.window, p.reach - 1) : p.reach - 1;
     t.begin = back < queries[0] ? std::lower_bound(list.keys.begin(), list.keys.end(), queries[0] - back) - list.keys.begin() : 0;
-    load_tile<Engine>(w, b, h, queries, queries_here, resume, s, t);
+    load_tile<Engine>(w, b, head, queries, queries_here, resume, s, t);
   }
-  run_tiles<Engine, RULE>(w, b, h, list, tiles, count, s);
-  for (int i = 0; i < count; ++i) save_tile<VECS, RULE>(w, b, h, s.rows, tiles[i]);
+  run_tiles<Engine, RULE>(w, b, head.number, list, tiles, count, s);
+  for (int i = 0; i < count; ++i) save_tile<VECS, RULE>(w, b, head, s.rows, tiles[i]);
 }
 
 // Runs `worker` on some threads, the caller's included, and waits.
@@ -530,46 +535,59 @@ void on_threads(const FocusProblem& p, int64_t threads, Worker& worker) {
 }
 
 struct Task {
-  int64_t b, h;
+  const Work* work;
+  int64_t b;
+  Head head;
   const List* list;
   int64_t begin, end;
+  Rule rule;
+  bool resume;    // from what the local pass left
+  double pairs;   // about how many
 };
 
-template <template <int> class Engine, Rule RULE>
-void run_with(const Work& w, const std::vector<Task>& tasks, bool resume) {
+template <class Engine>
+void run_task(const Task& t, Scratch& scratch) {
+  switch (t.rule) {
+    case CAUSAL: return run_queries<Engine, CAUSAL>(*t.work, t.b, t.head, *t.list, t.begin, t.end, t.resume, scratch);
+    case LOCAL: return run_queries<Engine, LOCAL>(*t.work, t.b, t.head, *t.list, t.begin, t.end, t.resume, scratch);
+    case DENSE: return run_queries<Engine, DENSE>(*t.work, t.b, t.head, *t.list, t.begin, t.end, t.resume, scratch);
+  }
+}
+
+template <template <int> class Engine>
+void run_with(const FocusProblem& p, const std::vector<Task>& tasks) {
   std::atomic<size_t> next{0};
   auto worker = [&] {
     [[maybe_unused]] typename Engine<1>::State state;
-    Scratch scratch(Engine<1>::padded(w.p->head_size));
-    for (size_t i; (i = next.fetch_add(1)) < tasks.size();) {
-      const Task& t = tasks[i];
-      if (t.end - t.begin <= LANES)
-        run_queries<Engine<1>, RULE>(w, t.b, t.h, *t.list, t.begin, t.end, resume, scratch);
-      else
-        run_queries<Engine<VECTORS>, RULE>(w, t.b, t.h, *t.list, t.begin, t.end, resume, scratch);
-    }
+    Scratch scratch(Engine<1>::padded(p.head_size));
+    for (size_t i; (i = next.fetch_add(1)) < tasks.size();)
+      tasks[i].end - tasks[i].begin <= LANES ? run_task<Engine<1>>(tasks[i], scratch) : run_task<Engine<VECTORS>>(tasks[i], scratch);
   };
-  on_threads(*w.p, std::min<int64_t>(w.p->threads, tasks.size()), worker);
+  on_threads(p, std::min<int64_t>(p.threads, tasks.size()), worker);
 }
 
-template <Rule RULE>
-void run(const Work& w, const std::vector<Task>& tasks, bool resume) {
+// The long ones first: what is left for the end is small, so threads finish together.
+void run(const FocusProblem& p, std::vector<Task>& tasks) {
+  std::stable_sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) { return a.pairs > b.pairs; });
 #if MATRIX_TILES
-  if (multiplies_in_tiles(*w.p)) return run_with<MatrixTiles, RULE>(w, tasks, resume);
+  if (multiplies_in_tiles(p)) return run_with<MatrixTiles>(p, tasks);
 #endif
-  run_with<Lanes, RULE>(w, tasks, resume);
+  run_with<Lanes>(p, tasks);
 }
 
-constexpr int64_t FEWEST_TASKS = 32;  // of one pass over the whole text
+constexpr int64_t FEWEST_TASKS = 32;  // of one pass over the whole text by all heads of a call
 
-// The long rows first: what is left for the end is small, so threads finish together.
-void add_tasks(const Work& w, int64_t b, const List& list, std::vector<Task>& tasks) {
+// Args: `heads`, of the whole call, for the size of a task.
+void add_tasks(const Work& w, int64_t b, Head head, const List& list, Rule rule, bool resume, int64_t heads, std::vector<Task>& tasks) {
   const FocusProblem& p = *w.p;
   constexpr int64_t tile = LANES * VECTORS;
-  const int64_t share = p.batch * p.query_length * p.query_heads / FEWEST_TASKS;  // not by thread: their number changes no result
+  const int64_t share = p.batch * p.query_length * heads / FEWEST_TASKS;  // not by thread: their number changes no result
   const int64_t chunk = std::min<int64_t>(SUBTILES, share / tile + 1) * tile, total = list.queries.size();
-  for (int64_t end = total; end > 0; end = std::max<int64_t>(0, (end - 1) / chunk * chunk))
-    for (int64_t h = w.first_head; h < w.first_head + w.heads; ++h) tasks.push_back({b, h, &list, (end - 1) / chunk * chunk, end});
+  for (int64_t begin = 0; begin < total; begin += chunk) {
+    const int64_t end = std::min(total, begin + chunk);
+    const double keys = (double)list.keys.size() * end / total, near = p.window + p.num_sinks + (end - begin);
+    tasks.push_back({&w, b, head, &list, begin, end, rule, resume, (end - begin) * (rule == LOCAL ? std::min(keys, near) : keys)});
+  }
 }
 
 bool is_real(const FocusProblem& p, int64_t b, int64_t i) { return !p.real || p.real[b * p.key_length + i]; }
@@ -578,22 +596,6 @@ int64_t first_real(const FocusProblem& p, int64_t b) {  // 0 when nothing is rea
   int64_t first = 0;
   while (first < p.key_length && !is_real(p, b, first)) ++first;
   return first < p.key_length ? first : 0;
-}
-
-void prepare(Work& w) {
-  const FocusProblem& p = *w.p;
-  const int64_t n = p.batch * p.key_length;
-  w.low.resize(n), w.high.resize(n), w.position.resize(n), w.first_real.resize(p.batch);
-  for (int64_t b = 0; b < p.batch; ++b) {
-    const int64_t first = first_real(p, b);
-    w.first_real[b] = first;
-    for (int64_t i = 0; i < p.key_length; ++i) {
-      const int64_t at = b * p.key_length + i;
-      const uint64_t bits = (uint64_t)p.membership[at];
-      w.low[at] = (int32_t)(uint32_t)bits, w.high[at] = (int32_t)(uint32_t)(bits >> 32);
-      w.position[at] = (int32_t)(i - first);
-    }
-  }
 }
 
 List whole_text(const FocusProblem& p, int64_t b) {
@@ -616,9 +618,8 @@ constexpr int64_t MOST_LISTED = 64;  // entries of all key lists together, per t
 
 constexpr int64_t FEWEST_TOKENS = 8;  // a class, on average, for a pass by class to be worth a closer look
 
-bool count_classes(const FocusProblem& p, int64_t b, Histogram& histogram) {
+bool count_classes(const FocusProblem& p, const int64_t* membership, Histogram& histogram) {
   const size_t most = p.mode == 1 ? MOST_CLASSES : std::min<size_t>(MOST_CLASSES, p.key_length / FEWEST_TOKENS + 1);
-  const int64_t* membership = p.membership + b * p.key_length;
   std::unordered_map<int64_t, int32_t> codes;
   histogram.code.resize(p.key_length);
   for (int64_t i = 0; i < p.key_length; ++i) {
@@ -817,25 +818,105 @@ void step_head(const FocusProblem& p, const Step& step, int64_t head, std::vecto
     for (int64_t d = 0; d < shares * size; ++d) ((uint16_t*)p.out)[place + d] = narrow(acc[d]);
 }
 
-constexpr int64_t PARTIAL_BYTES = 8 << 20;  // of what the local pass leaves in fp32, unless that is less than a head a thread
+// Groups of all tokens, as some settings of a call have them.
+struct Plane {
+  std::vector<int32_t> low, high;          // (B, Tk), the two halves of the membership
+  std::vector<Histogram> rows;             // (B)
+  std::vector<std::vector<List>> classes;  // (B), where a setting goes by class
+  bool counted = false;                    // classes are few enough
+  bool complete = false;                   // every token shares a group with every token
 
-// All that heads [w.first_head, w.first_head + w.heads) need: by class where there are classes, else one pass over the text.
-void run_heads(const Work& w, const std::vector<List>& text, const std::vector<std::vector<List>>& classes, bool dense) {
-  FocusProblem& p = *w.p;
-  std::vector<Task> tasks, local_tasks;
-  for (int64_t b = 0; b < p.batch; ++b) {
-    add_tasks(w, b, text[b], classes[b].empty() ? tasks : local_tasks);
-    for (const List& list : classes[b]) add_tasks(w, b, list, tasks);
+  Plane(const FocusProblem& p, const int64_t* membership) : low(p.batch * p.key_length), high(low.size()), rows(p.batch) {
+    for (int64_t b = 0; b < p.batch; ++b)
+      for (int64_t i = 0; i < p.key_length; ++i) {
+        const uint64_t bits = (uint64_t)membership[b * p.batch_stride + i];
+        low[b * p.key_length + i] = (int32_t)(uint32_t)bits, high[b * p.key_length + i] = (int32_t)(uint32_t)(bits >> 32);
+      }
+    if (p.mode == 2) return;
+    counted = true;
+    for (int64_t b = 0; b < p.batch && counted; ++b) counted = count_classes(p, membership + b * p.batch_stride, rows[b]);
+    complete = counted && std::all_of(rows.begin(), rows.end(), [](const Histogram& row) { return row.complete; });
   }
-  const double start = now();
-  if (!local_tasks.empty()) run<LOCAL>(w, local_tasks, false);
-  const double local_done = now();
-  if (dense)
-    run<DENSE>(w, tasks, false);
-  else
-    run<CAUSAL>(w, tasks, !local_tasks.empty());
-  p.seconds[1] += local_done - start, p.seconds[2] += now() - local_done;
-}
+};
+
+struct Setting {  // of some heads of a call
+  FocusProblem own;  // with the setting's window
+  Work work;
+  std::vector<int64_t> heads;
+  Plane* plane;
+  bool full, by_class;
+};
+
+// A whole text, or the end of one, by all heads of a call.
+struct Call {
+  FocusProblem& p;
+  std::vector<int32_t> position;
+  std::vector<int64_t> first_real;
+  std::vector<List> text;  // (B)
+  std::vector<std::unique_ptr<Plane>> planes;
+  std::vector<Setting> settings;
+  int64_t heads = 0;  // of all settings
+
+  explicit Call(FocusProblem& problem) : p(problem), position(p.batch * p.key_length), first_real(p.batch) {
+    for (int64_t b = 0; b < p.batch; ++b) {
+      first_real[b] = ::first_real(p, b);
+      for (int64_t i = 0; i < p.key_length; ++i) position[b * p.key_length + i] = (int32_t)(i - first_real[b]);
+      text.push_back(whole_text(p, b));
+    }
+    const int64_t count = p.head_setting ? p.settings : 1;
+    settings.reserve(count);  // works point to their problems
+    for (int64_t i = 0; i < count; ++i) add_setting(i);
+  }
+
+  void add_setting(int64_t number) {
+    Setting setting{p, {}, {}, nullptr, false, false};
+    for (int64_t h = 0; h < p.query_heads; ++h)
+      if (!p.head_setting || p.head_setting[h * p.told_apart / p.query_heads] == number) setting.heads.push_back(h);
+    if (setting.heads.empty()) return;
+    heads += setting.heads.size();
+    const size_t plane = p.head_setting ? p.setting_plane[number] : 0;
+    if (p.head_setting) setting.own.window = std::min(p.setting_window[number], p.key_length);
+    if (planes.size() <= plane) planes.resize(plane + 1);
+    if (!planes[plane]) planes[plane].reset(new Plane(p, p.membership + plane * p.plane_stride));
+    Plane& groups = *(setting.plane = planes[plane].get());
+    setting.full = setting.own.window >= p.key_length - 1 || groups.complete;
+    setting.by_class = !setting.full && groups.counted && (p.mode == 1 || by_class_is_faster(setting.own, groups.rows));
+    if (setting.by_class && groups.classes.empty()) {
+      groups.classes.resize(p.batch);
+      for (int64_t b = 0; b < p.batch; ++b) build_classes(p, b, groups.rows[b], groups.classes[b]);
+    }
+    settings.push_back(std::move(setting));
+    Setting& kept = settings.back();
+    kept.work = {&kept.own, position.data(), groups.low.data(), groups.high.data(), first_real.data()};
+  }
+
+  // The one pass over the text of all heads that do not go by class.
+  void add_whole(std::vector<Task>& tasks) const {
+    for (const Setting& setting : settings)
+      for (int64_t h : setting.heads)
+        for (int64_t b = 0; b < p.batch && !setting.by_class; ++b)
+          add_tasks(setting.work, b, {h, 0}, text[b], setting.full ? CAUSAL : DENSE, false, heads, tasks);
+  }
+
+  // Both passes of a head by class.
+  void add_by_class(const Setting& setting, Head head, std::vector<Task>& near, std::vector<Task>& tasks) const {
+    for (int64_t b = 0; b < p.batch; ++b) {
+      add_tasks(setting.work, b, head, text[b], LOCAL, false, heads, near);
+      for (const List& list : setting.plane->classes[b]) add_tasks(setting.work, b, head, list, CAUSAL, true, heads, tasks);
+    }
+  }
+
+  void run_passes(std::vector<Task>& near, std::vector<Task>& tasks) const {
+    const double start = now();
+    if (!near.empty()) run(p, near);
+    const double near_done = now();
+    if (!tasks.empty()) run(p, tasks);
+    p.seconds[1] += near_done - start, p.seconds[2] += now() - near_done;
+    near.clear(), tasks.clear();
+  }
+};
+
+constexpr int64_t PARTIAL_BYTES = 8 << 20;  // of what the local pass leaves in fp32, unless that is less than a head a thread
 
 }  // namespace
 
@@ -850,39 +931,37 @@ extern "C" int focus_matrix_tiles() {
 
 // Returns 0, or 1 when memory ran out.
 extern "C" int focus_attention_cpu(FocusProblem* p) try {
-  Work w;
-  w.p = p;
   const double start = now();
-  prepare(w);
-  bool full = p->window >= p->key_length - 1, by_class = p->mode != 2;
-  std::vector<Histogram> rows(p->batch);
-  for (int64_t b = 0; b < p->batch && by_class; ++b) by_class = count_classes(*p, b, rows[b]);
-  if (by_class) full = full || std::all_of(rows.begin(), rows.end(), [](const Histogram& row) { return row.complete; });
-  if (by_class && p->mode == 0) by_class = by_class_is_faster(*p, rows);
-  std::vector<List> text(p->batch);
-  std::vector<std::vector<List>> classes(p->batch);
-  for (int64_t b = 0; b < p->batch; ++b) {
-    text[b] = whole_text(*p, b);
-    if (!full && by_class) build_classes(*p, b, rows[b], classes[b]);
-  }
+  Call call(*p);
   p->seconds[0] = now() - start, p->seconds[1] = p->seconds[2] = 0;
-  std::unique_ptr<float[]> partial;
-  w.heads = p->query_heads;
-  if (full || !by_class) {
-    run_heads(w, text, classes, !by_class && !full);
-  } else if (p->element == 0) {
-    w.partial = (float*)p->out;
-    run_heads(w, text, classes, false);
-  } else {  // a few heads at a time: their fp32 numbers stay in the cache and in memory that is there already
-    const int64_t head_bytes = std::max<int64_t>(1, p->batch * p->query_length * p->head_size * (int64_t)sizeof(float));
-    const int64_t at_once = std::min<int64_t>(p->query_heads, std::max<int64_t>(p->threads, PARTIAL_BYTES / head_bytes));
-    partial.reset(new float[head_bytes / sizeof(float) * at_once]);
-    w.partial = partial.get();
-    for (; w.first_head < p->query_heads; w.first_head += at_once) {
-      w.heads = std::min(at_once, p->query_heads - w.first_head);
-      run_heads(w, text, classes, false);
+  std::vector<Task> near, tasks;
+  call.add_whole(tasks);
+  std::vector<std::pair<Setting*, int64_t>> by_class;
+  for (Setting& setting : call.settings)
+    for (int64_t h : setting.heads)
+      if (setting.by_class) by_class.emplace_back(&setting, h);
+  if (p->element == 0) {  // the output holds what the local pass leaves
+    for (auto [setting, h] : by_class) {
+      setting->work.partial = (float*)p->out, setting->work.slots = p->query_heads;
+      call.add_by_class(*setting, {h, h}, near, tasks);
     }
+    call.run_passes(near, tasks);
+    return 0;
   }
+  // A few heads at a time: their fp32 numbers stay in the cache and in memory that is there already.
+  const int64_t head_numbers = p->batch * p->query_length * p->head_size, total = by_class.size();
+  const int64_t fit = PARTIAL_BYTES / std::max<int64_t>(1, head_numbers * sizeof(float));
+  const int64_t at_once = std::min<int64_t>(total, std::max<int64_t>(p->threads, fit));
+  std::unique_ptr<float[]> partial(new float[head_numbers * at_once]);
+  for (int64_t first = 0; first < total; first += at_once) {
+    for (int64_t i = first; i < std::min(total, first + at_once); ++i) {
+      auto [setting, h] = by_class[i];
+      setting->work.partial = partial.get(), setting->work.slots = at_once;
+      call.add_by_class(*setting, {h, i - first}, near, tasks);
+    }
+    call.run_passes(near, tasks);
+  }
+  call.run_passes(near, tasks);
   return 0;
 } catch (const std::exception&) {
   return 1;

@@ -9,6 +9,7 @@ import ctypes
 import functools
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,12 @@ _PROBLEM = struct.Struct("@7P9q9q2f3d4i4P4q3d")
 _SECONDS = struct.Struct("@3d")
 
 
-class StepHeads:
-    """Which keys the heads of one layer see in a decode step, by setting.
+class HeadRules:
+    """Which keys the heads of one layer see, by setting.
 
     Args:
-        heads: (Hkv) number of each key-value head's setting, or (Hq) of each query head's.
+        heads: (Hkv) number of each key-value head's setting, or (Hq) of each query head's; outside steps a negative one
+            leaves the head out.
         planes: (S) number of each setting's groups among those that are given.
         windows: (S) w of each setting; a number beyond the text for full attention.
         top_ks: k of each plane of groups.
@@ -109,6 +111,15 @@ def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
     )
 
 
+def fused_runs(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether the kernel takes these, and is here.
+
+    Args:
+        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
+    """
+    return fused_fits(query, key, value) and fused_available()
+
+
 def _problem(
     arrays: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor],
     real: Tensor | None,
@@ -116,7 +127,7 @@ def _problem(
     scoring: Scoring,
     mode: str,
     matrix_tiles: bool,
-    step: StepHeads | None = None,
+    by_head: HeadRules | None = None,
     key_length: int | None = None,
 ) -> ctypes.Array[ctypes.c_char]:
     """What the kernel is called with. It holds addresses only: the caller keeps the tensors.
@@ -127,7 +138,8 @@ def _problem(
         rule: window and sinks.
         scoring: scale and softcap.
         mode, matrix_tiles: of `fused_attention`.
-        step, key_length: of `fused_step`; membership is then (S, B, Tk), its last dimension contiguous.
+        by_head: what heads see where they differ; membership is then (P, B, Tk), its last dimension contiguous.
+        key_length: of `fused_step`.
     """
     query, key, value = arrays[:3]
     batch, heads, length, size = query.shape
@@ -160,8 +172,12 @@ def _problem(
         torch.get_num_threads(),
         matrix_tiles,
         _gomp_parallel() or 0,
-        *(_ALIKE if step is None else step.addresses),
-        *((key_heads, 1, 0, keys) if step is None else (len(step.head), len(step.window), *arrays[5].stride()[:2])),
+        *(_ALIKE if by_head is None else by_head.addresses),
+        *(
+            (key_heads, 1, 0, keys)
+            if by_head is None
+            else (len(by_head.head), len(by_head.window), *arrays[5].stride()[:2])
+        ),
         0.0,
         0.0,
         0.0,
@@ -205,6 +221,45 @@ def fused_attention(
     Returns:
         out (B, Hq, Tq, D) in the query's dtype, a transposed view of (B, Tq, Hq, D); logsumexp (B, Hq, Tq) fp32.
     """
+    functions = _functions(query, key, value)
+    problem, result = _whole_text(query, key, value, membership, rule, scoring, key_padding, mode, matrix_tiles)
+    length = query.shape[2]
+    few = length <= STEP_QUERIES and length < key.shape[2] and query.shape[3] % 16 == 0
+    step = mode == "step" or (mode == "auto" and few)
+    _run(functions.focus_step_cpu if step else functions.focus_attention_cpu, problem, clock)
+    return result.out.transpose(1, 2), result.lse
+
+
+def fused_by_head(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    heads: HeadRules,
+    rule: PairRule,
+    scoring: Scoring,
+    key_padding: Tensor | None = None,
+    *,
+    clock: StageClock | None = None,
+) -> Tensor:
+    """The same for heads of unequal settings, planned and run together.
+
+    Args:
+        query, key, value, scoring, key_padding, clock: as in `fused_attention`.
+        membership: (P, B, Tk) int64 bit sets.
+        heads: of the layer; rows of those left out are undefined in the output.
+        rule: sinks and the layer's own sliding window; the windows are those of the settings.
+
+    Returns:
+        (B, Tq, Hq, D).
+    """
+    functions = _functions(query, key, value)
+    problem, result = _whole_text(query, key, value, membership, rule, scoring, key_padding, "auto", True, heads)
+    _run(functions.focus_attention_cpu, problem, clock)
+    return result.out
+
+
+def _functions(query: Tensor, key: Tensor, value: Tensor) -> Any:
     if not fused_fits(query, key, value):
         raise InputError(
             f"backend 'fused' does not fit {query.dtype} on {query.device} with head size {query.shape[3]}",
@@ -214,19 +269,48 @@ def fused_attention(
     functions, reason = library()
     if functions is None:
         raise InputError("the fused CPU kernel is not available: " + reason, fix='use backend="auto"')
-    batch, heads, length, size = query.shape
-    out = torch.empty(batch, length, heads, size, dtype=query.dtype)
-    lse = torch.empty(batch, heads, length)
+    return functions
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrays:
+    """What a problem points into.
+
+    Attributes:
+        out: (B, Tq, Hq, D); lse: (B, Hq, Tq).
+        given: membership and padding as the kernel reads them.
+    """
+
+    out: Tensor
+    lse: Tensor
+    given: tuple[Tensor | None, ...]
+
+
+def _whole_text(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    rule: PairRule,
+    scoring: Scoring,
+    key_padding: Tensor | None,
+    mode: str,
+    matrix_tiles: bool,
+    heads: HeadRules | None = None,
+) -> tuple[ctypes.Array[ctypes.c_char], _Arrays]:
+    batch, num_heads, length, size = query.shape
+    out, lse = torch.empty(batch, length, num_heads, size, dtype=query.dtype), torch.empty(batch, num_heads, length)
     real = None if key_padding is None else key_padding.to(torch.uint8).contiguous()
-    arrays = (query, key, value, out, lse, membership.contiguous())  # the problem points into them and into `real`
-    problem = _problem(arrays, real, rule, scoring, mode, matrix_tiles)
-    few = length <= STEP_QUERIES and length < key.shape[2] and size % 16 == 0
-    step = mode == "step" or (mode == "auto" and few)
-    spent = _seconds(functions.focus_step_cpu if step else functions.focus_attention_cpu, problem)
+    membership = membership.contiguous()
+    problem = _problem((query, key, value, out, lse, membership), real, rule, scoring, mode, matrix_tiles, heads)
+    return problem, _Arrays(out, lse, (membership, real))
+
+
+def _run(function: Callable[[Any], int], problem: ctypes.Array[ctypes.c_char], clock: StageClock | None) -> None:
+    spent = _seconds(function, problem)
     if clock is not None:
         for name, seconds in zip(("sort", "local", "same_group"), spent, strict=True):
             clock.add(name, seconds)
-    return out.transpose(1, 2), lse
 
 
 def fused_step(
@@ -234,7 +318,7 @@ def fused_step(
     key: Tensor,
     value: Tensor,
     membership: Tensor,
-    heads: StepHeads,
+    heads: HeadRules,
     num_sinks: int,
     scoring: Scoring,
     clock: StageClock,
@@ -285,4 +369,4 @@ def step_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
     """
     few = query.shape[2] <= STEP_QUERIES and query.shape[3] % 16 == 0 and not torch.is_grad_enabled()
-    return few and fused_fits(query, key, value) and fused_available()
+    return few and fused_runs(query, key, value)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.fused import StepHeads
+from focus_runtime.attention.fused import HeadRules
 from focus_runtime.budget import HeadCounts, HeadGroup, query_numbers
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.rule import PairRule
@@ -49,11 +49,17 @@ class LayerHeads:
         """Heads of the kind that the groups number."""
         return sum(len(group.heads) for group in self.groups)
 
-    def step_heads(self) -> StepHeads:
-        """What the heads see in a decode step."""
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 - few, and small
+    def rules(self, without: tuple[HeadGroup, ...] = ()) -> HeadRules:
+        """What the heads see.
+
+        Args:
+            without: groups whose heads are left out.
+        """
         number = {head: place for place, group in enumerate(self.groups) for head in group.heads}
+        number |= {head: -1 for group in without for head in group.heads}
         settings = [group.setting for group in self.groups]
-        return StepHeads(
+        return HeadRules(
             [number[head] for head in range(self.num_heads)],
             [0 if each.full else self.top_ks.index(each.top_k) for each in settings],
             [EVERYTHING if each.full else each.window for each in settings],

@@ -16,6 +16,7 @@ from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window, grouped_on_gpu
+from focus_runtime.attention.fused import STEP_QUERIES, fused_by_head, fused_runs
 from focus_runtime.attention.kernels.flash import has_backward
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
@@ -145,16 +146,12 @@ def _by_setting(
     backends: dict[str, None] = {}
     found = None if groups_SBT is None else _in_few_calls(layer, call, heads, groups_SBT)
     if found is not None:
-        out_BQHD, current.backend, complete = found
-        if complete:
-            return out_BQHD
+        out_BQHD, current.backend, left = found
         backends[current.backend] = None
     else:
-        out_BQHD = call.query.new_empty(call.query.shape).transpose(1, 2)
-    for group in heads.groups:
+        out_BQHD, left = call.query.new_empty(call.query.shape).transpose(1, 2), heads.groups
+    for group in left:
         setting = group.setting
-        if found is not None and not setting.full:
-            continue
         for part in parts_of(group, call.counts, copies=call.query.shape[2] > 1):
             own = of_heads(call, part)
             if setting.full:
@@ -170,24 +167,64 @@ def _by_setting(
 
 def _in_few_calls(
     layer: FocusLayer, call: Call, heads: LayerHeads, groups_SBT: Tensor
-) -> tuple[Tensor, str, bool] | None:
-    """What GPU kernels give for heads of unequal settings, see by_head.py; None where they do not take the call.
+) -> tuple[Tensor, str, tuple[HeadGroup, ...]] | None:
+    """What kernels that take heads of unequal settings give; None where they do not take the call.
 
     Returns:
-        (B, Q, H, D), the backend's name, and whether full heads are in it.
+        (B, Q, H, D), the backend's name, and the groups whose heads are not in it.
     """
+    if call.query.device.type == "cpu":
+        return _in_fused_call(layer, call, heads, groups_SBT)
+    return _in_gpu_calls(layer, call, heads, groups_SBT)
+
+
+def _in_fused_call(
+    layer: FocusLayer, call: Call, heads: LayerHeads, groups_SBT: Tensor
+) -> tuple[Tensor, str, tuple[HeadGroup, ...]] | None:
+    owner, sliding = layer.owner, layer.sliding
+    tensors = (call.query, call.key, call.value)
+    few = call.query.shape[2] <= STEP_QUERIES and call.query.shape[2] < call.key.shape[2]
+    if few or owner.backend not in ("auto", "fused") or needs_gradient(*tensors) or not fused_runs(*tensors):
+        return None
+    beyond = sliding is not None and call.total > sliding
+    if beyond and call.query.shape[2] != call.total:
+        return None
+
+    def chosen(group: HeadGroup) -> bool:
+        setting = group.setting
+        if setting.full or beyond:
+            return not setting.full
+        groups_BT = groups_SBT[heads.top_ks.index(setting.top_k)]
+        rule, extent = PairRule(setting.window, owner.config.num_sinks), _extent(layer, call, setting.top_k)
+        return _backend(owner.backend, call, groups_BT, rule, extent) == "fused"
+
+    left = tuple(group for group in heads.groups if not chosen(group))
+    if len(left) > len(heads.groups) - 2:
+        return None
+    rule = PairRule(0, owner.config.num_sinks, sliding if beyond else None)
+    rest = (call.scoring, call.padding)
+    return fused_by_head(*tensors, groups_SBT, heads.rules(left), rule, *rest, clock=owner.seconds), "fused", left
+
+
+def _in_gpu_calls(
+    layer: FocusLayer, call: Call, heads: LayerHeads, groups_SBT: Tensor
+) -> tuple[Tensor, str, tuple[HeadGroup, ...]] | None:
+    """See by_head.py."""
     owner, new, length = layer.owner, call.query.shape[2], call.key.shape[2]
     if layer.sliding is not None and call.total > layer.sliding:
         return None
     if new == 1 < length and fits(DECODING, owner.backend, call):
         out_BQHD = step_by_head(call, heads, groups_SBT, owner.config.num_sinks)
-        return None if out_BQHD is None else (out_BQHD, "decode", True)
+        return None if out_BQHD is None else (out_BQHD, "decode", ())
     if new != length or not fits(GROUPED, owner.backend, call):
         return None
     extents = [_extent(layer, call, top_k) for top_k in heads.top_ks]
     known = [extent or membership_extent(own) for extent, own in zip(extents, groups_SBT, strict=True)]
     found = text_by_head(call, heads, groups_SBT, known, owner.config.num_sinks, owner.seconds)
-    return None if found is None else (found[0], "decomposed", found[1])
+    if found is None:
+        return None
+    out_BQHD, with_full = found
+    return out_BQHD, "decomposed", () if with_full else tuple(group for group in heads.groups if group.setting.full)
 
 
 def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT: Tensor | None) -> Tensor:

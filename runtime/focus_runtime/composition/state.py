@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.attention.clock import PassClock
-from focus_runtime.attention.fused import StepHeads
+from focus_runtime.attention.fused import HeadRules
 from focus_runtime.budget import HeadCounts, HeadSetting
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.edits import LayerEdit
@@ -214,7 +214,7 @@ class FocusLayer:
     sliding: int | None = None
     current_pass: Pass = field(default_factory=Pass)
     _heads: tuple[FocusConfig, HeadCounts, LayerHeads] | None = None
-    _step: tuple[LayerHeads, StepHeads, str] | None = None
+    _step: tuple[LayerHeads, HeadRules, str] | None = None
     _reach: tuple[LayerHeads, torch.device, Reach] | None = None
 
     def heads(self, counts: HeadCounts) -> LayerHeads:
@@ -231,7 +231,7 @@ class FocusLayer:
             self._reach = known = (heads, device, reach_of(heads.groups, counts, device))
         return known[2]
 
-    def step_heads(self, heads: LayerHeads) -> StepHeads:
+    def step_heads(self, heads: LayerHeads) -> HeadRules:
         """What the same heads see in a decode step, kept from one to the next."""
         return self._known_step(heads)[1]
 
@@ -239,9 +239,9 @@ class FocusLayer:
         """What runs the same heads in a decode step, joined by commas."""
         return self._known_step(heads)[2]
 
-    def _known_step(self, heads: LayerHeads) -> tuple[LayerHeads, StepHeads, str]:
+    def _known_step(self, heads: LayerHeads) -> tuple[LayerHeads, HeadRules, str]:
         known = self._step
         if known is None or known[0] is not heads:
             names = {FULL if group.setting.full else "fused": None for group in heads.groups}
-            self._step = known = (heads, heads.step_heads(), ", ".join(names))
+            self._step = known = (heads, heads.rules(), ", ".join(names))
         return known

@@ -105,7 +105,7 @@ def test_gradients_are_the_references(fresh_seed):
     [(1, 4000, "decode"), (1, 2, "decode"), (16, 4000, "decode"), (17, 4000, "masked"), (1, 1, "masked")],
 )
 def test_auto_takes_this_path_for_few_queries_over_more_keys(length_q, length_k, chosen, monkeypatch):
-    monkeypatch.setattr("focus_runtime.attention.dispatch.fused_available", lambda: False)
+    monkeypatch.setattr("focus_runtime.attention.dispatch.fused_runs", lambda *_: False)
     query, key = torch.empty(1, 2, length_q, 16), torch.empty(1, 2, length_k, 16)
     assert choose_backend(query, key, torch.randint(1, 16, (1, length_k)), window=128) == chosen
 

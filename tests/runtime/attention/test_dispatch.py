@@ -39,7 +39,7 @@ def test_fused_refuses_gradients_but_runs_without_them():
     ],
 )
 def test_choice_of_backend_without_a_compiler(length, top_k, window, changes, expected, monkeypatch):
-    monkeypatch.setattr("focus_runtime.attention.dispatch.fused_available", lambda: False)
+    monkeypatch.setattr("focus_runtime.attention.dispatch.fused_runs", lambda *_: False)
     query, membership = torch.empty(1, 1, length, 8), random_membership(length, top_k=top_k)
     assert choose_backend(query, query, membership, window=window, **changes) == expected
     step = torch.empty(1, 1, 1, 8)

@@ -14,7 +14,7 @@ import torch
 from focus_runtime.attention import focus_attention, fused
 from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.fused import (
-    StepHeads,
+    HeadRules,
     fused_available,
     fused_step,
     matrix_tiles_available,
@@ -247,7 +247,7 @@ def test_by_class_with_more_classes_than_it_takes_runs_dense(fresh_seed):
 @pytest.mark.parametrize("queries", [1, 3, 8])
 def test_a_step_of_heads_that_differ(queries, dtype, tolerance, softcap, fresh_seed):
     """Each key-value head by its own groups and window, or with everything, in buffers longer than the text."""
-    length, heads = 150, StepHeads([1, 0, 2, 1], [1, 0, 0], [4, 30, 2**62], (1, 2))
+    length, heads = 150, HeadRules([1, 0, 2, 1], [1, 0, 0], [4, 30, 2**62], (1, 2))
     query = torch.randn(2, 8, queries, 32).to(dtype)
     room = [torch.randn(2, 4, 200, 32).to(dtype) for _ in range(2)]
     key, value = (x[:, :, :length] for x in room)
@@ -268,6 +268,57 @@ def test_a_step_of_heads_that_differ(queries, dtype, tolerance, softcap, fresh_s
         expected, _ = reference_attention(*(x.double() for x in tensors), groups[plane], **settings)
         got = actual[:, 2 * head : 2 * head + 2].double()
         torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+
+
+DIFFERENT = HeadRules([0, 1, -1, 2, 1, 3, 0, 4], [1, 0, 0, 1, 2], [4, 30, 2**62, 0, 9], (2, 1, 0))
+TOLERANCE = {torch.float32: 5e-6, torch.bfloat16: 1.5e-2}
+
+
+def all_but_left_out(tensors, membership, real, reach, num_sinks, scoring):
+    """By query head that is not left out, its place and what it should return, in float64."""
+    query, key, value = (x.double() for x in tensors)
+    position = token_positions(membership[0], real)
+    for head, setting in enumerate(DIFFERENT.head.tolist()):
+        if setting >= 0:
+            own = membership[DIFFERENT.plane[setting]]
+            rule = PairRule(min(int(DIFFERENT.window[setting]), query.shape[2]), num_sinks, reach)
+            allowed = allowed_pairs(own, own, position, position, rule) & (True if real is None else real[:, None])
+            kv = head * key.shape[1] // query.shape[1]
+            one = (query[:, head : head + 1], key[:, kv : kv + 1], value[:, kv : kv + 1])
+            yield head, attend_allowed(*one, allowed[:, None], scoring)[0]
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("length", [33, 300, 700])
+@pytest.mark.parametrize("case", ["plain", "padding", "softcap", "sliding"])
+def test_heads_that_differ_in_one_call(case, length, dtype, fresh_seed):
+    """Each query head by its own groups and window, some dense, some by class; one is left out."""
+    query = torch.randn(2, 8, length, 16).to(dtype)
+    key, value = (torch.randn(2, 4, length, 16).to(dtype) for _ in range(2))
+    groups = torch.stack([membership_of(length, top_k=k).expand(2, -1) for k in DIFFERENT.top_ks.tolist()])
+    real = torch.rand(2, length) > 0.3 if case == "padding" else None
+    reach, scoring = 50 if case == "sliding" else None, Scoring(0.3, 2.0 if case == "softcap" else None)
+    clock = StageClock()
+    rule = PairRule(0, 3, reach)
+    actual = fused.fused_by_head(query, key, value, groups, DIFFERENT, rule, scoring, real, clock=clock)
+    assert set(clock.seconds) == {"sort", "local", "same_group"}
+    for head, expected in all_but_left_out((query, key, value), groups, real, reach, 3, scoring):
+        got = actual[:, :, head : head + 1].transpose(1, 2).double()
+        torch.testing.assert_close(got, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_threads_change_nothing_where_heads_differ(dtype, monkeypatch, fresh_seed):
+    query, key, value = inputs(500, heads=8, dim=16, dtype=dtype)
+    groups = torch.stack([membership_of(500, top_k=k) for k in DIFFERENT.top_ks.tolist()])
+    heads = HeadRules([0, 1, 3, 2, 1, 3, 0, 4], [1, 0, 0, 1, 2], [4, 30, 2**62, 0, 9], (2, 1, 0))
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        found.append(fused.fused_by_head(query, key, value, groups, heads, PairRule(0, 2), Scoring(0.3)))
+    assert torch.equal(*found)
 
 
 def test_without_a_compiler_everything_still_runs(broken_library, fresh_seed):

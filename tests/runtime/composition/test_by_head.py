@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from focus_runtime.budget import HeadException
-from focus_runtime.composition import by_head
+from focus_runtime.composition import by_head, sparse
 from focus_runtime.composition.attach import compose
 from focus_runtime.gpu.launch import Launches
 from tests.helpers import build_centroids, build_model, needs_triton, random_ids
@@ -41,8 +41,9 @@ def kernels(monkeypatch):
     monkeypatch.setattr(Launches, "run", noted)
 
     def enable():
-        if not ON_GPU:  # where the CPU's own kernel would take decode steps before these are asked
+        if not ON_GPU:  # where the CPU's own kernel would take calls before these are asked
             monkeypatch.setattr(by_head, "attention_fits", lambda *_: True)
+            monkeypatch.setattr(sparse, "_in_fused_call", sparse._in_gpu_calls)
             for name in ("is_step", "defers"):
                 monkeypatch.setattr(f"focus_runtime.composition.layer.{name}", lambda *_: False)
 

@@ -117,7 +117,7 @@ def test_long_texts_take_the_gathering_path(composed, monkeypatch, fresh_seed):
 
     steps = []
     run = dispatch.decode_attention
-    monkeypatch.setattr(dispatch, "fused_available", lambda: False)
+    monkeypatch.setattr(dispatch, "fused_runs", lambda *_: False)
     monkeypatch.setattr("focus_runtime.composition.step.step_fits", lambda *given: False)
     monkeypatch.setattr(dispatch, "decode_attention", lambda *a, **k: steps.append(1) or run(*a, **k))
     model, _ = composed(window=16)

@@ -7,6 +7,7 @@ import torch
 from transformers import StaticCache
 
 from focus_runtime.attention.fused import fused_available
+from focus_runtime.composition import sparse
 from focus_runtime.composition import step as step_module
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.composition.heads import neighbours
@@ -309,6 +310,26 @@ def test_every_backend_agrees_on_query_heads(backend, ids, centroids_of):
     mask = mask_by_query_head(focus)
     focus.detach()
     torch.testing.assert_close(actual, logits(model, ids, attention_mask=mask), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not fused_available(), reason="no compiled kernels")
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
+def test_heads_that_differ_take_one_call_of_the_fused_kernel(family, padded, ids, centroids_of, monkeypatch):
+    model = wide_model(family)
+    focus = compose(model, centroids_of(model), budget=BY_QUERY)
+    mask = torch.ones_like(ids)
+    if padded:
+        mask[0, :5] = 0
+    calls, together = [], sparse.fused_by_head
+    monkeypatch.setattr(sparse, "fused_by_head", lambda *given, **more: calls.append(1) or together(*given, **more))
+    actual = logits(model, ids, attention_mask=mask)
+    assert set(focus.backends()[0].split(", ")) == {"fused", "full attention"}
+    monkeypatch.setattr(sparse, "_in_fused_call", lambda *_: None)
+    expected = logits(model, ids, attention_mask=mask)
+    assert len(calls) == 1  # of one layer, whole; the second pass took none
+    real = mask.bool()
+    torch.testing.assert_close(actual[real], expected[real], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])

@@ -155,7 +155,7 @@ def as_on_cuda(monkeypatch):
     monkeypatch.setattr(cuda, "_backward", counted(efficient_backward))
     monkeypatch.setattr("focus_runtime.attention.kernels.varlen._forward", counted(varlen_forward))
     monkeypatch.setattr("focus_runtime.attention.kernels.varlen._backward", counted(varlen_backward))
-    monkeypatch.setattr(decomposed_backward, "fused_fits", lambda *_: False)
+    monkeypatch.setattr(decomposed_backward, "fused_runs", lambda *_: False)
     return calls
 
 

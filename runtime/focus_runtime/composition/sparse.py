@@ -149,7 +149,9 @@ def _by_setting(
         out_BQHD, current.backend, left = found
         backends[current.backend] = None
     else:
-        out_BQHD, left = call.query.new_empty(call.query.shape).transpose(1, 2), heads.groups
+        batch, num_heads, new, size = call.query.shape
+        # no view: autograd refuses to write by a list of numbers into a view written by a slice before
+        out_BQHD, left = call.query.new_empty(batch, new, num_heads, size), heads.groups
     for group in left:
         setting = group.setting
         for part in parts_of(group, call.counts, copies=call.query.shape[2] > 1):

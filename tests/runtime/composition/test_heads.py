@@ -395,6 +395,27 @@ def test_a_budget_of_query_heads_is_checked_against_the_model(centroids_of):
         compose(model, centroids_of(model), budget=[{"layer": 0, "query_head": 8, "full": True}])
 
 
+def test_gradients_of_heads_that_no_slice_selects(ids, centroids_of):
+    """Autograd refuses writes by number into a view that a slice wrote into: head 0, then heads 1, 2 and 5."""
+    model = wide_model("Llama").double()
+    own = {0: 12, 3: 9, 4: 9, 6: 9, 7: 9}
+    budget = [{"layer": 0, "query_head": head, "window": window} for head, window in own.items()]
+    weights, mask = model.get_input_embeddings().weight, None
+
+    def gradient():
+        weights.grad = None
+        model(ids, use_cache=False, attention_mask=mask).logits.square().mean().backward()
+        return weights.grad.clone()
+
+    focus = compose(model, centroids_of(model), budget=budget, assignment="sinkhorn")
+    actual = gradient()
+    groups = top_groups(focus, 1)
+    focus.detach()
+    mask = torch.cat([explicit_mask(groups, own.get(head, WINDOW), SINKS) for head in range(8)], dim=1).double()
+    expected = gradient()
+    assert (actual - expected).norm() < 1e-5 * expected.norm()
+
+
 @pytest.mark.parametrize("hard", [False, True])
 def test_training_gates_follow_query_heads(hard, ids, centroids_of):
     """One query head of a key head in full passes on other gradients than the other does; both are the key head."""

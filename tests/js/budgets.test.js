@@ -14,13 +14,14 @@ test("every exception of a budget is counted once, by what it changes", () => {
     const budget = times(below(40), (i) => ({
       layer: i,
       ...[{}, { head: below(4) }, { head: below(4) }, { query_head: below(12) }][below(4)],
-      ...[{ full: true }, { top_k: 2 }, { window: 9 }, { top_k: 3, window: 9 }][below(4)],
+      ...[{ full: true }, { top_k: 2 }, { window: 9 }, { top_k: 3, window: 9 }, { top_k: 0, window: 9 }][below(5)],
     }));
     const { heads, layers, queryHeads } = countChanges(budget);
     const counts = [heads, layers, queryHeads].flatMap((own) => Object.values(own));
     const total = counts.reduce((sum, count) => sum + count, 0);
     assert.equal(total, budget.length);
     assert.equal(heads.full, budget.filter((entry) => entry.full && entry.head !== undefined).length);
+    assert.equal(heads.alone, budget.filter((entry) => entry.top_k === 0 && entry.head !== undefined).length);
     assert.equal(queryHeads.full, budget.filter((entry) => entry.full && entry.query_head !== undefined).length);
   }
 });
@@ -37,7 +38,7 @@ test("a budget in words names heads and whole layers, and one of a kind as one",
   assert.equal(budgetWords(layers), "1 layer in full, 1 layer with another setting");
   const alone = times(3, (head) => ({ layer: 1, query_head: head, top_k: 0, window: 9 }));
   const query = [...alone, { layer: 2, head: 0, top_k: 0 }];
-  assert.equal(budgetWords(query), "1 head with another top-k, 3 query heads with another setting");
+  assert.equal(budgetWords(query), "1 head without groups, 3 query heads without groups");
 });
 
 test("points are told apart, and the worst domain is the one that loses most", () => {

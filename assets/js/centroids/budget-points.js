@@ -4,14 +4,15 @@ import { format } from "../core/format.js";
 import { centroids as text } from "../strings/centroids.js";
 /** @import { BudgetPointPayload, HeadExceptionPayload } from "../core/payloads.js" */
 
-/** @typedef {{ full: number, topK: number, other: number }} Changes */
+/** @typedef {{ full: number, alone: number, topK: number, other: number }} Changes */
 /** @typedef {{ layers: Changes, heads: Changes, queryHeads: Changes }} AllChanges */
 
 /** @returns {Changes} */
-const none = () => ({ full: 0, topK: 0, other: 0 });
+const none = () => ({ full: 0, alone: 0, topK: 0, other: 0 });
 
 /**
- * How many heads, query heads and whole layers a budget changes: to full attention, to another top-k alone, otherwise.
+ * How many heads, query heads and whole layers a budget changes: to full attention, to no groups, in their top-k, in
+ * their window.
  * @param {HeadExceptionPayload[]} budget
  * @returns {AllChanges}
  */
@@ -19,9 +20,19 @@ export function countChanges(budget) {
   const counts = { layers: none(), heads: none(), queryHeads: none() };
   for (const entry of budget) {
     const place = entry.query_head !== undefined ? "queryHeads" : entry.head !== undefined ? "heads" : "layers";
-    counts[place][entry.full ? "full" : entry.window === undefined ? "topK" : "other"] += 1;
+    counts[place][kindOf(entry)] += 1;
   }
   return counts;
+}
+
+/**
+ * @param {HeadExceptionPayload} entry
+ * @returns {keyof Changes}
+ */
+function kindOf({ full, top_k: topK, window }) {
+  if (full) return "full";
+  if (topK === 0) return "alone";
+  return window === undefined ? "topK" : "other";
 }
 
 /**
@@ -32,12 +43,15 @@ export function budgetWords(budget) {
   const { heads, layers, queryHeads } = countChanges(budget ?? []);
   const parts = /** @type {[number, (count: string | number) => string][]} */ ([
     [layers.full, text.layersFull],
+    [layers.alone, text.layersAlone],
     [layers.topK, text.layersTopK],
     [layers.other, text.layersOther],
     [heads.full, text.headsFull],
+    [heads.alone, text.headsAlone],
     [heads.topK, text.headsTopK],
     [heads.other, text.headsOther],
     [queryHeads.full, text.queryHeadsFull],
+    [queryHeads.alone, text.queryHeadsAlone],
     [queryHeads.topK, text.queryHeadsTopK],
     [queryHeads.other, text.queryHeadsOther],
   ]);

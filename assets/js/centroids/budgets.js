@@ -84,6 +84,7 @@ export class Budgets {
         share,
         text.worst(percentChange(change), domain),
         changed(changes, ({ full }) => full),
+        changed(changes, ({ alone }) => alone),
         changed(changes, ({ topK, other }) => topK + other),
         point.own ? el("span", { class: "fx-budget-own" }, text.ownBudget) : this.useButton(i, share),
       ];
@@ -251,7 +252,8 @@ export class Budgets {
       tooltipHead(point.budget.length === 0 ? text.noBudget : format.percent(point.retained_pairs, 1)),
       tooltipRow(text.budgetsX, format.percent(point.retained_pairs, 1)),
       tooltipRow(text.budgetColumns[2], changed(changes, ({ full }) => full)),
-      tooltipRow(text.budgetColumns[3], changed(changes, ({ topK, other }) => topK + other)),
+      tooltipRow(text.budgetColumns[3], changed(changes, ({ alone }) => alone)),
+      tooltipRow(text.budgetColumns[4], changed(changes, ({ topK, other }) => topK + other)),
       ...Object.entries(point.excess).map(([name, value]) => tooltipRow(name, percentChange(value))),
     ];
   }

@@ -42,14 +42,17 @@ export const centroids = {
     "full), or to more groups; others see no group at all. Heads are key-value heads, each with the query heads that " +
     "share it, unless query heads are named.",
   headsFull: (count) => (count === 1 ? "1 head in full" : `${count} heads in full`),
+  headsAlone: (count) => (count === 1 ? "1 head without groups" : `${count} heads without groups`),
   headsOther: (count) => (count === 1 ? "1 head with another setting" : `${count} heads with another setting`),
   headsTopK: (count) => (count === 1 ? "1 head with another top-k" : `${count} heads with another top-k`),
   queryHeadsFull: (count) => (count === 1 ? "1 query head in full" : `${count} query heads in full`),
+  queryHeadsAlone: (count) => (count === 1 ? "1 query head without groups" : `${count} query heads without groups`),
   queryHeadsOther: (count) =>
     count === 1 ? "1 query head with another setting" : `${count} query heads with another setting`,
   queryHeadsTopK: (count) =>
     count === 1 ? "1 query head with another top-k" : `${count} query heads with another top-k`,
   layersFull: (count) => (count === 1 ? "1 layer in full" : `${count} layers in full`),
+  layersAlone: (count) => (count === 1 ? "1 layer without groups" : `${count} layers without groups`),
   layersOther: (count) => (count === 1 ? "1 layer with another setting" : `${count} layers with another setting`),
   layersTopK: (count) => (count === 1 ? "1 layer with another top-k" : `${count} layers with another top-k`),
   budgetsTitle: "Measured budgets",
@@ -71,7 +74,7 @@ export const centroids = {
   ownTrace: "this file",
   noBudget: "Without a budget",
   budgetsTable: "Measured budgets",
-  budgetColumns: ["Pairs kept", "Worst domain", "Heads in full", "Other settings", ""],
+  budgetColumns: ["Pairs kept", "Worst domain", "Heads in full", "Without groups", "Other settings", ""],
   worst: (change, domain) => `${change} (${domain})`,
   useBudget: "Use",
   useBudgetLabel: (share) => `Use the budget with ${share} of pairs on the Explore page`,

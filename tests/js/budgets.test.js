@@ -3,6 +3,7 @@ import { test } from "node:test";
 import {
   budgetWords,
   countChanges,
+  nearAndFar,
   percentChange,
   shareDigits,
   worstDomain,
@@ -39,6 +40,25 @@ test("a budget in words names heads and whole layers, and one of a kind as one",
   const alone = times(3, (head) => ({ layer: 1, query_head: head, top_k: 0, window: 9 }));
   const query = [...alone, { layer: 2, head: 0, top_k: 0 }];
   assert.equal(budgetWords(query), "1 head without groups, 3 query heads without groups");
+});
+
+test("points that lose far more than the file are not drawn, the file and its base always are", () => {
+  const point = (/** @type {number} */ loss, more = {}) => ({
+    retained_pairs: 0.4,
+    excess: { a: loss, b: -0.01 },
+    budget: [{ layer: 0 }],
+    own: false,
+    held_out: false,
+    ...more,
+  });
+  const base = point(0.09, { budget: [] });
+  const own = point(0.02, { own: true });
+  const [awful, bad, good] = [point(3.1), point(0.13), point(0.001)];
+  assert.deepEqual(nearAndFar([awful, bad, base, own, good], 0), { near: [bad, base, own, good], far: [awful] });
+  assert.deepEqual(nearAndFar([awful, own, good], 0.5), { near: [own, good], far: [awful] });
+  assert.deepEqual(nearAndFar([bad, own, good], 0.1).far, []);
+  assert.deepEqual(nearAndFar([awful, bad], 0), { near: [awful, bad], far: [] });
+  assert.deepEqual(nearAndFar([awful, own], 0), { near: [awful, own], far: [] });
 });
 
 test("points are told apart, and the worst domain is the one that loses most", () => {

@@ -74,6 +74,23 @@ export const countWords = (parts) =>
 export const worstDomain = ({ excess }) =>
   Object.entries(excess).reduce((worst, entry) => (entry[1] > worst[1] ? entry : worst));
 
+const FAR_ABOVE = 1.5; // times what the file loses with and without its budget, and the target
+
+/**
+ * Points that a chart shows, and those that lose so much more that beside them nothing else could be told apart.
+ * @param {BudgetPointPayload[]} points
+ * @param {number} target loss; 0 where the target is another
+ * @returns {{ near: BudgetPointPayload[], far: BudgetPointPayload[] }}
+ */
+export function nearAndFar(points, target) {
+  const lost = (/** @type {BudgetPointPayload} */ point) => worstDomain(point)[1];
+  const known = points.filter((point) => point.own || point.budget.length === 0).map(lost);
+  if (known.length === 0) return { near: points, far: [] };
+  const most = FAR_ABOVE * Math.max(target, ...known);
+  const near = points.filter((point) => point.own || point.budget.length === 0 || lost(point) <= most);
+  return near.length < 2 ? { near: points, far: [] } : { near, far: points.filter((point) => !near.includes(point)) };
+}
+
 /** @param {number} change */
 export const percentChange = (change) => `${format.signed(change * 100, Math.abs(change) < 0.1 ? 2 : 1)}\u00a0%`;
 

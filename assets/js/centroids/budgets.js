@@ -1,6 +1,14 @@
 // @ts-check
 // The measured budgets of a file: chart, table with a button to use each, and the results on held-out text.
-import { countChanges, countWords, domainsOf, percentChange, shareDigits, worstDomain } from "./budget-points.js";
+import {
+  countChanges,
+  countWords,
+  domainsOf,
+  nearAndFar,
+  percentChange,
+  shareDigits,
+  worstDomain,
+} from "./budget-points.js";
 import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { format, sentence } from "../core/format.js";
 import { LEGEND_ABOVE, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
@@ -32,6 +40,7 @@ export class Budgets {
       "data-testid": "fx-file-budgets",
     });
     this.target = el("p", { class: "fx-help" });
+    this.above = el("p", { class: "fx-help", "data-testid": "fx-file-budgets-above" });
     this.before = el("p", { class: "fx-budget-note", hidden: true }, text.beforeFactors);
     this.problem = el("div", { "aria-live": "polite" });
     this.rows = scrollRegion("fx-budget-rows", text.budgetsTable);
@@ -44,6 +53,7 @@ export class Budgets {
       this.target,
       this.before,
       this.chart,
+      this.above,
       this.problem,
       this.rows,
       el("h4", { class: "fx-file-part" }, text.heldOutTitle),
@@ -145,10 +155,13 @@ export class Budgets {
   draw() {
     if (!this.record) return;
     const { root } = this.app;
-    const { points } = this.record;
+    const [kind, value] = this.record.target;
+    const { near: points, far } = nearAndFar(this.record.points, kind === "loss" ? value : 0);
+    this.above.textContent = far.length === 0 ? "" : text.budgetsAbove(far.map((point) => this.pointWords(point)));
     const names = domainsOf(points);
     const x = points.map((point) => point.retained_pairs);
-    const lines = names.length > 1 && names.length <= MOST_LINES ? names.map((name) => this.domainLine(name)) : [];
+    const few = names.length > 1 && names.length <= MOST_LINES;
+    const lines = few ? names.map((name) => this.domainLine(name, points)) : [];
     const worst = {
       ...this.marks(points.filter(isTuned), text.worstTraceBudget, "accent", "circle", 8),
       mode: "lines+markers",
@@ -156,7 +169,6 @@ export class Budgets {
     };
     const base = points.filter((point) => !isTuned(point));
     const own = points.filter((point) => point.own);
-    const [kind, value] = this.record.target;
     const reached = kind === "pairs" ? [...x, value] : x;
     const [least, most] = [Math.min(...reached), Math.max(...reached)];
     const margin = Math.max(0.01, 0.06 * (most - least));
@@ -188,9 +200,18 @@ export class Budgets {
     );
   }
 
-  /** @param {string} name */
-  domainLine(name) {
-    const points = /** @type {BudgetRecordPayload} */ (this.record).points.filter(isTuned);
+  /** @param {BudgetPointPayload} point */
+  pointWords(point) {
+    const [, change] = worstDomain(point);
+    return text.budgetAbove(format.percent(point.retained_pairs, 1), percentChange(change));
+  }
+
+  /**
+   * @param {string} name
+   * @param {BudgetPointPayload[]} drawn
+   */
+  domainLine(name, drawn) {
+    const points = drawn.filter(isTuned);
     return {
       type: "scatter",
       mode: "lines",
@@ -285,9 +306,10 @@ const percentOf = (share) => format.percent(share, Number.isInteger(Math.round(s
  * @param {(counts: Changes) => number} kind
  */
 function changed({ heads, queryHeads, layers }, kind) {
+  const alone = kind(queryHeads) + kind(layers) === 0;
   /** @type {[number, (count: string | number) => string][]} */
   const all = [
-    [kind(heads), (count) => String(count)],
+    [kind(heads), alone ? String : text.keyHeads],
     [kind(queryHeads), text.queryHeads],
     [kind(layers), text.wholeLayers],
   ];

@@ -183,6 +183,7 @@ def _in_few_calls(
 def _in_fused_call(
     layer: FocusLayer, call: Call, heads: LayerHeads, groups_SBT: Tensor
 ) -> tuple[Tensor, str, tuple[HeadGroup, ...]] | None:
+    """All heads but full ones, where the compiled kernel suits the shortest window: to ask for each costs more."""
     owner, sliding = layer.owner, layer.sliding
     tensors = (call.query, call.key, call.value)
     few = call.query.shape[2] <= STEP_QUERIES and call.query.shape[2] < call.key.shape[2]
@@ -191,18 +192,14 @@ def _in_fused_call(
     beyond = sliding is not None and call.total > sliding
     if beyond and call.query.shape[2] != call.total:
         return None
-
-    def chosen(group: HeadGroup) -> bool:
-        setting = group.setting
-        if setting.full or beyond:
-            return not setting.full
-        groups_BT = groups_SBT[heads.top_ks.index(setting.top_k)]
-        rule, extent = PairRule(setting.window, owner.config.num_sinks), _extent(layer, call, setting.top_k)
-        return _backend(owner.backend, call, groups_BT, rule, extent) == "fused"
-
-    left = tuple(group for group in heads.groups if not chosen(group))
+    left = tuple(group for group in heads.groups if group.setting.full)
     if len(left) > len(heads.groups) - 2:
         return None
+    if not beyond:
+        near = min((group.setting for group in heads.groups if group not in left), key=lambda setting: setting.window)
+        groups_BT, extent = groups_SBT[heads.top_ks.index(near.top_k)], _extent(layer, call, near.top_k)
+        if _backend(owner.backend, call, groups_BT, PairRule(near.window, owner.config.num_sinks), extent) != "fused":
+            return None
     rule = PairRule(0, owner.config.num_sinks, sliding if beyond else None)
     rest = (call.scoring, call.padding)
     return fused_by_head(*tensors, groups_SBT, heads.rules(left), rule, *rest, clock=owner.seconds), "fused", left

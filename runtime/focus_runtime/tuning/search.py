@@ -116,7 +116,8 @@ class _Search:
             self._use_pairs(proposals, self.target.pairs)
         else:
             self._look_for_loss(proposals)
-        for pairs in np.linspace(proposals.fewest_pairs, 1, CURVE + 1)[:-1]:
+        # not the ends: the shortest windows alone, and everything
+        for pairs in np.linspace(proposals.fewest_pairs, 1, CURVE + 2)[1:-1]:
             self._measured(proposals, float(pairs))
         points = sorted(self.points.values(), key=lambda point: point.retained_pairs)
         chosen = _chosen(self.meter, points, self.target)

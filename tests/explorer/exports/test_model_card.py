@@ -40,7 +40,7 @@ def test_the_shipped_files_card_has_its_recipe_and_its_domains(service):
         "| K, groups per layer | 8 |",
         "| factors of the logits | one for each query head |",
         "| learn | factors |",
-        "| steps | 100 |",
+        "| steps | 49 |",
         "| novels | 1 | 711,745 |",
     ):
         assert row in card

@@ -74,6 +74,9 @@ export const countWords = (parts) =>
 export const worstDomain = ({ excess }) =>
   Object.entries(excess).reduce((worst, entry) => (entry[1] > worst[1] ? entry : worst));
 
+/** @param {BudgetPointPayload} point */
+export const isTuned = (point) => point.budget.length > 0;
+
 const FAR_ABOVE = 1.5; // times what the file loses with and without its budget, and the target
 
 /**
@@ -84,10 +87,11 @@ const FAR_ABOVE = 1.5; // times what the file loses with and without its budget,
  */
 export function nearAndFar(points, target) {
   const lost = (/** @type {BudgetPointPayload} */ point) => worstDomain(point)[1];
-  const known = points.filter((point) => point.own || point.budget.length === 0).map(lost);
+  const always = (/** @type {BudgetPointPayload} */ point) => point.own || !isTuned(point);
+  const known = points.filter(always).map(lost);
   if (known.length === 0) return { near: points, far: [] };
   const most = FAR_ABOVE * Math.max(target, ...known);
-  const near = points.filter((point) => point.own || point.budget.length === 0 || lost(point) <= most);
+  const near = points.filter((point) => always(point) || lost(point) <= most);
   return near.length < 2 ? { near: points, far: [] } : { near, far: points.filter((point) => !near.includes(point)) };
 }
 

@@ -4,6 +4,7 @@ import {
   countChanges,
   countWords,
   domainsOf,
+  isTuned,
   nearAndFar,
   percentChange,
   shareDigits,
@@ -270,7 +271,7 @@ export class Budgets {
   hover({ customdata: point }) {
     const changes = countChanges(point.budget);
     return [
-      tooltipHead(point.budget.length === 0 ? text.noBudget : format.percent(point.retained_pairs, 1)),
+      tooltipHead(isTuned(point) ? format.percent(point.retained_pairs, 1) : text.noBudget),
       tooltipRow(text.budgetsX, format.percent(point.retained_pairs, 1)),
       tooltipRow(text.budgetColumns[2], changed(changes, ({ full }) => full)),
       tooltipRow(text.budgetColumns[3], changed(changes, ({ alone }) => alone)),
@@ -294,9 +295,6 @@ function stacked(columns, rows) {
   return table;
 }
 
-/** @param {BudgetPointPayload} point */
-const isTuned = (point) => point.budget.length > 0;
-
 /** @param {number} share */
 const percentOf = (share) => format.percent(share, Number.isInteger(Math.round(share * 1e6) / 1e4) ? 0 : 1);
 
@@ -306,10 +304,10 @@ const percentOf = (share) => format.percent(share, Number.isInteger(Math.round(s
  * @param {(counts: Changes) => number} kind
  */
 function changed({ heads, queryHeads, layers }, kind) {
-  const alone = kind(queryHeads) + kind(layers) === 0;
+  const onlyHeads = kind(queryHeads) + kind(layers) === 0;
   /** @type {[number, (count: string | number) => string][]} */
   const all = [
-    [kind(heads), alone ? String : text.keyHeads],
+    [kind(heads), onlyHeads ? String : text.keyHeads],
     [kind(queryHeads), text.queryHeads],
     [kind(layers), text.wholeLayers],
   ];

@@ -9,7 +9,6 @@ import ctypes
 import functools
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -221,13 +220,9 @@ def fused_attention(
     Returns:
         out (B, Hq, Tq, D) in the query's dtype, a transposed view of (B, Tq, Hq, D); logsumexp (B, Hq, Tq) fp32.
     """
-    functions = _functions(query, key, value)
-    problem, result = _whole_text(query, key, value, membership, rule, scoring, key_padding, mode, matrix_tiles)
-    length = query.shape[2]
-    few = length <= STEP_QUERIES and length < key.shape[2] and query.shape[3] % 16 == 0
-    step = mode == "step" or (mode == "auto" and few)
-    _run(functions.focus_step_cpu if step else functions.focus_attention_cpu, problem, clock)
-    return result.out.transpose(1, 2), result.lse
+    tensors = (query, key, value)
+    out, lse = _run(tensors, membership, rule, scoring, key_padding, clock, mode=mode, matrix_tiles=matrix_tiles)
+    return out.transpose(1, 2), lse
 
 
 def fused_by_head(
@@ -253,13 +248,23 @@ def fused_by_head(
     Returns:
         (B, Tq, Hq, D).
     """
-    functions = _functions(query, key, value)
-    problem, result = _whole_text(query, key, value, membership, rule, scoring, key_padding, "auto", True, heads)
-    _run(functions.focus_attention_cpu, problem, clock)
-    return result.out
+    return _run((query, key, value), membership, rule, scoring, key_padding, clock, by_head=heads)[0]
 
 
-def _functions(query: Tensor, key: Tensor, value: Tensor) -> Any:
+def _run(
+    tensors: tuple[Tensor, Tensor, Tensor],
+    membership: Tensor,
+    rule: PairRule,
+    scoring: Scoring,
+    key_padding: Tensor | None,
+    clock: StageClock | None,
+    *,
+    mode: str = "auto",
+    matrix_tiles: bool = True,
+    by_head: HeadRules | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Out, (B, Tq, Hq, D), and logsumexp, (B, Hq, Tq)."""
+    query, key, value = tensors
     if not fused_fits(query, key, value):
         raise InputError(
             f"backend 'fused' does not fit {query.dtype} on {query.device} with head size {query.shape[3]}",
@@ -269,48 +274,19 @@ def _functions(query: Tensor, key: Tensor, value: Tensor) -> Any:
     functions, reason = library()
     if functions is None:
         raise InputError("the fused CPU kernel is not available: " + reason, fix='use backend="auto"')
-    return functions
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrays:
-    """What a problem points into.
-
-    Attributes:
-        out: (B, Tq, Hq, D); lse: (B, Hq, Tq).
-        given: membership and padding as the kernel reads them.
-    """
-
-    out: Tensor
-    lse: Tensor
-    given: tuple[Tensor | None, ...]
-
-
-def _whole_text(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    membership: Tensor,
-    rule: PairRule,
-    scoring: Scoring,
-    key_padding: Tensor | None,
-    mode: str,
-    matrix_tiles: bool,
-    heads: HeadRules | None = None,
-) -> tuple[ctypes.Array[ctypes.c_char], _Arrays]:
-    batch, num_heads, length, size = query.shape
-    out, lse = torch.empty(batch, length, num_heads, size, dtype=query.dtype), torch.empty(batch, num_heads, length)
+    batch, heads, length, size = query.shape
+    out = torch.empty(batch, length, heads, size, dtype=query.dtype)
+    lse = torch.empty(batch, heads, length)
     real = None if key_padding is None else key_padding.to(torch.uint8).contiguous()
-    membership = membership.contiguous()
-    problem = _problem((query, key, value, out, lse, membership), real, rule, scoring, mode, matrix_tiles, heads)
-    return problem, _Arrays(out, lse, (membership, real))
-
-
-def _run(function: Callable[[Any], int], problem: ctypes.Array[ctypes.c_char], clock: StageClock | None) -> None:
-    spent = _seconds(function, problem)
+    arrays = (query, key, value, out, lse, membership.contiguous())  # the problem points into them and into `real`
+    problem = _problem(arrays, real, rule, scoring, mode, matrix_tiles, by_head)
+    few = length <= STEP_QUERIES and length < key.shape[2] and size % 16 == 0
+    step = mode == "step" or (mode == "auto" and few and by_head is None)
+    spent = _seconds(functions.focus_step_cpu if step else functions.focus_attention_cpu, problem)
     if clock is not None:
         for name, seconds in zip(("sort", "local", "same_group"), spent, strict=True):
             clock.add(name, seconds)
+    return out, lse
 
 
 def fused_step(

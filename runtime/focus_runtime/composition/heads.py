@@ -40,6 +40,11 @@ class LayerHeads:
         return len(self.groups) == 1 and not self.groups[0].setting.full
 
     @property
+    def full(self) -> tuple[HeadGroup, ...]:
+        """The groups whose heads attend fully."""
+        return tuple(group for group in self.groups if group.setting.full)
+
+    @property
     def by_query(self) -> bool:
         """Whether the groups number query heads; else key-value heads."""
         return self.groups[0].by_query

@@ -16,7 +16,7 @@ from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window, grouped_on_gpu
-from focus_runtime.attention.fused import STEP_QUERIES, fused_by_head, fused_runs
+from focus_runtime.attention.fused import STEP_QUERIES, fused_by_head
 from focus_runtime.attention.kernels.flash import has_backward
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
@@ -187,22 +187,22 @@ def _in_fused_call(
     owner, sliding = layer.owner, layer.sliding
     tensors = (call.query, call.key, call.value)
     few = call.query.shape[2] <= STEP_QUERIES and call.query.shape[2] < call.key.shape[2]
-    if few or owner.backend not in ("auto", "fused") or needs_gradient(*tensors) or not fused_runs(*tensors):
+    sparse = [group.setting for group in heads.groups if not group.setting.full]
+    if few or len(sparse) < 2 or needs_gradient(*tensors):
         return None
     beyond = sliding is not None and call.total > sliding
-    if beyond and call.query.shape[2] != call.total:
-        return None
-    left = tuple(group for group in heads.groups if group.setting.full)
-    if len(left) > len(heads.groups) - 2:
-        return None
-    if not beyond:
-        near = min((group.setting for group in heads.groups if group not in left), key=lambda setting: setting.window)
+    if beyond:
+        if call.query.shape[2] != call.total or not fused_inside_window(owner.backend, *tensors):
+            return None
+    else:
+        near = min(sparse, key=lambda setting: setting.window)
         groups_BT, extent = groups_SBT[heads.top_ks.index(near.top_k)], _extent(layer, call, near.top_k)
         if _backend(owner.backend, call, groups_BT, PairRule(near.window, owner.config.num_sinks), extent) != "fused":
             return None
     rule = PairRule(0, owner.config.num_sinks, sliding if beyond else None)
-    rest = (call.scoring, call.padding)
-    return fused_by_head(*tensors, groups_SBT, heads.rules(left), rule, *rest, clock=owner.seconds), "fused", left
+    rules = heads.rules(heads.full)
+    out_BQHD = fused_by_head(*tensors, groups_SBT, rules, rule, call.scoring, call.padding, clock=owner.seconds)
+    return out_BQHD, "fused", heads.full
 
 
 def _in_gpu_calls(
@@ -223,7 +223,7 @@ def _in_gpu_calls(
     if found is None:
         return None
     out_BQHD, with_full = found
-    return out_BQHD, "decomposed", () if with_full else tuple(group for group in heads.groups if group.setting.full)
+    return out_BQHD, "decomposed", () if with_full else heads.full
 
 
 def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT: Tensor | None) -> Tensor:

@@ -114,7 +114,10 @@ def train(
         except TrainingStopped as stopped:
             _after_stop(request, stopped, recorders)
             raise
-        return _keep(training, centroids, recorders, announce) if first else {}
+        kept = _keep(training, centroids, recorders, announce) if first else {}
+    if first:  # its end is stored: killed before this, it can be continued, which saves the result again
+        request.checkpoint.unlink(missing_ok=True)
+    return kept
 
 
 def _load(request: TrainRequest, database: Any) -> _Training:
@@ -284,7 +287,7 @@ def _after_stop(request: TrainRequest, stopped: TrainingStopped, recorders: Sequ
 
 
 def _keep(training: _Training, centroids: Any, recorders: Sequence[Any], announce: Announce) -> dict[str, Any]:
-    """Save the result; score held-out text and save the scores with it; then drop the checkpoint."""
+    """Save the result; score held-out text and save the scores with it; note how it ended."""
     from focus_runtime.measure.memory import within_memory
     from focus_runtime.models.precision import dtype_name
     from focus_runtime.routing.centroid_file import save_centroids
@@ -314,7 +317,6 @@ def _keep(training: _Training, centroids: Any, recorders: Sequence[Any], announc
         except KeyboardInterrupt:
             message = "stopped before the held-out text was scored; the trained file is whole"
             announce(message)
-    request.checkpoint.unlink(missing_ok=True)
     for recorder in recorders:
         recorder.finish(
             "done",

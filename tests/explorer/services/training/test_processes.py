@@ -34,7 +34,7 @@ from tests.pace import slowed_down
 pytestmark = pytest.mark.slow  # many short trainings; they run in make test
 
 
-STEPS = 60
+STEPS = 120  # slowed down they last longer than a busy machine takes to see that one was made
 
 
 @pytest.fixture

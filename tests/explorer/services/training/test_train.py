@@ -294,6 +294,29 @@ def test_a_file_that_cannot_be_saved_leaves_the_old_one_and_the_checkpoint(train
     assert weights(tmp_path / "a.safetensors")
 
 
+def test_a_training_killed_while_it_records_its_end_can_be_continued(train, tmp_path, monkeypatch):
+    """Until its end is stored its row says that it runs, so the checkpoint stays until then."""
+    from focus_runtime.store.training import TrainingRecorder
+
+    class Killed(BaseException):
+        """No code handles it, as no code runs after a kill."""
+
+    def killed(self, *given):
+        self._stop.set()
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingRecorder, "__exit__", killed)
+        with pytest.raises(Killed):
+            train()
+    assert weights(tmp_path / "a.safetensors")
+    assert checkpoint_of(tmp_path / "a.safetensors").exists()
+    assert train("--resume") == 0
+    [row] = rows(tmp_path)
+    assert (row["status"], row["usable"]) == ("done", True)  # the steps that waited in memory were lost
+    assert sorted(path.suffix for path in tmp_path.glob("a.*")) == [".safetensors"]
+
+
 def test_it_plans_once_and_hashes_the_weights_once_before_and_once_after(train, tmp_path, text_file, count_calls):
     val = tmp_path / "val.txt"
     val.write_text(TEXT[::-1])

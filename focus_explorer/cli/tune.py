@@ -53,9 +53,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="which heads get settings of their own: each query head, or key-value heads with all that share them "
         "(default: query)",
     )
-    parser.add_argument("--sequences", type=int, default=6, help="calibration sequences a domain (default: 6)")
-    parser.add_argument("--held-out-sequences", type=int, default=8, help="of the check, a domain (default: 8)")
-    parser.add_argument("--seq-len", type=int, default=1024, help="tokens of a sequence (default: 1024)")
+    parser.add_argument(
+        "--sequences",
+        type=int,
+        default=6,
+        help="calibration sequences a domain, of the shortest length; of longer ones as many tokens (default: 6)",
+    )
+    parser.add_argument(
+        "--held-out-sequences", type=int, default=8, help="of the check, a domain, likewise (default: 8)"
+    )
+    parser.add_argument(
+        "--seq-len",
+        type=int,
+        nargs="+",
+        default=[1024],
+        metavar="TOKENS",
+        help="tokens of a sequence, or several lengths such as 1024 4096, which need --held-out; pairs are counted at "
+        "the shortest (default: 1024)",
+    )
     add_compute(parser)
     parser.add_argument(
         "--write-best", action="store_true", help="write the closest budget where none meets the target"
@@ -85,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         by_query=arguments.heads == "query",
         sequences=arguments.sequences,
         held_out_sequences=arguments.held_out_sequences,
-        seq_len=arguments.seq_len,
+        seq_lens=tuple(arguments.seq_len),
         device=arguments.device,
         dtype=arguments.dtype,
         backend=arguments.backend,

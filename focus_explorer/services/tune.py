@@ -32,9 +32,9 @@ class TuneRequest:
         loss, pairs: the target, one of them; see `Target`.
         top_ks, windows: top-k and windows that single heads may get, besides full attention; top-k 0 is no groups.
         by_query: whether query heads that share a key-value head may get different ones.
-        sequences: calibration sequences of each domain.
-        held_out_sequences: those of the check.
-        seq_len: tokens of a sequence.
+        sequences: calibration sequences of each domain, of the shortest length; of longer ones as many tokens.
+        held_out_sequences: those of the check, likewise.
+        seq_lens: tokens of a sequence; of several lengths each is read, and pairs are counted at the shortest.
         device, dtype: as `place` takes them.
         backend: of Focus attention, see `focus_attention`.
         write_best: write the closest budget where none meets the target.
@@ -56,7 +56,7 @@ class TuneRequest:
     by_query: bool = True
     sequences: int = 6
     held_out_sequences: int = 8
-    seq_len: int = 1024
+    seq_lens: tuple[int, ...] = (1024,)
     device: str = "auto"
     dtype: str = "auto"
     backend: str = "auto"
@@ -214,40 +214,56 @@ class _Search:
             config.replace(top_k=top_k or 1)  # refuses what the centroids do not have
         for window in windows:
             config.replace(window=window)
-        half = self.request.seq_len // 2
+        half = max(self.request.seq_lens) // 2
         settings = [HeadSetting(k, w) for k in top_ks for w in windows if k == 0 or w < half]
         return (*settings, HeadSetting(0, 0, full=True))
 
     def _sequences(
         self, texts: dict[str, list[str]], held_out: dict[str, list[str]]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Calibration and held-out sequences by domain."""
+        """Calibration and held-out sequences by domain, or by domain and length where there are several."""
         request = self.request
+        if min(request.seq_lens, default=0) < 16:
+            raise InputError(f"--seq-len is {min(request.seq_lens, default=0)}", expected="at least 16")
         if request.sequences < 1 or request.held_out_sequences < FEWEST:
             raise InputError(
                 f"{request.sequences} calibration and {request.held_out_sequences} held-out sequences",
                 expected=f"at least 1 and {FEWEST} of each domain",
             )
         if held_out:
-            return (
-                {name: self._cut(name, own, request.sequences, 1) for name, own in texts.items()},
-                {name: self._cut(name, own, request.held_out_sequences, FEWEST) for name, own in held_out.items()},
+            return self._at_lengths(texts, request.sequences, 1), self._at_lengths(
+                held_out, request.held_out_sequences, FEWEST
             )
+        if len(set(request.seq_lens)) > 1:
+            raise InputError(
+                f"--seq-len names {len(set(request.seq_lens))} lengths, and no text is given for the check",
+                expected="text that the search reads at no length",
+                fix="give --held-out, or one length",
+            )
+        [length] = set(request.seq_lens)
         calibration, check = {}, {}
         for name, own in texts.items():
-            every = self._cut(name, own, request.sequences + request.held_out_sequences, FEWEST + 1)
+            every = self._cut(name, own, request.sequences + request.held_out_sequences, FEWEST + 1, length)
             used = min(request.sequences, every.shape[0] - FEWEST)
             places = [round(i * (every.shape[0] - 1) / max(1, used - 1)) for i in range(used)]
             others = [place for place in range(every.shape[0]) if place not in places]
             calibration[name], check[name] = every[places], every[others]
         return calibration, check
 
-    def _cut(self, name: str, texts: list[str], count: int, fewest: int) -> Any:
+    def _at_lengths(self, texts: dict[str, list[str]], count: int, fewest: int) -> dict[str, Any]:
+        """Sequences of every length, shortest first: `count` a domain of that one, of the others as many tokens."""
+        first, *longer = sorted(set(self.request.seq_lens))
+        found = {name: self._cut(name, own, count, fewest, first) for name, own in texts.items()}
+        if longer:
+            found = {_at(name, first): ids for name, ids in found.items()}
+        for length in longer:
+            fewer = max(fewest, round(count * first / length))
+            found |= {_at(name, length): self._cut(name, own, fewer, fewest, length) for name, own in texts.items()}
+        return found
+
+    def _cut(self, name: str, texts: list[str], count: int, fewest: int, length: int) -> Any:
         from focus_runtime.text.sequences import encode_texts, even_sequences
 
-        length = self.request.seq_len
-        if length < 16:
-            raise InputError(f"--seq-len is {length}", expected="at least 16")
         ids = encode_texts(self.loaded.tokenizer, texts, 1)
         if ids.numel() < fewest * length:
             raise TextError(
@@ -271,6 +287,10 @@ class _Search:
         }
 
 
+def _at(name: str, length: int) -> str:
+    return f"{name}, {length:,} tokens"
+
+
 def describe(tuned: Tuned) -> str:
     """The result as text."""
     record = tuned.record
@@ -279,11 +299,12 @@ def describe(tuned: Tuned) -> str:
         worst = max(point["excess"].values())
         lines.append(f"{point['retained_pairs']:>10.1%}  {worst:>+12.2%}  {_in_words(point['budget'])}")
     lines.append("on held-out text, perplexity over full attention's:")
+    width = max(16, *(len(name) for name in record["held_out"]))
     for name, row in record["held_out"].items():
         change = row["relative_difference"]
         low, high = change["low"], change["high"]
         interval = "" if low is None else f" ({low:+.2%} to {high:+.2%})"
-        lines.append(f"  {name:<16} {change['value']:+.2%}{interval}, {row['retained_pairs']:.1%} of pairs kept")
+        lines.append(f"  {name:<{width}} {change['value']:+.2%}{interval}, {row['retained_pairs']:.1%} of pairs kept")
     return "\n".join(lines)
 
 

@@ -38,7 +38,7 @@ class Costs:
         products: (L, H, S, L, H, S) float32, mean over tokens of the product of what two heads' settings would change
             in a token's loss. Half the sum over all pairs of heads, a head with itself among them, at their settings is
             the divergence in nats per token. (L H S)² numbers.
-        pairs: (L, S) share of causal pairs that a head keeps at a setting, mean over sequences.
+        pairs: (L, S) share of causal pairs that a head keeps at a setting, mean over sequences as long as the first.
         sequences: of which these are means.
     """
 
@@ -78,13 +78,14 @@ def measure_costs(
 
     Args:
         focus: a composition; its budget plays no part. Its model's weights get no gradient.
-        sequences: (1, T) token ids each, of one length, on the model's device.
+        sequences: (1, T) token ids each, of any length T, on the model's device.
         settings: that every head of every focused layer may get.
         on_sequence: called after every sequence with the estimates so far; may raise to stop.
         start: estimates from the first of these sequences, which are not read again.
         by_query: whether query heads are told apart.
     """
     costs = start or no_costs(focus, settings, by_query=by_query)
+    lengths = [ids.shape[1] for ids in sequences]
     for number in range(costs.sequences, len(sequences)):
         ids = sequences[number]
         changes_LSHT = _changes(focus, ids, settings, seed=number)
@@ -93,9 +94,10 @@ def measure_costs(
             changes_LHST = changes_LHST.unflatten(1, (costs.counts.key, -1)).sum(dim=2)
         changes_NT = changes_LHST.flatten(0, 2)
         products = (changes_NT @ changes_NT.T / changes_NT.shape[1]).cpu().numpy().reshape(costs.products.shape)
-        pairs = np.array(setting_shares(focus, costs.layers, settings))
-        costs.products[:] += (products - costs.products) / (number + 1)
-        costs.pairs[:] += (pairs - costs.pairs) / (number + 1)
+        costs.products[:] += (products - costs.products) * (lengths[number] / sum(lengths[: number + 1]))
+        if lengths[number] == lengths[0]:
+            pairs = np.array(setting_shares(focus, costs.layers, settings))
+            costs.pairs[:] += (pairs - costs.pairs) / lengths[: number + 1].count(lengths[0])
         costs = replace(costs, sequences=number + 1)
         on_sequence(costs)
     return costs

@@ -32,11 +32,14 @@ class Measured:
     Attributes:
         budget: its exceptions.
         nll: (N,) mean loss of every sequence in nats per token.
-        retained_pairs: allowed pairs over causal pairs, mean over sequences, layers with routers and heads.
+        loss: their mean, by their tokens.
+        retained_pairs: allowed pairs over causal pairs, mean over sequences as long as the first, layers with routers
+            and heads.
     """
 
     budget: Budget
     nll: NDArray[np.float64]
+    loss: float
     retained_pairs: float
 
 
@@ -48,7 +51,7 @@ class BudgetMeter:
 
     Args:
         focus: composed with the budget all others are compared with.
-        sequences: by domain, (N, T) token ids each.
+        sequences: by domain, (N, T) token ids each; lengths T of domains may differ.
 
     Attributes:
         domains: the domain of each sequence.
@@ -61,8 +64,8 @@ class BudgetMeter:
         device = input_device(focus.model)
         self._ids = [row.to(device) for rows in sequences.values() for row in rows.split(1)]
         self.domains = [name for name, rows in sequences.items() for _ in range(rows.shape[0])]
-        for ids in self._ids:
-            check_positions(focus.model, ids.shape[1])
+        self._lengths = [ids.shape[1] for ids in self._ids]
+        check_positions(focus.model, max(self._lengths))
         self._recorded: list[RecordedPass] = []
         self._shares: list[dict[int, float]] = []
         full, own = [], []
@@ -75,7 +78,7 @@ class BudgetMeter:
                 self._recorded.append(recorded)
                 self._shares.append(self._layer_shares())
         self.full = np.array(full)
-        self.base = Measured(self._config.budget, np.array(own), self._mean(self._shares))
+        self.base = self._measured(self._config.budget, own, self._shares)
 
     def measure(self, budget: Iterable[HeadException]) -> Measured:
         """Loss and pairs kept under a budget.
@@ -95,7 +98,7 @@ class BudgetMeter:
                     nll.append(self._nll(ids))
                 now = self._layer_shares()
                 shares.append({layer: now[layer] if layer >= first else before[layer] for layer in before})
-        return Measured(config.budget, np.array(nll), self._mean(shares))
+        return self._measured(config.budget, nll, shares)
 
     def sensitivities(
         self, budget: Iterable[HeadException], settings: Sequence[HeadSetting], on_sequence: Callable[[], None]
@@ -146,6 +149,8 @@ class BudgetMeter:
     def _layer_shares(self) -> dict[int, float]:
         return {layer: layer_shares(masks)[0] for layer, masks in self.focus.head_masks().items()}
 
-    @staticmethod
-    def _mean(shares: list[dict[int, float]]) -> float:
-        return float(np.mean([list(row.values()) for row in shares]))
+    def _measured(self, budget: Budget, nll: list[float], shares: list[dict[int, float]]) -> Measured:
+        rows = [
+            list(row.values()) for row, length in zip(shares, self._lengths, strict=True) if length == self._lengths[0]
+        ]
+        return Measured(budget, np.array(nll), float(np.average(nll, weights=self._lengths)), float(np.mean(rows)))

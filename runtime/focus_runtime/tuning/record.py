@@ -37,7 +37,12 @@ def save_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
         TrainingError: it cannot be written; an older file is left as it was.
     """
     rows = [
-        {"budget": to_json(measured.budget), "nll": measured.nll.tolist(), "pairs": measured.retained_pairs}
+        {
+            "budget": to_json(measured.budget),
+            "nll": measured.nll.tolist(),
+            "loss": measured.loss,
+            "pairs": measured.retained_pairs,
+        }
         for measured in progress.known.values()
     ]
     explain, costs = cannot_write("choose a writable folder", TrainingError), progress.costs
@@ -71,7 +76,12 @@ def load_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
         content = json.loads(path.read_text(encoding="utf-8"))
         same = content["identity"] == json.loads(json.dumps(dict(identity)))
         rows = [
-            Measured(read_budget(row["budget"]), np.array(row["nll"], dtype=np.float64), float(row["pairs"]))
+            Measured(
+                read_budget(row["budget"]),
+                np.array(row["nll"], dtype=np.float64),
+                float(row["loss"]),
+                float(row["pairs"]),
+            )
             for row in content["measured"]
         ]
         costs = _read_costs(path, content["costs"]) if same else None

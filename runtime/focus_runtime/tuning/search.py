@@ -172,8 +172,8 @@ class _Search:
 def pareto(points: Iterable[Measured]) -> list[Measured]:
     """Points of which no other has at most as many pairs and less loss, fewest pairs first."""
     best: list[Measured] = []
-    for point in sorted(points, key=lambda point: (point.retained_pairs, point.nll.mean())):
-        if not best or point.nll.mean() < best[-1].nll.mean():
+    for point in sorted(points, key=lambda point: (point.retained_pairs, point.loss)):
+        if not best or point.loss < best[-1].loss:
             best.append(point)
     return best
 
@@ -184,7 +184,7 @@ def _chosen(meter: BudgetMeter, points: Sequence[Measured], target: Target) -> M
         return min(met, key=lambda point: point.retained_pairs, default=None)
     assert target.pairs is not None
     met = [point for point in points if point.retained_pairs <= target.pairs]
-    return min(met, key=lambda point: float(np.mean(point.nll)), default=None)
+    return min(met, key=lambda point: point.loss, default=None)
 
 
 def _closest(meter: BudgetMeter, points: Sequence[Measured], target: Target) -> Measured:

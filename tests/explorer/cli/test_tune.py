@@ -9,6 +9,7 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_runtime.composition.attach import compose
+from focus_runtime.measure.loss import evaluate_focus
 from focus_runtime.measure.scores import compare, score
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
@@ -66,6 +67,28 @@ def test_the_file_has_the_budget_and_what_was_measured(tune, tmp_path, capsys, m
     row = record["held_out"]["one"]
     assert row["relative_difference"] == expected["relative_difference"]
     assert row["retained_pairs"] == expected["retained_pairs"]
+
+
+def test_text_at_several_lengths(tune, texts, capsys, model_folder):
+    """Each length counts for as many tokens; pairs are those of the shortest, whatever the order."""
+    (texts / "3.txt").write_text(novel(3, 60))
+    held_out = ["--held-out", f"three={texts / '3.txt'}"]
+    assert tune("--pairs", "80%", "--json", *held_out, "--seq-len", "96", "32", "--sequences", "6") == 0
+    printed = json.loads(capsys.readouterr().out)
+    record = printed["record"]
+    calibration = {"one, 32 tokens": 6, "two, 32 tokens": 6, "one, 96 tokens": 2, "two, 96 tokens": 2}
+    assert record["calibration"] == calibration
+    [chosen] = [point for point in record["points"] if point["budget"] == printed["budget"]]
+    assert list(chosen["excess"]) == list(calibration)
+    assert {name: row["sequences"] for name, row in record["held_out"].items()} == {
+        "three, 32 tokens": 3,
+        "three, 96 tokens": 2,
+    }
+    model, tokenizer = load_model(model_folder)
+    focus = compose(model, load_centroids(printed["written"]))
+    both = [encode_texts(tokenizer, [(texts / name).read_text()], 1) for name in ("1.txt", "2.txt")]
+    shares = [evaluate_focus(focus, ids[None]).retained_pairs for own in both for ids in even_sequences(own, 6, 32)]
+    assert chosen["retained_pairs"] == pytest.approx(sum(shares) / len(shares))
 
 
 def test_the_table_is_printed(tune, capsys):
@@ -140,6 +163,8 @@ def test_measurements_of_another_search_are_refused(tune, tmp_path, capsys):
         (("--pairs", "50%", "--head-top-k", "9"), ["top_k is 9 but these centroids have 4 groups"]),
         (("--pairs", "50%", "--seq-len", "4000"), ["the domain 'one' has", "give more text or a shorter --seq-len"]),
         (("--pairs", "50%", "--seq-len", "3"), ["--seq-len is 3"]),
+        (("--pairs", "50%", "--seq-len", "48", "3"), ["--seq-len is 3"]),
+        (("--pairs", "50%", "--seq-len", "32", "48"), ["no text is given for the check", "give --held-out"]),
         (("--pairs", "50%", "--sequences", "0"), ["0 calibration"]),
         (("--pairs", "50%", "--held-out-sequences", "1"), ["1 held-out sequences"]),
         (("--pairs", "50%", "--centroids", "random"), ["random centroids cannot be tuned"]),

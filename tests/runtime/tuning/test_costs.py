@@ -58,8 +58,9 @@ def test_changes_are_derivatives_of_the_loss_of_drawn_tokens(focus, fresh_seed):
     assert (by_key_head[:, 1:].abs().amax(dim=(0, 2)) > 1e-3).all()
 
 
-def test_products_are_means_over_tokens_and_sequences(focus):
-    sequences = [random_ids(40, seed=seed) for seed in (1, 2, 3)]
+@pytest.mark.parametrize("lengths", [(40, 40, 40), (40, 24, 64)])
+def test_products_are_means_over_tokens_whatever_the_sequences_lengths(focus, lengths):
+    sequences = [random_ids(length, seed=seed) for seed, length in enumerate(lengths)]
     found = measure_costs(focus, sequences, SETTINGS)
     rows = [costs_module._changes(focus, ids, SETTINGS, seed=place) for place, ids in enumerate(sequences)]
     size = (LAYERS, HEADS, len(SETTINGS))
@@ -101,8 +102,9 @@ def test_half_the_sum_of_products_is_the_divergence_of_a_small_change(fresh_seed
     focus.detach()
 
 
-def test_it_goes_on_where_it_stopped(focus):
-    sequences = [random_ids(40, seed=seed) for seed in (1, 2, 3)]
+@pytest.mark.parametrize("lengths", [(40, 40, 40), (40, 64, 40)])
+def test_it_goes_on_where_it_stopped(focus, lengths):
+    sequences = [random_ids(length, seed=seed) for seed, length in enumerate(lengths)]
     kept = []
     whole = measure_costs(focus, sequences, SETTINGS, lambda costs: kept.append(copied(costs)))
     assert [costs.sequences for costs in kept] == [1, 2, 3]
@@ -131,10 +133,11 @@ def test_a_measurement_changes_nothing(focus):
     assert all(parameter.grad is None for parameter in focus.model.parameters())
 
 
-def test_pairs_are_those_of_the_setting():
+@pytest.mark.parametrize("longer", [40, 60])
+def test_pairs_are_those_of_the_setting_at_the_first_length(longer):
     model = build_model(num_hidden_layers=2)
     focus = compose(model, build_centroids(model), window=8)
-    meter = BudgetMeter(focus, {"a": random_ids(40, batch=2, seed=1), "b": random_ids(40, seed=2)})
+    meter = BudgetMeter(focus, {"a": random_ids(40, batch=2, seed=1), "b": random_ids(longer, seed=2)})
     found = meter.costs(SETTINGS, lambda costs: None)
     assert found.pairs[:, 0] == pytest.approx(1.0)
     sinks = focus.config.num_sinks

@@ -32,6 +32,7 @@ def test_it_is_the_loss_of_a_composition_with_that_budget(meter, budget):
     measured = meter.measure(budget)
     again = meter.measure(budget)
     np.testing.assert_array_equal(measured.nll, again.nll)
+    assert measured.loss == pytest.approx(measured.nll.mean())
     model, sequences = meter.focus.model, meter._ids
     meter.focus.detach()
     focus = compose(model, build_centroids(model), budget=budget)
@@ -43,6 +44,19 @@ def test_it_is_the_loss_of_a_composition_with_that_budget(meter, budget):
     focus.detach()
     for place, ids in enumerate(sequences):
         assert math.exp(meter.full[place]) == pytest.approx(evaluate_full(model, ids)[0], rel=1e-6)
+
+
+def test_sequences_of_several_lengths_weigh_by_their_tokens_and_pairs_are_those_of_the_first():
+    model = build_model(num_hidden_layers=3)
+    focus = compose(model, build_centroids(model))
+    short, long = random_ids(40, batch=2, seed=1), random_ids(90, seed=2)
+    measured = BudgetMeter(focus, {"short": short, "long": long}).measure(BUDGETS[0])
+    apart = [BudgetMeter(focus, {"one": ids}).measure(BUDGETS[0]) for ids in (short, long)]
+    np.testing.assert_allclose(measured.nll, np.concatenate([one.nll for one in apart]), rtol=1e-6)
+    assert measured.loss == pytest.approx((80 * apart[0].loss + 90 * apart[1].loss) / 170, rel=1e-6)
+    assert measured.retained_pairs == pytest.approx(apart[0].retained_pairs)
+    assert measured.retained_pairs != pytest.approx(apart[1].retained_pairs, rel=1e-3)
+    focus.detach()
 
 
 def test_the_composition_is_left_as_it_was(meter):

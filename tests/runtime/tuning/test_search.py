@@ -36,12 +36,13 @@ class Planted:
 
     def __init__(self, gains, factor=1.5):
         self.gains, self.factor = np.array(gains, dtype=float), factor
-        self.base = Measured((), np.array([1.0, 1.0]), 0.2)
+        self.base = Measured((), np.array([1.0, 1.0]), 1.0, 0.2)
 
     def measure(self, budget):
         taken = places(budget)
         gain = sum(self.gains[place] for place in taken)
-        return Measured(tuple(budget), self.base.nll - gain, 0.2 + 0.8 * len(taken) / self.gains.size)
+        nll = self.base.nll - gain
+        return Measured(tuple(budget), nll, nll.mean(), 0.2 + 0.8 * len(taken) / self.gains.size)
 
     def costs(self, settings, on_sequence, start=None, *, by_query):
         layers, heads = self.gains.shape
@@ -106,9 +107,7 @@ def test_on_a_model_every_point_was_measured_and_the_target_is_met(meter):
     result = search(meter, SETTINGS, target, progress)
     assert result.chosen is not None
     assert result.chosen.retained_pairs <= target.pairs
-    assert result.chosen.nll.mean() == min(
-        point.nll.mean() for point in result.points if point.retained_pairs <= target.pairs
-    )
+    assert result.chosen.loss == min(point.loss for point in result.points if point.retained_pairs <= target.pairs)
     for point in result.points:
         np.testing.assert_array_equal(meter.measure(point.budget).nll, point.nll)
     assert min(point.retained_pairs for point in result.points) < meter.base.retained_pairs
@@ -143,7 +142,8 @@ def test_a_stopped_search_goes_on_where_it_was(meter):
 
 
 def test_pareto_drops_what_costs_more_and_wins_nothing():
-    points = [Measured((), np.array([loss]), pairs) for loss, pairs in ((2.0, 0.1), (1.0, 0.2), (1.5, 0.3), (0.5, 0.4))]
+    figures = ((2.0, 0.1), (1.0, 0.2), (1.5, 0.3), (0.5, 0.4))
+    points = [Measured((), np.array([loss]), loss, pairs) for loss, pairs in figures]
     assert [point.retained_pairs for point in pareto(reversed(points))] == [0.1, 0.2, 0.4]
 
 

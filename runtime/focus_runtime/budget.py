@@ -213,7 +213,7 @@ def query_settings(groups: Iterable[HeadGroup], counts: HeadCounts) -> list[Head
 def to_budget(
     settings: Mapping[tuple[int, int], HeadSetting], usual: HeadSetting, shared_by: int = 1
 ) -> tuple[HeadException, ...]:
-    """Settings of heads as exceptions from a usual one.
+    """Settings of heads as exceptions from a usual one, in the order of `read_budget`.
 
     Args:
         settings: by layer and query head, of all heads of a layer or none.
@@ -232,7 +232,7 @@ def to_budget(
             changed = {"top_k": top_k, "window": setting.window if setting.window != usual.window else None}
         place: dict[str, Any] = {"head": head // shared_by} if agree else {"query_head": head}
         exceptions.append(HeadException(layer=layer, **place, **changed))
-    return tuple(exceptions)
+    return read_budget(exceptions)
 
 
 def _changed(usual: HeadSetting, entry: HeadException) -> HeadSetting:

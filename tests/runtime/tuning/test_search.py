@@ -112,6 +112,8 @@ def test_on_a_model_every_point_was_measured_and_the_target_is_met(meter):
         np.testing.assert_array_equal(meter.measure(point.budget).nll, point.nll)
     assert min(point.retained_pairs for point in result.points) < meter.base.retained_pairs
     assert any(entry.query_head is not None for point in result.points for entry in point.budget)
+    assert any(entry.head is not None for point in result.points for entry in point.budget)
+    assert set(result.estimated) == {point.budget for point in result.points} - {meter.base.budget}
     assert [done for done, _ in calls] == list(range(1, len(calls) + 1))
     assert all(done <= total for done, total in calls)
 

@@ -226,6 +226,7 @@ def main() -> None:
     )
     parser.add_argument("--sequences", type=int, default=8)
     parser.add_argument("--length", type=int, default=1024)
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--time", type=int, nargs="*", default=[], help="lengths whose whole passes are timed")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path)
@@ -235,7 +236,7 @@ def main() -> None:
     if arguments.table is not None:
         print((as_short_table if arguments.short else as_table)(json.loads(arguments.table.read_text())))
         return
-    model, tokenizer = load_model("smollm2-135m", dtype="float32")
+    model, tokenizer = load_model("smollm2-135m", dtype=arguments.dtype)
     paths = dict(entry.split("=", 1) for entry in arguments.file or ["default=default"])
     files = {name: load_centroids(path) for name, path in paths.items()}
     identity = {
@@ -243,7 +244,7 @@ def main() -> None:
         "configs": {name: centroids.config.to_dict() for name, centroids in files.items()},
         "sequences": arguments.sequences,
         "length": arguments.length,
-        "dtype": "float32",
+        "dtype": arguments.dtype,
         "baselines": arguments.baselines,
     }
     result: dict[str, Any] = {"machine": machine(), **identity, "domains": {}}

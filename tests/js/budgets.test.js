@@ -7,6 +7,7 @@ import {
   percentChange,
   shareDigits,
   worstDomain,
+  domainsToName,
 } from "../../assets/js/centroids/budget-points.js";
 import { below, times } from "./helpers.js";
 
@@ -66,6 +67,14 @@ test("points are told apart, and the worst domain is the one that loses most", (
   assert.equal(shareDigits(points), 1);
   assert.equal(shareDigits(points.slice(1)), 0);
   assert.deepEqual(worstDomain(points[0]), ["b", 0.02]);
+  assert.deepEqual(domainsToName(points[0], 8), Object.entries(points[0].excess));
+  const many = { ...points[0], excess: { a: 0.01, b: -0.02, c: 0.04, d: 0.02, e: 0.03 } };
+  const worst = [
+    ["c", 0.04],
+    ["e", 0.03],
+    ["d", 0.02],
+  ];
+  assert.deepEqual(domainsToName(many, 4), worst);
   assert.equal(percentChange(0.0213), "+2.13\u00a0%");
   assert.equal(percentChange(-0.25), "\u221225.0\u00a0%");
 });

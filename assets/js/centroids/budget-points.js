@@ -74,6 +74,19 @@ export const countWords = (parts) =>
 export const worstDomain = ({ excess }) =>
   Object.entries(excess).reduce((worst, entry) => (entry[1] > worst[1] ? entry : worst));
 
+const WORST = 3; // domains named where all are too many
+
+/**
+ * What a budget costs by domain; where there are too many to name, in those in which it costs most.
+ * @param {BudgetPointPayload} point
+ * @param {number} most that can be named
+ * @returns {[string, number][]}
+ */
+export function domainsToName({ excess }, most) {
+  const all = Object.entries(excess);
+  return all.length <= most ? all : [...all].sort((one, other) => other[1] - one[1]).slice(0, WORST);
+}
+
 /** @param {BudgetPointPayload} point */
 export const isTuned = (point) => point.budget.length > 0;
 

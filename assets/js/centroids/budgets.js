@@ -4,6 +4,7 @@ import {
   countChanges,
   countWords,
   domainsOf,
+  domainsToName,
   isTuned,
   nearAndFar,
   percentChange,
@@ -23,7 +24,7 @@ import { centroids as text } from "../strings/centroids.js";
 /** @import { PlotPoint } from "../core/types.js" */
 /** @import { App } from "./app.js" */
 
-const MOST_LINES = 8; // domains drawn as lines of their own; more would hide the points
+const MOST_LINES = 8; // domains drawn as lines of their own, and named one by one; more would hide the points
 
 export class Budgets {
   /** @type {BudgetRecordPayload | null} */
@@ -276,7 +277,7 @@ export class Budgets {
       tooltipRow(text.budgetColumns[2], changed(changes, ({ full }) => full)),
       tooltipRow(text.budgetColumns[3], changed(changes, ({ alone }) => alone)),
       tooltipRow(text.budgetColumns[4], changed(changes, ({ topK, other }) => topK + other)),
-      ...Object.entries(point.excess).map(([name, value]) => tooltipRow(name, percentChange(value))),
+      ...domainsToName(point, MOST_LINES).map(([name, value]) => tooltipRow(name, percentChange(value))),
     ];
   }
 }

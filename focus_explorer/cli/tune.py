@@ -28,10 +28,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FOLDER",
         help="text for the check at the end (default: other sequences of the calibration text)",
     )
-    parser.add_argument("--out", required=True, help="centroid file to write (.safetensors)")
+    parser.add_argument(
+        "--out",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="centroid file to write (.safetensors), one for each target",
+    )
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--loss", help="largest rise in perplexity in every domain, such as 1%% or 0.01")
-    target.add_argument("--pairs", help="largest share of causal pairs kept, such as 30%% or 0.3")
+    target.add_argument(
+        "--loss",
+        nargs="+",
+        default=[],
+        metavar="SHARE",
+        help="largest rise in perplexity in every domain, such as 1%% or 0.01; several are searched together",
+    )
+    target.add_argument(
+        "--pairs",
+        nargs="+",
+        default=[],
+        metavar="SHARE",
+        help="largest share of causal pairs kept, such as 30%% or 0.3; several are searched together",
+    )
     add_settings(parser, "model", "centroids", "db")
     add_focus_settings(parser, assignment=False)
     parser.add_argument(
@@ -72,26 +90,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "the shortest (default: 1024)",
     )
     add_compute(parser)
-    parser.add_argument(
-        "--write-best", action="store_true", help="write the closest budget where none meets the target"
-    )
+    parser.add_argument("--write-best", action="store_true", help="write the closest budget where none meets a target")
     parser.add_argument("--resume", action="store_true", help="continue a search with the same --out that was stopped")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object for each target, a line each")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Search; returns the exit status: 3 where no budget meets the target and nothing was written."""
+    """Search; returns the exit status: 3 where no budget meets a target and its file was not written."""
     from focus_explorer.services.service import Service
 
     request = TuneRequest(
         text=tuple(arguments.text),
         held_out=tuple(arguments.held_out),
-        out=arguments.out,
+        out=tuple(arguments.out),
         model=arguments.model,
         centroids=arguments.centroids,
-        loss=_share(arguments.loss, "--loss"),
-        pairs=_share(arguments.pairs, "--pairs"),
+        loss=tuple(_share(text, "--loss") for text in arguments.loss),
+        pairs=tuple(_share(text, "--pairs") for text in arguments.pairs),
         top_k=arguments.top_k,
         window=arguments.window,
         num_sinks=arguments.sinks,
@@ -108,30 +124,28 @@ def run(arguments: argparse.Namespace) -> int:
         resume=arguments.resume,
     )
     try:
-        tuned = tune(Service(arguments.db), request, bar=stage_bar)
+        found = tune(Service(arguments.db), request, bar=stage_bar)
     except (KeyboardInterrupt, Cancelled):
         again = command_line() + ("" if request.resume else " --resume")
         print(f"stopped; what was measured is kept. Continue with\n  {again}", file=sys.stderr)
         return 130
-    if arguments.json:
-        print(json.dumps(to_json(tuned)))
-    else:
-        print(describe(tuned))
-        if tuned.written is not None:
-            print(f"written      {tuned.written}")
-    if tuned.written is None:
-        print(
-            "no budget meets the target, so nothing was written; the last line of the table is the closest. Write it "
-            "with --write-best, or choose another target",
-            file=sys.stderr,
-        )
-        return 3
-    return 0
+    for out, tuned in zip(request.out, found, strict=True):
+        if arguments.json:
+            print(json.dumps(to_json(tuned)))
+        else:
+            print(describe(tuned))
+            if tuned.written is not None:
+                print(f"written      {tuned.written}")
+        if tuned.written is None:
+            print(
+                f"no budget meets the target, so {out} was not written; the last line of the table is the closest. "
+                "Write it with --write-best, or choose another target",
+                file=sys.stderr,
+            )
+    return 3 if any(tuned.written is None for tuned in found) else 0
 
 
-def _share(text: str | None, option: str) -> float | None:
-    if text is None:
-        return None
+def _share(text: str, option: str) -> float:
     try:
         return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
     except ValueError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ class TuneRequest:
     Attributes:
         text: calibration text by domain, NAME=PATH each, or paths alone; see `parse_domains`.
         held_out: text for the check, likewise; when empty, other sequences of the calibration text.
-        out: centroid file to write.
-        loss, pairs: the target, one of them; see `Target`.
+        out: centroid files to write, one for each target.
+        loss, pairs: the targets, one or more of one kind; see `Target`. All are looked for by the same estimates.
         top_ks, windows: top-k and windows that single heads may get, besides full attention; top-k 0 is no groups.
         by_query: whether query heads that share a key-value head may get different ones.
         sequences: calibration sequences of each domain, of the shortest length; of longer ones as many tokens.
@@ -37,17 +37,17 @@ class TuneRequest:
         seq_lens: tokens of a sequence; of several lengths each is read, and pairs are counted at the shortest.
         device, dtype: as `place` takes them.
         backend: of Focus attention, see `focus_attention`.
-        write_best: write the closest budget where none meets the target.
-        resume: continue an unfinished search for the same file.
+        write_best: write the closest budget where none meets a target.
+        resume: continue an unfinished search for the same files.
     """
 
     text: tuple[str, ...]
-    out: str
+    out: tuple[str, ...]
     held_out: tuple[str, ...] = ()
     model: str = settings.SETTINGS["model"].default
     centroids: str = settings.SETTINGS["centroids"].default
-    loss: float | None = None
-    pairs: float | None = None
+    loss: tuple[float, ...] = ()
+    pairs: tuple[float, ...] = ()
     top_k: int | None = None
     window: int | None = None
     num_sinks: int | None = None
@@ -66,7 +66,7 @@ class TuneRequest:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A finished search.
+    """What a search found for one target.
 
     Attributes:
         record: as it is kept in the file.
@@ -85,8 +85,8 @@ def tune(
     *,
     bar: StageBar = no_stages,
     cancelled: Callable[[], bool] = lambda: False,
-) -> Tuned:
-    """Search, check on held-out text, write the file.
+) -> list[Tuned]:
+    """Search, check on held-out text, write the files; in the order of the targets.
 
     Args:
         service: whose model and centroid files are used.
@@ -95,21 +95,33 @@ def tune(
         cancelled: asked after every measurement; True raises `Cancelled`, and `resume` continues.
 
     Raises:
-        InputError: text, target, model or centroids cannot be used, or the file not written.
+        InputError: text, target, model or centroids cannot be used, or a file not written.
     """
-    from focus_runtime.files import cannot_write, check_writable
-    from focus_runtime.tuning.search import Target
-
-    target = Target(request.loss, request.pairs)
-    if Path(request.out).suffix != ".safetensors":
-        raise InputError(f"--out is {request.out!r}", expected="a name ending in .safetensors")
-    check_writable(os.path.expanduser(request.out), explain=cannot_write("choose another --out"))
+    targets = _targets(request)
     texts = _texts(request.text, "--text")
     held_out = _texts(request.held_out, "--held-out")
     with bar() as progress:
         progress("Loading the model", 0.0)
         with service.models.lease(request.model, device=request.device, dtype=request.dtype) as loaded:
-            return _Search(service, request, loaded, progress, cancelled).run(texts, held_out, target)
+            return _Search(service, request, loaded, progress, cancelled).run(texts, held_out, targets)
+
+
+def _targets(request: TuneRequest) -> dict[Path, Any]:
+    """What is looked for, by the file it is written to."""
+    from focus_runtime.files import cannot_write, check_writable
+    from focus_runtime.tuning.search import Target
+
+    targets = [*(Target(loss=loss) for loss in request.loss), *(Target(pairs=pairs) for pairs in request.pairs)]
+    paths = [Path(os.path.expanduser(out)) for out in request.out]
+    if len(targets) != len(paths) or len({*paths}) < len(paths):
+        raise InputError(
+            f"{len(targets)} targets and {len({*paths})} different --out files", expected="one file for each target"
+        )
+    for out, path in zip(request.out, paths, strict=True):
+        if path.suffix != ".safetensors":
+            raise InputError(f"--out is {out!r}", expected="a name ending in .safetensors")
+        check_writable(path, explain=cannot_write("choose another --out"))
+    return dict(zip(paths, targets, strict=True))
 
 
 def _texts(words: tuple[str, ...], option: str) -> dict[str, list[str]]:
@@ -132,11 +144,10 @@ class _Search:
         self.service, self.request, self.loaded = service, request, loaded
         self.progress, self.cancelled = progress, cancelled
 
-    def run(self, texts: dict[str, list[str]], held_out: dict[str, list[str]], target: Any) -> Tuned:
+    def run(self, texts: dict[str, list[str]], held_out: dict[str, list[str]], targets: dict[Path, Any]) -> list[Tuned]:
         """The whole search on one loaded model."""
         from focus_runtime.composition.attach import compose
-        from focus_runtime.routing.centroid_file import save_centroids
-        from focus_runtime.tuning.record import forget_progress, resume_path, summary, to_json, verify
+        from focus_runtime.tuning.record import forget_progress, resume_path
 
         request = self.request
         calibration, check = self._sequences(texts, held_out)
@@ -153,30 +164,52 @@ class _Search:
             backend=request.backend,
         )
         try:
-            meter, result = self._searched(focus, calibration, target, centroids.sha256)
-            point = result.chosen or result.closest
+            meter, results = self._searched(focus, calibration, targets, centroids.sha256)
             self.progress("Held-out text", 0.9)
-            record = summary(meter, result, target, verify(focus, point.budget, check))
-            config = focus.config.replace(budget=point.budget)
+            found = [
+                self._kept(focus, meter, result, target, check, centroids, out)
+                for (out, target), result in zip(targets.items(), results, strict=True)
+            ]
         finally:
             focus.detach()
-        written = None
-        if result.chosen is not None or request.write_best:
-            centroids.config = config
-            centroids.training = centroids.training | {"budget": record}
-            written = Path(os.path.expanduser(request.out))
-            save_centroids(centroids, written)
-            forget_progress(resume_path(written))
-        return Tuned(record, to_json(point.budget), written)
+        if all(tuned.written is not None for tuned in found):
+            forget_progress(resume_path(next(iter(targets))))
+        return found
 
-    def _searched(self, focus: Any, calibration: dict[str, Any], target: Any, centroids: str) -> tuple[Any, Any]:
+    def _kept(
+        self, focus: Any, meter: Any, result: Any, target: Any, check: dict[str, Any], centroids: Any, out: Path
+    ) -> Tuned:
+        """The budget found for one target, checked, and written where it meets the target.
+
+        Args:
+            focus, meter: what was searched.
+            result, target: of one search.
+            check: held-out sequences.
+            centroids: without a budget.
+            out: file to write.
+        """
+        from focus_runtime.routing.centroid_file import save_centroids
+        from focus_runtime.tuning.record import summary, to_json, verify
+
+        point = result.chosen or result.closest
+        record = summary(meter, result, target, verify(focus, point.budget, check))
+        written = result.chosen is not None or self.request.write_best
+        if written:
+            config = focus.config.replace(budget=point.budget)
+            save_centroids(replace(centroids, config=config, training=centroids.training | {"budget": record}), out)
+        return Tuned(record, to_json(point.budget), out if written else None)
+
+    def _searched(
+        self, focus: Any, calibration: dict[str, Any], targets: dict[Path, Any], centroids: str
+    ) -> tuple[Any, list[Any]]:
+        """The meter and what was found for every target, by the same estimates; nothing is measured twice."""
         from focus_runtime.errors import Cancelled
         from focus_runtime.tuning import record
         from focus_runtime.tuning.meter import BudgetMeter
         from focus_runtime.tuning.search import Progress, search
 
         request, choices = self.request, self._settings(focus.config)
-        path = record.resume_path(os.path.expanduser(request.out))
+        path = record.resume_path(next(iter(targets)))
         identity = self._identity(focus, calibration, centroids) | {
             "settings": [asdict(one) for one in choices],
             "by_query": request.by_query,
@@ -184,8 +217,11 @@ class _Search:
         self.progress("Measuring without a budget", 0.02)
         meter = BudgetMeter(focus, calibration)
 
+        results: list[Any] = []
+
         def on_step(done: int, total: int) -> None:
-            self.progress(f"{done} of about {total} measurements", 0.05 + 0.85 * done / max(total, 1))
+            share = (len(results) + done / max(total, 1)) / len(targets)
+            self.progress(f"{done} of about {total} measurements", 0.05 + 0.85 * share)
             stop = self.cancelled()
             if stop or done % SAVE_EVERY == 0:
                 record.save_progress(path, identity, state)
@@ -196,10 +232,12 @@ class _Search:
         if request.resume and path.exists():
             record.load_progress(path, identity, state)
         try:
-            return meter, search(meter, choices, target, state, by_query=request.by_query)
+            for target in targets.values():
+                results.append(search(meter, choices, target, state, by_query=request.by_query))
         except KeyboardInterrupt:
             record.save_progress(path, identity, state)
             raise
+        return meter, results
 
     def _settings(self, config: Any) -> tuple[Any, ...]:
         """Every combination of top-k and window that a head may get, and full attention.

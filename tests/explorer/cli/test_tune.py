@@ -103,7 +103,7 @@ def test_the_table_is_printed(tune, capsys):
 def test_a_target_that_cannot_be_met_writes_nothing_unless_told(tune, tmp_path, capsys):
     out = tmp_path / "never.safetensors"
     assert tune("--pairs", "1%", out=out) == 3
-    assert "no budget meets the target, so nothing was written" in capsys.readouterr().err
+    assert f"no budget meets the target, so {out} was not written" in capsys.readouterr().err
     assert not out.exists()
     assert tune("--pairs", "1%", "--write-best", out=out) == 0
     assert load_centroids(out).training["budget"]["met"] is False
@@ -137,6 +137,43 @@ def test_a_stopped_search_continues_with_the_same_result(tune, tmp_path, capsys,
     assert not list(tmp_path.glob("*.search.*"))
 
 
+def test_several_targets_are_searched_together(tune, tmp_path, capsys, monkeypatch):
+    """Every file is what a search of its own gives; what both need is estimated and measured once."""
+    from focus_runtime.tuning import costs
+    from focus_runtime.tuning.meter import BudgetMeter
+
+    changes, measure, read, measured = costs._changes, BudgetMeter.measure, [], []
+    monkeypatch.setattr(costs, "_changes", lambda *args, **named: read.append(args) or changes(*args, **named))
+    monkeypatch.setattr(BudgetMeter, "measure", lambda self, budget: measured.append(budget) or measure(self, budget))
+    alone = {}
+    for pairs in ("80%", "60%"):
+        assert tune("--pairs", pairs, "--json") == 0
+        alone[pairs] = json.loads(capsys.readouterr().out)
+    assert len(read) == 4
+    different = len({*measured})
+    read.clear()
+    measured.clear()
+    files = [str(tmp_path / name) for name in ("more.safetensors", "fewer.safetensors")]
+    assert tune("--pairs", "80%", "60%", "--json", "--out", *files) == 0
+    more, fewer = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (more["record"], fewer["record"]) == (alone["80%"]["record"], alone["60%"]["record"])
+    assert [more["written"], fewer["written"]] == files
+    for file, printed in zip(files, (more, fewer), strict=True):
+        content = load_centroids(file)
+        assert [entry.to_dict() for entry in content.config.budget] == printed["budget"]
+        assert content.training["budget"] == printed["record"]
+    assert len(read) == 2
+    assert len(measured) == len({*measured}) == different
+    assert not list(tmp_path.glob("*.search.*"))
+
+
+def test_of_several_targets_those_met_are_written(tune, tmp_path, capsys):
+    files = [tmp_path / "met.safetensors", tmp_path / "never.safetensors"]
+    assert tune("--pairs", "80%", "1%", "--out", *files) == 3
+    assert f"so {files[1]} was not written" in capsys.readouterr().err
+    assert [file.exists() for file in files] == [True, False]
+
+
 def test_measurements_of_another_search_are_refused(tune, tmp_path, capsys):
     out = tmp_path / "x.safetensors"
     (tmp_path / "x.safetensors.search.json").write_text(json.dumps({"identity": {"model": "other"}, "measured": []}))
@@ -164,6 +201,7 @@ def test_measurements_of_another_search_are_refused(tune, tmp_path, capsys):
         (("--pairs", "50%", "--seq-len", "3"), ["--seq-len is 3"]),
         (("--pairs", "50%", "--seq-len", "48", "3"), ["--seq-len is 3"]),
         (("--pairs", "50%", "--seq-len", "32", "48"), ["no text is given for the check", "give --held-out"]),
+        (("--pairs", "50%", "40%"), ["2 targets and 1 different --out files", "one file for each target"]),
         (("--pairs", "50%", "--sequences", "0"), ["0 calibration"]),
         (("--pairs", "50%", "--held-out-sequences", "1"), ["1 held-out sequences"]),
         (("--pairs", "50%", "--centroids", "random"), ["random centroids cannot be tuned"]),

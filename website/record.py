@@ -25,7 +25,7 @@ from focus_runtime.store.database import Database
 ROOT = Path(__file__).parents[1]
 RECORDING = ROOT / "docs" / "recording" / "run.json.xz"
 EXAMPLE = ROOT / "docs" / "scripts" / "example.js"
-END = '"What is his name'  # the text is the novel's beginning up to here
+END = '"Why, my dear, you must know'  # the text is the novel's beginning up to here
 WINDOW = 32
 LAYER, TOKENS = 7, 48  # of the example
 

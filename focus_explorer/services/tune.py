@@ -269,16 +269,15 @@ class _Search:
                 expected=f"at least 1 and {FEWEST} of each domain",
             )
         if held_out:
-            return self._at_lengths(texts, request.sequences, 1), self._at_lengths(
-                held_out, request.held_out_sequences, FEWEST
-            )
-        if len(set(request.seq_lens)) > 1:
+            check = self._at_lengths(held_out, request.held_out_sequences, FEWEST)
+            return self._at_lengths(texts, request.sequences, 1), check
+        length, *longer = sorted(set(request.seq_lens))
+        if longer:
             raise InputError(
-                f"--seq-len names {len(set(request.seq_lens))} lengths, and no text is given for the check",
-                expected="text that the search reads at no length",
+                f"--seq-len names {1 + len(longer)} lengths, and no text is given for the check",
+                expected="text of its own for it: sequences of different lengths overlap",
                 fix="give --held-out, or one length",
             )
-        [length] = set(request.seq_lens)
         calibration, check = {}, {}
         for name, own in texts.items():
             every = self._cut(name, own, request.sequences + request.held_out_sequences, FEWEST + 1, length)

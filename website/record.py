@@ -25,7 +25,7 @@ from focus_runtime.store.database import Database
 ROOT = Path(__file__).parents[1]
 RECORDING = ROOT / "docs" / "recording" / "run.json.xz"
 EXAMPLE = ROOT / "docs" / "scripts" / "example.js"
-END = '"Why, my dear, you must know'  # the text is the novel's beginning up to here
+END = " that he is to take possession"  # the text is the beginning of the novel up to here
 WINDOW = 32
 LAYER, TOKENS = 7, 48  # of the example
 
@@ -46,7 +46,7 @@ export const EXAMPLE = {{
 
 
 def opening() -> str:
-    """The recorded text, the first paragraphs of the sample `novel.txt`."""
+    """The recorded text, the beginning of the sample `novel.txt`."""
     text = sample_text("Novel")
     return text[: text.index(END)].rstrip() + "\n"
 

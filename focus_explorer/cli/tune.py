@@ -13,7 +13,20 @@ from focus_explorer.services.tune import TuneRequest, describe, to_json, tune
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Texts, target, output file and how much is measured."""
+    """Texts, targets and their files, what heads may get, how much is measured."""
+    _add_texts_and_targets(parser)
+    add_settings(parser, "model", "centroids", "db")
+    add_focus_settings(parser, assignment=False)
+    _add_choices(parser)
+    _add_amounts(parser)
+    add_compute(parser)
+    parser.add_argument("--write-best", action="store_true", help="write the closest budget where none meets a target")
+    parser.add_argument("--resume", action="store_true", help="continue a search with the same --out that was stopped")
+    parser.add_argument("--json", action="store_true", help="print one JSON object for each target, a line each")
+    parser.set_defaults(run=run)
+
+
+def _add_texts_and_targets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--text",
         nargs="+",
@@ -50,8 +63,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="largest share of causal pairs kept, such as 30%% or 0.3; several are searched together",
     )
-    add_settings(parser, "model", "centroids", "db")
-    add_focus_settings(parser, assignment=False)
+
+
+def _add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--head-top-k",
         default="0,2",
@@ -71,6 +85,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="which heads get settings of their own: each query head, or key-value heads with all that share them "
         "(default: query)",
     )
+
+
+def _add_amounts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sequences",
         type=int,
@@ -89,11 +106,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="tokens of a sequence, or several lengths such as 1024 4096, which need --held-out; pairs are counted at "
         "the shortest (default: 1024)",
     )
-    add_compute(parser)
-    parser.add_argument("--write-best", action="store_true", help="write the closest budget where none meets a target")
-    parser.add_argument("--resume", action="store_true", help="continue a search with the same --out that was stopped")
-    parser.add_argument("--json", action="store_true", help="print one JSON object for each target, a line each")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -147,7 +147,7 @@ class _Search:
     def run(self, texts: dict[str, list[str]], held_out: dict[str, list[str]], targets: dict[Path, Any]) -> list[Tuned]:
         """The whole search on one loaded model."""
         from focus_runtime.composition.attach import compose
-        from focus_runtime.tuning.record import forget_progress, resume_path
+        from focus_runtime.tuning.record import forget_progress, resume_path, summary, verify
 
         request = self.request
         calibration, check = self._sequences(texts, held_out)
@@ -166,38 +166,36 @@ class _Search:
         try:
             meter, results = self._searched(focus, calibration, targets, centroids.sha256)
             self.progress("Held-out text", 0.9)
-            found = [
-                self._kept(focus, meter, result, target, check, centroids, out)
-                for (out, target), result in zip(targets.items(), results, strict=True)
-            ]
+            checked = verify(focus, [result.offered.budget for result in results], check)
+            config = focus.config
         finally:
             focus.detach()
+        found = [
+            self._kept(result, summary(meter, result, target, rows), replace(centroids, config=config), out)
+            for (out, target), result, rows in zip(targets.items(), results, checked, strict=True)
+        ]
         if all(tuned.written is not None for tuned in found):
             forget_progress(resume_path(next(iter(targets))))
         return found
 
-    def _kept(
-        self, focus: Any, meter: Any, result: Any, target: Any, check: dict[str, Any], centroids: Any, out: Path
-    ) -> Tuned:
-        """The budget found for one target, checked, and written where it meets the target.
+    def _kept(self, result: Any, record: dict[str, Any], centroids: Any, out: Path) -> Tuned:
+        """The budget found for one target, written where it meets the target.
 
         Args:
-            focus, meter: what was searched.
-            result, target: of one search.
-            check: held-out sequences.
+            result: of one search.
+            record: of it, as it is kept.
             centroids: without a budget.
             out: file to write.
         """
         from focus_runtime.routing.centroid_file import save_centroids
-        from focus_runtime.tuning.record import summary, to_json, verify
+        from focus_runtime.tuning.record import to_json
 
-        point = result.chosen or result.closest
-        record = summary(meter, result, target, verify(focus, point.budget, check))
+        budget = result.offered.budget
         written = result.chosen is not None or self.request.write_best
         if written:
-            config = focus.config.replace(budget=point.budget)
-            save_centroids(replace(centroids, config=config, training=centroids.training | {"budget": record}), out)
-        return Tuned(record, to_json(point.budget), out if written else None)
+            config, training = centroids.config.replace(budget=budget), centroids.training | {"budget": record}
+            save_centroids(replace(centroids, config=config, training=training), out)
+        return Tuned(record, to_json(budget), out if written else None)
 
     def _searched(
         self, focus: Any, calibration: dict[str, Any], targets: dict[Path, Any], centroids: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -131,23 +131,26 @@ def to_json(budget: Budget) -> list[dict[str, Any]]:
     return [entry.to_dict() for entry in budget]
 
 
-def verify(focus: FocusModel, budget: Budget, sequences: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
-    """A budget on text that the search has not seen, by domain, with intervals over sequences.
+def verify(
+    focus: FocusModel, budgets: Sequence[Budget], sequences: Mapping[str, Tensor]
+) -> list[dict[str, dict[str, Any]]]:
+    """Budgets on text that the search has not seen, by domain, with intervals over sequences.
 
     Args:
         focus: the composition that was searched.
-        budget: of the composition while this runs.
+        budgets: each of the composition while it is scored.
         sequences: (N, T) token ids by domain.
 
     Returns:
-        By domain what `compare` gives.
+        For each budget, by domain what `compare` gives.
     """
-    found = {}
-    with focus.with_config(focus.config.replace(budget=budget)):
-        for name, ids in sequences.items():
-            with focus.full_attention():
-                full = score(focus.model, ids)
-            found[name] = compare(full, score(focus, ids))
+    found: list[dict[str, dict[str, Any]]] = [{} for _ in budgets]
+    for name, ids in sequences.items():
+        with focus.full_attention():
+            full = score(focus.model, ids)
+        for budget, rows in zip(budgets, found, strict=True):
+            with focus.with_config(focus.config.replace(budget=budget)):
+                rows[name] = compare(full, score(focus, ids))
     return found
 
 
@@ -172,7 +175,7 @@ def summary(
         }
 
     # the one the file gets need not be among them: the target is of the worst domain, not of the mean
-    best = {measured.budget: measured for measured in [*pareto(result.points), result.chosen or result.closest]}
+    best = {measured.budget: measured for measured in [*pareto(result.points), result.offered]}
     points = sorted(best.values(), key=lambda measured: measured.retained_pairs)
     kept = ("relative_difference", "full_perplexity", "focus_perplexity", "retained_pairs", "distant_kept")
     more = ("sequences", "tokens", "p_value")

@@ -58,6 +58,11 @@ class Search:
     closest: Measured
     estimated: dict[Budget, float]
 
+    @property
+    def offered(self) -> Measured:
+        """The chosen point, or the closest where none meets the target."""
+        return self.chosen or self.closest
+
 
 @dataclass(slots=True)
 class Progress:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.results_file import continued, percent
-from benchmarks.transfer import (
+from benchmarks.short_trainings import (
     CONFIG,
     MIXTURE,
     MODEL,
@@ -35,19 +34,19 @@ from benchmarks.transfer import (
     UNSEEN,
     calibration,
     difference,
+    full_losses,
     held_out,
     measured,
+    study_options,
+    trained,
     training_texts,
 )
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.intervals import mean_interval
-from focus_runtime.measure.scores import score
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
-from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.training.calibrate import calibrate_potentials
-from focus_runtime.training.centroids import train_centroids
 from focus_runtime.training.settings import TrainConfig
 
 HARD_SHARE = 4  # of the steps of an arm with a hard phase, one in so many
@@ -73,50 +72,20 @@ TESTED = (*TRAINED, *UNSEEN)
 GROUPS = {"novels": ("novels",), "other text": TESTED[1:], "unseen": UNSEEN, "all": TESTED}
 
 
-def trained(
-    model: Any, tokenizer: Any, texts: Path, arm: str, settings: dict[str, Any], file: Path, balance_on: Tensor
-) -> tuple[Centroids, dict[str, Any]]:
-    """Centroids of one arm and seed, from their file if it is there, and how long their training took.
-
-    Args:
-        model, tokenizer: the frozen model.
-        texts: what `focus-explorer texts` wrote.
-        arm: of `ARMS`.
-        settings: of the training, without what the arm says.
-        file: to write.
-        balance_on: (N, T) token ids on which potentials are estimated.
-    """
-    domain, loss, hard = ARMS[arm]
-    if not file.exists():
-        kept = file.with_suffix(".checkpoint")
-        made = train_centroids(
-            model,
-            tokenizer,
-            training_texts(texts, domain),
-            CONFIG.replace(window=TRAIN_WINDOW),
-            TrainConfig(**settings, loss=loss, hard_steps=settings["steps"] // HARD_SHARE if hard else 0),
-            model_id=MODEL,
-            inference=CONFIG,
-            checkpoint=kept,
-            resume=kept.exists(),
-        )
-        made.config = CONFIG
-        calibrate_potentials(model, made, balance_on)
-        save_centroids(made, file)
-        kept.unlink(missing_ok=True)
-    centroids = load_centroids(file)
-    return centroids, {name: centroids.training[name] for name in ("seconds", "tokens_seen")}
+def entries(result: dict[str, Any], arm: str) -> list[dict[str, Any]]:
+    """What was measured of an arm, in the order of seeds."""
+    return [entry for key, entry in result["files"].items() if key.rsplit("/", 1)[0] == arm]
 
 
 def losses(result: dict[str, Any], arm: str, tested: str) -> NDArray[np.float64]:
     """(S, N) nats over full attention of an arm's files on one domain."""
-    rows = [entry["rows"][tested]["nll"] for key, entry in result["files"].items() if key.rsplit("/", 1)[0] == arm]
+    rows = [entry["rows"][tested]["nll"] for entry in entries(result, arm)]
     return np.array(rows) - np.array(result["full"][tested])
 
 
 def summary(result: dict[str, Any]) -> dict[str, Any]:
     """Loss of every arm by kind of text, what single changes bring, and pairs kept."""
-    names = [arm for arm in (*ARMS, RANDOM) if any(key.rsplit("/", 1)[0] == arm for key in result["files"])]
+    names = [arm for arm in (*ARMS, RANDOM) if entries(result, arm)]
     over = {
         arm: {
             kind: np.concatenate([losses(result, arm, name) for name in tested], axis=1)
@@ -125,12 +94,7 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
         for arm in names
     }
     shares = {
-        arm: [
-            row["retained_pairs"]
-            for key, entry in result["files"].items()
-            if key.rsplit("/", 1)[0] == arm
-            for row in entry["rows"].values()
-        ]
+        arm: [row["retained_pairs"] for entry in entries(result, arm) for row in entry["rows"].values()]
         for arm in names
     }
     return {
@@ -138,14 +102,7 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
             arm: {kind: mean_interval(table).to_dict() for kind, table in own.items()} for arm, own in over.items()
         },
         "pairs": {arm: float(np.mean(own)) for arm, own in shares.items()},
-        "seconds": {
-            arm: [
-                entry["seconds"]
-                for key, entry in result["files"].items()
-                if key.rsplit("/", 1)[0] == arm and "seconds" in entry
-            ]
-            for arm in names
-        },
+        "seconds": {arm: [entry["seconds"] for entry in entries(result, arm) if "seconds" in entry] for arm in names},
         "changes": {
             f"{one} - {other}": {kind: difference(over[one][kind], over[other][kind]) for kind in GROUPS}
             for one, other in COMPARED
@@ -178,7 +135,7 @@ def train_and_score(arguments: argparse.Namespace, result: dict[str, Any]) -> No
     sequences: dict[str, Tensor] = held_out(tokenizer, arguments.texts, arguments.sequences, arguments.length)
     balance_on = calibration(tokenizer, arguments.texts, MIXTURE, arguments.length)
     if "full" not in result:
-        result["full"] = {name: [round(float(v), 5) for v in score(model, ids).nll] for name, ids in sequences.items()}
+        result["full"] = full_losses(model, sequences)
     for seed in range(arguments.seeds):
         for arm in (*ARMS, RANDOM):
             key = f"{arm}/{seed}"
@@ -189,8 +146,12 @@ def train_and_score(arguments: argparse.Namespace, result: dict[str, Any]) -> No
                 centroids = calibrate_potentials(model, random_centroids(model, CONFIG, seed=seed), balance_on)
             else:
                 file = arguments.files / f"{arm.replace(', ', '-')}-{seed}.safetensors"
-                settings = result["training"] | {"seed": seed}
-                centroids, about = trained(model, tokenizer, arguments.texts, arm, settings, file, balance_on)
+                domain, loss, hard = ARMS[arm]
+                hard_steps = result["training"]["steps"] // HARD_SHARE if hard else 0
+                settings = TrainConfig(**result["training"], seed=seed, loss=loss, hard_steps=hard_steps)
+                domains = training_texts(arguments.texts, domain)
+                centroids = trained(model, tokenizer, domains, settings, file, lambda: balance_on, CONFIG)
+                about = {name: centroids.training[name] for name in ("seconds", "tokens_seen")}
             focus = compose(model, centroids)
             try:
                 result["files"][key] = about | {"rows": measured(focus, sequences)[0]}
@@ -206,15 +167,7 @@ def train_and_score(arguments: argparse.Namespace, result: dict[str, Any]) -> No
 def main() -> None:
     """Train what is not trained, measure, write, print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("texts", type=Path, help="what `focus-explorer texts` wrote")
-    parser.add_argument("--files", type=Path, help="where centroids are kept")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--train-length", type=int, default=512)
-    parser.add_argument("--sequences", type=int, default=6, help="of every domain")
-    parser.add_argument("--length", type=int, default=1024, help="their tokens")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--table", type=Path, help="print a result and measure nothing")
+    study_options(parser, sequences=6)
     arguments = parser.parse_args()
     if arguments.table is not None:
         print(as_table(json.loads(arguments.table.read_text())))

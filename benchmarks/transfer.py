@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -25,110 +26,35 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from benchmarks.domains import cut
 from benchmarks.results_file import continued, percent
-from focus_runtime.composition.attach import FocusModel, compose
-from focus_runtime.config import FocusConfig
+from benchmarks.short_trainings import (
+    CONFIG,
+    GROUPS,
+    MIXTURE,
+    MODEL,
+    RANDOM,
+    TRAIN_WINDOW,
+    TRAINED,
+    UNSEEN,
+    calibration,
+    difference,
+    full_losses,
+    held_out,
+    measured,
+    study_options,
+    trained,
+    training_texts,
+)
+from focus_runtime.composition.attach import compose
 from focus_runtime.measure.contingency import adjusted_rand, contingency
-from focus_runtime.measure.intervals import mean_interval, sign_flip_test
-from focus_runtime.measure.scores import Scores, score
+from focus_runtime.measure.intervals import mean_interval
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
-from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.routing.centroids import Centroids, random_centroids
+from focus_runtime.routing.centroid_file import load_centroids
+from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.training.calibrate import calibrate_potentials
-from focus_runtime.training.centroids import train_centroids
-from focus_runtime.training.domains import TextDomain
 from focus_runtime.training.settings import TrainConfig
-
-MODEL = "smollm2-135m"
-TRAINED = ("novels", "python", "manual-fr", "changelogs")
-UNSEEN = ("shell", "manual-de")  # tested on, never trained on
-MIXTURE, RANDOM = "mixture", "random"
-CALIBRATION = 16  # sequences
-GROUPS, WINDOW, TRAIN_WINDOW, TEXT_SINKS = 8, 128, 64, 0.85
-CONFIG = FocusConfig(num_groups=GROUPS, routing_dim=16, top_k=1, window=WINDOW, num_sinks=4, text_sinks=TEXT_SINKS)
-
-
-def training_texts(texts: Path, domain: str) -> list[TextDomain]:
-    """The training texts of one domain, or of all of them in equal parts."""
-    names = TRAINED if domain == MIXTURE else (domain,)
-    return [TextDomain(name, _read(texts / "train" / name)) for name in names]
-
-
-def held_out(tokenizer: Any, texts: Path, count: int, length: int) -> dict[str, Tensor]:
-    """(N, T) token ids of every tested domain."""
-    folders = {name: texts / "validation" / name for name in TRAINED} | {
-        name: texts / "unseen" / name for name in UNSEEN
-    }
-    return {name: cut(tokenizer, _read(folder), count, length) for name, folder in folders.items()}
-
-
-def _read(folder: Path) -> list[str]:
-    return [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.txt"))]
-
-
-def trained(
-    model: Any, tokenizer: Any, texts: Path, domain: str, settings: TrainConfig, file: Path, length: int
-) -> tuple[Centroids, dict[str, Any]]:
-    """Centroids of one domain and seed, from their file if it is there, and what their training came to.
-
-    Args:
-        model, tokenizer: the frozen model.
-        texts: what `focus-explorer texts` wrote.
-        domain: trained on.
-        settings: of the training.
-        file: to write.
-        length: tokens of the sequences on which potentials are estimated.
-    """
-    if not file.exists():
-        balanced_on = calibration(tokenizer, texts, domain, length)
-        made = train_centroids(
-            model,
-            tokenizer,
-            training_texts(texts, domain),
-            CONFIG.replace(window=TRAIN_WINDOW),
-            settings,
-            model_id=MODEL,
-            checkpoint=file.with_suffix(".checkpoint"),
-            resume=file.with_suffix(".checkpoint").exists(),
-        )
-        made.config = CONFIG
-        calibrate_potentials(model, made, balanced_on)  # at the length and window of use
-        save_centroids(made, file)
-        file.with_suffix(".checkpoint").unlink(missing_ok=True)
-    centroids = load_centroids(file)
-    return centroids, {name: centroids.training[name] for name in ("final_layer_error", "tokens_seen")}
-
-
-def calibration(tokenizer: Any, texts: Path, domain: str, length: int) -> Tensor:
-    """(16, T) token ids of a domain's training text, or of all of them."""
-    parts = training_texts(texts, domain)
-    return torch.cat([cut(tokenizer, part.texts, CALIBRATION // len(parts), length) for part in parts])
-
-
-def measured(focus: FocusModel, sequences: dict[str, Tensor]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Scores of every domain, and (L, N T) most probable groups of its tokens."""
-    rows, tops = {}, {}
-    for name, domain in sequences.items():
-        scores, groups = [], []
-        for ids in domain.split(1):
-            scores.append(score(focus, ids))
-            assigned = sorted(focus.assignments().items())
-            groups.append(np.stack([one.probabilities[0].argmax(-1).to(torch.uint8).numpy() for _, one in assigned]))
-        rows[name] = _row(scores)
-        tops[name] = np.concatenate(groups, axis=1)
-    return rows, tops
-
-
-def _row(scores: list[Scores]) -> dict[str, Any]:
-    means = {
-        name: float(np.mean([getattr(one, name).mean() for one in scores]))
-        for name in ("retained_pairs", "distant_kept", "dominance")
-    }
-    return {"nll": [round(float(one.nll[0]), 5) for one in scores]} | means
 
 
 def agreement(files: dict[str, dict[str, NDArray[np.uint8]]], seeds: list[int]) -> dict[str, Any]:
@@ -192,15 +118,6 @@ def losses(result: dict[str, Any], domain: str, tested: str, kind: str = "rows")
     """
     full = np.array(result["full"][tested])[:: 2 if kind == "balanced" else 1]
     return np.array([row["nll"] for row in rows_of(result, domain, tested, kind)]) - full
-
-
-def difference(first: NDArray[np.float64], second: NDArray[np.float64]) -> dict[str, Any]:
-    """Paired difference of (S, N) losses: mean over seeds and sequences, with its interval and the test by sign flips.
-
-    Seeds are paired too where both have the same number of them; otherwise the second is averaged over its own.
-    """
-    table = first - (second if first.shape == second.shape else second.mean(axis=0))
-    return mean_interval(table).to_dict() | {"p_value": sign_flip_test(table.mean(axis=0))}
 
 
 def summary(result: dict[str, Any]) -> dict[str, Any]:
@@ -305,7 +222,7 @@ def train_and_score(arguments: argparse.Namespace, result: dict[str, Any]) -> No
     length = arguments.length
     sequences = held_out(tokenizer, arguments.texts, arguments.sequences, length)
     if "full" not in result:
-        result["full"] = {name: [round(float(v), 5) for v in score(model, ids).nll] for name, ids in sequences.items()}
+        result["full"] = full_losses(model, sequences)
     for seed in range(arguments.seeds):
         settings = TrainConfig(**result["training"], seed=seed)
         for domain in (*TRAINED, MIXTURE, RANDOM):
@@ -318,7 +235,10 @@ def train_and_score(arguments: argparse.Namespace, result: dict[str, Any]) -> No
                 calibrate_potentials(model, centroids, calibration(tokenizer, arguments.texts, MIXTURE, length))
             else:
                 file = arguments.files / f"{domain}-{seed}.safetensors"
-                centroids, about = trained(model, tokenizer, arguments.texts, domain, settings, file, length)
+                balance_on = partial(calibration, tokenizer, arguments.texts, domain, length)
+                domains = training_texts(arguments.texts, domain)
+                centroids = trained(model, tokenizer, domains, settings, file, balance_on)
+                about = {name: centroids.training[name] for name in ("final_layer_error", "tokens_seen")}
             focus = compose(model, centroids)
             try:
                 rows, tops = measured(focus, sequences)
@@ -372,15 +292,7 @@ def complete_seeds(result: dict[str, Any]) -> list[int]:
 def main() -> None:
     """Train what is not trained, measure, write, print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("texts", type=Path, help="what `focus-explorer texts` wrote")
-    parser.add_argument("--files", type=Path, help="where centroids and groups are kept")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--train-length", type=int, default=512)
-    parser.add_argument("--sequences", type=int, default=8)
-    parser.add_argument("--length", type=int, default=1024)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--table", type=Path, help="print a result and measure nothing")
+    study_options(parser, sequences=8)
     arguments = parser.parse_args()
     if arguments.table is not None:
         print(as_table(json.loads(arguments.table.read_text())))

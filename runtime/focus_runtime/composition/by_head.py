@@ -41,14 +41,15 @@ class _OnGpu:
         focused: the same without full heads.
         sets, windows: int32 by query head, (H,), where heads that share a key head differ; else by key head, (G,): the
             place of the head's top-k, and its window.
-        by_query: (H,) int32, windows by query head, always.
+        query_sets, query_windows: (H,) int32, the same by query head, always.
     """
 
     parts: tuple[tuple[int, Tensor], ...]
     focused: tuple[tuple[int, Tensor], ...]
     sets: Tensor
     windows: Tensor
-    by_query: Tensor
+    query_sets: Tensor
+    query_windows: Tensor
 
 
 @functools.lru_cache(maxsize=4096)
@@ -72,7 +73,7 @@ def _on_gpu(heads: LayerHeads, counts: HeadCounts, device: torch.device) -> _OnG
         tuple((place, numbers(own)) for place, own in enumerate(members) if own),
         numbers(sets),
         numbers(windows),
-        numbers([window for window in windows for _ in range(counts.query // heads.num_heads)]),
+        *(numbers([each for each in own for _ in range(counts.query // heads.num_heads)]) for own in (sets, windows)),
     )
 
 
@@ -140,18 +141,29 @@ def text_by_head(
         None where the kernel failed.
     """
     from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # needs Triton
+    from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention, pairwise_pays
 
     query, key = call.query, call.key
-    known = _on_gpu(heads, call.counts, query.device)
-    apart = query.shape[2] >= FULL_APART_FROM
+    known, rule = _on_gpu(heads, call.counts, query.device), PairRule(0, num_sinks)
+    num_groups = max(extent.num_groups for extent in extents)
+    short = pairwise_pays(query, num_groups)
+    apart = not short and query.shape[2] >= FULL_APART_FROM
 
     def run() -> Tensor:
         results = new_results(query)
         for place, numbers in known.focused if apart else known.parts:
-            settings: dict[str, Any] = {"heads": Heads(numbers, known.by_query), "results": results, "stage": clock}
-            tensors = (query, key, call.value, groups_SBT[place], PairRule(0, num_sinks), call.scoring)
-            grouped_attention(*tensors, extent=extents[place], **settings)
+            settings: dict[str, Any] = {"heads": Heads(numbers, known.query_windows), "results": results}
+            tensors = (query, key, call.value, groups_SBT[place], rule, call.scoring)
+            grouped_attention(*tensors, extent=extents[place], stage=clock, **settings)
         return results[0]
 
-    out_BTHD = tried(GROUPED, query, run)
+    def run_short() -> Tensor:
+        settings = PairHeads(known.query_sets, known.query_windows)
+        tensors = (query, key, call.value, groups_SBT if groups_SBT.stride(-1) == 1 else groups_SBT.contiguous())
+        out_BHTD, _ = pairwise_attention(
+            *tensors, rule, call.scoring, num_groups=num_groups, heads=settings, stage=clock
+        )
+        return out_BHTD.transpose(1, 2)
+
+    out_BTHD = tried(GROUPED, query, run_short if short else run)
     return None if out_BTHD is None else (out_BTHD, not apart)

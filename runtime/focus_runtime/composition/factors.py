@@ -12,9 +12,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.budget import HeadCounts, HeadGroup
 from focus_runtime.composition.reach import reach_of
 from focus_runtime.composition.state import FocusLayer
+from focus_runtime.gpu.usable import attention_fits, tried
+
+FACTORS = "factors of the logits"  # name of the Triton kernel in warnings
 
 
 def with_factors(
@@ -51,6 +55,15 @@ def with_factors(
     visible = min(total, layer.sliding or total)  # to the newest token
     if visible <= reach.least:
         return query
+    if padding is None and _fits(query, factors_H):
+        from focus_runtime.attention.cuda.factors import multiplied_on_gpu  # needs Triton
+
+        acts_H, tokens_H, furthest = reach.acts, reach.tokens, layer.sliding
+        multiplied = tried(
+            FACTORS, query, lambda: multiplied_on_gpu(query, factors_H, acts_H, tokens_H, total, furthest)
+        )
+        if multiplied is not None:
+            return multiplied
     if padding is None and new == 1:  # a decode step: each operation more is one in every layer
         return (query * (factors_H ** reach.beyond(visible))[:, None, None]).to(query.dtype)
     if padding is None:
@@ -59,3 +72,12 @@ def with_factors(
         visible_BT = (total - padding.shape[1] + padding.cumsum(1))[:, -new:]
     share_BHT = reach.beyond_each(visible_BT.clamp(1, layer.sliding))
     return (query * (factors_H[:, None] ** share_BHT)[..., None]).to(query.dtype)
+
+
+def _fits(query: Tensor, factors_H: Tensor) -> bool:
+    """Whether one kernel multiplies such queries, (B, Hq, Tq, D)."""
+    return (
+        attention_fits(FACTORS, query, query, query)
+        and factors_H.dtype == torch.float32
+        and not needs_gradient(query, factors_H)
+    )

@@ -16,10 +16,13 @@ from torch import Tensor
 from focus_runtime.attention.fused import HeadRules
 from focus_runtime.budget import HeadCounts, HeadGroup, query_numbers
 from focus_runtime.config import FocusConfig
+from focus_runtime.gpu.usable import on_gpu, tried
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
 
 EVERYTHING = 2**62  # a window that no text is longer than
+SETS = "groups by top-k"  # name of the Triton kernel in warnings
+MOST_SETS = 7  # that it gives at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +120,24 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
     if not (assignment.uniform or everywhere_BT is not None or edit is not None):
         return torch.stack([assignment.membership if k else torch.zeros_like(assignment.membership) for k in top_ks])
     own = assignment.probabilities.detach()
+    if _sets_fit(own, top_ks):
+        from focus_runtime.routing.on_gpu import sets_on_gpu  # needs Triton
+
+        probabilities_BTK, membership_BT = own.contiguous(), assignment.membership.contiguous()
+        tokens_BT = None if everywhere_BT is None else everywhere_BT.contiguous()
+        found_SBT = tried(SETS, own, lambda: sets_on_gpu(probabilities_BTK, membership_BT, tokens_BT, top_ks, usual))
+        if found_SBT is not None:
+            return found_SBT if edit is None else edit.applied(found_SBT)
     groups_SBT = torch.stack([assignment.membership if k == usual else top_k_membership(own, k) for k in top_ks])
     if everywhere_BT is not None:
         some_S11 = torch.tensor(top_ks, device=own.device)[:, None, None] > 0  # heads without groups have none of these
         groups_SBT = groups_SBT | all_groups(everywhere_BT & some_S11, own.shape[-1])
     return groups_SBT if edit is None else edit.applied(groups_SBT)
+
+
+def _sets_fit(probabilities: Tensor, top_ks: tuple[int, ...]) -> bool:
+    """Whether one kernel gives the groups for all of these k, in place of a sort for each and a wait for the GPU."""
+    return on_gpu(probabilities.device) and probabilities.dtype == torch.float32 and len(top_ks) <= MOST_SETS
 
 
 def head_masks(

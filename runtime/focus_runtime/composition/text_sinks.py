@@ -81,10 +81,10 @@ def with_text_sinks(
     step = history is not None and history.seen > 0 and padding_BT is None and hidden_BTE.shape[:2] == (1, 1)
     if history is not None and step and hidden_BTE.device.type == "cpu":  # elsewhere the host would wait in every layer
         return _of_a_step(assignment, hidden_BTE, history, config, layer, found)
-    found_BT = _on_gpu(hidden_BTE, padding_BT, history, config, layer, found)
-    if found_BT is not None:
-        found.by_layer[layer] = found_BT
-        return assignment.in_all_groups(found_BT)
+    on_gpu = _on_gpu(assignment, hidden_BTE, padding_BT, history, config, layer, found)
+    if on_gpu is not None:
+        found.by_layer[layer] = on_gpu[0]
+        return assignment.in_all_groups(*on_gpu)
     first_BE, position_BT = _first_input(hidden_BTE, padding_BT, history)
     movable_BT = (position_BT >= config.num_sinks).expand(hidden_BTE.shape[:2])
     known_BT = found.before(layer, movable_BT)
@@ -98,20 +98,23 @@ def with_text_sinks(
 
 
 def _on_gpu(
+    assignment: Assignment,
     hidden_BTE: Tensor,
     padding_BT: Tensor | None,
     history: GroupHistory | None,
     config: FocusConfig,
     layer: int,
     found: FoundSinks,
-) -> Tensor | None:
-    """(B, T) bool, by one kernel in place of some fifteen operations; None where it does not take the call."""
+) -> tuple[Tensor, Tensor] | None:
+    """Sinks, (B, T) bool, and what they make of the membership, (B, T) int64, by one kernel in place of some twenty
+    operations; None where it does not take the call."""
     seen = 0 if history is None else history.seen
     if (
         padding_BT is not None
         or (history is not None and seen and history.first_input is None)
         or config.text_sinks is None
         or layer < config.text_sinks_from
+        or assignment.everywhere is not None
         or not takes_hidden(hidden_BTE)
     ):
         return None
@@ -127,11 +130,12 @@ def _on_gpu(
         return None
     threshold, first_movable = config.text_sinks, config.num_sinks - seen
     known_BT = found.before(layer, torch.empty(hidden_BTE.shape[:2], dtype=torch.bool, device=hidden_BTE.device))
-    known_BT = known_BT.contiguous()
-    before_B = history.first_real if history is not None and seen else None
+    known_BT, membership_BT = known_BT.contiguous(), assignment.membership.contiguous()
+    before_B, num_groups = history.first_real if history is not None and seen else None, config.num_groups
 
-    def run() -> Tensor:
-        return find_alike_on_gpu(hidden_BTE, first_BE, known_BT, threshold, first_movable, before_B)
+    def run() -> tuple[Tensor, Tensor]:
+        settings = (threshold, first_movable, membership_BT, num_groups, before_B)
+        return find_alike_on_gpu(hidden_BTE, first_BE, known_BT, *settings)
 
     return tried(ALIKE, hidden_BTE, run)
 

@@ -1,4 +1,4 @@
-"""Kernels of what is decided from hidden states, which they read once: groups by the causal rule, and text sinks.
+"""Kernels of routing: groups by the causal rule and text sinks, which read hidden states once; and groups by top-k.
 
 Shape suffixes: t tokens of a tile, e model width, k groups.
 """
@@ -63,10 +63,13 @@ def alike_kernel(
     FIRST,
     KNOWN,
     PADDING,
+    MEMBER,
     FOUND,
+    MEMBER_OUT,
     length,
     threshold,
     first_movable,
+    num_groups: tl.constexpr,
     width: tl.constexpr,
     PADDED: tl.constexpr,
     BT: tl.constexpr,
@@ -96,3 +99,54 @@ def alike_kernel(
     known_t = tl.load(KNOWN + batch * length + t, mask=real_t, other=0)
     found_t = (known_t != 0) | ((dot_t / length_t >= threshold) & (t >= first_movable))
     tl.store(FOUND + batch * length + t, found_t.to(tl.int8), mask=real_t)
+    member_t = tl.load(MEMBER + batch * length + t, mask=real_t, other=0)
+    tl.store(MEMBER_OUT + batch * length + t, tl.where(found_t, member_t | _all(num_groups), member_t), mask=real_t)
+
+
+@triton.jit
+def _all(num_groups: tl.constexpr):
+    """The bit set of all groups."""
+    bits = tl.full([], -1, dtype=tl.int64)
+    if num_groups < 64:
+        bits = (tl.full([], 1, dtype=tl.int64) << num_groups) - 1
+    return bits
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def sets_kernel(
+    PROBABILITIES,
+    MEMBER,
+    EVERYWHERE,
+    SETS,
+    tokens,
+    num_groups: tl.constexpr,
+    top_ks: tl.constexpr,
+    num_sets: tl.constexpr,
+    usual: tl.constexpr,
+    most: tl.constexpr,
+    ANY: tl.constexpr,
+    GROUPS: tl.constexpr,
+    BT: tl.constexpr,
+):
+    """Bit sets by top-k, of which `top_ks` holds one in each of its bytes; MEMBER are those of the usual one."""
+    t = tl.program_id(0) * BT + tl.arange(0, BT)
+    k = tl.arange(0, GROUPS)
+    real_t, real_k = t < tokens, k < num_groups
+    place_tk = t.to(tl.int64)[:, None] * num_groups + k[None, :]
+    left_tk = tl.load(PROBABILITIES + place_tk, mask=real_t[:, None] & real_k[None, :], other=-2.0)
+    everywhere_t = tl.zeros([BT], dtype=tl.int64)
+    if ANY:
+        everywhere_t = tl.where(tl.load(EVERYWHERE + t, mask=real_t, other=0) != 0, _all(num_groups), everywhere_t)
+    bits_t = tl.zeros([BT], dtype=tl.int64)
+    for rank in tl.static_range(most + 1):
+        for place in tl.static_range(num_sets):
+            if (top_ks >> (8 * place)) & 255 == rank:
+                own_t = bits_t
+                if rank == usual:
+                    own_t = tl.load(MEMBER + t, mask=real_t, other=0)
+                if rank > 0:
+                    own_t = own_t | everywhere_t
+                tl.store(SETS + place * tokens.to(tl.int64) + t, own_t, mask=real_t)
+        best_t = tl.argmax(left_tk, axis=1)  # the lower group of equals
+        bits_t = bits_t | (tl.full([BT], 1, dtype=tl.int64) << best_t.to(tl.int64))
+        left_tk = tl.where(k[None, :] == best_t[:, None], -1.0, left_tk)

@@ -57,14 +57,16 @@ class Assignment:
     beyond: bool = False
     edit: MembershipEdit | None = None
 
-    def in_all_groups(self, tokens_BT: Tensor) -> Assignment:
+    def in_all_groups(self, tokens_BT: Tensor, membership: Tensor | None = None) -> Assignment:
         """The same with some tokens in all groups: every later token sees them, and they see every earlier one.
 
         Args:
             tokens_BT: (B, T) bool.
+            membership: what that makes of this membership, where it is known.
         """
         everywhere = tokens_BT if self.everywhere is None else self.everywhere | tokens_BT
-        membership = self.membership | all_groups(everywhere, self.probabilities.shape[-1])
+        if membership is None:
+            membership = self.membership | all_groups(everywhere, self.probabilities.shape[-1])
         beyond = self.uniform or self.beyond
         return replace(self, membership=membership, uniform=False, everywhere=everywhere, beyond=beyond)
 

@@ -53,7 +53,10 @@ def kernels(monkeypatch):
 @torch.no_grad()
 @pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 @pytest.mark.parametrize("text_sinks", [None, 0.2])
-def test_the_logits_are_those_of_each_setting(budget, text_sinks, kernels, monkeypatch, fresh_seed):
+@pytest.mark.parametrize("short", [False, True])
+def test_the_logits_are_those_of_each_setting(budget, text_sinks, short, kernels, monkeypatch, fresh_seed):
+    if not short:
+        monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", 0)
     names, enable = kernels
     model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
     centroids = build_centroids(model, window=12, num_sinks=2, text_sinks=text_sinks)
@@ -65,12 +68,16 @@ def test_the_logits_are_those_of_each_setting(budget, text_sinks, kernels, monke
     names.clear()
     enable()
     actual = model(input_ids=ids, use_cache=False).logits.float()
+    assert "decomposed" in focus.backend_names
+    assert (actual - expected).norm() / expected.norm() < TOLERANCE
+    if short:
+        assert names.count("pairwise") == 1
+        assert "near" not in names
+        return
     calls = 2 if budget in (BUDGETS["top_k"], BUDGETS["no groups"]) else 1  # one for each top-k
     assert names.count("near") == calls
     in_groups = calls - (budget == BUDGETS["no groups"])  # else nothing is in all groups
     assert names.count("rest") == (0 if text_sinks is None else in_groups)
-    assert (actual - expected).norm() / expected.norm() < TOLERANCE
-    assert "decomposed" in focus.backend_names
 
 
 @torch.no_grad()
@@ -91,7 +98,8 @@ def test_decode_steps_continue_it(budget, kernels, monkeypatch, fresh_seed):
     for place in range(51, 60):
         out = model(input_ids=ids[:, place : place + 1], past_key_values=out.past_key_values, use_cache=True)
         logits.append(out.logits)
-    assert names == (["route", "chunk", "join"] * 9 if ON_GPU else ["chunk", "join"] * 9)
+    several = ["sets"] if budget in (BUDGETS["top_k"], BUDGETS["no groups"], BUDGETS["top_k and full"]) else []
+    assert names == (["route", *several, "chunk", "join"] * 9 if ON_GPU else ["chunk", "join"] * 9)
     assert (torch.cat(logits, 1).float() - expected).norm() / expected.norm() < TOLERANCE
 
 
@@ -100,6 +108,7 @@ def test_decode_steps_continue_it(budget, kernels, monkeypatch, fresh_seed):
 def test_a_long_text_has_its_full_heads_apart(budget, kernels, monkeypatch, fresh_seed):
     _, enable = kernels
     monkeypatch.setattr(by_head, "FULL_APART_FROM", 80)
+    monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", 0)
     model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
     ids = random_ids(90, seed=fresh_seed).to(DEVICE)
     focus = compose(model, build_centroids(model, window=12), budget=budget)

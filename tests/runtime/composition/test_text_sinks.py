@@ -146,7 +146,7 @@ def test_a_gpus_kernel_finds_the_same(batch, monkeypatch, fresh_seed):
     monkeypatch.setattr(on_gpu, "find_alike_on_gpu", lambda *given: found.append(find(*given)) or found[-1])
     _, again = inputs_of(model, focus, ids)
     assert len(found) == 2  # of the layers from the second on
-    assert found[-1].any()
+    assert found[-1][0].any()
     assert all(torch.equal(each.membership, expected[layer]) for layer, each in focus.assignments().items())
     torch.testing.assert_close(again, whole, rtol=2e-4, atol=2e-4)
     with torch.no_grad():

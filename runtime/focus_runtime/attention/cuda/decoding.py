@@ -11,12 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import triton
 from torch import Tensor
 
 from focus_runtime.attention.cuda.triton_kernels.decoding import chunk_kernel, join_kernel
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.gpu.launch import ALIGNED, aligned, alike
+from focus_runtime.gpu.launch import ALIGNED, aligned, alike, power_of_two, tiles_of
 from focus_runtime.mask.rule import PairRule
 
 FEWEST_ROWS = 16  # of a matrix product
@@ -61,10 +60,10 @@ def decode_on_gpu(
     """
     batch, heads, _, head_size = query.shape
     kv_heads, length = key.shape[1], key.shape[2]
-    size, share = max(16, triton.next_power_of_2(head_size)), heads // kv_heads
-    all_tiles = triton.cdiv(length, KEYS)
-    tiles = triton.cdiv(all_tiles, max(1, CHUNKS // (kv_heads * batch)))
-    chunks = triton.cdiv(all_tiles, tiles)
+    size, share = max(16, power_of_two(head_size)), heads // kv_heads
+    all_tiles = tiles_of(length, KEYS)
+    tiles = tiles_of(all_tiles, max(1, CHUNKS // (kv_heads * batch)))
+    chunks = tiles_of(all_tiles, tiles)
     parts = torch.empty(batch, heads, chunks, size + 1, dtype=torch.float32, device=query.device).flatten()
     part, part_lse = parts[: batch * heads * chunks * size], parts[batch * heads * chunks * size :]
     out, lse = torch.empty_like(query, memory_format=torch.contiguous_format), parts.new_empty(batch, heads, 1)
@@ -72,12 +71,12 @@ def decode_on_gpu(
     by_head = (part, part) if settings is None else (settings.sets, settings.windows)
     tensors = (query, key, value, membership, *by_head, part, part_lse)
     strides = (*query.stride()[:2], *key.stride()[:3], *value.stride()[:3], membership.stride(0), membership.stride(-2))
-    rows = max(FEWEST_ROWS, triton.next_power_of_2(share))
+    rows = max(FEWEST_ROWS, power_of_two(share))
     numbers = (length, tiles, scale, cap, min(rule.window, length), min(rule.num_sinks, length), heads)
     apart = 0 if settings is None else 1 if settings.windows.shape[0] == kv_heads else 2
     sizes = (share, rows, head_size, size, KEYS, capped, apart)
     starts = aligned(query, key, value, membership, part_lse)
-    joined_chunks = triton.next_power_of_2(chunks)
+    joined_chunks = power_of_two(chunks)
     kinds = tuple((stride % ALIGNED == 0, stride == 1) for stride in strides)  # lengths grow with every step
     launches = alike("decode", query.device, query.dtype, kinds, sizes, joined_chunks, starts)
     arguments = (*tensors, *strides, *numbers, *sizes)

@@ -79,8 +79,12 @@ def gpu_decomposition(
     known = membership_extent(membership) if extent is None else extent
     if grouped_fits(query, key, value, rule.window, scoring):
         from focus_runtime.attention.cuda.grouped import grouped_attention  # needs Triton
+        from focus_runtime.attention.cuda.pairwise import pairwise_attention, pairwise_pays
 
         def run() -> tuple[Tensor, Tensor]:
+            if pairwise_pays(query, known.num_groups):
+                sets, groups = membership.contiguous()[None], known.num_groups
+                return pairwise_attention(query, key, value, sets, rule, scoring, num_groups=groups, stage=stage)
             return grouped_attention(query, key, value, membership, rule, scoring, extent=known, stage=stage)
 
         result = tried(GROUPED, query, run)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -26,7 +25,7 @@ from focus_runtime.attention.clock import Stage, unmeasured
 from focus_runtime.attention.cuda.sorting import SortedTokens, entries_of, sort_by_group
 from focus_runtime.attention.cuda.triton_kernels.grouped import copy_kernel, far_kernel, near_kernel, rest_kernel
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.gpu.launch import Launches, aligned, alike
+from focus_runtime.gpu.launch import Launches, aligned, alike, power_of_two, tiles_of
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
@@ -122,7 +121,7 @@ def _planned(
 ) -> _Plan:
     """Plan the kernels; `programs` are the heads at work, None for all, with one window."""
     batch, heads, length, head_size = query.shape
-    kv_heads, size = key.shape[1], max(16, triton.next_power_of_2(head_size))
+    kv_heads, size = key.shape[1], max(16, power_of_two(head_size))
     copied = copies_pay(query, key, extent) if copied is None else copied
     window, num_sinks = min(rule.near, length), min(rule.num_sinks, length)
     reach = length if rule.sliding_window is None else min(rule.sliding_window, length)
@@ -132,7 +131,7 @@ def _planned(
     pairs, sizes = (scale, cap, window, reach, num_sinks, heads), (heads // kv_heads, head_size, size)
     near, far = NEAR_TILES[max(64, size)], _far_tiles(query.device, copied)[max(64, size)]
     near_numbers = (*strides, length, *pairs, *sizes, near.queries, near.keys, capped, apart)
-    groups = max(FEWEST_GROUPS, triton.next_power_of_2(extent.num_groups))
+    groups = max(FEWEST_GROUPS, power_of_two(extent.num_groups))
     one, entries = extent.top_k == 1 and not extent.beyond, entries_of(length, extent)
     counts = (*strides, length, entries, entries if one else length, *pairs, extent.num_groups)
     passes = tuple(
@@ -140,15 +139,15 @@ def _planned(
         for rank in range(extent.top_k)
     )
     copy = (
-        (triton.cdiv(entries, ROWS_COPIED), kv_heads, batch),
+        (tiles_of(entries, ROWS_COPIED), kv_heads, batch),
         (*of_keys, entries, kv_heads, extent.num_groups, head_size, size, ROWS_COPIED),
     )
     rest_numbers = (*strides, length, *pairs, extent.num_groups, *sizes, near.queries, near.keys, capped, apart)
     at_work = heads if programs is None else programs
-    near_grid = (triton.cdiv(length, near.queries), at_work, batch)
+    near_grid = (tiles_of(length, near.queries), at_work, batch)
     return _Plan(
         (near, near_grid, near_numbers),
-        (far, (triton.cdiv(length, far.queries) + extent.num_groups, at_work, batch), passes),
+        (far, (tiles_of(length, far.queries) + extent.num_groups, at_work, batch), passes),
         (near, near_grid, rest_numbers) if extent.beyond else None,
         copy if copied else None,
         extent.top_k == 0 or (not apart and window >= reach - 1),
@@ -214,7 +213,7 @@ def grouped_attention(
     if plan.copy is not None:
         with stage("gather"):
             copies = _copied(launches, plan.copy, key, value, order)
-            size = max(16, triton.next_power_of_2(query.shape[3]))
+            size = max(16, power_of_two(query.shape[3]))
             far_key, far_value = (TensorDescriptor.from_tensor(copy, [tiles.keys, size]) for copy in copies)
     tensors = (query, key, value, far_key, far_value, out_BTHD, lse, membership)
     sorted_keys = (order.key_token, order.key_bits, order.bounds)

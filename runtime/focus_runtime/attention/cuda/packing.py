@@ -46,8 +46,9 @@ def popcount(x: Tensor) -> Tensor:
 def membership_extent(membership: Tensor) -> Extent:
     """Look at (B, T) memberships; one host synchronisation."""
     counts = popcount(membership)
-    largest, most, least = torch.stack([membership.max(), counts.max(), counts.min()]).tolist()
-    return Extent(max(1, largest.bit_length()), max(1, most), uniform=most == least > 0)
+    extremes = (membership.max(), membership.min(), counts.max(), counts.min())
+    largest, lowest, most, least = torch.stack(extremes).tolist()
+    return Extent(64 if lowest < 0 else max(1, largest.bit_length()), max(1, most), uniform=most == least > 0)
 
 
 def group_numbers(membership: Tensor, top_k: int) -> Tensor:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
 from focus_runtime.attention.cuda.triton_kernels.sorting import count_kernel, place_kernel
-from focus_runtime.gpu.launch import aligned, alike
+from focus_runtime.gpu.launch import aligned, alike, power_of_two, tiles_of
 from focus_runtime.mask.extent import Extent
 
 BLOCK_CELLS = 4096  # tokens times groups that one program of the sort holds
@@ -71,11 +70,11 @@ class _Plan(NamedTuple):
 
 def _planned(batch: int, length: int, groups: int, top_k: int, beyond: bool) -> _Plan:
     lists = 1 if top_k == 1 and not beyond else 1 + top_k + beyond
-    padded = max(FEWEST_GROUPS, triton.next_power_of_2(groups))
-    block = min(MOST_TOKENS, BLOCK_CELLS // padded, max(16, triton.next_power_of_2(length)))
-    num_blocks, entries = triton.cdiv(length, block), length * (groups if beyond else top_k)
+    padded = max(FEWEST_GROUPS, power_of_two(groups))
+    block = min(MOST_TOKENS, BLOCK_CELLS // padded, max(16, power_of_two(length)))
+    num_blocks, entries = tiles_of(length, block), length * (groups if beyond else top_k)
     counted = num_blocks > RECOUNT_UP_TO
-    chunk = min(max(16, COUNTS_AT_ONCE // padded), triton.next_power_of_2(num_blocks))
+    chunk = min(max(16, COUNTS_AT_ONCE // padded), power_of_two(num_blocks))
     sizes = (groups, top_k, beyond, lists, block, padded)
     place = (length, entries, num_blocks, batch, *sizes, chunk, counted)
     return _Plan(lists, (num_blocks, batch, 1), entries, counted, (length, num_blocks, *sizes), place)

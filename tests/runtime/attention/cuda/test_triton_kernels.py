@@ -11,9 +11,10 @@ import torch
 
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
+from focus_runtime.composition import heads
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.routing.router import top_k_membership
+from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
 from tests.helpers import needs_triton
 from tests.runtime.attention.inputs import assert_same, oracle, random_membership
 
@@ -21,9 +22,11 @@ ON_GPU = torch.cuda.is_available()
 needs_triton()
 
 from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # noqa: E402
+from focus_runtime.attention.cuda.factors import multiplied_on_gpu  # noqa: E402
 from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # noqa: E402
+from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention  # noqa: E402
 from focus_runtime.attention.cuda.sorting import sort_by_group  # noqa: E402
-from focus_runtime.routing.on_gpu import find_alike_on_gpu, route_on_gpu  # noqa: E402
+from focus_runtime.routing.on_gpu import find_alike_on_gpu, route_on_gpu, sets_on_gpu  # noqa: E402
 
 pytestmark = pytest.mark.gpu if ON_GPU else pytest.mark.slow
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -83,6 +86,36 @@ def test_grouped_attention_equals_the_oracle(case, copied, fresh_seed, monkeypat
         *inputs, membership, PairRule(window, sinks), Scoring(0.25), extent=extent, copied=copied
     )
     assert_same(actual, expected, TOLERANCE)
+
+
+@pytest.mark.parametrize("case", [*CASES, (200, 60, 5, 10, 3, 1, 2, 1)], ids=str)
+@pytest.mark.parametrize("softcap", [None, 3.0])
+def test_pairs_one_by_one_equal_the_oracle(case, softcap, fresh_seed, monkeypatch):
+    length, groups, top_k, window, sinks, batch, heads, kv_heads = case
+    inputs = random_inputs(length, batch=batch, heads=heads, kv_heads=kv_heads)
+    membership = members(length, groups=groups, top_k=top_k, batch=batch)
+    membership[:, length // 2 : length // 2 + 3] = 0  # tokens of no group see the window and the sinks
+    expected = oracle(inputs, membership, window=window, num_sinks=sinks, scale=0.25, softcap=softcap)
+    poisoned(monkeypatch)
+    rule, scoring = PairRule(window, sinks), Scoring(0.25, softcap)
+    actual = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups)
+    assert_same(actual, expected, TOLERANCE)
+
+
+def test_pairs_one_by_one_for_heads_of_unequal_settings(fresh_seed, monkeypatch):
+    inputs = random_inputs(260, batch=2, heads=6, kv_heads=3)
+    groups = torch.stack([members(260, groups=5, top_k=top_k, batch=2) for top_k in (1, 2)])
+    groups = torch.cat([groups, torch.zeros_like(groups[:1])])
+    sets, windows = SETTINGS["by query head"]
+    expected = []
+    for head in range(6):
+        own = (inputs[0][:, head : head + 1], *(x[:, head // 2 : head // 2 + 1] for x in inputs[1:]))
+        expected.append(oracle(own, groups[sets[head]], window=windows[head], num_sinks=3, scale=0.25))
+    poisoned(monkeypatch)
+    heads = PairHeads(*(torch.tensor(x, dtype=torch.int32, device=DEVICE) for x in (sets, windows)))
+    given = (*inputs, groups, PairRule(99, 3), Scoring(0.25))
+    actual = pairwise_attention(*given, num_groups=5, heads=heads)
+    assert_same(actual, [torch.cat(parts, 1) for parts in zip(*expected, strict=True)], TOLERANCE)
 
 
 @pytest.mark.parametrize("copied", [False, True])
@@ -165,6 +198,8 @@ def test_inside_a_sliding_window(case, copied, fresh_seed):
     rule, extent = PairRule(window, sinks, sliding), Extent(groups, top_k, uniform=True)
     actual = grouped_attention(*inputs, membership, rule, scoring, extent=extent, copied=copied)
     torch.testing.assert_close(actual[0].double(), expected, rtol=TOLERANCE, atol=TOLERANCE)
+    one_by_one, _ = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups)
+    torch.testing.assert_close(one_by_one.double(), expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 @pytest.mark.skipif(not ON_GPU, reason="the interpreter would take minutes")
@@ -233,11 +268,48 @@ def test_tokens_like_the_first(width, first_movable, fresh_seed, monkeypatch):
     assert (similar - 0.5).abs().min() > 1e-3  # none so near the threshold that rounding decides
     expected = known | ((similar >= 0.5) & (torch.arange(37, device=DEVICE) >= first_movable))
     poisoned(monkeypatch)
-    assert torch.equal(find_alike_on_gpu(hidden, first, known, 0.5, first_movable), expected)
+    membership = members(37, groups=70 - width // 10, batch=2)  # 60 groups and 13
+    settings = (0.5, first_movable, membership, 70 - width // 10)
+    found, own = find_alike_on_gpu(hidden, first, known, *settings)
+    assert torch.equal(found, expected)
+    assert torch.equal(own, membership | all_groups(expected, 70 - width // 10))
     padding = torch.tensor([0, 9], device=DEVICE)
     movable = torch.arange(37, device=DEVICE) >= first_movable + padding[:, None]
-    actual = find_alike_on_gpu(hidden, first, known, 0.5, first_movable, padding)
-    assert torch.equal(actual, known | ((similar >= 0.5) & movable))
+    found, _ = find_alike_on_gpu(hidden, first, known, *settings, padding)
+    assert torch.equal(found, known | ((similar >= 0.5) & movable))
+
+
+@pytest.mark.parametrize("groups", [1, 5, 64])
+@pytest.mark.parametrize("top_ks", [(2, 1), (0, 1), (1, 3, 0, 2)])
+@pytest.mark.parametrize("usual", [1, 2])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_groups_by_top_k(groups, top_ks, usual, everywhere, fresh_seed, monkeypatch):
+    top_ks, usual = tuple(top_k for top_k in top_ks if top_k <= groups), min(usual, groups)
+    probabilities = torch.softmax(torch.randn(2, 77, groups, device=DEVICE), -1)
+    probabilities[0, 3] = 1 / groups  # equals go to the lower number
+    assignment = Assignment(probabilities, top_k_membership(probabilities, usual), torch.zeros(groups), uniform=True)
+    if everywhere:
+        assignment = assignment.in_all_groups(torch.rand(2, 77, device=DEVICE) < 0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr(heads, "_sets_fit", lambda *_: False)
+        expected = heads.memberships(assignment, top_ks, usual)
+    poisoned(monkeypatch)
+    actual = sets_on_gpu(probabilities, assignment.membership, assignment.everywhere, top_ks, usual)
+    assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("new", [1, 70])
+@pytest.mark.parametrize("furthest", [None, 40])
+def test_queries_times_their_heads_factors(new, furthest, fresh_seed, monkeypatch):
+    query = random_inputs(90, batch=2, heads=3, queries=new)[0]
+    factors, tokens = torch.rand(3, device=DEVICE) + 0.5, torch.tensor([20.0, 200.0, 0.0], device=DEVICE)
+    acts = (tokens > 0).float()
+    visible = torch.arange(90 - new + 1, 91, device=DEVICE).clamp(max=furthest or 90)
+    share = (acts.double()[:, None] - tokens.double()[:, None] / visible).clamp_min(0)
+    expected = query.double() * (factors.double()[:, None] ** share)[..., None]
+    poisoned(monkeypatch)
+    actual = multiplied_on_gpu(query, factors, acts, tokens, 90, furthest)
+    torch.testing.assert_close(actual.double(), expected, rtol=4e-3 if ON_GPU else 1e-6, atol=1e-6)
 
 
 def test_equally_probable_groups_go_to_the_lower_number():

@@ -1,0 +1,110 @@
+"""Exact Focus on a GPU by testing every pair, in one launch for all heads of a layer: for short texts.
+
+Up to some length a GPU waits for the host, which sorts tokens by group and launches a kernel for near and for far pairs
+in more time than all pairs take. Forward only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from focus_runtime.attention.clock import Stage, unmeasured
+from focus_runtime.attention.cuda.grouped import NEAR_TILES, new_results
+from focus_runtime.attention.cuda.triton_kernels.pairwise import pairwise_kernel
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.gpu.launch import aligned, alike, power_of_two, tiles_of
+from focus_runtime.mask.rule import PairRule
+
+MOST_GROUPS, FEW_GROUPS = 62, 30  # of 64 bits and of 32, one of which marks sinks
+MOST_WORK = 12 * 64 * 2048**2  # heads of all texts times their size times pairs of positions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairHeads:
+    """What each query head of a layer sees.
+
+    Attributes:
+        sets: (H,) int32, which of several memberships is the head's.
+        windows: (H,) int32; one that no text is longer than makes it full attention.
+    """
+
+    sets: Tensor
+    windows: Tensor
+
+
+def pairwise_pays(query: Tensor, num_groups: int) -> bool:
+    """Whether to test all pairs takes less time than to leave most of them out.
+
+    Args:
+        query: (B, H, T, D).
+        num_groups: K.
+    """
+    batch, heads, length, size = query.shape
+    return num_groups <= MOST_GROUPS and batch * heads * size * length**2 <= MOST_WORK
+
+
+def pairwise_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    rule: PairRule,
+    scoring: Scoring,
+    *,
+    num_groups: int,
+    heads: PairHeads | None = None,
+    stage: Stage | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Exact Focus in one kernel, for as many queries as keys and without padding.
+
+    Args:
+        query: (B, H, T, D) in half precision; key, value: (B, G, T, D); the last dimension contiguous.
+        membership: (S, B, T) int64 bit sets, the last dimension contiguous; the first alone is read without `heads`.
+        rule: window, sinks and a sliding window of the layer's own.
+        scoring: scale above 0, and softcap.
+        num_groups: K, at most `MOST_GROUPS`; bits from there on must not be set.
+        heads: memberships and windows of the heads; the first and the rule's when None.
+        stage: times the call as "same_group", as a `StageClock` does.
+
+    Returns:
+        out (B, H, T, D), strided as (B, T, H, D); logsumexp (B, H, T) fp32.
+    """
+    shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride(), membership.stride())
+    pairs = (rule.window, rule.num_sinks, rule.sliding_window, scoring.scale, scoring.softcap)
+    starts = aligned(query, key, value, membership)
+    few = num_groups <= FEW_GROUPS
+    launches = alike("pairwise", query.device, query.dtype, *shapes, *pairs, few, heads is None, starts)
+    if launches.numbers is None:
+        launches.numbers = _planned(query, key, value, membership, rule, scoring, few, heads is not None)
+    grid, numbers, tiles = launches.numbers
+    out_BTHD, lse = new_results(query)
+    by_head = (lse, lse) if heads is None else (heads.sets, heads.windows)
+    with (stage or unmeasured)("same_group"):
+        arguments = (query, key, value, out_BTHD, lse, membership, *by_head, *numbers)
+        launches.run("pairwise", pairwise_kernel, grid, arguments, tiles.warps, tiles.stages)
+    return out_BTHD.transpose(1, 2), lse
+
+
+def _planned(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    rule: PairRule,
+    scoring: Scoring,
+    few: bool,
+    by_head: bool,
+) -> tuple[Any, ...]:
+    """Programs, what follows the tensors among the kernel's arguments, and tiles."""
+    batch, heads, length, head_size = query.shape
+    size = max(16, power_of_two(head_size))
+    tiles = NEAR_TILES[max(64, size)]
+    reach = length if rule.sliding_window is None else min(rule.sliding_window, length)
+    strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *membership.stride()[:2])
+    pairs = (*scoring.in_base_two(), min(rule.near, length), reach, min(rule.num_sinks, length), heads)
+    sizes = (heads // key.shape[1], head_size, size, tiles.queries, tiles.keys)
+    kinds = (1 << (FEW_GROUPS if few else MOST_GROUPS), not few, scoring.softcap is not None, reach < length, by_head)
+    return (tiles_of(length, tiles.queries), heads, batch), (*strides, length, *pairs, *sizes, *kinds), tiles

@@ -142,9 +142,13 @@ class FocusModel(SavedModel):
         """Every backend of the latest Focus calls once, in alphabetical order, joined by commas."""
         return ", ".join(sorted({name for joined in self.backends().values() for name in joined.split(", ")}))
 
-    def reset_seconds(self) -> None:
-        """Start the stage clocks again. On a GPU stages are timed by CUDA events from then on; only reading waits."""
-        self.seconds = PassClock(devices=compute_devices(self.model))
+    def reset_seconds(self, *, timed: bool = True) -> None:
+        """Start the stage clocks again. On a GPU stages are timed by CUDA events from then on; only reading waits.
+
+        Args:
+            timed: False times no stages until the next call.
+        """
+        self.seconds = PassClock(enabled=timed, devices=compute_devices(self.model))
 
     @contextmanager
     def full_attention(self) -> Iterator[nn.Module]:

@@ -146,7 +146,7 @@ def text_by_head(
     query, key = call.query, call.key
     known, rule = _on_gpu(heads, call.counts, query.device), PairRule(0, num_sinks)
     num_groups = max(extent.num_groups for extent in extents)
-    short = pairwise_pays(query, num_groups)
+    short = pairwise_pays(query, num_groups, max(extent.top_k for extent in extents))
     apart = not short and query.shape[2] >= FULL_APART_FROM
 
     def run() -> Tensor:

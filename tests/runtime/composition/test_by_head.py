@@ -56,7 +56,7 @@ def kernels(monkeypatch):
 @pytest.mark.parametrize("short", [False, True])
 def test_the_logits_are_those_of_each_setting(budget, text_sinks, short, kernels, monkeypatch, fresh_seed):
     if not short:
-        monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", 0)
+        monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", {1: 0, 2: 0})
     names, enable = kernels
     model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
     centroids = build_centroids(model, window=12, num_sinks=2, text_sinks=text_sinks)
@@ -108,7 +108,7 @@ def test_decode_steps_continue_it(budget, kernels, monkeypatch, fresh_seed):
 def test_a_long_text_has_its_full_heads_apart(budget, kernels, monkeypatch, fresh_seed):
     _, enable = kernels
     monkeypatch.setattr(by_head, "FULL_APART_FROM", 80)
-    monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", 0)
+    monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", {1: 0, 2: 0})
     model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
     ids = random_ids(90, seed=fresh_seed).to(DEVICE)
     focus = compose(model, build_centroids(model, window=12), budget=budget)

@@ -8,9 +8,10 @@ import torch
 
 from focus_runtime.attention.fused import matrix_tiles_available
 from focus_runtime.composition.attach import compose
+from focus_runtime.measure import timing
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.timing import MODES, Spread, attending, in_turn, machine, milliseconds, timed_pass
-from tests.helpers import build_centroids
+from tests.helpers import build_centroids, random_ids
 
 
 def test_a_spread_is_the_median_with_its_extremes():
@@ -59,6 +60,27 @@ def test_the_stages_of_a_pass_are_those_of_its_mode(tiny_model, ids):
         assert 0 < stages["attention"] + stages["routing"] <= seconds
         timed_pass(focus, ids, "full")
     assert set(focus.seconds.seconds) == {"attention"}
+    focus.detach()
+
+
+def test_stages_that_cost_time_are_timed_in_a_call_of_their_own(tiny_model, monkeypatch):
+    """As on a GPU: the call that is timed as a whole has no events about its stages."""
+    monkeypatch.setattr(timing, "stages_apart", lambda devices: True)
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    timed = []
+
+    def work():
+        timed.append(focus.seconds.enabled)
+        time.sleep(0.02 if len(timed) == 1 else 0.5)
+        return len(timed)
+
+    result, seconds = timing.timed_by_stage(focus, "full", work)
+    assert (result, timed) == (1, [False, True])
+    assert 0.02 <= seconds < 0.5
+    with torch.no_grad():
+        timed_pass(focus, random_ids(40), "focus")
+    assert focus.seconds.calls == 2  # layers of one pass
+    assert focus.seconds.attention > 0
     focus.detach()
 
 

@@ -82,7 +82,7 @@ def gpu_decomposition(
         from focus_runtime.attention.cuda.pairwise import pairwise_attention, pairwise_pays
 
         def run() -> tuple[Tensor, Tensor]:
-            if pairwise_pays(query, known.num_groups):
+            if pairwise_pays(query, known.num_groups, known.top_k):
                 sets, groups = membership.contiguous()[None], known.num_groups
                 return pairwise_attention(query, key, value, sets, rule, scoring, num_groups=groups, stage=stage)
             return grouped_attention(query, key, value, membership, rule, scoring, extent=known, stage=stage)

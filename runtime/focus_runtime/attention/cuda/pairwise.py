@@ -19,7 +19,9 @@ from focus_runtime.gpu.launch import aligned, alike, power_of_two, tiles_of
 from focus_runtime.mask.rule import PairRule
 
 MOST_GROUPS, FEW_GROUPS = 62, 30  # of 64 bits and of 32, one of which marks sinks
-MOST_WORK = 12 * 64 * 2048**2  # heads of all texts times their size times pairs of positions
+# Heads of all texts times their size times T^2 up to which this took less time from launch to end (H100), for k of 1
+# and of more: 2,048 and 4,096 tokens with 12 heads of 64, 1,024 and 2,048 with 32 of 128 (docs/gpu.md).
+MOST_WORK = {1: 5e9, 2: 1.8e10}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,15 +37,16 @@ class PairHeads:
     windows: Tensor
 
 
-def pairwise_pays(query: Tensor, num_groups: int) -> bool:
+def pairwise_pays(query: Tensor, num_groups: int, top_k: int) -> bool:
     """Whether to test all pairs takes less time than to leave most of them out.
 
     Args:
         query: (B, H, T, D).
         num_groups: K.
+        top_k: k, the largest of any head.
     """
     batch, heads, length, size = query.shape
-    return num_groups <= MOST_GROUPS and batch * heads * size * length**2 <= MOST_WORK
+    return num_groups <= MOST_GROUPS and batch * heads * size * length**2 <= MOST_WORK[1 if top_k <= 1 else 2]
 
 
 def pairwise_attention(

@@ -12,7 +12,7 @@ from transformers import StaticCache
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.timing import MODES, Spread, attending, milliseconds, peak_growth
+from focus_runtime.measure.timing import MODES, Spread, attending, peak_growth, timed_by_stage, timed_pass
 from focus_runtime.models.structure import cache_argument
 
 
@@ -34,12 +34,10 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
     stages: dict[str, dict[str, list[float]]] = {"full": {}, "focus": {}}
     for repeat in range(repeats + 1):
         for mode in MODES:
-            focus.reset_seconds()
-            with attending(focus, mode):
-                elapsed = milliseconds(lambda: final_hidden(model, ids), device)
+            _, elapsed = timed_pass(focus, ids, mode)
             if repeat == 0:  # warms up
                 continue
-            times[mode].append(elapsed)
+            times[mode].append(elapsed * 1000)
             for name, seconds in focus.seconds.seconds.items():
                 stages[mode].setdefault(name, []).append(seconds * 1000)
     median = {mode: statistics.median(values) for mode, values in times.items()}
@@ -80,23 +78,21 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
     given, last = {}, {}
     for mode in MODES:
         with attending(focus, mode):
-            given[mode] = cache_argument(model, StaticCache(config=model.config, max_cache_len=past + steps + 2))
+            given[mode] = cache_argument(model, StaticCache(config=model.config, max_cache_len=past + 2 * steps + 3))
             out = model(input_ids=ids, **given[mode], use_cache=True, logits_to_keep=1)
             last[mode] = out.logits[:, -1:].argmax(-1)
     times: dict[str, list[float]] = {"full": [], "focus": []}
     attention: dict[str, list[float]] = {"full": [], "focus": []}
     for step in range(steps + 1):
         for mode in MODES:
-            focus.reset_seconds()
 
             def one(mode: str = mode) -> None:
                 out = model(input_ids=last[mode], **given[mode], use_cache=True)
                 last[mode] = out.logits[:, -1:].argmax(-1)
 
-            with attending(focus, mode):
-                elapsed = milliseconds(one, ids.device)
+            _, elapsed = timed_by_stage(focus, mode, one)
             if step > 0:
-                times[mode].append(elapsed)
+                times[mode].append(elapsed * 1000)
                 attention[mode].append((focus.seconds.attention + focus.seconds.routing) * 1000)
     median = {mode: statistics.median(values) for mode, values in times.items()}
     return {

@@ -389,6 +389,7 @@ def median_ms(work, repeats=20):
     return statistics.median(times[3:])
 
 
+@pytest.mark.alone
 @torch.no_grad()
 @pytest.mark.parametrize("length", [1024, 4096, 8192, 32768])
 def test_auto_takes_the_fastest_or_nearly(length, fresh_seed):
@@ -417,9 +418,11 @@ def speedup(length, *, as_graph):
     return median_ms(works[0]) / median_ms(works[1])
 
 
+@pytest.mark.alone
 def test_faster_than_full_attention_at_32k():
     assert speedup(32768, as_graph=False) > 3
 
 
+@pytest.mark.alone
 def test_as_fast_as_full_attention_at_4k():
     assert speedup(4096, as_graph=True) > 1.3

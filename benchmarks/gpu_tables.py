@@ -1,4 +1,4 @@
-"""The tables of docs/gpu.md and of the README from a result of gpu.py, in Markdown.
+"""The tables of docs/gpu.md and of the README from results of gpu.py and short_gpu.py, in Markdown.
 
 python -m benchmarks.gpu_tables [benchmarks/results/nvidia-h200/gpu.json]
 """
@@ -14,7 +14,10 @@ from benchmarks.attention_gpu import LENGTHS, SINKS
 from benchmarks.layer_gpu import SHAPES
 
 RESULT = Path(__file__).parent / "results" / "nvidia-h200" / "gpu.json"
+SHORT = Path(__file__).parent / "results" / "nvidia-h100" / "short.json"
+MODELS = Path(__file__).parent / "results" / "nvidia-h100" / "gpu.json"
 FULL = ("torch flash", "torch cudnn")
+MODES_ASKED = ("full", "focus")
 GRAPHS_UP_TO = 16384
 README_LENGTHS = (1024, 4096, 16384, 65536, 262144, 1048576)
 Case = tuple[dict[str, Any], dict[str, Any]]
@@ -97,6 +100,53 @@ def beside_the_paper(layer: dict[str, Any]) -> str:
     return _lines(["", *(f"{tokens:,}" for tokens in LENGTHS)], rows)
 
 
+def short_texts(result: dict[str, Any]) -> str:
+    """One layer at short lengths by two ways, k = 1 and 2: launched from Python, and as CUDA graphs."""
+    ways = (*FULL, *(f"{way}, k = {top_k}" for top_k in (1, 2) for way in ("by groups", "every pair")))
+    rows = []
+    for name, found in result["layer"].items():
+        times = [(1000 * found[way]["ms"]["median"], 1000 * found[way]["graph_ms"]["median"]) for way in ways]
+        shape, tokens = name.split(", ")
+        rows.append([shape, f"{int(tokens):,}", *(f"{launched:.0f}, {graph:.0f}" for launched, graph in times)])
+    names = ("flash", "cuDNN", *ways[2:])
+    return _lines(["", "tokens", *(f"{name}: us, as a graph" for name in names)], rows)
+
+
+def small_model(result: dict[str, Any]) -> str:
+    """Prefill of a model that computes little in many layers."""
+    rows = [
+        [
+            f"{int(name.split()[1]):,}",
+            *(f"{found[mode]['median']:.1f} ({found[mode]['low']:.1f})" for mode in MODES_ASKED),
+        ]
+        for name, found in result["model"].items()
+        if name.startswith("prefill")
+    ]
+    return _lines(["tokens", "full attention, ms (least)", "Focus, ms (least)"], rows)
+
+
+def whole_models(result: dict[str, Any]) -> str:
+    """Prefill of random weights in the shape of larger models, and decode where full attention had no plans to make."""
+    rows = []
+    for name, lengths in result["models"].items():
+        for row in lengths:
+            prefill, decode = row["prefill"], row.get("decode")
+            cells = [f"{name}", f"{row['tokens']:,}", *(_ms(prefill[f"{mode}_ms"]["median"]) for mode in MODES_ASKED)]
+            cells += [_times(prefill["full_over_focus"]), _times(prefill["attention_full_over_focus"])]
+            if decode is None:
+                cells += ["", ""]
+            else:
+                cells += [
+                    ", ".join(_ms(decode[f"{mode}_ms"]["median"]) for mode in MODES_ASKED),
+                    _times(decode["full_over_focus"]),
+                ]
+            rows.append(
+                [*cells, f"{prefill['peak_bytes']['full'] / 1e9:.1f}, {prefill['peak_bytes']['focus'] / 1e9:.1f}"]
+            )
+    head = ["weights in the shape of", "tokens", "prefill, ms: full", "Focus", "ratio", "attention with routing"]
+    return _lines([*head, "decode step, ms: full, Focus", "ratio", "peak GB: full, Focus"], rows)
+
+
 def for_the_readme(layer: dict[str, Any]) -> str:
     """Flash and cuDNN over Focus, K = 8, k = 1, and the paper's figures."""
     reported, rows = layer["paper"]["full_over_focus"]["8"], []
@@ -124,10 +174,16 @@ def tables(result: dict[str, Any]) -> list[str]:
     ]
 
 
+def tables_of_short() -> list[str]:
+    """Those of what a host limits, and of whole models."""
+    short, whole = (json.loads(path.read_text(encoding="utf-8")) for path in (SHORT, MODELS))
+    return [short_texts(short), small_model(short), whole_models(whole)]
+
+
 def main() -> None:
     """Print them."""
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULT
-    print("\n\n".join(tables(json.loads(path.read_text(encoding="utf-8")))))
+    print("\n\n".join([*tables(json.loads(path.read_text(encoding="utf-8"))), *tables_of_short()]))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import json
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_default_model
+from benchmarks import gpu, gpu_default_model, short_gpu
+from tests.helpers import TINY, build_centroids, build_model
 
 pytestmark = pytest.mark.slow
 
@@ -85,3 +86,14 @@ def test_it_asks_for_a_gpu(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit):
         gpu.main(["--out", str(tmp_path)])
     assert "no CUDA GPU found" in capsys.readouterr().err
+
+
+def test_a_small_model_waits_for_the_host(tmp_path, monkeypatch):
+    """The script's smoke run, with a model smaller still."""
+    monkeypatch.setattr(short_gpu, "SMALL", TINY)
+    monkeypatch.setattr(short_gpu, "default_centroids", lambda device: build_centroids(build_model()))
+    short_gpu.main(["--device", "cpu", "--part", "model", "--out", str(tmp_path / "short.json")])
+    found = json.loads((tmp_path / "short.json").read_text())
+    assert not found["measures_a_gpu"]
+    assert {"prefill 64", "decode, full", "decode, focus"} < set(found["model"])
+    assert all(times["median"] > 0 for times in found["model"]["prefill 64"].values())

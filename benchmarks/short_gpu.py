@@ -1,0 +1,195 @@
+"""Where a GPU waits for the host: one layer at short lengths, heads with full attention, and a small model.
+
+1. `layer`: full attention, Focus by groups and Focus by testing every pair, launched from Python and as CUDA graphs.
+2. `apart`: three of twelve heads with full attention, in the kernel that the others use and by torch's own.
+3. `model`: random weights in the shape of SmolLM2-135M with the `default` centroids: prefill by length, full attention
+   and Focus in turn; a decode step of full attention by every kernel of torch and without cuDNN's, and of Focus.
+
+    python -m benchmarks.short_gpu --out benchmarks/results/nvidia-h100/short.json [--part layer]
+    python -m benchmarks.short_gpu --device cpu --part model     # smoke run of the script, measures no GPU
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
+
+from benchmarks.attention_gpu import LENGTHS, focus_way, full_ways, machine
+from benchmarks.gpu_default_model import default_centroids
+from benchmarks.layer_gpu import SHAPES, Bench, Layer, Work, captured, interleaved, random_layer, spread
+from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results
+from focus_runtime.composition.attach import compose
+from focus_runtime.mask.extent import Extent
+from focus_runtime.mask.rule import PairRule
+from focus_runtime.measure.timing import MODES, attending, milliseconds, synchronise
+
+SHORT = (256, 512, *(length for length in LENGTHS if length <= 4096))
+FULL_HEADS = (0, 3, 6)
+FULL_LENGTHS = (2048, 4096, 8192, 16384, 32768)
+PREFILLS = (512, 1024, 2048, 4096, 8192)
+PAST, STEPS, REPEATS = 4096, 10, 9
+SMALL: dict[str, Any] = {
+    "vocab_size": 49152,
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "head_dim": 64,
+    "max_position_embeddings": 16384,
+    "tie_word_embeddings": True,
+}
+
+
+def with_work(most: float, work: Work) -> Work:
+    """The same with every pair tested up to so much work, see `pairwise_pays`."""
+    from focus_runtime.attention.cuda import pairwise
+
+    def run() -> Any:
+        before, pairwise.MOST_WORK = pairwise.MOST_WORK, {1: most, 2: most}
+        try:
+            return work()
+        finally:
+            pairwise.MOST_WORK = before
+
+    return run
+
+
+def short_layers(bench: Bench) -> dict[str, Any]:
+    """Microseconds by shape, length and way."""
+    found: dict[str, Any] = {}
+    for shape in (SHAPES[0], SHAPES[2]):
+        for length in SHORT:
+            layer = random_layer(bench, shape, length)
+            turns = dict(full_ways(bench, layer))
+            for top_k in (1, 2):
+                way = focus_way(bench, layer, 8, top_k, 4)
+                turns[f"by groups, k = {top_k}"] = with_work(0, way)
+                turns[f"every pair, k = {top_k}"] = with_work(float("inf"), way)
+            launched = interleaved(bench, turns, 0.25, warm_up=True)
+            graphs = interleaved(bench, {n: captured(n, w) for n, w in turns.items()}, 0.1, warm_up=True)
+            found[f"{shape.name}, {length}"] = {n: {"ms": launched[n], "graph_ms": graphs[n]} for n in turns}
+    return found
+
+
+def full_heads(bench: Bench) -> dict[str, Any]:
+    """Milliseconds by length of some heads of twelve with full attention."""
+    found = {}
+    for length in FULL_LENGTHS:
+        layer = random_layer(bench, SHAPES[0], length)
+        turns = {"with the others": _near(bench, layer), "torch flash": _own(layer), "torch cudnn": _own(layer)}
+        found[f"{length}"] = interleaved(bench, turns, 0.1, warm_up=True)
+    return found
+
+
+def _near(bench: Bench, layer: Layer) -> Work:
+    numbers = torch.tensor(FULL_HEADS, dtype=torch.int32, device=bench.device)
+    endless = torch.full((layer.query.shape[1],), (1 << 31) - 1, dtype=torch.int32, device=bench.device)
+    membership, extent = layer.membership(8, 1), Extent(8, 1, uniform=True)
+
+    def run() -> None:
+        settings: dict[str, Any] = {"heads": Heads(numbers, endless), "results": new_results(layer.query)}
+        grouped_attention(*layer.tensors, membership, PairRule(0, 4), layer.scoring, extent=extent, **settings)
+
+    return run
+
+
+def _own(layer: Layer) -> Work:
+    some = slice(FULL_HEADS[0], FULL_HEADS[-1] + 1, FULL_HEADS[1] - FULL_HEADS[0])
+
+    def run() -> None:
+        out, scale = new_results(layer.query)[0], layer.scoring.scale
+        query, key, value = (x[:, some] for x in layer.tensors)
+        result = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale)
+        out[:, :, some] = result.transpose(1, 2)
+
+    return run
+
+
+def small_model(bench: Bench) -> dict[str, Any]:
+    """Milliseconds of a model that computes little in many layers."""
+    device, on_gpu = bench.device, bench.on_gpu
+    torch.manual_seed(0)
+    with torch.device(device):
+        model = AutoModelForCausalLM.from_config(LlamaConfig(**SMALL), dtype=torch.bfloat16).eval()
+    drawn = torch.randint(3, SMALL["vocab_size"], (1, PREFILLS[-1]), generator=torch.Generator().manual_seed(0))
+    ids = drawn.to(device)
+    past = PAST if on_gpu else 64
+
+    def steps() -> dict[str, float]:
+        cache = DynamicCache(config=model.config)
+        model(input_ids=ids[:, :past], past_key_values=cache, use_cache=True, logits_to_keep=1)
+        times = []
+        for place in range(past, past + STEPS + 3):
+
+            def one(place: int = place) -> Any:
+                newest = ids[:, place : place + 1]
+                return model(input_ids=newest, past_key_values=cache, use_cache=True, logits_to_keep=1)
+
+            times.append(milliseconds(one, device))
+        return spread(times[3:])
+
+    found: dict[str, Any] = {"past": past}
+    model.set_attn_implementation("sdpa")
+    found["decode, transformers' own"] = steps()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    found["decode, transformers' own without cuDNN's kernel"] = steps()
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    focus = compose(model, default_centroids(device))
+    for mode in MODES:
+        with attending(focus, mode):
+            found[f"decode, {mode}"] = steps()
+    for length in PREFILLS if on_gpu else (64,):
+        times: dict[str, list[float]] = {mode: [] for mode in MODES}
+        for repeat in range(REPEATS + 2):
+            for mode in MODES:
+                with attending(focus, mode):
+                    spent = milliseconds(_pass(model, ids[:, :length]), device)
+                if repeat > 1:
+                    times[mode].append(spent)
+        found[f"prefill {length}"] = {mode: spread(values) for mode, values in times.items()}
+    focus.detach()
+    return found
+
+
+def _pass(model: Any, ids: torch.Tensor) -> Work:
+    return lambda: model(input_ids=ids, use_cache=False, logits_to_keep=1)
+
+
+PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
+    "model": small_model,
+    "layer": short_layers,
+    "apart": full_heads,
+}
+
+
+@torch.no_grad()
+def main(arguments: list[str] | None = None) -> None:
+    """The parts asked for; the file is written after each."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: smoke run of `model` alone")
+    parser.add_argument("--part", choices=tuple(PARTS), action="append", help="only these")
+    chosen = parser.parse_args(arguments)
+    if chosen.device == "cuda" and not torch.cuda.is_available():
+        parser.error("no CUDA GPU found; use --device cpu --part model for a smoke run of the script")
+    bench = Bench(torch.device(chosen.device), 1, time.perf_counter() + 600)
+    result: dict[str, Any] = {"machine": machine(bench), "measures_a_gpu": bench.on_gpu}
+    for part in chosen.part or PARTS:
+        result[part] = PARTS[part](bench)
+        synchronise(bench.device)
+        print(part, json.dumps(result[part]), flush=True)
+        if chosen.out is not None:
+            chosen.out.parent.mkdir(parents=True, exist_ok=True)
+            chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

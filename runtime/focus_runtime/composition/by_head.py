@@ -77,6 +77,17 @@ def _on_gpu(heads: LayerHeads, counts: HeadCounts, device: torch.device) -> _OnG
     )
 
 
+def settings_of(heads: LayerHeads, counts: HeadCounts, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Places of the top-k and windows of a layer's heads, as `StepHeads` has them.
+
+    Args:
+        heads, counts: of the layer.
+        device: of its queries.
+    """
+    known = _on_gpu(heads, counts, device)
+    return known.sets, known.windows
+
+
 def fits(what: str, backend: str, call: Call) -> bool:
     """Whether kernels take the call with all its heads.
 
@@ -108,8 +119,7 @@ def step_by_head(call: Call, heads: LayerHeads, groups_SBT: Tensor, num_sinks: i
     from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # needs Triton
 
     query, key = call.query, call.key
-    known = _on_gpu(heads, call.counts, query.device)
-    settings = StepHeads(known.sets, known.windows)
+    settings = StepHeads(*settings_of(heads, call.counts, query.device))
     groups_SBT = groups_SBT if groups_SBT.stride(-1) == 1 else groups_SBT.contiguous()
 
     def run() -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ transformers calls `focus_forward` with queries, keys and values after QK-norm, 
 before and after the module read the hidden states and check that the call was made.
 
 The state of a layer, and of the composition it belongs to, is defined in state.py. call.py prepares an attention call,
-own.py is the layer's own attention, sparse.py is Focus, step.py computes decode steps.
+own.py is the layer's own attention, sparse.py is Focus, step.py and gpu_step.py compute decode steps.
 
 Shape suffixes: B batch, H query heads (Hq), Q queries (Tq), T keys (Tk), D head size.
 """
@@ -19,6 +19,7 @@ from focus_runtime.attention.scoring import Scoring
 from focus_runtime.composition.cache import GroupHistory, check_continues, history_of, layer_of
 from focus_runtime.composition.call import attention_call
 from focus_runtime.composition.factors import with_factors
+from focus_runtime.composition.gpu_step import step_on_gpu
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.sparse import sparse_attention
 from focus_runtime.composition.state import STATE, FocusLayer
@@ -180,6 +181,12 @@ def focus_forward(
         owner.seconds.calls += 1
         return out_BQHD, None
     if hidden is not None:
+        if attention_mask is None:
+            scoring = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap)
+            stepped_BQHD = step_on_gpu(layer, hidden, query, key, value, scoring)
+            if stepped_BQHD is not None:
+                owner.seconds.calls += 1
+                return stepped_BQHD, None
         _decide_late(layer, hidden)
     call = attention_call(layer, query, key, value, attention_mask, scaling, softcap, dropout)
     with owner.seconds("attention"):

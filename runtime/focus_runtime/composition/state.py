@@ -19,7 +19,7 @@ from focus_runtime.composition.heads import LayerHeads, layer_heads
 from focus_runtime.composition.reach import Reach, reach_of
 from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import FocusConfig
-from focus_runtime.routing.router import Assignment, CentroidRouter
+from focus_runtime.routing.router import Assignment, CentroidRouter, top_k_membership
 
 FULL = "full attention"  # named with the backends, for heads whose budget gives them that
 STATE = "_focus_layer"  # attribute of an attention module that holds its FocusLayer
@@ -158,6 +158,29 @@ class Decided:
         return own.in_all_groups(torch.ones(1, 1, dtype=torch.bool)) if self.sink else own
 
 
+@dataclass(slots=True)
+class LateDecided:
+    """The same on a GPU, where the host does not wait to know them.
+
+    Attributes:
+        probabilities: (K,) fp32.
+        top_k: the configuration's.
+        found: (1, 1) bool, whether the token belongs to all groups whatever the k; None where nobody looked.
+        potential: (K,) of the router.
+    """
+
+    probabilities: Tensor
+    top_k: int
+    found: Tensor | None
+    potential: Tensor
+
+    def assignment(self) -> Assignment:
+        """The same as a router returns it."""
+        membership = top_k_membership(self.probabilities, self.top_k)[None, None]
+        own = Assignment(self.probabilities[None, None], membership, self.potential, uniform=True)
+        return own if self.found is None else own.in_all_groups(self.found)
+
+
 class Pass(threading.local):
     """State of one layer during a forward pass of this thread; between passes, of the latest one.
 
@@ -172,7 +195,7 @@ class Pass(threading.local):
 
     def __init__(self) -> None:
         self._assignment: Assignment | None = None
-        self.decided: Decided | None = None
+        self.decided: Decided | LateDecided | None = None
         self.hidden: Tensor | None = None
         self.cached: Any = None
         self.history: GroupHistory | None = None

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from focus_runtime.attention.fused import fused_step, step_fits
 from focus_runtime.attention.scoring import Scoring
+from focus_runtime.composition.gpu_step import takes
 from focus_runtime.composition.heads import LayerHeads, counts_of, memberships
 from focus_runtime.composition.state import Decided, FocusLayer
 from focus_runtime.composition.text_sinks import NO_SINK, SINK
@@ -27,6 +28,7 @@ from focus_runtime.routing.few_tokens import ELEMENTS, fits
 # top_ks; element, width, groups, top_k, settings, plane_stride, place; threshold; sink, bits; seconds.
 _STEP = struct.Struct("@7P7qd2qd")
 _RESULTS = struct.Struct("@2qd")
+BACKENDS = ("auto", "fused")
 
 
 def _is_plain(layer: FocusLayer) -> bool:
@@ -35,7 +37,6 @@ def _is_plain(layer: FocusLayer) -> bool:
     return (
         layer.router is not None
         and layer.sliding is None
-        and owner.backend in ("auto", "fused")
         and not owner.measuring_full
         and owner.soft_gate is owner.alternatives is owner.comparison is owner.probe is owner.observer is None
         and not owner.added_pairs
@@ -56,11 +57,13 @@ def defers(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> bool:
         return False
     if router.observers or layer.owner.edits.get(layer.index) is not None or not _is_plain(layer):
         return False
+    if router.projection.dtype != torch.float32 or router.projection.is_inference():
+        return False
     if layer.owner.config.text_sinks is not None:
         first = history.first_input
         if first is None or first.dtype != hidden.dtype or not first.is_contiguous():
             return False
-    return fits(hidden) and not router.projection.is_inference() and router.projection.dtype == torch.float32
+    return (layer.owner.backend in BACKENDS and fits(hidden)) or takes(hidden, layer)
 
 
 def is_step(layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor) -> bool:
@@ -74,7 +77,9 @@ def is_step(layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor) -> boo
     """
     current = layer.current_pass
     history = current.history
-    if history is None or (current.hidden is None and not _is_plain(layer)):  # `defers` has asked
+    if history is None or layer.owner.backend not in BACKENDS:
+        return False
+    if current.hidden is None and not _is_plain(layer):  # else `defers` has asked
         return False
     seen, new = history.seen, query.shape[2]
     return key.shape[2] >= seen == history.length + new > new and step_fits(query, key, value)

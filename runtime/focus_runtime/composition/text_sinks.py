@@ -10,6 +10,7 @@ Shape suffixes: B batch, T new tokens, E model width.
 
 from __future__ import annotations
 
+import functools
 import threading
 
 import torch
@@ -22,6 +23,12 @@ from focus_runtime.routing.router import Assignment
 
 ALIKE = "finding text sinks"  # name of the Triton kernel in warnings
 NO_SINK, SINK = torch.tensor([[False]]), torch.tensor([[True]])  # of the one new token of a decode step
+
+
+@functools.cache
+def no_sink(device: torch.device) -> Tensor:
+    """`NO_SINK` on a GPU."""
+    return NO_SINK.to(device)
 
 
 class FoundSinks(threading.local):
@@ -47,6 +54,16 @@ class FoundSinks(threading.local):
         if latest is None or self.by_layer[latest].shape != tokens_BT.shape:
             return torch.zeros_like(tokens_BT)
         return self.by_layer[latest].to(tokens_BT.device)
+
+    def in_step(self, layer: int, device: torch.device) -> Tensor | None:
+        """(1, 1) bool on a GPU: the same for the one new token of a decode step; None where no layer has looked."""
+        before = self.by_layer.get(layer - 1)  # nearly always there, and looked up in every layer
+        if before is None:
+            latest = max((index for index in self.by_layer if index < layer), default=None)
+            before = None if latest is None else self.by_layer[latest]
+        if before is None or before.shape != NO_SINK.shape:
+            return None
+        return before if before.device == device else before.to(device)
 
     def was_found(self, layer: int) -> bool:
         """Whether the one new token of a decode step on the CPU was found in the layers before one."""

@@ -100,11 +100,11 @@ def alike_kernel(
     found_t = (known_t != 0) | ((dot_t / length_t >= threshold) & (t >= first_movable))
     tl.store(FOUND + batch * length + t, found_t.to(tl.int8), mask=real_t)
     member_t = tl.load(MEMBER + batch * length + t, mask=real_t, other=0)
-    tl.store(MEMBER_OUT + batch * length + t, tl.where(found_t, member_t | _all(num_groups), member_t), mask=real_t)
+    tl.store(MEMBER_OUT + batch * length + t, tl.where(found_t, member_t | all_bits(num_groups), member_t), mask=real_t)
 
 
 @triton.jit
-def _all(num_groups: tl.constexpr):
+def all_bits(num_groups: tl.constexpr):
     """The bit set of all groups."""
     bits = tl.full([], -1, dtype=tl.int64)
     if num_groups < 64:
@@ -136,7 +136,7 @@ def sets_kernel(
     left_tk = tl.load(PROBABILITIES + place_tk, mask=real_t[:, None] & real_k[None, :], other=-2.0)
     everywhere_t = tl.zeros([BT], dtype=tl.int64)
     if ANY:
-        everywhere_t = tl.where(tl.load(EVERYWHERE + t, mask=real_t, other=0) != 0, _all(num_groups), everywhere_t)
+        everywhere_t = tl.where(tl.load(EVERYWHERE + t, mask=real_t, other=0) != 0, all_bits(num_groups), everywhere_t)
     bits_t = tl.zeros([BT], dtype=tl.int64)
     for rank in tl.static_range(most + 1):
         for place in tl.static_range(num_sets):

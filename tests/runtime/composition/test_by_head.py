@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from transformers import DynamicCache, StaticCache
 
 from focus_runtime.budget import HeadException
-from focus_runtime.composition import by_head, sparse
+from focus_runtime.composition import by_head, gpu_step, sparse, step
 from focus_runtime.composition.attach import compose
 from focus_runtime.gpu.launch import Launches
+from focus_runtime.models.structure import cache_argument
 from tests.helpers import build_centroids, build_model, needs_triton, random_ids
 
 needs_triton()
@@ -98,8 +100,92 @@ def test_decode_steps_continue_it(budget, kernels, monkeypatch, fresh_seed):
     for place in range(51, 60):
         out = model(input_ids=ids[:, place : place + 1], past_key_values=out.past_key_values, use_cache=True)
         logits.append(out.logits)
-    several = ["sets"] if budget in (BUDGETS["top_k"], BUDGETS["no groups"], BUDGETS["top_k and full"]) else []
-    assert names == (["route", *several, "chunk", "join"] * 9 if ON_GPU else ["chunk", "join"] * 9)
+    assert names == (["decide", "chunk", "join"] * 9 if ON_GPU else ["chunk", "join"] * 9)
+    assert (torch.cat(logits, 1).float() - expected).norm() / expected.norm() < TOLERANCE
+
+
+KINDS = BUDGETS | {"one setting": ()}
+
+
+@pytest.fixture
+def late(kernels, monkeypatch):
+    """Steps whose groups a kernel decides, on the CPU too; gives the names of the kernels that ran."""
+    names, enable = kernels
+
+    def late():
+        enable()
+        if not ON_GPU:
+            monkeypatch.setattr("focus_runtime.composition.layer.defers", step.defers)
+            monkeypatch.setattr(step, "fits", lambda _: False)
+            monkeypatch.setattr(step, "takes", lambda hidden, _: not torch.is_grad_enabled())
+            monkeypatch.setattr(gpu_step, "attention_fits", lambda *_: True)
+
+    return names, late
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("kind", "text_sinks"), [(kind, 0.02) for kind in KINDS] + [("one setting", None), ("query heads", None)]
+)
+def test_steps_whose_groups_a_kernel_decides(kind, text_sinks, late, monkeypatch, fresh_seed, near_ties):
+    """The same logits, groups and sinks as in the whole text, and three kernels a layer."""
+    names, enable = late
+    model = build_model(num_hidden_layers=2, seed=fresh_seed % 1000).to(DEVICE, DTYPE)
+    centroids = build_centroids(model, window=12, num_sinks=2, text_sinks=text_sinks, text_sinks_from=1)
+    for router in centroids.routers.values():
+        router.logit_factors = torch.nn.Parameter(torch.rand(4, device=DEVICE) + 0.5, requires_grad=False)
+    centroids.config = centroids.config.replace(logit_factors=True)
+    ids = random_ids(60, seed=fresh_seed).to(DEVICE)
+    focus = compose(model, centroids, budget=KINDS[kind])
+    with monkeypatch.context() as patch:
+        for module in (by_head, gpu_step):
+            patch.setattr(module, "attention_fits", lambda *_: False)
+        expected = model(input_ids=ids, use_cache=False).logits[:, 46:].float()
+    whole = focus.assignments()
+    enable()
+    past = StaticCache(config=model.config, max_cache_len=64) if text_sinks else DynamicCache(config=model.config)
+    logits = [model(input_ids=ids[:, :47], **cache_argument(model, past), use_cache=True).logits[:, -1:]]
+    names.clear()
+    found = set()
+    for place in range(47, 60):
+        out = model(input_ids=ids[:, place : place + 1], **cache_argument(model, past), use_cache=True)
+        logits.append(out.logits)
+        for layer, own in focus.assignments().items():
+            if not ON_GPU:  # rounding decides near ties there
+                assert own.membership.item() == whole[layer].membership[0, place].item()
+            sink = whole[layer].everywhere is not None and whole[layer].everywhere[0, place].item()
+            assert (own.everywhere is not None and own.everywhere.item()) == sink
+            found.add(sink)
+    assert names == ["decide", "chunk", "join"] * 2 * 13
+    assert (torch.cat(logits, 1).float() - expected).norm() / expected.norm() < TOLERANCE
+    assert focus.backend_names == "decode"
+    assert text_sinks is None or found == {True, False}
+
+
+@torch.no_grad()
+def test_a_step_whose_kernel_fails_goes_another_way(late, monkeypatch, fresh_seed):
+    _, enable = late
+    monkeypatch.setattr("focus_runtime.gpu.usable._failed", set())
+    model = build_model(num_hidden_layers=2).to(DEVICE, DTYPE)
+    ids = random_ids(60, seed=fresh_seed).to(DEVICE)
+    compose(model, build_centroids(model, window=12, text_sinks=0.2))
+    expected = model(input_ids=ids, use_cache=False).logits[:, 50:].float()
+    past = DynamicCache(config=model.config)
+    logits = [model(input_ids=ids[:, :51], **cache_argument(model, past), use_cache=True).logits[:, -1:]]
+
+    def broken(*_):
+        raise RuntimeError("no kernel image is available")
+
+    enable()
+    monkeypatch.setattr(Launches, "run", broken)
+
+    def rest():
+        for place in range(51, 60):
+            newest = ids[:, place : place + 1]
+            logits.append(model(input_ids=newest, **cache_argument(model, past), use_cache=True).logits)
+
+    with pytest.warns(RuntimeWarning, match="left out: no kernel image is available"):
+        rest()
     assert (torch.cat(logits, 1).float() - expected).norm() / expected.norm() < TOLERANCE
 
 

@@ -21,6 +21,7 @@ from tests.runtime.attention.inputs import assert_same, oracle, random_membershi
 ON_GPU = torch.cuda.is_available()
 needs_triton()
 
+from focus_runtime.attention.cuda.deciding import Factors, Sinks, decide_on_gpu  # noqa: E402
 from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # noqa: E402
 from focus_runtime.attention.cuda.factors import multiplied_on_gpu  # noqa: E402
 from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # noqa: E402
@@ -310,6 +311,51 @@ def test_queries_times_their_heads_factors(new, furthest, fresh_seed, monkeypatc
     poisoned(monkeypatch)
     actual = multiplied_on_gpu(query, factors, acts, tokens, 90, furthest)
     torch.testing.assert_close(actual.double(), expected, rtol=4e-3 if ON_GPU else 1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("width", "groups", "top_ks", "factored"),
+    [(100, 8, (1, 2), True), (576, 5, (2,), False), (700, 40, (0, 3, 1), True)],
+)
+@pytest.mark.parametrize("looks", [False, True])
+@pytest.mark.parametrize("known", [None, False, True])
+@pytest.mark.parametrize("sink", [False, True])
+def test_what_a_new_token_is_given(width, groups, top_ks, factored, looks, known, sink, fresh_seed, monkeypatch):
+    first = torch.randn(1, width, device=DEVICE).to(DTYPE)
+    hidden = (torch.randn(1, 1, width, device=DEVICE) + (2 * first if sink else 0)).to(DTYPE)
+    similar = torch.nn.functional.cosine_similarity(hidden[0].double(), first.double(), dim=-1)
+    assert (similar >= 0.6) == sink
+    weights, potential = torch.randn(width, groups, device=DEVICE) / width**0.5, torch.randn(groups, device=DEVICE)
+    sets = torch.randint(1 << 20, (len(top_ks), 1, 9), device=DEVICE)
+    query = random_inputs(1, heads=3, queries=1)[0]
+    factors, tokens = torch.rand(3, device=DEVICE) + 0.5, torch.tensor([20.0, 200.0, 0.0], device=DEVICE)
+    acts, before = (tokens > 0).float(), sets.clone()
+    poisoned(monkeypatch)
+    probabilities, found, scaled = decide_on_gpu(
+        hidden,
+        weights,
+        potential,
+        sets,
+        7,
+        top_ks,
+        query,
+        sinks=Sinks(None if known is None else torch.tensor([[known]], device=DEVICE), first if looks else None, 0.6),
+        factors=Factors(factors, acts, tokens, 90) if factored else None,
+    )
+    expected = torch.softmax(hidden[0, 0].double() @ weights.double() + potential, -1)
+    torch.testing.assert_close(probabilities.double(), expected, rtol=1e-5, atol=1e-6)
+    everywhere = bool(known) or (looks and sink)
+    assert (found is None) == (known is None and not looks)
+    assert found is None or found.item() == everywhere
+    for number, top_k in enumerate(top_ks):
+        own = top_k_membership(probabilities, top_k).item() | (int(everywhere and top_k > 0) * ((1 << groups) - 1))
+        assert sets[number, 0, 7].item() == own
+    before[:, :, 7] = sets[:, :, 7]
+    assert torch.equal(sets, before)  # nothing else is written
+    share = (acts - tokens / 90).clamp_min(0).double()
+    power = factors.double() ** share if factored else torch.ones(3, device=DEVICE)
+    expected_query = query.double() * power[:, None, None]
+    torch.testing.assert_close(scaled.double(), expected_query, rtol=4e-3 if ON_GPU else 1e-6, atol=1e-6)
 
 
 def test_equally_probable_groups_go_to_the_lower_number():

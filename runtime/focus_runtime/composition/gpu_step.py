@@ -17,7 +17,7 @@ from focus_runtime.composition.by_head import settings_of
 from focus_runtime.composition.heads import MOST_SETS, LayerHeads, counts_of
 from focus_runtime.composition.state import FocusLayer, LateDecided
 from focus_runtime.composition.text_sinks import no_sink
-from focus_runtime.gpu.usable import attention_fits, takes_hidden, tried
+from focus_runtime.gpu.usable import HALVES, attention_fits, takes_hidden, tried
 from focus_runtime.mask.rule import PairRule
 
 BACKENDS = ("auto", "decode")
@@ -30,7 +30,7 @@ def takes(hidden: Tensor, layer: FocusLayer) -> bool:
         hidden: (1, 1, E).
         layer: of the call.
     """
-    return layer.owner.backend in BACKENDS and takes_hidden(hidden)
+    return layer.owner.backend in BACKENDS and hidden.dtype in HALVES and takes_hidden(hidden)
 
 
 def step_on_gpu(

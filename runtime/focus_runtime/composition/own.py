@@ -6,22 +6,20 @@ Shape suffixes: B batch, H query heads, Q queries, T keys, D head size.
 from __future__ import annotations
 
 import functools
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from focus_runtime.attention.dispatch import attend, grouped_on_gpu
 from focus_runtime.attention.sliding import sliding_attention
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.state import FocusLayer
+from focus_runtime.gpu.cudnn import WITHOUT_CUDNN
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
-PLANLESS = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
 NEAR = 128  # tokens about the query that kernels of Focus compute apart, where all keys are seen
 
 
@@ -54,16 +52,11 @@ def _full(module: nn.Module, call: Call) -> Tensor:
     shared_by = query.shape[1] // key.shape[1]
     if getattr(module, "num_key_value_groups", shared_by) != shared_by:  # some query heads of a key-value head alone
         module = _shared_by(shared_by)
-    with _kernels(query):
+    step = query.shape[2] == 1 and query.device.type == "cuda"
+    with WITHOUT_CUDNN if step else nullcontext():
         return sdpa(
             module, query, key, value, mask_B1QT, scaling=call.scoring.scale, is_causal=causal, dropout=call.dropout
         )[0]
-
-
-def _kernels(query: Tensor) -> AbstractContextManager[Any]:
-    """For a decode step all of torch's but cuDNN's, which plans for every length anew and takes more than the step."""
-    step = query.shape[2] == 1 and query.device.type == "cuda"
-    return sdpa_kernel(list(PLANLESS)) if step else nullcontext()
 
 
 @functools.cache

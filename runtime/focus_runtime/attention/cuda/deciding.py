@@ -93,7 +93,7 @@ def decide_on_gpu(
         numbers, visible = (factors.factors, factors.acts, factors.tokens), factors.visible
     q_head = query.stride(1)
     kinds = (width, groups, top_ks, looks, knows, heads, head_size, q_head, factors is not None)
-    starts = aligned(hidden, weights, potential, sets, query, first, numbers[0], numbers[1], numbers[2])
+    starts = aligned(hidden, weights, potential, sets, query, first, known, *numbers)
     launches = alike("decide", hidden.device, hidden.dtype, query.dtype, kinds, starts)
     if launches.numbers is None:
         packed = sum(top_k << (8 * number) for number, top_k in enumerate(top_ks))

@@ -21,6 +21,7 @@ from focus_runtime.gpu.usable import HALVES, attention_fits, takes_hidden, tried
 from focus_runtime.mask.rule import PairRule
 
 BACKENDS = ("auto", "decode")
+DECIDING = "deciding groups"  # name of the Triton kernel in warnings
 
 
 def takes(hidden: Tensor, layer: FocusLayer) -> bool:
@@ -52,10 +53,10 @@ def step_on_gpu(
     assert history is not None, "see `defers`"
     counts = counts_of(query, key)
     heads = layer.heads(counts)
-    seen = history.seen
+    seen, place = history.seen, history.length
     if (
         query.shape[:3:2] != (1, 1)
-        or not key.shape[2] >= seen == history.length + 1
+        or not key.shape[2] >= seen == place + 1
         or len(heads.top_ks) > MOST_SETS
         or scoring.scale <= 0
         or not attention_fits(DECODING, query, key, value)
@@ -63,60 +64,71 @@ def step_on_gpu(
         return None
     if key.shape[2] > seen:
         key, value = key[:, :, :seen], value[:, :, :seen]
-    result = tried(DECODING, query, lambda: _step(layer, heads, hidden, query, key, value, scoring))
+    try:
+        with layer.owner.seconds("routing"):
+            scaled = tried(DECIDING, hidden, lambda: _decide(layer, heads, hidden, query, key, place))
+        with layer.owner.seconds("attention"):
+            result = (
+                None
+                if scaled is None
+                else tried(DECODING, query, lambda: _attend(layer, heads, scaled, key, value, scoring))
+            )
+    except BaseException:
+        history.length = place  # the groups of the new token may not be written
+        raise
     if result is None:
-        history.length = seen - 1
+        history.length = place
         return None
     current.counts, current.backend = counts, "decode"
     return result
 
 
-def _step(
-    layer: FocusLayer,
-    heads: LayerHeads,
-    hidden: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scoring: Scoring,
-) -> Tensor:
+def _decide(layer: FocusLayer, heads: LayerHeads, hidden: Tensor, query: Tensor, key: Tensor, place: int) -> Tensor:
+    """The queries with their heads' factors; the token's groups are noted and stored."""
     from focus_runtime.attention.cuda.deciding import Factors, Sinks, decide_on_gpu  # needs Triton
-    from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu
 
     owner, current, router, config = layer.owner, layer.current_pass, layer.router, layer.owner.config
-    history, counts, device = current.history, counts_of(query, key), query.device
+    history, device = current.history, query.device
     assert history is not None, "see `defers`"
     assert router is not None, "see `defers`"
-    place = history.length
     sinks = factors = None
     if config.text_sinks is not None:
         looks = layer.index >= config.text_sinks_from and place >= config.num_sinks
         first = history.first_input if looks else None
         sinks = Sinks(owner.found_sinks.in_step(layer.index, device), first, config.text_sinks)
     if router.logit_factors is not None and config.logit_factors:
-        reach = layer.reach(heads, counts, device)
+        reach = layer.reach(heads, counts_of(query, key), device)
         if place + 1 > reach.least:
             factors = Factors(router.logit_factors, reach.acts, reach.tokens, place + 1)
-    with owner.seconds("routing"):
-        groups_SBT = history.extend(1)
-        probabilities_K, found, query = decide_on_gpu(
-            hidden,
-            router.scoring_weights(),
-            router.potential,
-            groups_SBT,
-            place,
-            heads.top_ks,
-            query,
-            sinks=sinks,
-            factors=factors,
-        )
+    probabilities_K, found, scaled = decide_on_gpu(
+        hidden,
+        router.scoring_weights(),
+        router.potential,
+        history.extend(1),
+        place,
+        heads.top_ks,
+        query,
+        sinks=sinks,
+        factors=factors,
+    )
     if sinks is not None:
         owner.found_sinks.by_layer[layer.index] = no_sink(device) if found is None else found
     current.decided = LateDecided(probabilities_K, config.top_k, found, router.potential)
-    with owner.seconds("attention"):
-        if heads.uniform:
-            rule, settings = PairRule(heads.groups[0].setting.window, config.num_sinks), None
-        else:
-            rule, settings = PairRule(0, config.num_sinks), StepHeads(*settings_of(heads, counts, device))
-        out_BHTD, _ = decode_on_gpu(query, key, value, groups_SBT, rule, scoring, settings)
-    return out_BHTD.transpose(1, 2)
+    return scaled
+
+
+def _attend(
+    layer: FocusLayer, heads: LayerHeads, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring
+) -> Tensor:
+    """Focus of the new token, (1, 1, Hq, D), its groups stored."""
+    from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # needs Triton
+
+    history, num_sinks = layer.current_pass.history, layer.owner.config.num_sinks
+    assert history is not None, "see `defers`"
+    if heads.uniform:
+        rule, settings = PairRule(heads.groups[0].setting.window, num_sinks), None
+    else:
+        rule = PairRule(0, num_sinks)
+        settings = StepHeads(*settings_of(heads, counts_of(query, key), query.device))
+    groups_SBT = history.membership
+    return decode_on_gpu(query, key, value, groups_SBT, rule, scoring, settings)[0].transpose(1, 2)

@@ -127,15 +127,15 @@ def decide_and_attend(
     assert router is not None, "see `defers`"
     start = time.perf_counter()
     heads, place = _heads_of(layer, query, key), history.length
-    groups_SBT, sees = history.extend(1), layer.step_heads(heads)
+    sees = layer.step_heads(heads)
     weights_EK, potential_K = router.scoring_weights(), router.potential
-    probabilities_K = torch.empty(config.num_groups)
+    probabilities_K = torch.empty(config.num_groups, dtype=torch.float32)
     looks = config.text_sinks is not None
     sink = looks and layer.owner.found_sinks.was_found(layer.index)
     first = (
         history.first_input if looks and layer.index >= config.text_sinks_from and place >= config.num_sinks else None
     )
-    step = ctypes.create_string_buffer(_STEP.size)
+    step, groups_SBT = ctypes.create_string_buffer(_STEP.size), history.extend(1)
     _STEP.pack_into(
         step,
         0,
@@ -158,9 +158,13 @@ def decide_and_attend(
         0,
         0.0,
     )
-    out_BQHD = fused_step(
-        query, key, value, groups_SBT, sees, config.num_sinks, scoring, owner.seconds, step, history.seen
-    )
+    try:
+        out_BQHD = fused_step(
+            query, key, value, groups_SBT, sees, config.num_sinks, scoring, owner.seconds, step, history.seen
+        )
+    except BaseException:
+        history.length = place  # the groups of the new token were not written
+        raise
     found, bits, routing = _RESULTS.unpack_from(step, _STEP.size - _RESULTS.size)
     if looks:
         owner.found_sinks.by_layer[layer.index] = SINK if found else NO_SINK

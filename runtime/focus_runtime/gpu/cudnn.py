@@ -15,6 +15,7 @@ class WithoutCudnn:
 
     Which kernels torch may take is a setting of the whole process. Threads that are inside at once count as one, so
     that none leaves behind what another had set; others may take another kernel meanwhile, which changes no result.
+    Torch's own `sdpa_kernel` in another thread is not counted, as it does not count itself.
     """
 
     def __init__(self) -> None:
@@ -23,15 +24,22 @@ class WithoutCudnn:
     def __enter__(self) -> None:
         with self._lock:
             if self._inside == 0:
-                self._before = torch.backends.cuda.cudnn_sdp_enabled()
-                torch.backends.cuda.enable_cudnn_sdp(enabled=False)
+                self._before = torch.backends.cuda.cudnn_sdp_enabled() and _others_allowed()
+                if self._before:
+                    torch.backends.cuda.enable_cudnn_sdp(enabled=False)
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
-            if self._inside == 0:
-                torch.backends.cuda.enable_cudnn_sdp(enabled=self._before)
+            if self._inside == 0 and self._before:
+                torch.backends.cuda.enable_cudnn_sdp(enabled=True)
+
+
+def _others_allowed() -> bool:
+    """Whether torch may take another kernel: a process may have allowed cuDNN's alone."""
+    own = torch.backends.cuda
+    return own.flash_sdp_enabled() or own.mem_efficient_sdp_enabled() or own.math_sdp_enabled()
 
 
 WITHOUT_CUDNN = WithoutCudnn()

@@ -87,8 +87,8 @@ Result = TypeVar("Result")
 def timed_by_stage(focus: FocusModel, mode: str, work: Callable[[], Result]) -> tuple[Result, float]:
     """What a call of the model gives by full attention ("full") or Focus ("focus"), and how long it took.
 
-    A GPU's stages are timed in a second call of `work`: the events about them, a dozen in a layer of Focus and two in
-    one of full attention, cost the host time, for which a GPU with a short text or a small model waits.
+    A GPU's stages are timed in a call of their own, the first: the events about them, a dozen in a layer of Focus and
+    two in one of full attention, cost the host time, for which a GPU with a short text or a small model waits.
 
     Args:
         focus: a composed model.
@@ -99,17 +99,20 @@ def timed_by_stage(focus: FocusModel, mode: str, work: Callable[[], Result]) -> 
         What `work` gave, and seconds; those of its stages are in `focus.seconds`.
     """
     devices = compute_devices(focus.model)
-    apart = stages_apart(devices)
-    focus.reset_seconds(timed=not apart)
+    focus.reset_seconds()
+    clock = focus.seconds
     with attending(focus, mode):
-        synchronise(*devices)
-        start = time.perf_counter()
-        result = work()
-        synchronise(*devices)
-        seconds = time.perf_counter() - start
-        if apart:
-            focus.reset_seconds()
+        if stages_apart(devices):
             work()
+            focus.reset_seconds(timed=False)
+        try:
+            synchronise(*devices)
+            start = time.perf_counter()
+            result = work()
+            synchronise(*devices)
+            seconds = time.perf_counter() - start
+        finally:
+            focus.seconds = clock
     return result, seconds
 
 

@@ -37,7 +37,7 @@ def route_few_tokens(hidden: Tensor, weights: Tensor, potential: Tensor, top_k: 
     """
     batch, length, width = hidden.shape
     groups = weights.shape[1]
-    probabilities = torch.empty(batch, length, groups)
+    probabilities = torch.empty(batch, length, groups, dtype=torch.float32)
     membership = torch.empty(batch, length, dtype=torch.int64)
     functions = library()[0]
     assert functions is not None

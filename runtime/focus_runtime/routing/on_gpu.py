@@ -29,11 +29,11 @@ def route_on_gpu(hidden: Tensor, weights: Tensor, potential: Tensor, top_k: int)
     """
     batch, length, width = hidden.shape
     groups = weights.shape[1]
-    probabilities = torch.empty(batch, length, groups, device=hidden.device)
+    probabilities = torch.empty(batch, length, groups, dtype=torch.float32, device=hidden.device)
     membership = torch.empty(batch, length, dtype=torch.int64, device=hidden.device)
     weights = weights.contiguous()
-    tensors = (hidden, weights, potential, probabilities, membership)
-    launches = alike("routing", hidden.device, hidden.dtype, width, groups, top_k, aligned(hidden, weights, potential))
+    tensors, dtypes = (hidden, weights, potential, probabilities, membership), (hidden.dtype, weights.dtype)
+    launches = alike("routing", hidden.device, dtypes, width, groups, top_k, aligned(hidden, weights, potential))
     padded = max(FEWEST_COLUMNS, power_of_two(groups))
     numbers = (batch * length, groups, top_k, width, padded, TOKENS, WIDTH)
     grid = (tiles_of(batch * length, TOKENS), 1, 1)

@@ -202,12 +202,13 @@ class CentroidRouter(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over temperature, S / tau: (B, T, E) -> (B, T, K)."""
         observers = tuple(self.observers)
-        plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled(hidden.device.type)
+        plain = not torch.is_grad_enabled()
         embeds = any(observer.on_embedding is not None or observer.stop_gradient for observer in observers)
         if not plain or embeds or self.projection.is_inference():
             logits_BTK = self.embed(hidden) @ self.centroids.T / self.config.temperature
         else:
-            logits_BTK = hidden.to(self.projection.dtype) @ self.scoring_weights()
+            with torch.autocast(hidden.device.type, enabled=False):  # kernels decide without it too
+                logits_BTK = hidden.to(self.projection.dtype) @ self.scoring_weights()
         for observer in observers:
             if observer.on_logits is not None:
                 observer.on_logits(logits_BTK)
@@ -232,7 +233,8 @@ class CentroidRouter(nn.Module):
             temperature,
         )
         if self._scoring is None or self._scoring[0] != state:
-            self._scoring = (state, (projection @ centroids.T / temperature).detach())
+            with torch.autocast(projection.device.type, enabled=False):  # kept, and read by kernels as what it is
+                self._scoring = (state, (projection @ centroids.T / temperature).detach())
         return self._scoring[1]
 
     def assign(self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None) -> Assignment:

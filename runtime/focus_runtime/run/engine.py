@@ -24,8 +24,8 @@ from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
 from focus_runtime.measure.loss import check_positions
 from focus_runtime.measure.memory import within_memory
 from focus_runtime.measure.predictions import Predictions, token_predictions
-from focus_runtime.measure.timing import both_passes, peak_memory_bytes, timed_pass, warm_up
-from focus_runtime.models.device_map import device_names, input_device
+from focus_runtime.measure.timing import both_passes, peak_memory_bytes, stages_apart, timed_pass, warm_up
+from focus_runtime.models.device_map import compute_devices, device_names, input_device
 from focus_runtime.models.linear import linear_layers
 from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, context_length
@@ -158,7 +158,7 @@ def _timed_again(
     step: Callable[[str, float], None],
 ) -> Trace:
     """The trace with all repeats of its timings, and what is measured after them."""
-    if options.attention_mass or _repeats_seconds(options, trace.timings) <= LONG_TIMING_SECONDS:
+    if options.attention_mass or _repeats_seconds(focus, options, trace.timings) <= LONG_TIMING_SECONDS:
         early = None
     if early is not None:
         early.measured(trace)
@@ -234,7 +234,7 @@ def _repeats(
     focus: FocusModel, ids: Tensor, options: RunOptions, first: list[Timing], step: Callable[[str, float], None]
 ) -> Iterator[list[Timing]]:
     """More repeats, full attention and Focus in turn, so that a drift of the machine hits both."""
-    target, count = options.repeats or TARGET_REPEATS, _repeat_count(options, first)
+    target, count = options.repeats or TARGET_REPEATS, _repeat_count(focus, options, first)
     for repeat in range(1, count):
         timings: list[Timing] = []
         for mode in ("full", "focus"):
@@ -243,21 +243,22 @@ def _repeats(
         yield timings
 
 
-def _repeat_count(options: RunOptions, first: list[Timing]) -> int:
+def _repeat_count(focus: FocusModel, options: RunOptions, first: list[Timing]) -> int:
     """How often each mode is timed, the first time included."""
     if options.repeats is not None:
         return options.repeats
-    within_budget = int(options.timing_seconds / max(_pair_seconds(first), 1e-9))
+    within_budget = int(options.timing_seconds / max(_pair_seconds(focus, first), 1e-9))
     return max(MIN_REPEATS, min(TARGET_REPEATS, within_budget))
 
 
-def _repeats_seconds(options: RunOptions, first: list[Timing]) -> float:
-    return _pair_seconds(first) * (_repeat_count(options, first) - 1)
+def _repeats_seconds(focus: FocusModel, options: RunOptions, first: list[Timing]) -> float:
+    return _pair_seconds(focus, first) * (_repeat_count(focus, options, first) - 1)
 
 
-def _pair_seconds(first: list[Timing]) -> float:
-    """Of a pass of each mode."""
-    return sum(timing.milliseconds for timing in first if timing.stage == "end_to_end") / 1000
+def _pair_seconds(focus: FocusModel, first: list[Timing]) -> float:
+    """What timing each mode once takes."""
+    passes = 2 if stages_apart(compute_devices(focus.model)) else 1
+    return passes * sum(timing.milliseconds for timing in first if timing.stage == "end_to_end") / 1000
 
 
 def _with_pieces(tokenizer: Any, predicted: dict[str, Predictions]) -> dict[str, PredictedTokens]:

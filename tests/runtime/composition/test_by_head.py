@@ -136,6 +136,7 @@ def test_steps_whose_groups_a_kernel_decides(kind, text_sinks, late, monkeypatch
         router.logit_factors = torch.nn.Parameter(torch.rand(4, device=DEVICE) + 0.5, requires_grad=False)
     centroids.config = centroids.config.replace(logit_factors=True)
     ids = random_ids(60, seed=fresh_seed).to(DEVICE)
+    ids[0, 52] = ids[0, 0]  # of a text sink
     focus = compose(model, centroids, budget=KINDS[kind])
     with monkeypatch.context() as patch:
         for module in (by_head, gpu_step):

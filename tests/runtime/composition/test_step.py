@@ -75,6 +75,21 @@ def test_steps_are_the_whole_text(kind, family, fresh_seed, late, near_ties):
             assert (own.everywhere is not None and own.everywhere.item()) == sink
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_steps_under_autocast_have_the_groups_of_the_whole_text(dtype, fresh_seed, late, near_ties):
+    """Which once scored with weights in half precision that the kernel read as single, and kept them."""
+    model, focus = composed(fresh_seed % 1000, dtype=dtype)
+    ids = random_ids(TOTAL, seed=fresh_seed % 997)
+    with torch.autocast("cpu", torch.bfloat16):
+        _, decided = in_steps(model, focus, ids)
+        logits(model, ids)
+    assert bool(late) == (dtype == torch.bfloat16)  # else keys are of another type than the hidden states
+    whole = focus.assignments()[0].membership[0]  # later layers read what steps round otherwise
+    assert [own[0].membership.item() for own in decided] == whole[FIRST:].tolist()
+    other, _ = composed(fresh_seed % 1000, dtype=dtype)
+    torch.testing.assert_close(logits(model, ids), logits(other, ids))  # nothing is left behind
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_kernel_decides_what_torch_does(kind, dtype, fresh_seed, monkeypatch, near_ties):

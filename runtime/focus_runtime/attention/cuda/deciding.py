@@ -76,7 +76,7 @@ def decide_on_gpu(
     """
     width, groups = weights.shape
     heads, head_size = query.shape[1], query.shape[3]
-    probabilities, found, scaled = torch.empty(groups, device=hidden.device), None, query
+    probabilities, found, scaled = torch.empty(groups, dtype=torch.float32, device=hidden.device), None, query
     looks, knows = False, False
     first = known = flag = probabilities  # where they are not used
     threshold = 0.0
@@ -94,7 +94,7 @@ def decide_on_gpu(
     q_head = query.stride(1)
     kinds = (width, groups, top_ks, looks, knows, heads, head_size, q_head, factors is not None)
     starts = aligned(hidden, weights, potential, sets, query, first, known, *numbers)
-    launches = alike("decide", hidden.device, hidden.dtype, query.dtype, kinds, starts)
+    launches = alike("decide", hidden.device, hidden.dtype, weights.dtype, query.dtype, kinds, starts)
     if launches.numbers is None:
         packed = sum(top_k << (8 * number) for number, top_k in enumerate(top_ks))
         padded = power_of_two(groups)

@@ -8,9 +8,10 @@
 2. `layer`: one attention layer, 1K to 1M tokens, attention_gpu.py.
 3. `models`: random weights in the shape of Llama 3.2 1B, Mistral 7B and Gemma 2 9B: prefill and decode at 8K to 128K
    tokens.
-4. `default`: the default model, where `--model` and `--text` name it and a text: perplexity of a text of its full
+4. `short`: where the GPU waits for the host, short_gpu.py.
+5. `default`: the default model, where `--model` and `--text` name it and a text: perplexity of a text of its full
    context, prefill, decode, `analyze`, steps of training, and 512 generated tokens.
-5. `profile`: kernels of one layer and of one model by time.
+6. `profile`: kernels of one layer and of one model by time.
 
 A part that fails is written down with its error, and the next one runs. FOLDER gets gpu.json and gpu.md.
 """
@@ -33,7 +34,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig
 
-from benchmarks import attention_gpu, gpu_default_model
+from benchmarks import attention_gpu, gpu_default_model, short_gpu
 from benchmarks.layer_gpu import SHAPES, Bench, random_layer
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
@@ -88,8 +89,9 @@ GPU_TESTS = (
 )
 SHARES = {
     "tests": 0.2,
-    "layer": 0.5,
-    "models": 0.8,
+    "layer": 0.45,
+    "models": 0.7,
+    "short": 0.8,
     "default": 0.95,
     "profile": 1.0,
 }  # of the time, at which each part must have ended
@@ -258,6 +260,23 @@ def one_length(focus: FocusModel, length: int, device: torch.device) -> dict[str
     return row
 
 
+def short_texts(report: Report) -> dict[str, Any]:
+    """short_gpu.py, as many of its parts as begin in their share of the time."""
+    if report.smoke:
+        return {"skipped": "no GPU"}
+    found: dict[str, Any] = {}
+    report.results["short"] = found
+    with torch.no_grad():
+        for part, work in short_gpu.PARTS.items():
+            left = report.left("short")
+            if left <= 0:
+                found[part] = {"skipped": "no time was left"}
+                continue
+            found[part] = work(Bench(report.device, seed=1, deadline=time.perf_counter() + left))
+            report.write()
+    return found
+
+
 def default_model(report: Report) -> dict[str, Any]:
     """The default model, where it and a text are at hand."""
     if report.model is None or report.text is None:
@@ -327,7 +346,7 @@ def as_markdown(results: dict[str, Any]) -> str:
         lines += [_model_row(row) for row in rows]
     if "error" in results.get("models", {}):
         lines += ["", "## Whole models", "", results["models"]["error"]]
-    for part in ("default", "profile"):
+    for part in ("short", "default", "profile"):
         lines += ["", f"## {part}", "", "```json", json.dumps(results.get(part, {}), indent=1), "```", ""]
     return "\n".join(lines)
 
@@ -383,6 +402,7 @@ def main(arguments: list[str] | None = None) -> None:
         "tests": gpu_tests,
         "layer": layer_table,
         "models": whole_models,
+        "short": short_texts,
         "default": default_model,
         "profile": profiles,
     }

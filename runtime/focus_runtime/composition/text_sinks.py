@@ -50,20 +50,19 @@ class FoundSinks(threading.local):
 
     def before(self, layer: int, tokens_BT: Tensor) -> Tensor:
         """(B, T) bool, found in the layers before one; `tokens_BT` gives shape and device."""
-        latest = max((index for index in self.by_layer if index < layer), default=None)
-        if latest is None or self.by_layer[latest].shape != tokens_BT.shape:
-            return torch.zeros_like(tokens_BT)
-        return self.by_layer[latest].to(tokens_BT.device)
+        known = self._latest(layer, tokens_BT.shape, tokens_BT.device)
+        return torch.zeros_like(tokens_BT) if known is None else known
 
     def in_step(self, layer: int, device: torch.device) -> Tensor | None:
         """(1, 1) bool on a GPU: the same for the one new token of a decode step; None where no layer has looked."""
-        before = self.by_layer.get(layer - 1)  # nearly always there, and looked up in every layer
-        if before is None:
+        return self._latest(layer, NO_SINK.shape, device)
+
+    def _latest(self, layer: int, shape: torch.Size, device: torch.device) -> Tensor | None:
+        known = self.by_layer.get(layer - 1)  # nearly always there, and looked up in every layer
+        if known is None:
             latest = max((index for index in self.by_layer if index < layer), default=None)
-            before = None if latest is None else self.by_layer[latest]
-        if before is None or before.shape != NO_SINK.shape:
-            return None
-        return before if before.device == device else before.to(device)
+            known = None if latest is None else self.by_layer[latest]
+        return None if known is None or known.shape != shape else known.to(device)
 
     def was_found(self, layer: int) -> bool:
         """Whether the one new token of a decode step on the CPU was found in the layers before one."""

@@ -12,7 +12,7 @@ FEWEST_COLUMNS = 16  # of a matrix product
 TOKENS, WIDTH = 32, 128  # of a tile
 WARPS, STAGES = 4, 3
 ALIKE_TOKENS, ALIKE_WIDTH, ALIKE_STAGES = 16, 128, 2
-SETS_TOKENS, MOST_SETS = 64, 7  # each top-k is a byte of a whole number that kernels are compiled for
+SETS_TOKENS = 64
 
 
 def route_on_gpu(hidden: Tensor, weights: Tensor, potential: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
@@ -80,6 +80,15 @@ def find_alike_on_gpu(
     return found, own
 
 
+def in_bytes(top_ks: tuple[int, ...]) -> int:
+    """One k in each byte of a whole number, the first lowest: what kernels are compiled for; at most 7 fit.
+
+    Args:
+        top_ks: each below 256.
+    """
+    return sum(top_k << (8 * place) for place, top_k in enumerate(top_ks))
+
+
 def sets_on_gpu(
     probabilities: Tensor, membership: Tensor, everywhere: Tensor | None, top_ks: tuple[int, ...], usual: int
 ) -> Tensor:
@@ -89,7 +98,7 @@ def sets_on_gpu(
         probabilities: (B, T, K) float32, contiguous.
         membership: (B, T) int64 bit sets for the usual top-k, contiguous.
         everywhere: (B, T) bool, contiguous: tokens in all groups for every k but 0; None for none.
-        top_ks: S distinct k, at most `MOST_SETS`.
+        top_ks: S distinct k, at most 7, see `in_bytes`.
         usual: the top-k of `membership`.
 
     Returns:
@@ -101,9 +110,8 @@ def sets_on_gpu(
     starts = aligned(probabilities, membership, membership if everywhere is None else everywhere)
     launches = alike("sets", membership.device, kinds, starts)
     if launches.numbers is None:
-        packed = sum(top_k << (8 * place) for place, top_k in enumerate(top_ks))
         padded = power_of_two(groups)
-        launches.numbers = (groups, packed, len(top_ks), usual, max(top_ks), everywhere is not None, padded)
+        launches.numbers = (groups, in_bytes(top_ks), len(top_ks), usual, max(top_ks), everywhere is not None, padded)
     flags = membership if everywhere is None else everywhere.view(torch.int8)
     arguments = (probabilities, membership, flags, sets, number, *launches.numbers, SETS_TOKENS)
     launches.run("sets", sets_kernel, (tiles_of(number, SETS_TOKENS), 1, 1), arguments, WARPS, 1)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from focus_runtime.attention.cuda.triton_kernels.deciding import decide_kernel
 from focus_runtime.gpu.launch import aligned, alike, power_of_two
+from focus_runtime.routing.on_gpu import in_bytes
 
 CELLS = 4096  # of the router's weights, at once
 WARPS, STAGES = 4, 2
@@ -65,7 +66,7 @@ def decide_on_gpu(
         potential: (K,) float32.
         sets: (S, 1, N) int64 bit sets by top-k, the last dimension contiguous; those at `place` are written.
         place: number of the new token.
-        top_ks: S distinct k, at most 7 and each below 256.
+        top_ks: S distinct k, at most 7, see `in_bytes`.
         query: (1, H, 1, D), the last dimension contiguous.
         sinks: None where none are looked for.
         factors: None where queries stay as they are.
@@ -96,11 +97,10 @@ def decide_on_gpu(
     starts = aligned(hidden, weights, potential, sets, query, first, known, *numbers)
     launches = alike("decide", hidden.device, hidden.dtype, weights.dtype, query.dtype, kinds, starts)
     if launches.numbers is None:
-        packed = sum(top_k << (8 * number) for number, top_k in enumerate(top_ks))
         padded = power_of_two(groups)
         sizes = (padded, min(CELLS // padded, power_of_two(width)), head_size, power_of_two(head_size))
         flags = (looks, knows, factors is not None)
-        launches.numbers = (groups, packed, len(top_ks), max(top_ks), width, *flags, *sizes)
+        launches.numbers = (groups, in_bytes(top_ks), len(top_ks), max(top_ks), width, *flags, *sizes)
     tensors = (hidden, weights, potential, first, known, probabilities, sets, flag, query, scaled, *numbers)
     arguments = (*tensors, q_head, sets.stride(0), place, visible, float(threshold), *launches.numbers)
     programs = 1 + heads if factors is not None else 1

@@ -24,6 +24,7 @@ import { centroids as text } from "../strings/centroids.js";
 /** @import { PlotPoint } from "../core/types.js" */
 /** @import { App } from "./app.js" */
 
+const NARROW = 480; // pixels
 const MOST_LINES = 8; // domains drawn as lines of their own, and named one by one; more would hide the points
 
 export class Budgets {
@@ -74,7 +75,9 @@ export class Budgets {
     if (record === null) return;
     const words = record.met ? text.budgetsTargetMet : text.budgetsTargetMissed;
     this.before.hidden = !record.before_factors;
-    this.target.textContent = words(this.targetWords(record));
+    const counted = record.pairs_counted_at;
+    const where = counted === null ? "" : ` ${text.budgetsCountedAt(format.count(counted))}`;
+    this.target.textContent = words(this.targetWords(record)) + where;
     this.rows.replaceChildren(this.table(record.points));
     this.heldOut.replaceChildren(...this.heldOutRows(record));
     this.draw();
@@ -262,10 +265,10 @@ export class Budgets {
       kind === "loss"
         ? { xref: "paper", x: 1, xanchor: "right", y: value, yanchor: "bottom" }
         : { yref: "paper", y: 1, yanchor: "top", x: value, xanchor: "left", xshift: 4 };
-    return {
-      shapes: [{ type: "line", ...place, line }],
-      annotations: [{ ...where, showarrow: false, text: this.targetWords(record), font: { size: 12, color: colour } }],
-    };
+    // A narrow chart would cut the words beside an upright line; they stand above it in the page's text.
+    const named = kind === "loss" || this.chart.clientWidth >= NARROW;
+    const words = { ...where, showarrow: false, text: this.targetWords(record), font: { size: 12, color: colour } };
+    return { shapes: [{ type: "line", ...place, line }], annotations: named ? [words] : [] };
   }
 
   /** @param {PlotPoint} plotted */

@@ -1232,6 +1232,7 @@ export interface BudgetRecordPayload {
   held_out: BudgetHeldOutPayload[];
   held_out_own: boolean;
   before_factors: boolean;
+  pairs_counted_at: number | null;
 }
 
 /** use_budget. */

@@ -65,6 +65,8 @@ export const centroids = {
     loss: (value) => `target: at most ${value}`,
     pairs: (value) => `target: at most ${value} of pairs`,
   },
+  budgetsCountedAt: (tokens) =>
+    `Pairs are counted on texts of ${tokens} tokens; of longer texts a budget keeps a smaller share.`,
   budgetsTargetMet: (words) => `The search's ${words}.`,
   budgetsTargetMissed: (words) => `The search's ${words}. No measured budget meets it.`,
   budgetsX: "pairs kept",

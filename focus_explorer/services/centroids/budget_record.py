@@ -59,6 +59,7 @@ class BudgetRecord:
         held_out_budget: what the held-out rows were measured with.
         source: sha256 of the file that this one is a copy of, with another point; "" for the file of the search.
         before_factors: whether all was measured before the file's factors of logits were learned.
+        pairs_counted_at: tokens of the texts on which the points' pairs were counted; None in files that do not say.
     """
 
     points: tuple[BudgetPoint, ...]
@@ -69,6 +70,7 @@ class BudgetRecord:
     held_out_budget: Budget
     source: str
     before_factors: bool
+    pairs_counted_at: int | None
 
 
 def read_record(training: Mapping[str, Any], config: FocusConfig, layers: Iterable[int]) -> BudgetRecord | None:
@@ -113,6 +115,7 @@ def record_payload(record: BudgetRecord, own: Budget) -> BudgetRecordPayload:
         "held_out": record.held_out,
         "held_out_own": record.held_out_budget == own,
         "before_factors": record.before_factors,
+        "pairs_counted_at": record.pairs_counted_at,
     }
 
 
@@ -148,6 +151,7 @@ def _read(record: dict[str, Any], config: FocusConfig, layers: frozenset[int]) -
         held_out,
         source,
         record.get("before_factors") is True,
+        _whole(record["pairs_counted_at"], 1) if "pairs_counted_at" in record else None,
     )
 
 

@@ -145,6 +145,7 @@ class BudgetRecordPayload(TypedDict):
     held_out: list[BudgetHeldOutPayload]
     held_out_own: bool
     before_factors: bool
+    pairs_counted_at: int | None
 
 
 class UsedBudgetPayload(TypedDict):

@@ -57,6 +57,7 @@ class BudgetMeter:
         domains: the domain of each sequence.
         full: (N,) loss of each sequence under full attention.
         base: the composition's own budget.
+        counted_at: tokens of the sequences on which pairs are counted, those of the first one's length.
     """
 
     def __init__(self, focus: FocusModel, sequences: Mapping[str, Tensor]) -> None:
@@ -65,6 +66,7 @@ class BudgetMeter:
         self._ids = [row.to(device) for rows in sequences.values() for row in rows.split(1)]
         self.domains = [name for name, rows in sequences.items() for _ in range(rows.shape[0])]
         self._lengths = [ids.shape[1] for ids in self._ids]
+        self.counted_at = self._lengths[0]
         check_positions(focus.model, max(self._lengths))
         self._recorded: list[RecordedPass] = []
         self._shares: list[dict[int, float]] = []
@@ -151,6 +153,6 @@ class BudgetMeter:
 
     def _measured(self, budget: Budget, nll: list[float], shares: list[dict[int, float]]) -> Measured:
         rows = [
-            list(row.values()) for row, length in zip(shares, self._lengths, strict=True) if length == self._lengths[0]
+            list(row.values()) for row, length in zip(shares, self._lengths, strict=True) if length == self.counted_at
         ]
         return Measured(budget, np.array(nll), float(np.average(nll, weights=self._lengths)), float(np.mean(rows)))

@@ -183,6 +183,7 @@ def summary(
         "target": {"loss": target.loss} if target.loss is not None else {"pairs": target.pairs},
         "met": result.chosen is not None,
         "calibration": {name: meter.domains.count(name) for name in dict.fromkeys(meter.domains)},
+        "pairs_counted_at": meter.counted_at,
         "without_budget": point(meter.base),
         "points": [point(measured) for measured in points],
         "held_out": {name: {key: row[key] for key in (*kept, *more)} for name, row in held_out.items()},

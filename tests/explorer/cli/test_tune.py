@@ -54,6 +54,7 @@ def test_the_file_has_the_budget_and_what_was_measured(tune, tmp_path, capsys, m
     record = file.training["budget"]
     assert record == printed["record"]
     assert (record["target"], record["met"], record["calibration"]) == ({"pairs": 0.8}, True, {"one": 1, "two": 1})
+    assert record["pairs_counted_at"] == 48
     chosen = next(point for point in record["points"] if point["budget"] == printed["budget"])
     assert chosen["retained_pairs"] <= 0.8
     shares = [point["retained_pairs"] for point in record["points"]]
@@ -78,6 +79,7 @@ def test_text_at_several_lengths(tune, texts, capsys, model_folder):
     record = printed["record"]
     calibration = {"one, 32 tokens": 6, "two, 32 tokens": 6, "one, 96 tokens": 2, "two, 96 tokens": 2}
     assert record["calibration"] == calibration
+    assert record["pairs_counted_at"] == 32
     [chosen] = [point for point in record["points"] if point["budget"] == printed["budget"]]
     assert list(chosen["excess"]) == list(calibration)
     assert {name: row["sequences"] for name, row in record["held_out"].items()} == {

@@ -97,6 +97,9 @@ def test_a_record_is_read():
     assert payload["held_out_own"]
     assert not payload["before_factors"]
     assert record_payload(read(tuned_record() | {"before_factors": True}), own_config().budget)["before_factors"]
+    assert payload["pairs_counted_at"] is None
+    counted = read(tuned_record() | {"pairs_counted_at": 512})
+    assert record_payload(counted, own_config().budget)["pairs_counted_at"] == 512
     assert payload["held_out"][1]["change"] == {"value": 0.03, "low": None, "high": None}
 
 
@@ -130,6 +133,8 @@ def test_a_record_is_read():
         changed("target", value={"pairs": 0.4, "loss": 0.1}),
         changed("target", value={"speed": 0.4}),
         changed("met", value=1),
+        changed("pairs_counted_at", value=0),
+        changed("pairs_counted_at", value="1,024"),
         changed("held_out", value={}),
         changed("held_out", "code", "sequences", value=2.5),
         changed("held_out", "code", "relative_difference", value={"value": 0.1, "low": 0.0, "high": None}),

@@ -164,7 +164,7 @@ class _Search:
             backend=request.backend,
         )
         try:
-            meter, results = self._searched(focus, calibration, targets, centroids.sha256)
+            meter, results = self._searched(focus, calibration, targets, centroids)
             self.progress("Held-out text", 0.9)
             checked = verify(focus, [result.offered.budget for result in results], check)
             config = focus.config
@@ -198,7 +198,7 @@ class _Search:
         return Tuned(record, to_json(budget), out if written else None)
 
     def _searched(
-        self, focus: Any, calibration: dict[str, Any], targets: dict[Path, Any], centroids: str
+        self, focus: Any, calibration: dict[str, Any], targets: dict[Path, Any], centroids: Any
     ) -> tuple[Any, list[Any]]:
         """The meter and what was found for every target, by the same estimates; nothing is measured twice."""
         from focus_runtime.errors import Cancelled
@@ -208,13 +208,16 @@ class _Search:
 
         request, choices = self.request, self._settings(focus.config)
         path = record.resume_path(next(iter(targets)))
-        identity = self._identity(focus, calibration, centroids) | {
+        identity = self._identity(focus, calibration, centroids.sha256) | {
             "settings": [asdict(one) for one in choices],
             "by_query": request.by_query,
         }
         self.progress("Measuring without a budget", 0.02)
         meter = BudgetMeter(focus, calibration)
 
+        file = centroids.config
+        same = (file.top_k, file.window) == (focus.config.top_k, focus.config.window)
+        own = file.budget if same else ()  # else its exceptions are from other settings
         results: list[Any] = []
 
         def on_step(done: int, total: int) -> None:
@@ -231,7 +234,7 @@ class _Search:
             record.load_progress(path, identity, state)
         try:
             for target in targets.values():
-                results.append(search(meter, choices, target, state, by_query=request.by_query))
+                results.append(search(meter, choices, target, state, by_query=request.by_query, own=own))
         except KeyboardInterrupt:
             record.save_progress(path, identity, state)
             raise

@@ -86,6 +86,7 @@ def search(
     progress: Progress,
     *,
     by_query: bool = True,
+    own: Budget = (),
 ) -> Search:
     """The cheapest measured budget that meets a target.
 
@@ -95,8 +96,10 @@ def search(
         target: of perplexity in every domain, or of pairs.
         progress: takes every measurement.
         by_query: whether query heads that share a key-value head may get different settings.
+        own: a budget that the groups may have been trained under, measured too; estimates know nothing of that. None
+            where there is none.
     """
-    return _Search(meter, settings, target, progress, by_query).run()
+    return _Search(meter, settings, target, progress, by_query, own).run()
 
 
 class _Search:
@@ -107,16 +110,19 @@ class _Search:
         target: Target,
         progress: Progress,
         by_query: bool,
+        own: Budget,
     ) -> None:
-        self.meter, self.target, self.progress, self.by_query = meter, target, progress, by_query
+        self.meter, self.target, self.progress, self.by_query, self.own = meter, target, progress, by_query, own
         self.settings = tuple(dict.fromkeys([HeadSetting(0, 0, full=True), meter.usual, *settings]))
         self.points: dict[Budget, Measured] = {meter.base.budget: meter.base}
         self.estimated: dict[Budget, float] = {}
         self.done = 0
-        self.expected = len(meter.domains) + TRIES + CURVE
+        self.expected = len(meter.domains) + bool(own) + TRIES + CURVE
 
     def run(self) -> Search:
         proposals = Proposals(self._costs())
+        if self.own:
+            self._measure(self.own)
         if self.target.pairs is not None:
             self._use_pairs(proposals, self.target.pairs)
         else:
@@ -162,10 +168,15 @@ class _Search:
         proposal = proposals.within(pairs)
         shared_by = proposals.costs.counts.shared_by
         budget = to_budget(proposal.settings, self.meter.usual, shared_by)
+        if budget != self.meter.base.budget:
+            self.estimated[budget] = proposal.divergence
+        return self._measure(budget)
+
+    def _measure(self, budget: Budget) -> Measured:
         if budget not in self.points:
             if budget not in self.progress.known:
                 self.progress.known[budget] = self.meter.measure(budget)
-            self.points[budget], self.estimated[budget] = self.progress.known[budget], proposal.divergence
+            self.points[budget] = self.progress.known[budget]
             self._step()
         return self.points[budget]
 

@@ -70,6 +70,21 @@ def test_the_file_has_the_budget_and_what_was_measured(tune, tmp_path, capsys, m
     assert row["retained_pairs"] == expected["retained_pairs"]
 
 
+def test_the_budget_of_the_file_is_a_candidate_at_its_own_settings(tune, tmp_path, capsys):
+    first, again, wider = (tmp_path / f"{name}.safetensors" for name in ("first", "again", "wider"))
+    assert tune("--pairs", "80%", "--json", out=first) == 0
+    made = json.loads(capsys.readouterr().out)
+    few = ["--head-top-k", "none", "--head-window", "none", "--heads", "key-value"]  # proposals that cannot hold it
+    assert tune("--pairs", "80%", "--json", "--centroids", first, *few, out=again) == 0
+    found = json.loads(capsys.readouterr().out)
+    [own] = [point for point in made["record"]["points"] if point["budget"] == made["budget"]]
+    listed = [point for point in found["record"]["points"] if point["budget"] == own["budget"]]
+    assert listed == [own | {"estimated_divergence": None}]
+    assert tune("--pairs", "99%", "--json", "--centroids", first, *few, "--window", "12", out=wider) == 0
+    other = json.loads(capsys.readouterr().out)["record"]
+    assert own["budget"] not in [point["budget"] for point in other["points"]]
+
+
 def test_text_at_several_lengths(tune, texts, capsys, model_folder):
     """Each length counts for as many tokens; pairs are those of the shortest, whatever the order."""
     (texts / "3.txt").write_text(novel(3, 60))

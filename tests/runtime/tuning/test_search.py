@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from focus_runtime.budget import HeadCounts, HeadSetting
+from focus_runtime.budget import HeadCounts, HeadSetting, to_budget
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import ConfigError
 from focus_runtime.tuning.costs import Costs
@@ -92,6 +92,27 @@ def test_estimates_of_pairs_that_are_off_do_not_matter():
     result = search(Off(gains), [FULL], Target(pairs=0.5), Progress())
     assert result.chosen.retained_pairs == pytest.approx(0.5, abs=FINE + 0.9 / gains.size)
     assert result.chosen.retained_pairs <= 0.5
+
+
+def test_the_budget_that_groups_were_trained_under_is_measured_and_offered_where_it_is_best():
+    """The estimates do not know that one place gains far more together with another."""
+    own = to_budget({(0, 0): USUAL, (0, 1): FULL, (1, 0): FULL, (1, 1): USUAL}, USUAL)
+
+    class Trained(Planted):
+        def measure(self, budget):
+            measured = super().measure(budget)
+            bonus = 0.3 if tuple(budget) == own else 0.0
+            return dataclasses.replace(measured, nll=measured.nll - bonus, loss=measured.loss - bonus)
+
+    gains = [[0.2, 0.01], [0.01, 0.1]]
+    target = Target(pairs=0.65)
+    without = search(Trained(gains), [FULL], target, Progress())
+    assert places(without.chosen.budget) == {(0, 0), (1, 1)}
+    result = search(Trained(gains), [FULL], target, Progress(), own=own)
+    assert result.chosen.budget == own
+    assert {point.budget for point in result.points} == {own, *(point.budget for point in without.points)}
+    below = search(Trained(gains), [FULL], Target(pairs=0.45), Progress(), own=own)
+    assert places(below.chosen.budget) == {(0, 0)}  # its own keeps more than may be kept
 
 
 def test_a_target_below_every_budget_is_said():

@@ -19,7 +19,7 @@ import duckdb
 
 from focus_runtime.errors import StoreBusyError, StoreError
 from focus_runtime.store.connections import OpenFile, Reader, open_file
-from focus_runtime.store.schema import MIGRATIONS, applied, check_version, foreign_file, migrate
+from focus_runtime.store.schema import MIGRATIONS, applied, check_version, foreign_file, is_blank, migrate
 from focus_runtime.store.turns import Turn, let_writers_in
 
 WAIT_SECONDS = 20.0
@@ -154,7 +154,7 @@ class Database:
             try:
                 file = shared.identity()
                 connection = self._open(read_only=True)
-                if self._is_current(connection) or not migrates:
+                if self._is_current(connection, migrates) or not migrates:
                     return Reader(connection, self.SETTINGS, file)
                 connection.close()
             except BaseException as error:
@@ -168,14 +168,16 @@ class Database:
             with self.write():  # migrates
                 pass
 
-    def _is_current(self, connection: duckdb.DuckDBPyConnection) -> bool:
-        """Whether a database has today's schema; False for an older one, an error for any other."""
+    def _is_current(self, connection: duckdb.DuckDBPyConnection, may_be_blank: bool) -> bool:
+        """Whether a database has today's schema; False for an older one or a blank one, an error for any other."""
         done = applied(connection)
         if done and done != _ALL and not self._ready:
             return False
         self._ready = self._ready or done == _ALL
         check_version(done, str(self.path))
         if not done:
+            if may_be_blank and is_blank(connection):
+                return False
             raise foreign_file(str(self.path))
         return True
 

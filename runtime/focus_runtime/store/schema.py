@@ -301,6 +301,11 @@ def check_version(done: list[str], path: str) -> None:
         )
 
 
+def is_blank(connection: Any) -> bool:
+    """Whether a database has no table at all, as one whose creation was killed."""
+    return not connection.execute("SELECT count(*) FROM information_schema.tables").fetchone()[0]
+
+
 def foreign_file(path: str) -> StoreError:
     """The error for a DuckDB file of another program."""
     return StoreError(
@@ -319,8 +324,7 @@ def migrate(connection: Any, path: str) -> None:
     """
     done = applied(connection)
     check_version(done, path)
-    others = connection.execute("SELECT count(*) FROM information_schema.tables").fetchone()[0]
-    if not done and others:
+    if not done and not is_blank(connection):
         raise foreign_file(path)
     missing = [name for name, _ in MIGRATIONS if name not in done]
     if missing and done and connection.execute("SELECT count(*) FROM runs").fetchone()[0]:

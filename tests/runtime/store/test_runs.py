@@ -194,6 +194,17 @@ def test_foreign_files_are_refused(tmp_path):
         assert connection.execute("SELECT count(*) FROM information_schema.tables").fetchone() == (1,)
 
 
+@pytest.mark.parametrize("use", ["read", "write"])
+def test_a_file_whose_creation_was_killed_is_a_new_one(tmp_path, trace, use):
+    path = tmp_path / "killed.duckdb"
+    duckdb.connect(str(path)).close()  # a header and no table
+    with pytest.raises(StoreError, match="without Focus Explorer's tables"), Database(path).read_unmigrated():
+        pass
+    with getattr(Database(path), use)() as connection:
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)
+    write_run(Database(path), trace)
+
+
 def test_a_damaged_database_is_not_called_locked(tmp_path, trace):
     path = tmp_path / "blocks.duckdb"
     write_run(Database(path), trace)

@@ -46,7 +46,7 @@ def test_the_shipped_files_card_has_its_recipe_and_its_domains(service):
         assert row in card
     groups = card.partition("The groups were trained before:")[2]
     assert "| loss | layers |" in groups
-    assert "| steps | 500 |" in groups
+    assert "| steps | 240 |" in groups
     assert "| sinks in the middle of a text | from a cosine similarity of 0.85 |" in card
     for domain in ("novels, 1,024 tokens", "novels, 4,096 tokens"):
         held_out = record.training["budget"]["held_out"][domain]

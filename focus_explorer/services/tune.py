@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -215,9 +215,7 @@ class _Search:
         self.progress("Measuring without a budget", 0.02)
         meter = BudgetMeter(focus, calibration)
 
-        file = centroids.config
-        same = (file.top_k, file.window) == (focus.config.top_k, focus.config.window)
-        own = file.budget if same else ()  # else its exceptions are from other settings
+        own = self._own_budget(focus, centroids, choices)
         results: list[Any] = []
 
         def on_step(done: int, total: int) -> None:
@@ -239,6 +237,25 @@ class _Search:
             record.save_progress(path, identity, state)
             raise
         return meter, results
+
+    def _own_budget(self, focus: Any, centroids: Any, choices: Collection[Any]) -> tuple[Any, ...]:
+        """The budget that the file has; none where the search could not give it or this model lacks its heads."""
+        from focus_runtime.budget import HeadSetting, head_groups
+        from focus_runtime.errors import ConfigError
+        from focus_runtime.models.structure import head_counts
+
+        budget, config = centroids.config.budget, focus.config
+        usual, counts = HeadSetting(config.top_k, config.window), head_counts(focus.model)
+        if (centroids.config.top_k, centroids.config.window) != (config.top_k, config.window):
+            return ()
+        try:
+            centroids.check_budget(focus.model, budget)
+        except ConfigError:
+            return ()
+        groups = [group for layer in centroids.routers for group in head_groups(budget, usual, layer, counts)]
+        given = {usual, *choices}
+        allowed = all(one.setting in given and (self.request.by_query or not one.by_query) for one in groups)
+        return budget if allowed else ()
 
     def _settings(self, config: Any) -> tuple[Any, ...]:
         """Every combination of top-k and window that a head may get, and full attention.

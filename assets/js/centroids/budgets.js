@@ -24,7 +24,6 @@ import { centroids as text } from "../strings/centroids.js";
 /** @import { PlotPoint } from "../core/types.js" */
 /** @import { App } from "./app.js" */
 
-const NARROW = 480; // pixels
 const MOST_LINES = 8; // domains drawn as lines of their own, and named one by one; more would hide the points
 
 export class Budgets {
@@ -42,6 +41,8 @@ export class Budgets {
       "aria-label": text.budgetsChart,
       "data-testid": "fx-file-budgets",
     });
+    this.narrow = window.matchMedia("(width <= 640px)");
+    this.narrow.addEventListener("change", () => this.draw());
     this.target = el("p", { class: "fx-help" });
     this.above = el("p", { class: "fx-help", "data-testid": "fx-file-budgets-above" });
     this.before = el("p", { class: "fx-budget-note", hidden: true }, text.beforeFactors);
@@ -266,7 +267,7 @@ export class Budgets {
         ? { xref: "paper", x: 1, xanchor: "right", y: value, yanchor: "bottom" }
         : { yref: "paper", y: 1, yanchor: "top", x: value, xanchor: "left", xshift: 4 };
     // A narrow chart would cut the words beside an upright line; they stand above it in the page's text.
-    const named = kind === "loss" || this.chart.clientWidth >= NARROW;
+    const named = kind === "loss" || !this.narrow.matches;
     const words = { ...where, showarrow: false, text: this.targetWords(record), font: { size: 12, color: colour } };
     return { shapes: [{ type: "line", ...place, line }], annotations: named ? [words] : [] };
   }

@@ -53,6 +53,7 @@ class Database:
         shared = open_file(self.path)
         shared.begin_write()
         try:
+            self._ready = self._ready and os.path.exists(self.path)  # one that was deleted is made anew
             connection = self._open(read_only=False)
             try:
                 if not self._ready:
@@ -177,6 +178,7 @@ class Database:
         check_version(done, str(self.path))
         if not done:
             if may_be_blank and is_blank(connection):
+                self._ready = False
                 return False
             raise foreign_file(str(self.path))
         return True

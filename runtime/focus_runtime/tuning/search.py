@@ -120,9 +120,9 @@ class _Search:
         self.expected = len(meter.domains) + bool(own) + TRIES + CURVE
 
     def run(self) -> Search:
-        proposals = Proposals(self._costs())
         if self.own:
             self._measure(self.own)
+        proposals = Proposals(self._costs())
         if self.target.pairs is not None:
             self._use_pairs(proposals, self.target.pairs)
         else:
@@ -141,7 +141,7 @@ class _Search:
 
         start = self.progress.costs
         if start is not None:
-            self.done = start.sequences
+            self.done += start.sequences
         return self.meter.costs(self.settings, keep, start, by_query=self.by_query)
 
     def _use_pairs(self, proposals: Proposals, most: float) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
 import pytest
 
 from focus_explorer.cli.main import main
+from focus_runtime.budget import read_budget
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.loss import evaluate_focus
 from focus_runtime.measure.scores import compare, score
@@ -70,19 +72,32 @@ def test_the_file_has_the_budget_and_what_was_measured(tune, tmp_path, capsys, m
     assert row["retained_pairs"] == expected["retained_pairs"]
 
 
-def test_the_budget_of_the_file_is_a_candidate_at_its_own_settings(tune, tmp_path, capsys):
-    first, again, wider = (tmp_path / f"{name}.safetensors" for name in ("first", "again", "wider"))
-    assert tune("--pairs", "80%", "--json", out=first) == 0
-    made = json.loads(capsys.readouterr().out)
-    few = ["--head-top-k", "none", "--head-window", "none", "--heads", "key-value"]  # proposals that cannot hold it
-    assert tune("--pairs", "80%", "--json", "--centroids", first, *few, out=again) == 0
-    found = json.loads(capsys.readouterr().out)
-    [own] = [point for point in made["record"]["points"] if point["budget"] == made["budget"]]
-    listed = [point for point in found["record"]["points"] if point["budget"] == own["budget"]]
-    assert listed == [own | {"estimated_divergence": None}]
-    assert tune("--pairs", "99%", "--json", "--centroids", first, *few, "--window", "12", out=wider) == 0
-    other = json.loads(capsys.readouterr().out)["record"]
-    assert own["budget"] not in [point["budget"] for point in other["points"]]
+@pytest.mark.parametrize(
+    ("budget", "options", "measured"),
+    [
+        ([{"layer": 0, "query_head": 1, "full": True}], (), True),
+        ([{"layer": 0, "query_head": 1, "full": True}], ("--heads", "key-value"), False),
+        ([{"layer": 0, "head": 1, "full": True}], ("--heads", "key-value"), True),
+        ([{"layer": 0, "head": 1, "top_k": 2, "window": 16}], (), True),
+        ([{"layer": 0, "head": 1, "top_k": 2, "window": 16}], ("--head-top-k", "none"), False),
+        ([{"layer": 0, "head": 1, "window": 13}], (), False),
+        ([{"layer": 0, "head": 1, "window": 16}], ("--window", "12"), False),  # it is the budget of other settings
+        ([{"layer": 0, "query_head": 40, "full": True}], (), False),  # this model has no such head
+        ([], (), False),
+    ],
+)
+def test_the_budget_of_the_file_is_measured_where_the_options_allow_it(
+    tune, tmp_path, centroid_file, monkeypatch, budget, options, measured
+):
+    import focus_runtime.tuning.search as module
+
+    file, seen, search = load_centroids(centroid_file), [], module.search
+    entries = read_budget(budget)
+    budgeted = tmp_path / "budgeted.safetensors"
+    save_centroids(dataclasses.replace(file, config=file.config.replace(budget=entries)), budgeted)
+    monkeypatch.setattr(module, "search", lambda *a, own, **k: seen.append(own) or search(*a, own=own, **k))
+    assert tune("--pairs", "99%", "--centroids", budgeted, *options) == 0
+    assert seen == [entries if measured else ()]
 
 
 def test_text_at_several_lengths(tune, texts, capsys, model_folder):

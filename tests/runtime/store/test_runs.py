@@ -205,6 +205,23 @@ def test_a_file_whose_creation_was_killed_is_a_new_one(tmp_path, trace, use):
     write_run(Database(path), trace)
 
 
+@pytest.mark.parametrize("use", ["read", "write"])
+@pytest.mark.parametrize("left", ["nothing", "blank"])
+def test_a_file_that_is_deleted_or_emptied_under_a_process_is_a_new_one(tmp_path, trace, use, left):
+    database = Database(tmp_path / "runs.duckdb", wait=5.0)
+    write_run(database, trace)
+    with database.read() as connection:
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+    database.path.unlink()
+    if left == "blank":
+        duckdb.connect(str(tmp_path / "blank.duckdb")).close()
+        (tmp_path / "blank.duckdb").rename(database.path)
+        with database.read():  # a writer trusts what was read last
+            pass
+    with getattr(database, use)() as connection:
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)
+
+
 def test_a_damaged_database_is_not_called_locked(tmp_path, trace):
     path = tmp_path / "blocks.duckdb"
     write_run(Database(path), trace)

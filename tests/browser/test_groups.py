@@ -266,7 +266,7 @@ def test_the_map_names_neighbours_and_groups_and_shows_where_tokens_crowd(open_p
     expect(plot.locator(".main-svg").first).to_be_visible(timeout=60_000)
     page.wait_for_function("document.querySelector('[data-testid=fx-map]').layout.shapes?.length === 10")
     annotated = "document.querySelector('[data-testid=fx-map]').layout.annotations.length"
-    page.wait_for_function(f"{annotated} > 8")  # letters, and names where there are any
+    page.wait_for_function(f"{annotated} > 8", timeout=60_000)  # letters, and names where there are any
     page.get_by_test_id("fx-map-names").uncheck()
     page.wait_for_function(f"{annotated} === 8")
     page.get_by_test_id("fx-map-density").check()

@@ -215,7 +215,7 @@ class _Search:
         self.progress("Measuring without a budget", 0.02)
         meter = BudgetMeter(focus, calibration)
 
-        own = self._own_budget(focus, centroids, choices)
+        own = self._own_budget(meter, centroids, choices)
         results: list[Any] = []
 
         def on_step(done: int, total: int) -> None:
@@ -238,24 +238,22 @@ class _Search:
             raise
         return meter, results
 
-    def _own_budget(self, focus: Any, centroids: Any, choices: Collection[Any]) -> tuple[Any, ...]:
+    def _own_budget(self, meter: Any, centroids: Any, choices: Collection[Any]) -> tuple[Any, ...]:
         """The budget that the file has; none where the search could not give it or this model lacks its heads."""
-        from focus_runtime.budget import HeadSetting, head_groups
         from focus_runtime.errors import ConfigError
         from focus_runtime.models.structure import head_counts
 
-        budget, config = centroids.config.budget, focus.config
-        usual, counts = HeadSetting(config.top_k, config.window), head_counts(focus.model)
-        if (centroids.config.top_k, centroids.config.window) != (config.top_k, config.window):
+        file, model = centroids.config, meter.focus.model
+        if (file.top_k, file.window) != (meter.usual.top_k, meter.usual.window):
             return ()
         try:
-            centroids.check_budget(focus.model, budget)
+            centroids.check_budget(model, file.budget)
         except ConfigError:
             return ()
-        groups = [group for layer in centroids.routers for group in head_groups(budget, usual, layer, counts)]
-        given = {usual, *choices}
+        groups = [group for layer in centroids.routers for group in file.head_groups(layer, head_counts(model))]
+        given = {meter.usual, *choices}
         allowed = all(one.setting in given and (self.request.by_query or not one.by_query) for one in groups)
-        return budget if allowed else ()
+        return file.budget if allowed else ()
 
     def _settings(self, config: Any) -> tuple[Any, ...]:
         """Every combination of top-k and window that a head may get, and full attention.

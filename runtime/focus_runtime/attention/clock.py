@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     import torch
 
 Stage = Callable[[str], AbstractContextManager[None]]
+NOTHING = nullcontext()  # may be entered any number of times
 
 
 def unmeasured(name: str) -> AbstractContextManager[None]:
     """A `Stage` that times nothing."""
-    return nullcontext()
+    return NOTHING
 
 
 class StageClock:
@@ -50,7 +51,7 @@ class StageClock:
     def __call__(self, stage: str) -> AbstractContextManager[None]:
         """Time what runs inside."""
         if not self.enabled:
-            return nullcontext()
+            return NOTHING
         return self._on_gpus(stage) if self._gpus else _WallTime(self._seconds, stage)
 
     @contextmanager

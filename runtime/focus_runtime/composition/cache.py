@@ -20,6 +20,7 @@ from focus_runtime.errors import InputError, ModelError
 
 _HISTORY = "focus_groups"
 _BASE = "focus_base"
+WHOLE = 64  # tokens that room is made for at once: kernels read rows that begin at multiples of 16
 START_OVER = "start from an empty cache and fill it with Focus composed"
 
 
@@ -61,7 +62,8 @@ class GroupHistory:
         total, (batch, settings, capacity) = self.length + new, self._buffer.shape
         stale = self._buffer.is_inference() and not torch.is_inference_mode_enabled()  # cannot be written to
         if stale or total > capacity:  # doubling: one more token must not copy all the others every time
-            grown = self._buffer.new_zeros(batch, settings, max(total, 2 * capacity))
+            room = -(-max(total, 2 * capacity) // WHOLE) * WHOLE
+            grown = self._buffer.new_zeros(batch, settings, room)
             grown[..., : self.length] = self._buffer[..., : self.length]
             self._buffer = grown
         self.length = total

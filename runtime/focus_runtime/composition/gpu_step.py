@@ -9,16 +9,27 @@ Shape suffixes: B batch, H query heads, D head size, S settings.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
 from torch import Tensor
 
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.scoring import Scoring
+from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.by_head import settings_of
+from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.heads import MOST_SETS, LayerHeads, counts_of
+from focus_runtime.composition.reach import Reach
 from focus_runtime.composition.state import FocusLayer, LateDecided
 from focus_runtime.composition.text_sinks import no_sink
+from focus_runtime.config import FocusConfig
 from focus_runtime.gpu.usable import HALVES, attention_fits, takes_hidden, tried
 from focus_runtime.mask.rule import PairRule
+
+if TYPE_CHECKING:
+    from focus_runtime.attention.cuda.decoding import StepHeads
 
 BACKENDS = ("auto", "decode")
 DECIDING = "deciding groups"  # name of the Triton kernel in warnings
@@ -32,6 +43,57 @@ def takes(hidden: Tensor, layer: FocusLayer) -> bool:
         layer: of the call.
     """
     return layer.owner.backend in BACKENDS and hidden.dtype in HALVES and takes_hidden(hidden)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepPlan:
+    """What steps of a layer have in common.
+
+    Attributes:
+        config, shape, kv_heads, device: of which steps: settings, and (B, Hq, 1, D) of their queries.
+        counts: heads of the layer.
+        heads: what they execute; None where the kernels take no such step.
+        rule, settings: window and sinks of all heads, or what each sees.
+        reach: of their windows; None where no factors act.
+    """
+
+    config: FocusConfig
+    shape: torch.Size
+    kv_heads: int
+    device: torch.device
+    counts: HeadCounts
+    heads: LayerHeads | None
+    rule: PairRule
+    settings: StepHeads | None
+    reach: Reach | None
+
+
+def _plan_of(layer: FocusLayer, query: Tensor, key: Tensor) -> StepPlan:
+    """Kept from one step to the next: to look everything up takes longer than to compute the step."""
+    config, plan = layer.owner.config, layer.gpu_plan
+    if (
+        plan is None
+        or plan.config is not config
+        or plan.shape != query.shape
+        or plan.kv_heads != key.shape[1]
+        or plan.device != query.device
+    ):
+        layer.gpu_plan = plan = _planned(layer, query, key)
+    return plan
+
+
+def _planned(layer: FocusLayer, query: Tensor, key: Tensor) -> StepPlan:
+    from focus_runtime.attention.cuda.decoding import StepHeads  # needs Triton
+
+    config, router, counts, device = layer.owner.config, layer.router, counts_of(query, key), query.device
+    assert router is not None, "see `defers`"
+    heads, kind = layer.heads(counts), (config, query.shape, key.shape[1], device, counts)
+    if query.shape[:3:2] != (1, 1) or len(heads.top_ks) > MOST_SETS:
+        return StepPlan(*kind, None, PairRule(0, 0), None, None)
+    window = heads.groups[0].setting.window if heads.uniform else 0
+    settings = None if heads.uniform else StepHeads(*settings_of(heads, counts, device))
+    reach = layer.reach(heads, counts, device) if config.logit_factors else None
+    return StepPlan(*kind, heads, PairRule(window, config.num_sinks), settings, reach)
 
 
 def step_on_gpu(
@@ -48,30 +110,28 @@ def step_on_gpu(
     Returns:
         (1, 1, Hq, D), or None where the kernels do not take the call or fail; nothing is changed then.
     """
-    current = layer.current_pass
+    current, plan = layer.current_pass, _plan_of(layer, query, key)
     history = current.history
     assert history is not None, "see `defers`"
-    counts = counts_of(query, key)
-    heads = layer.heads(counts)
     seen, place = history.seen, history.length
     if (
-        query.shape[:3:2] != (1, 1)
+        plan.heads is None
         or not key.shape[2] >= seen == place + 1
-        or len(heads.top_ks) > MOST_SETS
         or scoring.scale <= 0
         or not attention_fits(DECODING, query, key, value)
     ):
         return None
     if key.shape[2] > seen:
         key, value = key[:, :, :seen], value[:, :, :seen]
+    clock = layer.owner.seconds
     try:
-        with layer.owner.seconds("routing"):
-            scaled = tried(DECIDING, hidden, lambda: _decide(layer, heads, hidden, query, key, place))
-        with layer.owner.seconds("attention"):
+        with clock("routing"):
+            scaled = tried(DECIDING, hidden, lambda: _decide(layer, plan, hidden, query, place))
+        with clock("attention"):
             result = (
                 None
                 if scaled is None
-                else tried(DECODING, query, lambda: _attend(layer, heads, scaled, key, value, scoring))
+                else tried(DECODING, query, lambda: _attend(plan, history, scaled, key, value, scoring))
             )
     except BaseException:
         history.length = place  # the groups of the new token may not be written
@@ -79,56 +139,49 @@ def step_on_gpu(
     if result is None:
         history.length = place
         return None
-    current.counts, current.backend = counts, "decode"
+    current.counts, current.backend = plan.counts, "decode"
     return result
 
 
-def _decide(layer: FocusLayer, heads: LayerHeads, hidden: Tensor, query: Tensor, key: Tensor, place: int) -> Tensor:
+def _decide(layer: FocusLayer, plan: StepPlan, hidden: Tensor, query: Tensor, place: int) -> Tensor:
     """The queries with their heads' factors; the token's groups are noted and stored."""
     from focus_runtime.attention.cuda.deciding import Factors, Sinks, decide_on_gpu  # needs Triton
 
-    owner, current, router, config = layer.owner, layer.current_pass, layer.router, layer.owner.config
-    history, device = current.history, query.device
+    current, router, config = layer.current_pass, layer.router, plan.config
+    history, all_sinks = current.history, layer.owner.found_sinks
     assert history is not None, "see `defers`"
     assert router is not None, "see `defers`"
+    assert plan.heads is not None, "see `step_on_gpu`"
     sinks = factors = None
     if config.text_sinks is not None:
         looks = layer.index >= config.text_sinks_from and place >= config.num_sinks
         first = history.first_input if looks else None
-        sinks = Sinks(owner.found_sinks.in_step(layer.index, device), first, config.text_sinks)
-    if router.logit_factors is not None and config.logit_factors:
-        reach = layer.reach(heads, counts_of(query, key), device)
-        if place + 1 > reach.least:
-            factors = Factors(router.logit_factors, reach.acts, reach.tokens, place + 1)
+        sinks = Sinks(all_sinks.in_step(layer.index, plan.device), first, config.text_sinks)
+    potential, factors_H = router.potential, router.logit_factors
+    if plan.reach is not None and factors_H is not None and place + 1 > plan.reach.least:
+        factors = Factors(factors_H, plan.reach.acts, plan.reach.tokens, place + 1)
     probabilities_K, found, scaled = decide_on_gpu(
         hidden,
         router.scoring_weights(),
-        router.potential,
+        potential,
         history.extend(1),
         place,
-        heads.top_ks,
+        plan.heads.top_ks,
         query,
         sinks=sinks,
         factors=factors,
     )
     if sinks is not None:
-        owner.found_sinks.by_layer[layer.index] = no_sink(device) if found is None else found
-    current.decided = LateDecided(probabilities_K, config.top_k, found, router.potential)
+        all_sinks.by_layer[layer.index] = no_sink(plan.device) if found is None else found
+    current.decided = LateDecided(probabilities_K, config.top_k, found, potential)
     return scaled
 
 
 def _attend(
-    layer: FocusLayer, heads: LayerHeads, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring
+    plan: StepPlan, history: GroupHistory, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring
 ) -> Tensor:
     """Focus of the new token, (1, 1, Hq, D), its groups stored."""
-    from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # needs Triton
+    from focus_runtime.attention.cuda.decoding import decoded_on_gpu  # needs Triton
 
-    history, num_sinks = layer.current_pass.history, layer.owner.config.num_sinks
-    assert history is not None, "see `defers`"
-    if heads.uniform:
-        rule, settings = PairRule(heads.groups[0].setting.window, num_sinks), None
-    else:
-        rule = PairRule(0, num_sinks)
-        settings = StepHeads(*settings_of(heads, counts_of(query, key), query.device))
     groups_SBT = history.membership
-    return decode_on_gpu(query, key, value, groups_SBT, rule, scoring, settings)[0].transpose(1, 2)
+    return decoded_on_gpu(query, key, value, groups_SBT, plan.rule, scoring, plan.settings)[0].transpose(1, 2)

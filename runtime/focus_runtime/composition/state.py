@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,9 @@ from focus_runtime.composition.reach import Reach, reach_of
 from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment, CentroidRouter, top_k_membership
+
+if TYPE_CHECKING:
+    from focus_runtime.composition.gpu_step import StepPlan
 
 FULL = "full attention"  # named with the backends, for heads whose budget gives them that
 STATE = "_focus_layer"  # attribute of an attention module that holds its FocusLayer
@@ -229,6 +232,7 @@ class FocusLayer:
         owner: state shared by all layers.
         sliding: the layer's own window in tokens, None for a global layer.
         current_pass: state of a forward pass; each thread has its own, so that several may run the model at once.
+        gpu_plan: what decode steps on a GPU have in common, see gpu_step.py; None before one.
     """
 
     index: int
@@ -236,6 +240,7 @@ class FocusLayer:
     owner: Composition
     sliding: int | None = None
     current_pass: Pass = field(default_factory=Pass)
+    gpu_plan: StepPlan | None = None
     _heads: tuple[FocusConfig, HeadCounts, LayerHeads] | None = None
     _step: tuple[LayerHeads, HeadRules, str] | None = None
     _reach: tuple[LayerHeads, torch.device, Reach] | None = None

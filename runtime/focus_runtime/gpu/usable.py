@@ -67,7 +67,7 @@ def attention_fits(what: str, query: Tensor, key: Tensor, value: Tensor) -> bool
         and query.dtype == key.dtype == value.dtype
         and query.shape[3] <= LARGEST_HEAD
         and query.stride(3) == key.stride(3) == value.stride(3) == 1
-        and _like(what, query) not in _failed
+        and not (_failed and _like(what, query) in _failed)
     )
 
 
@@ -79,10 +79,10 @@ def tried(what: str, tensor: Tensor, run: Callable[[], Result]) -> Result | None
         tensor: (..., D) the first that it takes.
         run: the call. Running out of memory, or losing the GPU, is no failure of the kernel and is raised.
     """
-    if _like(what, tensor) in _failed:
+    if _failed and _like(what, tensor) in _failed:
         return None
     try:
-        if tensor.device.type != "cuda" or tensor.device.index == torch.cuda.current_device():
+        if not _several_gpus() or tensor.device.type != "cuda" or tensor.device.index == torch.cuda.current_device():
             return run()
         with torch.cuda.device(tensor.device):  # kernels run on the current GPU
             return run()
@@ -92,6 +92,12 @@ def tried(what: str, tensor: Tensor, run: Callable[[], Result]) -> Result | None
         _failed.add(_like(what, tensor))
         warnings.warn(f"{what} in Triton is left out: {first_line(error)}", RuntimeWarning, stacklevel=2)
         return None
+
+
+@functools.cache
+def _several_gpus() -> bool:
+    """Whether tensors may be on another GPU than the current one."""
+    return torch.cuda.device_count() > 1
 
 
 def _like(what: str, tensor: Tensor) -> tuple[object, ...]:

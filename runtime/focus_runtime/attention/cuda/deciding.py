@@ -75,29 +75,27 @@ def decide_on_gpu(
         (K,) probabilities float32; whether the token is a text sink, (1, 1) bool, None where nobody looked; queries,
         (1, H, 1, D).
     """
-    width, groups = weights.shape
-    heads, head_size = query.shape[1], query.shape[3]
-    probabilities, found, scaled = torch.empty(groups, dtype=torch.float32, device=hidden.device), None, query
+    heads, head_size, q_head, device = query.shape[1], query.shape[3], query.stride(1), hidden.device
+    probabilities, found, scaled = torch.empty(weights.shape[1], dtype=torch.float32, device=device), None, query
     looks, knows = False, False
     first = known = flag = probabilities  # where they are not used
     threshold = 0.0
     if sinks is not None:
         looks, knows, found, threshold = sinks.first is not None, sinks.known is not None, sinks.known, sinks.threshold
         if sinks.known is not None:
-            known = sinks.known.view(torch.int8)
+            known = sinks.known
         if sinks.first is not None:
-            first, found = sinks.first, torch.empty(1, 1, dtype=torch.bool, device=hidden.device)
-            flag = found.view(torch.int8)
+            first = sinks.first
+            found = flag = torch.empty((1, 1), dtype=torch.bool, device=device)
     numbers, visible = (probabilities, probabilities, probabilities), 1
     if factors is not None:
-        scaled = torch.empty(1, heads, 1, head_size, dtype=query.dtype, device=query.device)
+        scaled = torch.empty((1, heads, 1, head_size), dtype=query.dtype, device=device)
         numbers, visible = (factors.factors, factors.acts, factors.tokens), factors.visible
-    q_head = query.stride(1)
-    kinds = (width, groups, top_ks, looks, knows, heads, head_size, q_head, factors is not None)
+    kinds = (weights.shape, top_ks, looks, knows, query.shape, q_head, factors is not None)
     starts = aligned(hidden, weights, potential, sets, query, first, known, *numbers)
-    launches = alike("decide", hidden.device, hidden.dtype, weights.dtype, query.dtype, kinds, starts)
+    launches = alike("decide", device, hidden.dtype, weights.dtype, query.dtype, kinds, starts)
     if launches.numbers is None:
-        padded = power_of_two(groups)
+        (width, groups), padded = weights.shape, power_of_two(weights.shape[1])
         sizes = (padded, min(CELLS // padded, power_of_two(width)), head_size, power_of_two(head_size))
         flags = (looks, knows, factors is not None)
         launches.numbers = (groups, in_bytes(top_ks), len(top_ks), max(top_ks), width, *flags, *sizes)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from focus_runtime.attention.cuda.triton_kernels.decoding import chunk_kernel, join_kernel
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.gpu.launch import ALIGNED, aligned, alike, power_of_two, tiles_of
+from focus_runtime.gpu.launch import aligned, alike, multiples, power_of_two, tiles_of
 from focus_runtime.mask.rule import PairRule
 
 FEWEST_ROWS = 16  # of a matrix product
@@ -58,29 +58,53 @@ def decode_on_gpu(
     Returns:
         out (B, H, 1, D), zero where the query has no key; logsumexp (B, H, 1) fp32, -inf there.
     """
+    out, parts = decoded_on_gpu(query, key, value, membership, rule, scoring, settings)
+    batch, heads = query.shape[:2]
+    return out, parts[-batch * heads :].view(batch, heads, 1)
+
+
+def decoded_on_gpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    rule: PairRule,
+    scoring: Scoring,
+    settings: StepHeads | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The same without a view of the logsumexps, which takes time in every layer of a decode step.
+
+    Args:
+        query, key, value, membership, rule, scoring, settings: as in `decode_on_gpu`.
+
+    Returns:
+        out (B, H, 1, D); what the kernels left, whose last B * H fp32 are the logsumexps.
+    """
     batch, heads, _, head_size = query.shape
     kv_heads, length = key.shape[1], key.shape[2]
-    size, share = max(16, power_of_two(head_size)), heads // kv_heads
+    strides = (*query.stride()[:2], *key.stride()[:3], *value.stride()[:3], membership.stride(0), membership.stride(-2))
+    apart = 0 if settings is None else 1 if settings.windows.shape[0] == kv_heads else 2
+    capped, pairs = scoring.softcap is not None, (rule.window, rule.num_sinks, scoring.scale, scoring.softcap)
     all_tiles = tiles_of(length, KEYS)
     tiles = tiles_of(all_tiles, max(1, CHUNKS // (kv_heads * batch)))
     chunks = tiles_of(all_tiles, tiles)
-    parts = torch.empty(batch, heads, chunks, size + 1, dtype=torch.float32, device=query.device).flatten()
-    part, part_lse = parts[: batch * heads * chunks * size], parts[batch * heads * chunks * size :]
-    out, lse = torch.empty_like(query, memory_format=torch.contiguous_format), parts.new_empty(batch, heads, 1)
-    capped, (scale, cap) = scoring.softcap is not None, scoring.in_base_two()
-    by_head = (part, part) if settings is None else (settings.sets, settings.windows)
-    tensors = (query, key, value, membership, *by_head, part, part_lse)
-    strides = (*query.stride()[:2], *key.stride()[:3], *value.stride()[:3], membership.stride(0), membership.stride(-2))
-    rows = max(FEWEST_ROWS, power_of_two(share))
-    numbers = (length, tiles, scale, cap, min(rule.window, length), min(rule.num_sinks, length), heads)
-    apart = 0 if settings is None else 1 if settings.windows.shape[0] == kv_heads else 2
-    sizes = (share, rows, head_size, size, KEYS, capped, apart)
-    starts = aligned(query, key, value, membership, part_lse)
-    joined_chunks = power_of_two(chunks)
-    kinds = tuple((stride % ALIGNED == 0, stride == 1) for stride in strides)  # lengths grow with every step
-    launches = alike("decode", query.device, query.dtype, kinds, sizes, joined_chunks, starts)
-    arguments = (*tensors, *strides, *numbers, *sizes)
+    joined = power_of_two(chunks)
+    starts, kinds = aligned(query, key, value, membership), multiples(*strides)  # lengths grow with every step
+    kind = (query.shape, kv_heads, query.device, query.dtype)
+    launches = alike("decode", kind, pairs, apart, joined, starts, kinds)
+    if launches.numbers is None:
+        size, share = max(16, power_of_two(head_size)), heads // kv_heads
+        rows = max(FEWEST_ROWS, power_of_two(share))
+        launches.numbers = (size, scoring.in_base_two(), (share, rows, head_size, size, KEYS, capped, apart))
+    size, scales, sizes = launches.numbers
+    room = batch * heads * chunks
+    lses = room * size
+    parts = torch.empty(lses + room + batch * heads, dtype=torch.float32, device=query.device)
+    out = torch.empty_like(query, memory_format=torch.contiguous_format)
+    by_head = (parts, parts) if settings is None else (settings.sets, settings.windows)
+    numbers = (length, tiles, *scales, min(rule.window, length), min(rule.num_sinks, length), heads)
+    arguments = (query, key, value, membership, *by_head, parts, lses, *strides, *numbers, *sizes)
     launches.run("chunk", chunk_kernel, (chunks, kv_heads, batch), arguments, WARPS, STAGES)
-    arguments = (part, part_lse, out, lse, heads, chunks, head_size, size, joined_chunks)
+    arguments = (parts, out, lses, heads, chunks, head_size, size, joined)
     launches.run("join", join_kernel, (heads, batch, 1), arguments, WARPS, 1)
-    return out, lse
+    return out, parts

@@ -308,13 +308,18 @@ def refuse(*_, **__):
 @torch.no_grad()
 @pytest.mark.parametrize(("top_k", "expected"), [(1, ["far 0"]), (2, ["far 0", "far 1"])])
 def test_half_precision_runs_in_triton(top_k, expected, launched, monkeypatch, fresh_seed):
+    """A short text by the kernel that tests every pair, others by groups."""
+    from focus_runtime.attention.cuda import pairwise  # needs Triton
+
     monkeypatch.setattr("focus_runtime.attention.cuda.decomposition.flash_decomposition", refuse)
     monkeypatch.setattr("focus_runtime.attention.dispatch.masked_attention", refuse)
     inputs, membership = random_inputs(600), members(600, top_k=top_k)
-    actual = focus_attention(*inputs, membership, window=30, num_sinks=2, return_lse=True)
-    assert launched == ["near", "place", *expected]
-    assert_same(actual, oracle(inputs, membership, window=30, num_sinks=2, scale=0.125), 3e-2)
-    launched.clear()
+    for most_work, names in ((pairwise.MOST_WORK, ["pairwise"]), ({1: 0, 2: 0}, ["near", "place", *expected])):
+        monkeypatch.setattr(pairwise, "MOST_WORK", most_work)
+        actual = focus_attention(*inputs, membership, window=30, num_sinks=2, return_lse=True)
+        assert launched == names
+        assert_same(actual, oracle(inputs, membership, window=30, num_sinks=2, scale=0.125), 3e-2)
+        launched.clear()
     query = inputs[0][:, :, -1:]
     actual = focus_attention(query, *inputs[1:], membership, window=30, num_sinks=2, return_lse=True)
     assert launched == ["chunk", "join"]
@@ -350,7 +355,7 @@ def test_a_composed_model_generates_with_them(launched, fresh_seed):
     ids = random_ids(200, seed=fresh_seed).to(DEVICE)
     focus = compose(model, build_centroids(model))
     tokens = model.generate(ids, max_new_tokens=8, min_new_tokens=8, do_sample=False, pad_token_id=0)
-    assert launched == ["route", "near", "place", "far 0", *["route", "chunk", "join"] * 7]
+    assert launched == ["route", "pairwise", *["decide", "chunk", "join"] * 7]
     whole = model(input_ids=tokens, use_cache=False).logits[:, 199:-1].float()
     focus.detach()
     chosen = whole.gather(-1, tokens[:, 200:, None])

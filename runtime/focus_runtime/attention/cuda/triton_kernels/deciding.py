@@ -81,11 +81,11 @@ def decide_kernel(
     tl.store(PROBABILITIES + k, share_k, mask=real_k)
     everywhere = tl.zeros([], dtype=tl.int64)
     if KNOWS:
-        everywhere = tl.where(tl.load(KNOWN) != 0, all_bits(num_groups), everywhere)
+        everywhere = tl.where(tl.load(KNOWN).to(tl.int32) != 0, all_bits(num_groups), everywhere)
     if LOOKS:
         length = tl.maximum(tl.sqrt(square), 1e-8) * tl.maximum(tl.sqrt(square_first), 1e-8)
         everywhere = tl.where(dot / length >= threshold, all_bits(num_groups), everywhere)
-        tl.store(FOUND, (everywhere != 0).to(tl.int8))
+        tl.store(FOUND, everywhere != 0)
     left_k = tl.where(real_k, share_k, -2.0)
     bits = tl.zeros([], dtype=tl.int64)
     for rank in tl.static_range(most + 1):

@@ -11,7 +11,7 @@ import triton.language as tl
 from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, products, rows, softmax_step
 
 
-@triton.jit(do_not_specialize=["length", "tiles", "window", "num_sinks", "heads"])
+@triton.jit(do_not_specialize=["lses", "length", "tiles", "window", "num_sinks", "heads"])
 def chunk_kernel(
     Q,
     K,
@@ -20,7 +20,7 @@ def chunk_kernel(
     SETS,
     WINDOWS,
     PART,
-    PART_LSE,
+    lses,
     q_batch,
     q_head,
     k_batch,
@@ -46,7 +46,9 @@ def chunk_kernel(
     CAPPED: tl.constexpr,
     APART: tl.constexpr,
 ):
-    """One stretch of keys for the query heads of a key head; APART: 0 one setting, 1 by key head, 2 by query head."""
+    """One stretch of keys for the query heads of a key head; APART: 0 one setting, 1 by key head, 2 by query head.
+
+    Logsumexps are at `lses` of PART, behind all parts."""
     chunk, kv_head, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     chunks = tl.num_programs(0)
     r, d = tl.arange(0, ROWS), tl.arange(0, SIZE)
@@ -89,14 +91,25 @@ def chunk_kernel(
     part_r = (batch * heads + head_r) * chunks + chunk
     part_rd = acc_rd / tl.where(empty_r, 1.0, sum_r)[:, None]
     tl.store(PART + part_r[:, None] * SIZE + d[None, :], part_rd, mask=real_r[:, None])
-    tl.store(PART_LSE + part_r, lse_r, mask=real_r)
+    tl.store(PART + lses + part_r, lse_r, mask=real_r)
 
 
-@triton.jit(do_not_specialize=["heads", "chunks"])
-def join_kernel(PART, PART_LSE, OUT, LSE, heads, chunks, HEAD: tl.constexpr, SIZE: tl.constexpr, CHUNKS_: tl.constexpr):
+@triton.jit(do_not_specialize=["lses", "heads", "chunks"])
+def join_kernel(
+    PART,
+    OUT,
+    lses,
+    heads,
+    chunks,
+    HEAD: tl.constexpr,
+    SIZE: tl.constexpr,
+    CHUNKS_: tl.constexpr,
+):
+    """The logsumexp of a head goes behind those of all its parts."""
+    whole = lses + tl.num_programs(1) * heads * chunks
     row = tl.program_id(1).to(tl.int64) * heads + tl.program_id(0)
     c, d = tl.arange(0, CHUNKS_), tl.arange(0, SIZE)
-    lse_c = tl.load(PART_LSE + row * chunks + c, mask=c < chunks, other=float("-inf"))
+    lse_c = tl.load(PART + lses + row * chunks + c, mask=c < chunks, other=float("-inf"))
     top = tl.max(lse_c, axis=0)
     empty = top == float("-inf")
     weight_c = tl.math.exp2(lse_c - tl.where(empty, 0.0, top))
@@ -104,4 +117,4 @@ def join_kernel(PART, PART_LSE, OUT, LSE, heads, chunks, HEAD: tl.constexpr, SIZ
     part_cd = tl.load(PART + (row * chunks + c)[:, None] * SIZE + d[None, :], mask=(c < chunks)[:, None], other=0.0)
     out_d = tl.sum(part_cd * weight_c[:, None], axis=0) / total
     tl.store(OUT + row * HEAD + d, out_d.to(OUT.dtype.element_ty), mask=d < HEAD)
-    tl.store(LSE + row, tl.where(empty, float("-inf"), (top + tl.math.log2(total)) * LN_2))
+    tl.store(PART + whole + row, tl.where(empty, float("-inf"), (top + tl.math.log2(total)) * LN_2))

@@ -66,6 +66,7 @@ class LayerEdit:
             uniform=False,
             beyond=False,
             edit=edit,
+            by_top_k=None,
         )
 
 

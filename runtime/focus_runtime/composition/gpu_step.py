@@ -9,27 +9,18 @@ Shape suffixes: B batch, H query heads, D head size, S settings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import torch
 from torch import Tensor
 
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.by_head import settings_of
 from focus_runtime.composition.cache import GroupHistory
-from focus_runtime.composition.heads import MOST_SETS, LayerHeads, counts_of
-from focus_runtime.composition.reach import Reach
+from focus_runtime.composition.gpu_plan import StepPlan
+from focus_runtime.composition.heads import MOST_SETS, counts_of
 from focus_runtime.composition.state import FocusLayer, LateDecided
-from focus_runtime.composition.text_sinks import no_sink
-from focus_runtime.config import FocusConfig
+from focus_runtime.composition.text_sinks import NO_SINK, no_sink
 from focus_runtime.gpu.usable import HALVES, attention_fits, takes_hidden, tried
 from focus_runtime.mask.rule import PairRule
-
-if TYPE_CHECKING:
-    from focus_runtime.attention.cuda.decoding import StepHeads
 
 BACKENDS = ("auto", "decode")
 DECIDING = "deciding groups"  # name of the Triton kernel in warnings
@@ -43,29 +34,6 @@ def takes(hidden: Tensor, layer: FocusLayer) -> bool:
         layer: of the call.
     """
     return layer.owner.backend in BACKENDS and hidden.dtype in HALVES and takes_hidden(hidden)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StepPlan:
-    """What steps of a layer have in common.
-
-    Attributes:
-        config, shape, kv_heads, device: of which steps: settings, and (B, Hq, 1, D) of their queries.
-        counts: heads of the layer.
-        heads: what they execute; None where the kernels take no such step.
-        rule, settings: window and sinks of all heads, or what each sees.
-        reach: of their windows; None where no factors act.
-    """
-
-    config: FocusConfig
-    shape: torch.Size
-    kv_heads: int
-    device: torch.device
-    counts: HeadCounts
-    heads: LayerHeads | None
-    rule: PairRule
-    settings: StepHeads | None
-    reach: Reach | None
 
 
 def _plan_of(layer: FocusLayer, query: Tensor, key: Tensor) -> StepPlan:
@@ -156,7 +124,7 @@ def _decide(layer: FocusLayer, plan: StepPlan, hidden: Tensor, query: Tensor, pl
     if config.text_sinks is not None:
         looks = layer.index >= config.text_sinks_from and place >= config.num_sinks
         first = history.first_input if looks else None
-        sinks = Sinks(all_sinks.in_step(layer.index, plan.device), first, config.text_sinks)
+        sinks = Sinks(all_sinks.known_before(layer.index, NO_SINK.shape, plan.device), first, config.text_sinks)
     potential, factors_H = router.potential, router.logit_factors
     if plan.reach is not None and factors_H is not None and place + 1 > plan.reach.least:
         factors = Factors(factors_H, plan.reach.acts, plan.reach.tokens, place + 1)

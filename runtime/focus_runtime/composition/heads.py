@@ -115,6 +115,8 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
         usual: the configuration's top-k, which the assignment has.
     """
     everywhere_BT, edit = assignment.everywhere, assignment.edit
+    if assignment.by_top_k is not None and assignment.by_top_k[0] == top_ks:
+        return assignment.by_top_k[1]
     if top_ks == (usual,):
         return assignment.membership[None]
     if not (assignment.uniform or everywhere_BT is not None or edit is not None):

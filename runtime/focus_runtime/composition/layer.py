@@ -4,7 +4,8 @@ transformers calls `focus_forward` with queries, keys and values after QK-norm, 
 before and after the module read the hidden states and check that the call was made.
 
 The state of a layer, and of the composition it belongs to, is defined in state.py. call.py prepares an attention call,
-own.py is the layer's own attention, sparse.py is Focus, step.py and gpu_step.py compute decode steps.
+own.py is the layer's own attention, sparse.py is Focus, step.py and gpu_step.py compute decode steps, gpu_text.py
+routes on a GPU.
 
 Shape suffixes: B batch, H query heads (Hq), Q queries (Tq), T keys (Tk), D head size.
 """
@@ -20,6 +21,7 @@ from focus_runtime.composition.cache import GroupHistory, check_continues, histo
 from focus_runtime.composition.call import attention_call
 from focus_runtime.composition.factors import with_factors
 from focus_runtime.composition.gpu_step import step_on_gpu
+from focus_runtime.composition.gpu_text import decided_on_gpu
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.sparse import sparse_attention
 from focus_runtime.composition.state import STATE, FocusLayer
@@ -66,6 +68,10 @@ def _decide(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> None:
     assert router is not None, "only layers with a router are routed"
     config = owner.config
     with owner.seconds("routing"):
+        decided = decided_on_gpu(layer, hidden, padding)
+        if decided is not None:
+            current.assignment = decided
+            return
         assignment = router.assign(hidden, padding=padding, assignment=config.assignment)
         if config.text_sinks is not None:
             seen = 0 if current.history is None else current.history.seen

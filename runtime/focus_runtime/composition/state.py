@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +15,12 @@ from focus_runtime.attention.fused import HeadRules
 from focus_runtime.budget import HeadCounts, HeadSetting
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.edits import LayerEdit
+from focus_runtime.composition.gpu_plan import StepPlan
 from focus_runtime.composition.heads import LayerHeads, layer_heads
 from focus_runtime.composition.reach import Reach, reach_of
 from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment, CentroidRouter, top_k_membership
-
-if TYPE_CHECKING:
-    from focus_runtime.composition.gpu_step import StepPlan
 
 FULL = "full attention"  # named with the backends, for heads whose budget gives them that
 STATE = "_focus_layer"  # attribute of an attention module that holds its FocusLayer
@@ -251,6 +249,12 @@ class FocusLayer:
         if known is None or known[0] is not config or known[1] != counts:
             self._heads = known = (config, counts, layer_heads(config, self.index, counts))
         return known[2]
+
+    @property
+    def known_heads(self) -> LayerHeads | None:
+        """The same as of the latest call; None before one under these settings."""
+        known = self._heads
+        return None if known is None or known[0] is not self.owner.config else known[2]
 
     def reach(self, heads: LayerHeads, counts: HeadCounts, device: torch.device) -> Reach:
         """How far the windows of the same heads reach, kept from one call to the next; see `reach_of`."""

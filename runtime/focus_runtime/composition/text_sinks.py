@@ -18,10 +18,8 @@ from torch import Tensor
 
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.config import FocusConfig
-from focus_runtime.gpu.usable import takes_hidden, tried
 from focus_runtime.routing.router import Assignment
 
-ALIKE = "finding text sinks"  # name of the Triton kernel in warnings
 NO_SINK, SINK = torch.tensor([[False]]), torch.tensor([[True]])  # of the one new token of a decode step
 
 
@@ -50,14 +48,17 @@ class FoundSinks(threading.local):
 
     def before(self, layer: int, tokens_BT: Tensor) -> Tensor:
         """(B, T) bool, found in the layers before one; `tokens_BT` gives shape and device."""
-        known = self._latest(layer, tokens_BT.shape, tokens_BT.device)
+        known = self.known_before(layer, tokens_BT.shape, tokens_BT.device)
         return torch.zeros_like(tokens_BT) if known is None else known
 
-    def in_step(self, layer: int, device: torch.device) -> Tensor | None:
-        """(1, 1) bool on a GPU: the same for the one new token of a decode step; None where no layer has looked."""
-        return self._latest(layer, NO_SINK.shape, device)
+    def known_before(self, layer: int, shape: torch.Size, device: torch.device) -> Tensor | None:
+        """The same, None where no layer before has looked.
 
-    def _latest(self, layer: int, shape: torch.Size, device: torch.device) -> Tensor | None:
+        Args:
+            layer: the one that looks.
+            shape: (B, T).
+            device: of the tokens.
+        """
         known = self.by_layer.get(layer - 1)  # nearly always there, and looked up in every layer
         if known is None:
             latest = max((index for index in self.by_layer if index < layer), default=None)
@@ -97,10 +98,6 @@ def with_text_sinks(
     step = history is not None and history.seen > 0 and padding_BT is None and hidden_BTE.shape[:2] == (1, 1)
     if history is not None and step and hidden_BTE.device.type == "cpu":  # elsewhere the host would wait in every layer
         return _of_a_step(assignment, hidden_BTE, history, config, layer, found)
-    on_gpu = _on_gpu(assignment, hidden_BTE, padding_BT, history, config, layer, found)
-    if on_gpu is not None:
-        found.by_layer[layer] = on_gpu[0]
-        return assignment.in_all_groups(*on_gpu)
     first_BE, position_BT = _first_input(hidden_BTE, padding_BT, history)
     movable_BT = (position_BT >= config.num_sinks).expand(hidden_BTE.shape[:2])
     known_BT = found.before(layer, movable_BT)
@@ -111,49 +108,6 @@ def with_text_sinks(
             known_BT = known_BT & padding_BT
     found.by_layer[layer] = known_BT
     return assignment.in_all_groups(known_BT)
-
-
-def _on_gpu(
-    assignment: Assignment,
-    hidden_BTE: Tensor,
-    padding_BT: Tensor | None,
-    history: GroupHistory | None,
-    config: FocusConfig,
-    layer: int,
-    found: FoundSinks,
-) -> tuple[Tensor, Tensor] | None:
-    """Sinks, (B, T) bool, and what they make of the membership, (B, T) int64, by one kernel in place of some twenty
-    operations; None where it does not take the call."""
-    seen = 0 if history is None else history.seen
-    if (
-        padding_BT is not None
-        or (history is not None and seen and history.first_input is None)
-        or config.text_sinks is None
-        or layer < config.text_sinks_from
-        or assignment.everywhere is not None
-        or not takes_hidden(hidden_BTE)
-    ):
-        return None
-    from focus_runtime.routing.on_gpu import find_alike_on_gpu  # needs Triton
-
-    if seen and history is not None and history.first_input is not None:
-        first_BE = history.first_input.to(hidden_BTE.device)
-    else:
-        first_BE = hidden_BTE[:, 0].detach().contiguous()
-        if history is not None:
-            history.first_input = first_BE.clone()
-    if first_BE.dtype != hidden_BTE.dtype or not first_BE.is_contiguous():
-        return None
-    threshold, first_movable = config.text_sinks, config.num_sinks - seen
-    known_BT = found.before(layer, torch.empty(hidden_BTE.shape[:2], dtype=torch.bool, device=hidden_BTE.device))
-    known_BT, membership_BT = known_BT.contiguous(), assignment.membership.contiguous()
-    before_B, num_groups = history.first_real if history is not None and seen else None, config.num_groups
-
-    def run() -> tuple[Tensor, Tensor]:
-        settings = (threshold, first_movable, membership_BT, num_groups, before_B)
-        return find_alike_on_gpu(hidden_BTE, first_BE, known_BT, *settings)
-
-    return tried(ALIKE, hidden_BTE, run)
 
 
 def _of_a_step(

@@ -1,83 +1,19 @@
-"""Routing on a GPU, in one Triton kernel each: groups by the causal rule, text sinks, and groups by top-k."""
+"""Routing on a GPU, in one Triton kernel each: groups by the causal rule with text sinks, and groups by top-k."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from focus_runtime.gpu.launch import aligned, alike, power_of_two, tiles_of
-from focus_runtime.routing.route_kernel import alike_kernel, route_kernel, sets_kernel
+from focus_runtime.routing.route_kernel import route_kernel, sets_kernel
 
 FEWEST_COLUMNS = 16  # of a matrix product
 TOKENS, WIDTH = 32, 128  # of a tile
 WARPS, STAGES = 4, 3
-ALIKE_TOKENS, ALIKE_WIDTH, ALIKE_STAGES = 16, 128, 2
 SETS_TOKENS = 64
-
-
-def route_on_gpu(hidden: Tensor, weights: Tensor, potential: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
-    """Probabilities and groups of tokens, as `CentroidRouter.own_assignment` defines them.
-
-    Args:
-        hidden: (B, T, E) in half or single precision, contiguous.
-        weights: (E, K) float32: W_g C^T / tau.
-        potential: (K,) float32.
-        top_k: k.
-
-    Returns:
-        (B, T, K) float32, and (B, T) int64 bit sets.
-    """
-    batch, length, width = hidden.shape
-    groups = weights.shape[1]
-    probabilities = torch.empty(batch, length, groups, dtype=torch.float32, device=hidden.device)
-    membership = torch.empty(batch, length, dtype=torch.int64, device=hidden.device)
-    weights = weights.contiguous()
-    tensors, dtypes = (hidden, weights, potential, probabilities, membership), (hidden.dtype, weights.dtype)
-    launches = alike("routing", hidden.device, dtypes, width, groups, top_k, aligned(hidden, weights, potential))
-    padded = max(FEWEST_COLUMNS, power_of_two(groups))
-    numbers = (batch * length, groups, top_k, width, padded, TOKENS, WIDTH)
-    grid = (tiles_of(batch * length, TOKENS), 1, 1)
-    launches.run("route", route_kernel, grid, (*tensors, *numbers), WARPS, STAGES)
-    return probabilities, membership
-
-
-def find_alike_on_gpu(
-    hidden: Tensor,
-    first: Tensor,
-    known: Tensor,
-    threshold: float,
-    first_movable: int,
-    membership: Tensor,
-    num_groups: int,
-    padding: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Tokens whose hidden states resemble their text's first token's, and those known before; both get all groups.
-
-    Args:
-        hidden: (B, T, E) in half or single precision, contiguous.
-        first: (B, E), contiguous, of the same type.
-        known: (B, T) bool, contiguous.
-        threshold: least cosine similarity.
-        first_movable: number of the first of these tokens that may be found, in a text without padding.
-        membership: (B, T) int64 bit sets, contiguous.
-        num_groups: K.
-        padding: (B,) int64, padding tokens before each text; None for none.
-
-    Returns:
-        (B, T) bool, and (B, T) int64 bit sets.
-    """
-    batch, length, width = hidden.shape
-    found, own = torch.empty_like(known), torch.empty_like(membership)
-    starts = aligned(hidden, first, known, membership)
-    launches = alike("alike", hidden.device, hidden.dtype, width, num_groups, padding is None, starts)
-    bits = known.view(torch.int8)
-    tensors = (hidden, first, bits, bits if padding is None else padding, membership, found.view(torch.int8), own)
-    sizes = (num_groups, width, padding is not None, ALIKE_TOKENS, ALIKE_WIDTH)
-    grid = (tiles_of(length, ALIKE_TOKENS), batch, 1)
-    launches.run(
-        "alike", alike_kernel, grid, (*tensors, length, float(threshold), first_movable, *sizes), WARPS, ALIKE_STAGES
-    )
-    return found, own
 
 
 def in_bytes(top_ks: tuple[int, ...]) -> int:
@@ -87,6 +23,70 @@ def in_bytes(top_ks: tuple[int, ...]) -> int:
         top_ks: each below 256.
     """
     return sum(top_k << (8 * place) for place, top_k in enumerate(top_ks))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextSinks:
+    """How sinks that stand anywhere in a text are found, see composition/text_sinks.py.
+
+    Attributes:
+        first: (B, E), input of each text's first token, contiguous, of the type of the hidden states.
+        known: (B, T) bool, contiguous: tokens that earlier layers found; None where none has looked.
+        threshold: least cosine similarity.
+        first_movable: number of the first of these tokens that may be found, in a text without padding.
+        padding: (B,) int64, padding tokens before each text; None for none.
+    """
+
+    first: Tensor
+    known: Tensor | None
+    threshold: float
+    first_movable: int
+    padding: Tensor | None = None
+
+
+def route_on_gpu(
+    hidden: Tensor, weights: Tensor, potential: Tensor, top_ks: tuple[int, ...], sinks: TextSinks | None = None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Probabilities and groups of tokens, as `CentroidRouter.own_assignment` defines them, for each of several top-k.
+
+    Args:
+        hidden: (B, T, E) in half or single precision, contiguous.
+        weights: (E, K) float32: W_g C^T / tau, contiguous.
+        potential: (K,) float32.
+        top_ks: S distinct k, at most 7, see `in_bytes`.
+        sinks: None where none are looked for.
+
+    Returns:
+        (B, T, K) float32; (S, B, T) int64 bit sets; the sinks, (B, T) bool, which are in all groups for every k but 0,
+        None where none are looked for.
+    """
+    batch, length, width = hidden.shape
+    device, tokens = hidden.device, batch * length
+    probabilities = torch.empty((batch, length, weights.shape[1]), dtype=torch.float32, device=device)
+    sets = torch.empty((len(top_ks), batch, length), dtype=torch.int64, device=device)
+    first = known = flags = padding = probabilities  # where they are not used
+    found, threshold, first_movable = None, 0.0, 0
+    looks = knows = padded = False
+    if sinks is not None:
+        looks, knows, padded = True, sinks.known is not None, sinks.padding is not None
+        first, threshold, first_movable = sinks.first, float(sinks.threshold), sinks.first_movable
+        found = flags = torch.empty((batch, length), dtype=torch.bool, device=device)
+        known, padding = (
+            flags if sinks.known is None else sinks.known,
+            first if sinks.padding is None else sinks.padding,
+        )
+    kinds = (weights.shape, top_ks, looks, knows, padded)
+    starts = aligned(hidden, weights, potential, first, known, padding)
+    launches = alike("routing", device, hidden.dtype, weights.dtype, kinds, starts)
+    if launches.numbers is None:
+        groups = weights.shape[1]
+        rows = max(FEWEST_COLUMNS, power_of_two(groups))
+        numbers = (groups, in_bytes(top_ks), len(top_ks), max(top_ks), width, looks, knows, padded)
+        launches.numbers = (*numbers, rows, TOKENS, WIDTH)
+    tensors = (hidden, weights, potential, first, known, padding, probabilities, sets, flags)
+    arguments = (*tensors, tokens, length, threshold, first_movable, *launches.numbers)
+    launches.run("route", route_kernel, (tiles_of(tokens, TOKENS), 1, 1), arguments, WARPS, STAGES)
+    return probabilities, sets, found
 
 
 def sets_on_gpu(

@@ -47,6 +47,7 @@ class Assignment:
         everywhere: (B, T) bool, tokens that belong to all groups whatever the k, see `in_all_groups`; None for none.
         beyond: True promises that all other tokens have exactly the configured k of K groups.
         edit: changes of the membership whatever the k, made by hand; None for none.
+        by_top_k: the membership for each of several k, (S, B, T), where they were decided together; None elsewhere.
     """
 
     probabilities: Tensor
@@ -56,19 +57,18 @@ class Assignment:
     everywhere: Tensor | None = None
     beyond: bool = False
     edit: MembershipEdit | None = None
+    by_top_k: tuple[tuple[int, ...], Tensor] | None = None
 
-    def in_all_groups(self, tokens_BT: Tensor, membership: Tensor | None = None) -> Assignment:
+    def in_all_groups(self, tokens_BT: Tensor) -> Assignment:
         """The same with some tokens in all groups: every later token sees them, and they see every earlier one.
 
         Args:
             tokens_BT: (B, T) bool.
-            membership: what that makes of this membership, where it is known.
         """
         everywhere = tokens_BT if self.everywhere is None else self.everywhere | tokens_BT
-        if membership is None:
-            membership = self.membership | all_groups(everywhere, self.probabilities.shape[-1])
+        membership = self.membership | all_groups(everywhere, self.probabilities.shape[-1])
         beyond = self.uniform or self.beyond
-        return replace(self, membership=membership, uniform=False, everywhere=everywhere, beyond=beyond)
+        return replace(self, membership=membership, uniform=False, everywhere=everywhere, beyond=beyond, by_top_k=None)
 
 
 def all_groups(tokens: Tensor, num_groups: int) -> Tensor:
@@ -250,9 +250,16 @@ class CentroidRouter(nn.Module):
                 return observer.assign(hidden, padding)
         return self.own_assignment(hidden, padding=padding, assignment=assignment)
 
-    def _routes_on_gpu(self, hidden: Tensor) -> bool:
-        """Whether the kernel of routing/on_gpu.py takes these hidden states (B, T, E)."""
-        return takes_hidden(hidden) and self.projection.dtype == torch.float32 and not self.projection.is_inference()
+    def routes_on_gpu(self, hidden: Tensor) -> bool:
+        """Whether the kernel of routing/on_gpu.py decides the groups of these tokens by the causal rule.
+
+        Args:
+            hidden: (B, T, E), the tensor that enters the attention module.
+        """
+        if self.observers or not takes_hidden(hidden):
+            return False
+        projection = self.projection
+        return projection.dtype == torch.float32 and not projection.is_inference()
 
     def own_assignment(
         self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None
@@ -268,13 +275,13 @@ class CentroidRouter(nn.Module):
             if weights_EK.dtype == torch.float32:
                 routed = route_few_tokens(hidden, weights_EK, potential, self.config.top_k)
                 return Assignment(*routed, potential, uniform=True)
-        if causal and not self.observers and self._routes_on_gpu(hidden):
+        if causal and self.routes_on_gpu(hidden):
             from focus_runtime.routing.on_gpu import route_on_gpu  # needs Triton
 
             weights_EK, potential, top_k = self.scoring_weights(), self.potential, self.config.top_k
-            found = tried(ROUTING, hidden, lambda: route_on_gpu(hidden, weights_EK, potential, top_k))
+            found = tried(ROUTING, hidden, lambda: route_on_gpu(hidden, weights_EK, potential, (top_k,)))
             if found is not None:
-                return Assignment(*found, potential, uniform=True)
+                return Assignment(found[0], found[1][0], potential, uniform=True)
         logits_BTK = self.logits(hidden)
         if not causal:
             if self.config.normalisation == "softmax":

@@ -9,11 +9,11 @@ import torch
 from safetensors import safe_open
 
 from focus_runtime.budget import HeadException
-from focus_runtime.composition import text_sinks
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.observe import observe_hidden_states
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError
+from focus_runtime.routing import router
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.explain.dense import explicit_masks, head_allowed
@@ -141,16 +141,15 @@ def test_a_gpus_kernel_finds_the_same(batch, monkeypatch, fresh_seed):
     ids = random_ids(40, batch=batch, seed=fresh_seed % 1000)
     _, whole = inputs_of(model, focus, ids)
     expected = {layer: each.membership for layer, each in focus.assignments().items()}
-    found, find = [], on_gpu.find_alike_on_gpu
-    monkeypatch.setattr(text_sinks, "takes_hidden", lambda hidden: not torch.is_grad_enabled())
-    monkeypatch.setattr(on_gpu, "find_alike_on_gpu", lambda *given: found.append(find(*given)) or found[-1])
+    found, route = [], on_gpu.route_on_gpu
+    monkeypatch.setattr(router, "takes_hidden", lambda hidden: not torch.is_grad_enabled())
+    monkeypatch.setattr(on_gpu, "route_on_gpu", lambda *given: found.append(route(*given)) or found[-1])
     _, again = inputs_of(model, focus, ids)
-    assert len(found) == 2  # of the layers from the second on
-    assert found[-1][0].any()
+    assert [None if sinks is None else bool(sinks.any()) for _, _, sinks in found] == [None, True, True]
     assert all(torch.equal(each.membership, expected[layer]) for layer, each in focus.assignments().items())
     torch.testing.assert_close(again, whole, rtol=2e-4, atol=2e-4)
     with torch.no_grad():
         past = model(ids[:, :17], use_cache=True)
         rest = model(ids[:, 17:], past_key_values=past.past_key_values, use_cache=True)
-    assert len(found) == 6
+    assert len(found) == 9
     torch.testing.assert_close(torch.cat([past.logits, rest.logits], 1), whole, rtol=2e-4, atol=2e-4)

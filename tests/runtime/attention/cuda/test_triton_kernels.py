@@ -27,7 +27,7 @@ from focus_runtime.attention.cuda.factors import multiplied_on_gpu  # noqa: E402
 from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # noqa: E402
 from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention  # noqa: E402
 from focus_runtime.attention.cuda.sorting import sort_by_group  # noqa: E402
-from focus_runtime.routing.on_gpu import find_alike_on_gpu, route_on_gpu, sets_on_gpu  # noqa: E402
+from focus_runtime.routing.on_gpu import TextSinks, route_on_gpu, sets_on_gpu  # noqa: E402
 
 pytestmark = pytest.mark.gpu if ON_GPU else pytest.mark.slow
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -243,41 +243,48 @@ def test_the_order_of_groups(length, groups, top_k, fresh_seed):
                 assert order.key_token[b, place].tolist() == own
 
 
-@pytest.mark.parametrize(("width", "groups", "top_k"), [(100, 8, 1), (64, 5, 3), (200, 20, 2)])
+@pytest.mark.parametrize(("width", "groups", "top_ks"), [(100, 8, (1,)), (64, 5, (3, 1)), (200, 20, (0, 2, 1))])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_routing_equals_its_definition(width, groups, top_k, dtype, fresh_seed):
+def test_routing_equals_its_definition(width, groups, top_ks, dtype, fresh_seed, monkeypatch):
     dtype = dtype if ON_GPU else torch.float32
     hidden = torch.randn(2, 45, width, device=DEVICE).to(dtype)
     weights, potential = torch.randn(width, groups, device=DEVICE), torch.randn(groups, device=DEVICE)
-    probabilities, membership = route_on_gpu(hidden, weights / width**0.5, potential, top_k)
+    poisoned(monkeypatch)
+    probabilities, sets, found = route_on_gpu(hidden, weights / width**0.5, potential, top_ks)
     expected = torch.softmax(hidden.double() @ (weights / width**0.5).double() + potential, -1)
     torch.testing.assert_close(probabilities.double(), expected, rtol=1e-5, atol=1e-6)
     ranked = expected.sort(-1, descending=True)[0]
-    clear = ranked[..., top_k - 1] - ranked[..., top_k] > 1e-5  # of others rounding decides
-    assert clear.double().mean() > 0.9
-    assert torch.equal(membership[clear], top_k_membership(expected, top_k)[clear])
+    assert found is None
+    for top_k, membership in zip(top_ks, sets, strict=True):
+        gap = ranked[..., top_k - 1] - ranked[..., top_k] if top_k else torch.ones(2, 45, device=DEVICE)
+        clear = gap > 1e-5  # of others rounding decides
+        assert clear.double().mean() > 0.9
+        assert torch.equal(membership[clear], top_k_membership(expected, top_k)[clear])
 
 
-@pytest.mark.parametrize("width", [100, 576])
+@pytest.mark.parametrize(("width", "groups"), [(100, 60), (576, 13), (64, 64)])
 @pytest.mark.parametrize("first_movable", [-3, 0, 4, 100])
-def test_tokens_like_the_first(width, first_movable, fresh_seed, monkeypatch):
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("knows", [False, True])
+def test_tokens_like_the_first(width, groups, first_movable, padded, knows, fresh_seed, monkeypatch):
+    """They are in all groups of every top-k but 0, and so are those that were known before."""
     first = torch.randn(2, width, device=DEVICE).to(DTYPE)
     hidden = torch.randn(2, 37, width, device=DEVICE).to(DTYPE)
     hidden[:, ::5] += 3 * first[:, None]
-    hidden[1, 7], known = 0, torch.rand(2, 37, device=DEVICE) < 0.1
+    hidden[1, 7], known = 0, (torch.rand(2, 37, device=DEVICE) < 0.1) & knows
     similar = torch.nn.functional.cosine_similarity(hidden.double(), first[:, None].double(), dim=-1)
     assert (similar - 0.5).abs().min() > 1e-3  # none so near the threshold that rounding decides
-    expected = known | ((similar >= 0.5) & (torch.arange(37, device=DEVICE) >= first_movable))
-    poisoned(monkeypatch)
-    membership = members(37, groups=70 - width // 10, batch=2)  # 60 groups and 13
-    settings = (0.5, first_movable, membership, 70 - width // 10)
-    found, own = find_alike_on_gpu(hidden, first, known, *settings)
-    assert torch.equal(found, expected)
-    assert torch.equal(own, membership | all_groups(expected, 70 - width // 10))
     padding = torch.tensor([0, 9], device=DEVICE)
-    movable = torch.arange(37, device=DEVICE) >= first_movable + padding[:, None]
-    found, _ = find_alike_on_gpu(hidden, first, known, *settings, padding)
-    assert torch.equal(found, known | ((similar >= 0.5) & movable))
+    movable = torch.arange(37, device=DEVICE) >= first_movable + padded * padding[:, None]
+    expected = known | ((similar >= 0.5) & movable)
+    weights, potential = torch.randn(width, groups, device=DEVICE) / width**0.5, torch.randn(groups, device=DEVICE)
+    poisoned(monkeypatch)
+    sinks = TextSinks(first, known if knows else None, 0.5, first_movable, padding if padded else None)
+    probabilities, sets, found = route_on_gpu(hidden, weights, potential, (2, 0, 1), sinks)
+    assert torch.equal(found, expected)
+    assert torch.equal(sets[0], top_k_membership(probabilities, 2) | all_groups(expected, groups))
+    assert not sets[1].any()
+    assert torch.equal(sets[2], top_k_membership(probabilities, 1) | all_groups(expected, groups))
 
 
 @pytest.mark.parametrize("groups", [1, 5, 64])
@@ -360,8 +367,8 @@ def test_what_a_new_token_is_given(width, groups, top_ks, factored, looks, known
 
 def test_equally_probable_groups_go_to_the_lower_number():
     hidden, weights = torch.zeros(1, 3, 16, device=DEVICE), torch.zeros(16, 6, device=DEVICE)
-    _, membership = route_on_gpu(hidden, weights, torch.zeros(6, device=DEVICE), 2)
-    assert membership.tolist() == [[3, 3, 3]]
+    _, sets, _ = route_on_gpu(hidden, weights, torch.zeros(6, device=DEVICE), (2,))
+    assert sets.tolist() == [[[3, 3, 3]]]
 
 
 @pytest.mark.parametrize(

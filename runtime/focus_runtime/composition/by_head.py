@@ -151,13 +151,10 @@ def text_by_head(
         None where the kernel failed.
     """
     from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # needs Triton
-    from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention, pairwise_pays
 
     query, key = call.query, call.key
     known, rule = _on_gpu(heads, call.counts, query.device), PairRule(0, num_sinks)
-    num_groups = max(extent.num_groups for extent in extents)
-    short = pairwise_pays(query, num_groups, max(extent.top_k for extent in extents))
-    apart = not short and query.shape[2] >= FULL_APART_FROM
+    apart = query.shape[2] >= FULL_APART_FROM
 
     def run() -> Tensor:
         results = new_results(query)
@@ -167,13 +164,65 @@ def text_by_head(
             grouped_attention(*tensors, extent=extents[place], stage=clock, **settings)
         return results[0]
 
-    def run_short() -> Tensor:
-        settings = PairHeads(known.query_sets, known.query_windows)
-        tensors = (query, key, call.value, groups_SBT if groups_SBT.stride(-1) == 1 else groups_SBT.contiguous())
+    out_BTHD = tried(GROUPED, query, run)
+    return None if out_BTHD is None else (out_BTHD, not apart)
+
+
+def short_pays(call: Call, heads: LayerHeads, num_groups: int) -> bool:
+    """Whether to test all pairs of a whole text in one call takes less time than its groups take.
+
+    Args:
+        call: for which `fits` says yes.
+        heads: of the layer.
+        num_groups: K.
+    """
+    from focus_runtime.attention.cuda.pairwise import pairwise_pays  # needs Triton
+
+    return pairwise_pays(call.query, num_groups, max(heads.top_ks))
+
+
+def short_by_head(
+    call: Call,
+    heads: LayerHeads,
+    groups_SBT: Tensor,
+    num_groups: int,
+    num_sinks: int,
+    factors: tuple[Tensor, Tensor, Tensor] | None,
+    clock: StageClock,
+) -> Tensor | None:
+    """A whole short text's output for all heads, (B, T, H, D); None where the kernel failed.
+
+    Args:
+        call: for which `fits` and `short_pays` say yes, its queries not yet multiplied.
+        heads: of the layer.
+        groups_SBT: int64 bit sets by distinct top-k of the layer, of no bits from K on.
+        num_groups: K.
+        num_sinks: s.
+        factors: as `HeadFactors` has them; None for none.
+        clock: times the stages.
+    """
+    from focus_runtime.attention.cuda.factors import HeadFactors  # needs Triton
+    from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention
+
+    known = _on_gpu(heads, call.counts, call.query.device)
+    groups_SBT = groups_SBT if groups_SBT.stride(-1) == 1 else groups_SBT.contiguous()
+    window, settings = heads.groups[0].setting.window, None
+    if not heads.uniform:
+        window, settings = 0, PairHeads(known.query_sets, known.query_windows)
+
+    def run() -> Tensor:
         out_BHTD, _ = pairwise_attention(
-            *tensors, rule, call.scoring, num_groups=num_groups, heads=settings, stage=clock
+            call.query,
+            call.key,
+            call.value,
+            groups_SBT,
+            PairRule(window, num_sinks),
+            call.scoring,
+            num_groups=num_groups,
+            heads=settings,
+            factors=None if factors is None else HeadFactors(*factors),
+            stage=clock,
         )
         return out_BHTD.transpose(1, 2)
 
-    out_BTHD = tried(GROUPED, query, run_short if short else run)
-    return None if out_BTHD is None else (out_BTHD, not apart)
+    return tried(GROUPED, call.query, run)

@@ -56,12 +56,10 @@ def with_factors(
     if visible <= reach.least:
         return query
     if padding is None and _fits(query, factors_H):
-        from focus_runtime.attention.cuda.factors import multiplied_on_gpu  # needs Triton
+        from focus_runtime.attention.cuda.factors import HeadFactors, multiplied_on_gpu  # needs Triton
 
-        acts_H, tokens_H, furthest = reach.acts, reach.tokens, layer.sliding
-        multiplied = tried(
-            FACTORS, query, lambda: multiplied_on_gpu(query, factors_H, acts_H, tokens_H, total, furthest)
-        )
+        known, furthest = HeadFactors(factors_H, reach.acts, reach.tokens), layer.sliding
+        multiplied = tried(FACTORS, query, lambda: multiplied_on_gpu(query, known, total, furthest))
         if multiplied is not None:
             return multiplied
     if padding is None and new == 1:  # a decode step: each operation more is one in every layer

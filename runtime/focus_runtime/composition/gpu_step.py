@@ -113,7 +113,8 @@ def step_on_gpu(
 
 def _decide(layer: FocusLayer, plan: StepPlan, hidden: Tensor, query: Tensor, place: int) -> Tensor:
     """The queries with their heads' factors; the token's groups are noted and stored."""
-    from focus_runtime.attention.cuda.deciding import Factors, Sinks, decide_on_gpu  # needs Triton
+    from focus_runtime.attention.cuda.deciding import Sinks, decide_on_gpu  # needs Triton
+    from focus_runtime.attention.cuda.factors import HeadFactors
 
     current, router, config = layer.current_pass, layer.router, plan.config
     history, all_sinks = current.history, layer.owner.found_sinks
@@ -127,7 +128,7 @@ def _decide(layer: FocusLayer, plan: StepPlan, hidden: Tensor, query: Tensor, pl
         sinks = Sinks(all_sinks.known_before(layer.index, NO_SINK.shape, plan.device), first, config.text_sinks)
     potential, factors_H = router.potential, router.logit_factors
     if plan.reach is not None and factors_H is not None and place + 1 > plan.reach.least:
-        factors = Factors(factors_H, plan.reach.acts, plan.reach.tokens, place + 1)
+        factors = HeadFactors(factors_H, plan.reach.acts, plan.reach.tokens)
     probabilities_K, found, scaled = decide_on_gpu(
         hidden,
         router.scoring_weights(),

@@ -22,7 +22,7 @@ from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.composition.added_pairs import attend_with_added
-from focus_runtime.composition.by_head import fits, step_by_head, text_by_head
+from focus_runtime.composition.by_head import fits, short_by_head, short_pays, step_by_head, text_by_head
 from focus_runtime.composition.cache import START_OVER
 from focus_runtime.composition.call import Call, of_heads
 from focus_runtime.composition.factors import with_factors
@@ -42,6 +42,9 @@ DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all 
 
 def sparse_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """Focus, (B, Q, H, D)."""
+    short_BQHD = _short_on_gpu(layer, call)
+    if short_BQHD is not None:
+        return short_BQHD
     unchanged, call = call, _with_factors(layer, call)
     if layer.owner.comparison is not None:
         return _compared(module, layer, unchanged, call, layer.owner.comparison)
@@ -53,6 +56,36 @@ def sparse_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor
     if layer.owner.alternatives is None:
         return out_BQHD
     return _with_alternatives(module, layer, unchanged, out_BQHD, layer.owner.alternatives)
+
+
+def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
+    """A whole short text, (B, T, H, D), by one kernel for all heads and their factors; None where it takes no such call
+    or fails, and while anything but the output is asked for."""
+    owner, current, length = layer.owner, layer.current_pass, call.query.shape[2]
+    config, assignment, router = owner.config, current.assignment, layer.router
+    if not call.key.shape[2] == call.total == length or not fits(GROUPED, owner.backend, call):
+        return None
+    asked = (owner.comparison, owner.probe, owner.alternatives, owner.soft_gate, owner.observer)
+    if any(each is not None for each in asked) or owner.added_pairs or assignment is None or router is None:
+        return None
+    own = (assignment.uniform or assignment.beyond) and assignment.edit is None  # else there may be bits from K on
+    if not own or (layer.sliding is not None and length > layer.sliding):
+        return None
+    heads = layer.heads(call.counts)
+    if heads.groups == heads.full or not short_pays(call, heads, config.num_groups):
+        return None
+    factors, factors_H = None, router.logit_factors
+    if factors_H is not None and config.logit_factors:
+        reach = layer.reach(heads, call.counts, call.query.device)
+        factors = (factors_H, reach.acts, reach.tokens) if length > reach.least else None
+    groups_SBT = _groups(layer, call, heads)
+    out_BTHD = short_by_head(call, heads, groups_SBT, config.num_groups, config.num_sinks, factors, owner.seconds)
+    if out_BTHD is None:
+        if current.history is not None:
+            current.history.length = 0  # they are added again
+        return None
+    current.counts, current.backend = call.counts, "decomposed"
+    return out_BTHD
 
 
 def _with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | None = None) -> Call:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.cuda.factors import HeadFactors
 from focus_runtime.attention.cuda.triton_kernels.deciding import decide_kernel
 from focus_runtime.gpu.launch import aligned, alike, power_of_two
 from focus_runtime.routing.on_gpu import in_bytes
@@ -31,21 +32,6 @@ class Sinks:
     threshold: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Factors:
-    """What queries are multiplied by: factor ** max(0, acts - tokens / visible).
-
-    Attributes:
-        factors, acts, tokens: (H,) float32, factors above 0.
-        visible: tokens up to the query's own.
-    """
-
-    factors: Tensor
-    acts: Tensor
-    tokens: Tensor
-    visible: int
-
-
 def decide_on_gpu(
     hidden: Tensor,
     weights: Tensor,
@@ -56,7 +42,7 @@ def decide_on_gpu(
     query: Tensor,
     *,
     sinks: Sinks | None = None,
-    factors: Factors | None = None,
+    factors: HeadFactors | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Groups of one new token, written behind those of the tokens before it.
 
@@ -87,10 +73,10 @@ def decide_on_gpu(
         if sinks.first is not None:
             first = sinks.first
             found = flag = torch.empty((1, 1), dtype=torch.bool, device=device)
-    numbers, visible = (probabilities, probabilities, probabilities), 1
+    numbers = (probabilities, probabilities, probabilities)
     if factors is not None:
         scaled = torch.empty((1, heads, 1, head_size), dtype=query.dtype, device=device)
-        numbers, visible = (factors.factors, factors.acts, factors.tokens), factors.visible
+        numbers = factors.tensors
     kinds = (weights.shape, top_ks, looks, knows, query.shape, q_head, factors is not None)
     starts = aligned(hidden, weights, potential, sets, query, first, known, *numbers)
     launches = alike("decide", device, hidden.dtype, weights.dtype, query.dtype, kinds, starts)
@@ -100,7 +86,7 @@ def decide_on_gpu(
         flags = (looks, knows, factors is not None)
         launches.numbers = (groups, in_bytes(top_ks), len(top_ks), max(top_ks), width, *flags, *sizes)
     tensors = (hidden, weights, potential, first, known, probabilities, sets, flag, query, scaled, *numbers)
-    arguments = (*tensors, q_head, sets.stride(0), place, visible, float(threshold), *launches.numbers)
+    arguments = (*tensors, q_head, sets.stride(0), place, float(threshold), *launches.numbers)
     programs = 1 + heads if factors is not None else 1
     launches.run("decide", decide_kernel, (programs, 1, 1), arguments, WARPS, STAGES)
     return probabilities, found, scaled

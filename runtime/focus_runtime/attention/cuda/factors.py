@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -12,14 +14,30 @@ ROWS, FEW_ROWS = 64, 16  # of a tile, and where there are no more
 WARPS = 4
 
 
-def multiplied_on_gpu(
-    query: Tensor, factors: Tensor, acts: Tensor, tokens: Tensor, total: int, furthest: int | None = None
-) -> Tensor:
-    """Queries times factor ** max(0, acts - tokens / n), of which n tokens of the text are those up to the query.
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadFactors:
+    """What queries are multiplied by: factor ** max(0, acts - tokens / n), where n tokens are those up to the query.
+
+    Attributes:
+        factors, acts, tokens: (H,) float32, factors above 0.
+    """
+
+    factors: Tensor
+    acts: Tensor
+    tokens: Tensor
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """In the order that kernels take them."""
+        return self.factors, self.acts, self.tokens
+
+
+def multiplied_on_gpu(query: Tensor, factors: HeadFactors, total: int, furthest: int | None = None) -> Tensor:
+    """Queries times the factors of their heads.
 
     Args:
         query: (B, H, T, D) of the newest tokens, the last dimension contiguous.
-        factors, acts, tokens: (H,) float32, factors above 0.
+        factors: of the heads.
         total: tokens of the text.
         furthest: the most that n can be; None for no limit.
 
@@ -29,9 +47,9 @@ def multiplied_on_gpu(
     batch, heads, new, head_size = query.shape
     out_BTHD = torch.empty(batch, new, heads, head_size, dtype=query.dtype, device=query.device)
     tile, size = ROWS if new > FEW_ROWS else FEW_ROWS, max(16, power_of_two(head_size))
-    starts = aligned(query, factors, acts, tokens)
+    starts = aligned(query, *factors.tensors)
     launches = alike("factors", query.device, query.dtype, query.stride()[:3], head_size, tile, starts)
     numbers = (*query.stride()[:3], new, total - new, total if furthest is None else furthest, heads)
-    arguments = (query, out_BTHD, factors, acts, tokens, *numbers, head_size, size, tile)
+    arguments = (query, out_BTHD, *factors.tensors, *numbers, head_size, size, tile)
     launches.run("factors", factors_kernel, (tiles_of(new, tile), heads, batch), arguments, WARPS, 1)
     return out_BTHD.transpose(1, 2)

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from focus_runtime.attention.clock import Stage, unmeasured
+from focus_runtime.attention.cuda.factors import HeadFactors
 from focus_runtime.attention.cuda.grouped import NEAR_TILES, new_results
 from focus_runtime.attention.cuda.triton_kernels.pairwise import pairwise_kernel
 from focus_runtime.attention.scoring import Scoring
@@ -59,6 +60,7 @@ def pairwise_attention(
     *,
     num_groups: int,
     heads: PairHeads | None = None,
+    factors: HeadFactors | None = None,
     stage: Stage | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Exact Focus in one kernel, for as many queries as keys and without padding.
@@ -70,6 +72,7 @@ def pairwise_attention(
         scoring: scale above 0, and softcap.
         num_groups: K, at most `MOST_GROUPS`; bits from there on must not be set.
         heads: memberships and windows of the heads; the first and the rule's when None.
+        factors: by which queries are multiplied first; none when None.
         stage: times the call as "same_group", as a `StageClock` does.
 
     Returns:
@@ -78,15 +81,16 @@ def pairwise_attention(
     shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride(), membership.stride())
     pairs = (rule.window, rule.num_sinks, rule.sliding_window, scoring.scale, scoring.softcap)
     starts = aligned(query, key, value, membership)
-    few = num_groups <= FEW_GROUPS
-    launches = alike("pairwise", query.device, query.dtype, *shapes, *pairs, few, heads is None, starts)
+    few, kinds = num_groups <= FEW_GROUPS, (heads is not None, factors is not None)
+    launches = alike("pairwise", query.device, query.dtype, *shapes, *pairs, few, kinds, starts)
     if launches.numbers is None:
-        launches.numbers = _planned(query, key, value, membership, rule, scoring, few, heads is not None)
+        launches.numbers = _planned(query, key, value, membership, rule, scoring, few, kinds)
     grid, numbers, tiles = launches.numbers
     out_BTHD, lse = new_results(query)
     by_head = (lse, lse) if heads is None else (heads.sets, heads.windows)
+    factored = (lse, lse, lse) if factors is None else factors.tensors
     with (stage or unmeasured)("same_group"):
-        arguments = (query, key, value, out_BTHD, lse, membership, *by_head, *numbers)
+        arguments = (query, key, value, out_BTHD, lse, membership, *by_head, *factored, *numbers)
         launches.run("pairwise", pairwise_kernel, grid, arguments, tiles.warps, tiles.stages)
     return out_BTHD.transpose(1, 2), lse
 
@@ -99,7 +103,7 @@ def _planned(
     rule: PairRule,
     scoring: Scoring,
     few: bool,
-    by_head: bool,
+    kinds: tuple[bool, bool],
 ) -> tuple[Any, ...]:
     """Programs, what follows the tensors among the kernel's arguments, and tiles."""
     batch, heads, length, head_size = query.shape
@@ -109,5 +113,6 @@ def _planned(
     strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *membership.stride()[:2])
     pairs = (*scoring.in_base_two(), min(rule.near, length), reach, min(rule.num_sinks, length), heads)
     sizes = (heads // key.shape[1], head_size, size, tiles.queries, tiles.keys)
-    kinds = (1 << (FEW_GROUPS if few else MOST_GROUPS), not few, scoring.softcap is not None, reach < length, by_head)
-    return (tiles_of(length, tiles.queries), heads, batch), (*strides, length, *pairs, *sizes, *kinds), tiles
+    sink, capped, sliding = 1 << (FEW_GROUPS if few else MOST_GROUPS), scoring.softcap is not None, reach < length
+    flags = (sink, not few, capped, sliding, *kinds)
+    return (tiles_of(length, tiles.queries), heads, batch), (*strides, length, *pairs, *sizes, *flags), tiles

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from focus_runtime.attention.reference import reference_attention
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.composition import heads
@@ -21,9 +22,9 @@ from tests.runtime.attention.inputs import assert_same, oracle, random_membershi
 ON_GPU = torch.cuda.is_available()
 needs_triton()
 
-from focus_runtime.attention.cuda.deciding import Factors, Sinks, decide_on_gpu  # noqa: E402
+from focus_runtime.attention.cuda.deciding import Sinks, decide_on_gpu  # noqa: E402
 from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # noqa: E402
-from focus_runtime.attention.cuda.factors import multiplied_on_gpu  # noqa: E402
+from focus_runtime.attention.cuda.factors import HeadFactors, multiplied_on_gpu  # noqa: E402
 from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # noqa: E402
 from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention  # noqa: E402
 from focus_runtime.attention.cuda.sorting import sort_by_group  # noqa: E402
@@ -103,19 +104,27 @@ def test_pairs_one_by_one_equal_the_oracle(case, softcap, fresh_seed, monkeypatc
     assert_same(actual, expected, TOLERANCE)
 
 
-def test_pairs_one_by_one_for_heads_of_unequal_settings(fresh_seed, monkeypatch):
+@pytest.mark.parametrize("factored", [False, True])
+@pytest.mark.parametrize("sliding", [None, 100])
+def test_pairs_one_by_one_for_heads_of_unequal_settings(factored, sliding, fresh_seed, monkeypatch):
     inputs = random_inputs(260, batch=2, heads=6, kv_heads=3)
     groups = torch.stack([members(260, groups=5, top_k=top_k, batch=2) for top_k in (1, 2)])
     groups = torch.cat([groups, torch.zeros_like(groups[:1])])
     sets, windows = SETTINGS["by query head"]
-    expected = []
+    tokens = torch.tensor([30.0, 0.0, 1.0, 6.0, 10.0, 700.0], device=DEVICE)
+    factors = HeadFactors(torch.rand(6, device=DEVICE) + 0.5, (tokens > 0).float(), tokens)
+    visible = torch.arange(1, 261, device=DEVICE).clamp(max=sliding or 260)
+    share = (factors.acts.double()[:, None] - tokens.double()[:, None] / visible).clamp_min(0)
+    power = factors.factors.double()[:, None] ** share if factored else torch.ones(6, 260, device=DEVICE)
+    query, expected = (inputs[0].double() * power[..., None]).to(DTYPE), []
     for head in range(6):
-        own = (inputs[0][:, head : head + 1], *(x[:, head // 2 : head // 2 + 1] for x in inputs[1:]))
-        expected.append(oracle(own, groups[sets[head]], window=windows[head], num_sinks=3, scale=0.25))
+        own = (query[:, head : head + 1], *(x[:, head // 2 : head // 2 + 1] for x in inputs[1:]))
+        rule = PairRule(windows[head], 3, sliding)
+        expected.append(reference_attention(*(x.double() for x in own), groups[sets[head]], rule, Scoring(0.25)))
     poisoned(monkeypatch)
     heads = PairHeads(*(torch.tensor(x, dtype=torch.int32, device=DEVICE) for x in (sets, windows)))
-    given = (*inputs, groups, PairRule(99, 3), Scoring(0.25))
-    actual = pairwise_attention(*given, num_groups=5, heads=heads)
+    given = (*inputs, groups, PairRule(99, 3, sliding), Scoring(0.25))
+    actual = pairwise_attention(*given, num_groups=5, heads=heads, factors=factors if factored else None)
     assert_same(actual, [torch.cat(parts, 1) for parts in zip(*expected, strict=True)], TOLERANCE)
 
 
@@ -316,7 +325,7 @@ def test_queries_times_their_heads_factors(new, furthest, fresh_seed, monkeypatc
     share = (acts.double()[:, None] - tokens.double()[:, None] / visible).clamp_min(0)
     expected = query.double() * (factors.double()[:, None] ** share)[..., None]
     poisoned(monkeypatch)
-    actual = multiplied_on_gpu(query, factors, acts, tokens, 90, furthest)
+    actual = multiplied_on_gpu(query, HeadFactors(factors, acts, tokens), 90, furthest)
     torch.testing.assert_close(actual.double(), expected, rtol=4e-3 if ON_GPU else 1e-6, atol=1e-6)
 
 
@@ -335,7 +344,7 @@ def test_what_a_new_token_is_given(width, groups, top_ks, factored, looks, known
     weights, potential = torch.randn(width, groups, device=DEVICE) / width**0.5, torch.randn(groups, device=DEVICE)
     sets = torch.randint(1 << 20, (len(top_ks), 1, 9), device=DEVICE)
     query = random_inputs(1, heads=3, queries=1)[0]
-    factors, tokens = torch.rand(3, device=DEVICE) + 0.5, torch.tensor([20.0, 200.0, 0.0], device=DEVICE)
+    factors, tokens = torch.rand(3, device=DEVICE) + 0.5, torch.tensor([2.0, 200.0, 0.0], device=DEVICE)
     acts, before = (tokens > 0).float(), sets.clone()
     poisoned(monkeypatch)
     probabilities, found, scaled = decide_on_gpu(
@@ -347,7 +356,7 @@ def test_what_a_new_token_is_given(width, groups, top_ks, factored, looks, known
         top_ks,
         query,
         sinks=Sinks(None if known is None else torch.tensor([[known]], device=DEVICE), first if looks else None, 0.6),
-        factors=Factors(factors, acts, tokens, 90) if factored else None,
+        factors=HeadFactors(factors, acts, tokens) if factored else None,
     )
     expected = torch.softmax(hidden[0, 0].double() @ weights.double() + potential, -1)
     torch.testing.assert_close(probabilities.double(), expected, rtol=1e-5, atol=1e-6)
@@ -359,7 +368,7 @@ def test_what_a_new_token_is_given(width, groups, top_ks, factored, looks, known
         assert sets[number, 0, 7].item() == own
     before[:, :, 7] = sets[:, :, 7]
     assert torch.equal(sets, before)  # nothing else is written
-    share = (acts - tokens / 90).clamp_min(0).double()
+    share = (acts - tokens / 8).clamp_min(0).double()
     power = factors.double() ** share if factored else torch.ones(3, device=DEVICE)
     expected_query = query.double() * power[:, None, None]
     torch.testing.assert_close(scaled.double(), expected_query, rtol=4e-3 if ON_GPU else 1e-6, atol=1e-6)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from focus_runtime.attention.cuda.triton_kernels.tiles import powers
 from focus_runtime.routing.route_kernel import all_bits
 
 
-@triton.jit(do_not_specialize=["set_stride", "place", "visible"])
+@triton.jit(do_not_specialize=["set_stride", "place"])
 def decide_kernel(
     HIDDEN,
     WEIGHTS,
@@ -29,7 +30,6 @@ def decide_kernel(
     q_head,
     set_stride,
     place,
-    visible,
     threshold,
     num_groups: tl.constexpr,
     top_ks: tl.constexpr,
@@ -49,8 +49,7 @@ def decide_kernel(
     if head >= 0:
         if FACTORED:
             d = tl.arange(0, SIZE)
-            share = tl.maximum(tl.load(ACTS + head) - tl.load(TOKENS + head) / visible.to(tl.float32), 0.0)
-            power = tl.math.exp2(share * tl.math.log2(tl.load(FACTORS + head)))
+            power = powers(FACTORS + head, ACTS + head, TOKENS + head, place + 1)
             query_d = tl.load(Q + head * q_head + d, mask=d < HEAD, other=0.0).to(tl.float32)
             tl.store(Q_OUT + head * HEAD + d, (query_d * power).to(Q_OUT.dtype.element_ty), mask=d < HEAD)
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from focus_runtime.attention.cuda.triton_kernels.tiles import rows
+from focus_runtime.attention.cuda.triton_kernels.tiles import powers, rows
 
 
 @triton.jit(do_not_specialize=["length", "before", "furthest", "heads"])
@@ -34,9 +34,7 @@ def factors_kernel(
     d = tl.arange(0, SIZE)
     real_m, real_d = m < length, d < HEAD
     query_md = rows(Q + batch * q_batch + head * q_head, m, q_token, real_m, d, real_d).to(tl.float32)
-    visible_m = tl.minimum(before + m + 1, furthest).to(tl.float32)
-    share_m = tl.maximum(tl.load(ACTS + head) - tl.load(TOKENS + head) / visible_m, 0.0)
-    power_m = tl.math.exp2(share_m * tl.math.log2(tl.load(FACTORS + head)))
+    power_m = powers(FACTORS + head, ACTS + head, TOKENS + head, tl.minimum(before + m + 1, furthest))
     place_m = (batch * length + m) * heads + head
     out_md = (query_md * power_m[:, None]).to(OUT.dtype.element_ty)
     tl.store(OUT + place_m[:, None] * HEAD + d[None, :], out_md, mask=real_m[:, None] & real_d[None, :])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, products, rows, softmax_step
+from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, powers, products, rows, softmax_step
 
 
 @triton.jit
@@ -30,6 +30,9 @@ def pairwise_kernel(
     MEMBER,
     SETS,
     WINDOWS,
+    FACTORS,
+    ACTS,
+    TOKENS,
     q_batch,
     q_head,
     q_token,
@@ -58,6 +61,7 @@ def pairwise_kernel(
     CAPPED: tl.constexpr,
     SLIDING: tl.constexpr,
     PER_HEAD: tl.constexpr,
+    FACTORED: tl.constexpr,
 ):
     """SINK is a bit that no group has: every query has it, and of the keys the sinks do."""
     tile = tl.num_programs(0) - 1 - tl.program_id(0)  # the longest first
@@ -72,6 +76,9 @@ def pairwise_kernel(
     K += batch * k_batch + (head // share) * k_head
     V += batch * v_batch + (head // share) * v_head
     query_md = rows(Q + batch * q_batch + head * q_head, q_m, q_token, real_m, d, real_d)
+    if FACTORED:
+        power_m = powers(FACTORS + head, ACTS + head, TOKENS + head, tl.minimum(q_m + 1, reach))
+        query_md = (query_md.to(tl.float32) * power_m[:, None]).to(Q.dtype.element_ty)
     own_m = _bits(MEMBER, q_m, real_m, WIDE) | SINK
     acc_md = tl.zeros([BM, SIZE], dtype=tl.float32)
     top_m = tl.full([BM], -1.0e30, dtype=tl.float32)

@@ -38,6 +38,13 @@ def softmax_step(score_mn, scale, v_nd, acc_md, top_m, sum_m, CAPPED: tl.constex
 
 
 @triton.jit
+def powers(FACTOR, ACTS, TOKENS, visible_m):
+    """What queries of a head are multiplied by, which see so many tokens up to their own; factors.py says more."""
+    share_m = tl.maximum(tl.load(ACTS) - tl.load(TOKENS) / visible_m.to(tl.float32), 0.0)
+    return tl.math.exp2(share_m * tl.math.log2(tl.load(FACTOR)))
+
+
+@triton.jit
 def rows(X, n, token, real_n, d, real_d):
     """Rows of a tile, zero where not real."""
     return tl.load(X + n.to(tl.int64)[:, None] * token + d[None, :], mask=real_n[:, None] & real_d[None, :], other=0.0)

@@ -6,7 +6,7 @@
 
 1. `tests`: those marked `gpu` (where pytest is installed).
 2. `layer`: one attention layer, 1K to 1M tokens, attention_gpu.py.
-3. `models`: random weights in the shape of Llama 3.2 1B, Mistral 7B and Gemma 2 9B: prefill and decode at 8K to 128K
+3. `models`: random weights in the shape of Llama 3.2 1B, Gemma 2 9B and Mistral 7B: prefill and decode at 8K to 128K
    tokens.
 4. `short`: where the GPU waits for the host, short_gpu.py.
 5. `default`: the default model, where `--model` and `--text` name it and a text: perplexity of a text of its full
@@ -57,15 +57,6 @@ MODELS: dict[str, Callable[..., Any]] = {
         num_key_value_heads=8,
         head_dim=64,
     ),
-    "Mistral 7B": partial(
-        MistralConfig,
-        hidden_size=4096,
-        intermediate_size=14336,
-        num_hidden_layers=32,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        sliding_window=None,
-    ),
     "Gemma 2 9B": partial(
         Gemma2Config,
         hidden_size=3584,
@@ -75,9 +66,18 @@ MODELS: dict[str, Callable[..., Any]] = {
         num_key_value_heads=8,
         head_dim=256,
     ),
+    "Mistral 7B": partial(
+        MistralConfig,
+        hidden_size=4096,
+        intermediate_size=14336,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        sliding_window=None,
+    ),
 }
 LENGTHS = (8192, 32768, 131072)
-PASSES, GROWTH = 8, 1.8  # of each mode at a length; a pass's time by its length, to this power
+PASSES, PASSES_LONGEST, GROWTH = 8, 6, 1.6  # of each mode at a length; a pass's time by its length, to this power
 OTHERS_UP_TO = 262144  # tokens: the longest of a layer's second and third shape
 SMOKE_MODELS: dict[str, Callable[..., Any]] = {"tiny": partial(LlamaConfig, **TINY)}
 SMOKE_LENGTHS, SMOKE_TABLE = (192, 256), [160, 192]
@@ -106,6 +106,7 @@ class Report:
         seconds: for everything.
         smoke: on the CPU, with small shapes.
         model, text: the default model's name, GGUF file or folder, and a text; None where they are not at hand.
+        lengths: tokens of whole models.
         results: by part.
         start: `time.perf_counter()` at the beginning.
     """
@@ -115,6 +116,7 @@ class Report:
     smoke: bool
     model: str | None = None
     text: Path | None = None
+    lengths: tuple[int, ...] = LENGTHS
     results: dict[str, Any] = field(default_factory=dict)
     start: float = field(default_factory=time.perf_counter)
 
@@ -213,7 +215,7 @@ def random_ids(length: int, device: torch.device) -> torch.Tensor:
 
 def whole_models(report: Report) -> dict[str, list[dict[str, Any]]]:
     """Prefill and decode by model and length, until the time is used up or the memory runs out."""
-    lengths = SMOKE_LENGTHS if report.smoke else LENGTHS
+    lengths = SMOKE_LENGTHS if report.smoke else report.lengths
     rows: dict[str, list[dict[str, Any]]] = {}
     models = SMOKE_MODELS if report.smoke else MODELS
     for number, (name, config) in enumerate(models.items()):
@@ -222,28 +224,29 @@ def whole_models(report: Report) -> dict[str, list[dict[str, Any]]]:
         until = report.left("models") / (len(models) - number)
         began = time.perf_counter()
         with random_model(config, max(lengths), report.device) as focus:
-            last, ratio = 0.0, 1
+            last = 0.0
             for place, length in enumerate(lengths):
                 spent = time.perf_counter() - began
-                ratio = length // lengths[place - 1] if place else 1
-                if spent + ratio**GROWTH * last > until:
+                ratio = length / lengths[place - 1] if place else 1.0
+                passes = PASSES_LONGEST if length == LENGTHS[-1] else PASSES
+                if spent + passes * ratio**GROWTH * last > until:
                     rows[name].append({"tokens": length, "skipped": f"{max(0.0, until - spent):.0f} s were left"})
                     continue
-                rows[name].append(one_length(focus, length, report.device))
-                last = _passes_seconds(rows[name][-1])
-                report.write()
+                rows[name].append({"tokens": length})
+                for _ in one_length(focus, length, report.device, rows[name][-1]):
+                    report.write()
+                last = _pass_seconds(rows[name][-1])
     return rows
 
 
-def _passes_seconds(row: dict[str, Any]) -> float:
-    """What the passes of a length took, without the kernels' compilation at its first."""
+def _pass_seconds(row: dict[str, Any]) -> float:
+    """What a pass of each mode takes together, without the kernels' compilation at the first."""
     both = [row["prefill"].get(f"{mode}_ms", {}).get("median", 0.0) for mode in ("full", "focus")]
-    return PASSES * sum(both) / 1000
+    return sum(both) / 1000
 
 
-def one_length(focus: FocusModel, length: int, device: torch.device) -> dict[str, Any]:
-    """Prefill and decode of one model at one length; running out of memory is a result."""
-    row: dict[str, Any] = {"tokens": length}
+def one_length(focus: FocusModel, length: int, device: torch.device, row: dict[str, Any]) -> Iterator[str]:
+    """Put prefill and decode of one model at one length into a row; running out of memory is a result."""
     ids = random_ids(length, device)
     for name, work in (
         ("prefill", lambda: prefill_speed(focus, ids, repeats=2 if length < LENGTHS[-1] else 1)),
@@ -257,7 +260,7 @@ def one_length(focus: FocusModel, length: int, device: torch.device) -> dict[str
             row[name] = {"error": "out of memory"}
         if device.type == "cuda":
             torch.cuda.empty_cache()
-    return row
+        yield name
 
 
 def short_texts(report: Report) -> dict[str, Any]:
@@ -372,8 +375,8 @@ def _layer_table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _model_row(row: dict[str, Any]) -> str:
-    if "skipped" in row:
-        return f"| {row['tokens']:,} | {row['skipped']} | | | | |"
+    if "skipped" in row or "prefill" not in row or "decode" not in row:
+        return f"| {row['tokens']:,} | {row.get('skipped', 'not finished')} | | | | |"
     cells = [f"{row['tokens']:,}"]
     for part in (row["prefill"], row["decode"]):
         failed = part.get("error")
@@ -393,11 +396,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=540.0, help="time for everything")
     parser.add_argument("--model", help="the default model: smollm2-135m, or its GGUF file or folder")
     parser.add_argument("--text", type=Path, help=f"a text of {gpu_default_model.CONTEXT} tokens or more")
+    parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)), help="tokens of whole models")
     parser.add_argument("--part", choices=tuple(SHARES), action="append", help="only these")
     chosen = parser.parse_args(arguments)
     if chosen.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA GPU found; use --device cpu for a smoke run of the script")
-    report = Report(chosen.out, chosen.seconds, chosen.device == "cpu", chosen.model, chosen.text)
+    lengths = tuple(int(length) for length in chosen.lengths.split(","))
+    report = Report(chosen.out, chosen.seconds, chosen.device == "cpu", chosen.model, chosen.text, lengths)
     parts: dict[str, Callable[[Report], Any]] = {
         "tests": gpu_tests,
         "layer": layer_table,

@@ -118,18 +118,16 @@ def analysis(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     }
 
 
-def generation(focus: FocusModel, prompt: torch.Tensor) -> dict[str, Any]:
+def generation(focus: FocusModel, prompt: torch.Tensor, tokens: int = GENERATED) -> dict[str, Any]:
     """Greedy tokens after a prompt, full attention and Focus."""
-    result: dict[str, Any] = {"prompt_tokens": prompt.shape[1], "new_tokens": GENERATED}
+    result: dict[str, Any] = {"prompt_tokens": prompt.shape[1], "new_tokens": tokens}
     for mode in ("full", "focus"):
         with focus.measured_full_attention() if mode == "full" else nullcontext():
             if prompt.device.type == "cuda":
                 torch.cuda.synchronize()
             before = time.perf_counter()
             model: Any = focus.model
-            out = model.generate(
-                prompt, max_new_tokens=GENERATED, min_new_tokens=GENERATED, do_sample=False, pad_token_id=0
-            )
+            out = model.generate(prompt, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, pad_token_id=0)
             if prompt.device.type == "cuda":
                 torch.cuda.synchronize()
             result[f"{mode}_seconds"] = time.perf_counter() - before

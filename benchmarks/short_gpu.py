@@ -14,7 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +24,21 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
 from benchmarks.attention_gpu import LENGTHS, focus_way, full_ways, machine
-from benchmarks.gpu_default_model import default_centroids
+from benchmarks.gpu_default_model import GENERATED, default_centroids, generation
 from benchmarks.layer_gpu import SHAPES, Bench, Layer, Work, captured, interleaved, random_layer, spread
 from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results
-from focus_runtime.composition.attach import compose
+from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.timing import MODES, attending, milliseconds, synchronise
+from focus_runtime.models.structure import cache_argument
 
 SHORT = (256, 512, *(length for length in LENGTHS if length <= 4096))
 FULL_HEADS = (0, 3, 6)
 FULL_LENGTHS = (2048, 4096, 8192, 16384, 32768)
 PREFILLS = (512, 1024, 2048, 4096, 8192)
-PAST, STEPS, REPEATS = 4096, 10, 9
+PAST, STEPS, REPEATS = 4096, 20, 9
+PROMPT = 7680
 SMALL: dict[str, Any] = {
     "vocab_size": 49152,
     "hidden_size": 576,
@@ -113,50 +117,80 @@ def _own(layer: Layer) -> Work:
     return run
 
 
-def small_model(bench: Bench) -> dict[str, Any]:
-    """Milliseconds of a model that computes little in many layers."""
-    device, on_gpu = bench.device, bench.on_gpu
+@contextmanager
+def small(bench: Bench) -> Iterator[tuple[FocusModel, torch.Tensor]]:
+    """Random weights in the shape of the default model, its centroids composed, and (1, T) random ids."""
     torch.manual_seed(0)
-    with torch.device(device):
+    with torch.device(bench.device):
         model = AutoModelForCausalLM.from_config(LlamaConfig(**SMALL), dtype=torch.bfloat16).eval()
     drawn = torch.randint(3, SMALL["vocab_size"], (1, PREFILLS[-1]), generator=torch.Generator().manual_seed(0))
-    ids = drawn.to(device)
-    past = PAST if on_gpu else 64
+    focus = compose(model, default_centroids(bench.device))
+    focus.reset_seconds(timed=False)  # events about stages would take the host longer
+    try:
+        yield focus, drawn.to(bench.device)
+    finally:
+        focus.detach()
 
-    def steps() -> dict[str, float]:
-        cache = DynamicCache(config=model.config)
-        model(input_ids=ids[:, :past], past_key_values=cache, use_cache=True, logits_to_keep=1)
-        times = []
-        for place in range(past, past + STEPS + 3):
 
-            def one(place: int = place) -> Any:
-                newest = ids[:, place : place + 1]
-                return model(input_ids=newest, past_key_values=cache, use_cache=True, logits_to_keep=1)
-
-            times.append(milliseconds(one, device))
-        return spread(times[3:])
-
-    found: dict[str, Any] = {"past": past}
-    model.set_attn_implementation("sdpa")
-    found["decode, transformers' own"] = steps()
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    found["decode, transformers' own without cuDNN's kernel"] = steps()
-    torch.backends.cuda.enable_cudnn_sdp(True)
-    focus = compose(model, default_centroids(device))
-    for mode in MODES:
-        with attending(focus, mode):
-            found[f"decode, {mode}"] = steps()
-    for length in PREFILLS if on_gpu else (64,):
-        times: dict[str, list[float]] = {mode: [] for mode in MODES}
-        for repeat in range(REPEATS + 2):
-            for mode in MODES:
-                with attending(focus, mode):
-                    spent = milliseconds(_pass(model, ids[:, :length]), device)
-                if repeat > 1:
-                    times[mode].append(spent)
-        found[f"prefill {length}"] = {mode: spread(values) for mode, values in times.items()}
-    focus.detach()
+def small_model(bench: Bench) -> dict[str, Any]:
+    """Milliseconds of a model that computes little in many layers; everything in turn."""
+    found: dict[str, Any] = {"past": PAST if bench.on_gpu else 64}
+    with small(bench) as (focus, ids):
+        for name, spent in _decode_times(focus, ids, found["past"], bench.device).items():
+            found[f"decode, {name}"] = spread(spent)
+        for length in PREFILLS if bench.on_gpu else (64,):
+            times: dict[str, list[float]] = {mode: [] for mode in MODES}
+            for repeat in range(REPEATS + 2):
+                for mode in MODES:
+                    with attending(focus, mode):
+                        once = milliseconds(_pass(focus.model, ids[:, :length]), bench.device)
+                    if repeat > 1:
+                        times[mode].append(once)
+            found[f"prefill {length}"] = {mode: spread(values) for mode, values in times.items()}
     return found
+
+
+def _decode_times(focus: FocusModel, ids: torch.Tensor, past: int, device: torch.device) -> dict[str, list[float]]:
+    """Milliseconds of steps after `past` tokens, by way, each way with a cache of its own."""
+    model: Any = focus.model
+    ways: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+        "transformers' own": lambda: _own_attention(focus, cudnn=True),
+        "transformers' own without cuDNN's kernel": lambda: _own_attention(focus, cudnn=False),
+        **{mode: partial(attending, focus, mode) for mode in MODES},
+    }
+    caches = {name: DynamicCache(config=model.config) for name in ways}
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for name, way in ways.items():
+        with way():
+            model(input_ids=ids[:, :past], **cache_argument(model, caches[name]), use_cache=True, logits_to_keep=1)
+    for place in range(past, past + STEPS + 3):
+        for name, way in ways.items():
+
+            def one(place: int = place, name: str = name) -> Any:
+                newest, cache = ids[:, place : place + 1], cache_argument(model, caches[name])
+                return model(input_ids=newest, **cache, use_cache=True, logits_to_keep=1)
+
+            with way():
+                times[name].append(milliseconds(one, device))
+    return {name: values[3:] for name, values in times.items()}
+
+
+@contextmanager
+def _own_attention(focus: FocusModel, *, cudnn: bool) -> Iterator[None]:
+    """The model as it is without Focus, cuDNN's kernel allowed or not."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    with focus.full_attention():
+        torch.backends.cuda.enable_cudnn_sdp(cudnn)
+        try:
+            yield
+        finally:
+            torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+def small_generation(bench: Bench) -> dict[str, Any]:
+    """Seconds of 512 greedy tokens after a text that leaves room for them, full attention and Focus."""
+    with small(bench) as (focus, ids):
+        return generation(focus, ids[:, : PROMPT if bench.on_gpu else 64], GENERATED if bench.on_gpu else 8)
 
 
 def _pass(model: Any, ids: torch.Tensor) -> Work:
@@ -165,6 +199,7 @@ def _pass(model: Any, ids: torch.Tensor) -> Work:
 
 PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "model": small_model,
+    "generate": small_generation,
     "layer": short_layers,
     "apart": full_heads,
 }

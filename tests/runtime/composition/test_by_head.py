@@ -61,7 +61,7 @@ def test_the_logits_are_those_of_each_setting(budget, text_sinks, short, kernels
         monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", {1: 0, 2: 0})
     names, enable = kernels
     model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
-    centroids = build_centroids(model, window=12, num_sinks=2, text_sinks=text_sinks)
+    centroids = build_centroids(model, window=12, num_sinks=2, text_sinks=text_sinks, text_sinks_from=0)
     ids = random_ids(90, batch=2, seed=fresh_seed).to(DEVICE)
     focus = compose(model, centroids, budget=budget)
     with monkeypatch.context() as patch:

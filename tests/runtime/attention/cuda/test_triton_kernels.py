@@ -254,7 +254,10 @@ def test_the_order_of_groups(length, groups, top_k, fresh_seed):
 
 @pytest.mark.parametrize(("width", "groups", "top_ks"), [(100, 8, (1,)), (64, 5, (3, 1)), (200, 20, (0, 2, 1))])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_routing_equals_its_definition(width, groups, top_ks, dtype, fresh_seed, monkeypatch):
+@pytest.mark.parametrize("long", [False, True])
+def test_routing_equals_its_definition(width, groups, top_ks, dtype, long, fresh_seed, monkeypatch):
+    if long:
+        monkeypatch.setattr("focus_runtime.routing.on_gpu.LONG_FROM", 0)
     dtype = dtype if ON_GPU else torch.float32
     hidden = torch.randn(2, 45, width, device=DEVICE).to(dtype)
     weights, potential = torch.randn(width, groups, device=DEVICE), torch.randn(groups, device=DEVICE)

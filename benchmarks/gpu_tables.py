@@ -125,6 +125,15 @@ def small_model(result: dict[str, Any]) -> str:
     return _lines(["tokens", "full attention, ms (least)", "Focus, ms (least)"], rows)
 
 
+def small_decode(result: dict[str, Any]) -> str:
+    """Decode steps of the same model by way."""
+    steps = {name.removeprefix("decode, "): found for name, found in result["model"].items() if "decode" in name}
+    return _lines(
+        ["decode step", "ms (least)"],
+        [[name, f"{found['median']:.1f} ({found['low']:.1f})"] for name, found in steps.items()],
+    )
+
+
 def whole_models(result: dict[str, Any]) -> str:
     """Prefill of random weights in the shape of larger models, and decode where full attention had no plans to make."""
     rows = []
@@ -177,7 +186,7 @@ def tables(result: dict[str, Any]) -> list[str]:
 def tables_of_short() -> list[str]:
     """Those of what a host limits, and of whole models."""
     short, whole = (json.loads(path.read_text(encoding="utf-8")) for path in (SHORT, MODELS))
-    return [short_texts(short), small_model(short), whole_models(whole)]
+    return [short_texts(short), small_model(short), small_decode(short), whole_models(whole)]
 
 
 def main() -> None:

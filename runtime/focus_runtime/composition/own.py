@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.dispatch import attend, grouped_on_gpu
 from focus_runtime.attention.sliding import sliding_attention
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.gpu.cudnn import WITHOUT_CUDNN
+from focus_runtime.gpu.usable import attention_fits
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
@@ -41,8 +43,9 @@ def _full(module: nn.Module, call: Call) -> Tensor:
         return _as_one_group(call, None)
     if call.scoring.softcap is not None:
         one_group_BT = torch.ones(shape, dtype=torch.int64, device=key.device)
-        rule = PairRule(window=shape[1])
-        out_BHQD = attend(query, key, value, one_group_BT, rule, call.scoring, padding, backend="masked")[0]
+        rule, step = PairRule(window=shape[1]), query.shape[2] == 1 and padding is None
+        backend = "decode" if step and attention_fits(DECODING, query, key, value) else "masked"
+        out_BHQD = attend(query, key, value, one_group_BT, rule, call.scoring, padding, backend=backend)[0]
         return out_BHQD.transpose(1, 2)
     if padding is None and 1 < query.shape[2] != shape[1]:  # SDPA aligns is_causal to the first key, not to the last
         padding = torch.ones(shape, dtype=torch.bool, device=key.device)

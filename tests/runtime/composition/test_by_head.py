@@ -45,6 +45,7 @@ def kernels(monkeypatch):
     def enable():
         if not ON_GPU:  # where the CPU's own kernel would take calls before these are asked
             monkeypatch.setattr(by_head, "attention_fits", lambda *_: True)
+            monkeypatch.setattr("focus_runtime.routing.router.takes_hidden", lambda hidden: not torch.is_grad_enabled())
             monkeypatch.setattr(sparse, "_in_fused_call", sparse._in_gpu_calls)
             for name in ("is_step", "defers"):
                 monkeypatch.setattr(f"focus_runtime.composition.layer.{name}", lambda *_: False)
@@ -100,7 +101,7 @@ def test_decode_steps_continue_it(budget, kernels, monkeypatch, fresh_seed):
     for place in range(51, 60):
         out = model(input_ids=ids[:, place : place + 1], past_key_values=out.past_key_values, use_cache=True)
         logits.append(out.logits)
-    assert names == (["decide", "chunk", "join"] * 9 if ON_GPU else ["chunk", "join"] * 9)
+    assert names == (["decide" if ON_GPU else "route", "chunk", "join"] * 9)
     assert (torch.cat(logits, 1).float() - expected).norm() / expected.norm() < TOLERANCE
 
 

@@ -1,4 +1,4 @@
-"""Full attention's decode steps on a GPU go without cuDNN's kernel, and leave torch's settings as they were."""
+"""Full attention's decode steps on a GPU: without cuDNN's kernel, and by ours where scores are capped."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import threading
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from focus_runtime.attention import decode
+from focus_runtime.attention.scoring import Scoring
+from focus_runtime.composition import own
+from focus_runtime.composition.call import Call
+from focus_runtime.composition.state import FocusLayer
 from focus_runtime.gpu.cudnn import WithoutCudnn
+from focus_runtime.gpu.launch import Launches
+from tests.helpers import needs_triton
 
 
 @pytest.fixture
@@ -62,3 +70,21 @@ def test_threads_that_overlap_leave_nothing_behind(allowed):
     other.join(20)
     assert seen == [False]
     assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@pytest.mark.slow
+@torch.no_grad()
+@pytest.mark.parametrize("new", [1, 2])
+def test_a_step_with_a_softcap_takes_the_kernel_of_decode_steps(new, monkeypatch, fresh_seed):
+    """In Triton's interpreter: the same as torch, to rounding."""
+    needs_triton()
+    query, key, value = (torch.randn(2, heads, tokens, 32) for heads, tokens in ((4, new), (2, 150), (2, 150)))
+    call = Call(query, key, value, None, 150, Scoring(0.2, 5.0), 0.0)
+    layer = FocusLayer(0, None, None)
+    expected = own.own_attention(nn.Module(), layer, call)
+    names, run = [], Launches.run
+    for module in (own, decode):
+        monkeypatch.setattr(module, "attention_fits", lambda *_: True)
+    monkeypatch.setattr(Launches, "run", lambda self, name, *given: names.append(name) or run(self, name, *given))
+    torch.testing.assert_close(own.own_attention(nn.Module(), layer, call), expected, rtol=1e-4, atol=1e-5)
+    assert names == (["chunk", "join"] if new == 1 else [])

@@ -10,6 +10,7 @@ Shape suffixes: B batch, H query heads, Q queries, T keys, D head size, S distin
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,7 @@ class _OnGpu:
         parts: for each distinct top-k, its place among them, and the numbers of its query heads; full heads go with the
             first.
         focused: the same without full heads.
+        every, every_focused: numbers of the query heads of all parts.
         sets, windows: int32 by query head, (H,), where heads that share a key head differ; else by key head, (G,): the
             place of the head's top-k, and its window.
         query_sets, query_windows: (H,) int32, the same by query head, always.
@@ -46,6 +48,8 @@ class _OnGpu:
 
     parts: tuple[tuple[int, Tensor], ...]
     focused: tuple[tuple[int, Tensor], ...]
+    every: Tensor
+    every_focused: Tensor
     sets: Tensor
     windows: Tensor
     query_sets: Tensor
@@ -71,6 +75,8 @@ def _on_gpu(heads: LayerHeads, counts: HeadCounts, device: torch.device) -> _OnG
     return _OnGpu(
         tuple((place, numbers(own)) for place, own in enumerate(together) if own),
         tuple((place, numbers(own)) for place, own in enumerate(members) if own),
+        numbers(sorted(itertools.chain(*together))),
+        numbers(sorted(itertools.chain(*members))),
         numbers(sets),
         numbers(windows),
         *(numbers([each for each in own for _ in range(counts.query // heads.num_heads)]) for own in (sets, windows)),
@@ -157,11 +163,21 @@ def text_by_head(
     apart = query.shape[2] >= FULL_APART_FROM
 
     def run() -> Tensor:
-        results = new_results(query)
-        for place, numbers in known.focused if apart else known.parts:
-            settings: dict[str, Any] = {"heads": Heads(numbers, known.query_windows), "results": results}
-            tensors = (query, key, call.value, groups_SBT[place], rule, call.scoring)
-            grouped_attention(*tensors, extent=extents[place], stage=clock, **settings)
+        results, parts = new_results(query), known.focused if apart else known.parts
+
+        def attend(numbers: Tensor, place: int, extent: Extent, *, near_known: bool) -> None:
+            tensors, heads_asked = (query, key, call.value), Heads(numbers, known.query_windows)
+            settings: dict[str, Any] = {"extent": extent, "stage": clock, "heads": heads_asked, "results": results}
+            given = (*tensors, groups_SBT[place], rule, call.scoring)
+            grouped_attention(*given, near_known=near_known, **settings)
+
+        together = len(parts) > 1  # near pairs have nothing to do with groups: of all parts they are one launch
+        if together:
+            every = known.every_focused if apart else known.every
+            attend(every, 0, Extent(extents[0].num_groups, 0, uniform=True), near_known=False)
+        for place, numbers in parts:
+            if not together or extents[place].top_k > 0:
+                attend(numbers, place, extents[place], near_known=together)
         return results[0]
 
     out_BTHD = tried(GROUPED, query, run)

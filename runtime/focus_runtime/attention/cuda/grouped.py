@@ -167,6 +167,7 @@ def grouped_attention(
     copied: bool | None = None,
     heads: Heads | None = None,
     results: tuple[Tensor, Tensor] | None = None,
+    near_known: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Exact Focus in Triton, for as many queries as keys and without padding.
 
@@ -182,6 +183,7 @@ def grouped_attention(
         copied: read far keys from copies; by default where they pay.
         heads: those to compute, with windows in place of the rule's; all of them with one window when None.
         results: `new_results` of these heads and others; new when None.
+        near_known: the results hold what a call with k = 0 has left for these heads, which is not computed again.
 
     Returns:
         out (B, H, T, D), strided as (B, T, H, D); logsumexp (B, H, T) fp32.
@@ -199,10 +201,11 @@ def grouped_attention(
     plan: _Plan = launches.numbers
     out_BTHD, lse = new_results(query) if results is None else results
     by_head = (lse, lse) if heads is None else (heads.query, heads.windows)
-    tiles, grid, numbers = plan.near
-    with stage("local"):
-        arguments = (query, key, value, out_BTHD, lse, *by_head, *numbers)
-        launches.run("near", near_kernel, grid, arguments, tiles.warps, tiles.stages)
+    if not near_known:
+        tiles, grid, numbers = plan.near
+        with stage("local"):
+            arguments = (query, key, value, out_BTHD, lse, *by_head, *numbers)
+            launches.run("near", near_kernel, grid, arguments, tiles.warps, tiles.stages)
     if plan.reaches:
         return out_BTHD.transpose(1, 2), lse
     with stage("sort"):

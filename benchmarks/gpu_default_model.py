@@ -69,7 +69,7 @@ def measure(
         note("train_bf16", lambda: training_speed(model, tokenizer, text, "bf16"))
     model = model.to(dtype)
     focus = compose(model, default_centroids(device))
-    note("generation", lambda: generation(focus, ids[None, :-GENERATED]))
+    note("generation", lambda: generation(focus, ids[None, :-GENERATED], GENERATED))
     focus.detach()
     return found
 
@@ -118,7 +118,7 @@ def analysis(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     }
 
 
-def generation(focus: FocusModel, prompt: torch.Tensor, tokens: int = GENERATED) -> dict[str, Any]:
+def generation(focus: FocusModel, prompt: torch.Tensor, tokens: int) -> dict[str, Any]:
     """Greedy tokens after a prompt, full attention and Focus."""
     result: dict[str, Any] = {"prompt_tokens": prompt.shape[1], "new_tokens": tokens}
     for mode in ("full", "focus"):

@@ -63,7 +63,7 @@ def test_no_memory_and_no_time_are_results(tmp_path, monkeypatch):
 
 @pytest.mark.model
 def test_the_default_model_is_asked_what_users_ask(tmp_path, monkeypatch):
-    smaller = {"CONTEXT": 300, "GENERATED": 4, "ANALYSED": 200, "TRAIN_TOKENS": 64, "TRAIN_STEPS": 2}
+    smaller = {"CONTEXT": 150, "GENERATED": 4, "ANALYSED": 140, "TRAIN_TOKENS": 64, "TRAIN_STEPS": 2, "DECODE_STEPS": 2}
     for name, number in smaller.items():
         monkeypatch.setattr(gpu_default_model, name, number)
     command = ["--device", "cpu", "--out", str(tmp_path), "--model", "smollm2-135m", "--part", "default"]
@@ -73,12 +73,12 @@ def test_the_default_model_is_asked_what_users_ask(tmp_path, monkeypatch):
     found = results(tmp_path)[0]["default"]
     assert not [part for part, value in found.items() if isinstance(value, dict) and "error" in value]
     assert found["perplexity"]["torch.float32 auto"]["full"] > 1
-    assert found["analyze"]["tokens"] == 200
+    assert found["analyze"]["tokens"] == 140
     assert found["generation"]["full_new_tokens"] == found["generation"]["focus_new_tokens"] == 4
     assert found["train"]["finite"]
     text.write_text("Too short.")
     gpu.main([*command, "--text", str(text)])
-    assert "300 are needed" in results(tmp_path)[0]["default"]["error"]
+    assert "150 are needed" in results(tmp_path)[0]["default"]["error"]
 
 
 def test_it_asks_for_a_gpu(tmp_path, capsys, monkeypatch):

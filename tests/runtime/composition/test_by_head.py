@@ -137,20 +137,20 @@ def test_steps_whose_groups_a_kernel_decides(kind, text_sinks, late, monkeypatch
     for router in centroids.routers.values():
         router.logit_factors = torch.nn.Parameter(torch.rand(4, device=DEVICE) + 0.5, requires_grad=False)
     centroids.config = centroids.config.replace(logit_factors=True)
-    ids = random_ids(60, seed=fresh_seed).to(DEVICE)
+    ids = random_ids(57, seed=fresh_seed).to(DEVICE)
     ids[0, 52] = ids[0, 0]  # of a text sink
     focus = compose(model, centroids, budget=KINDS[kind])
     with monkeypatch.context() as patch:
         for module in (by_head, gpu_step):
             patch.setattr(module, "attention_fits", lambda *_: False)
-        expected = model(input_ids=ids, use_cache=False).logits[:, 46:].float()
+        expected = model(input_ids=ids, use_cache=False).logits[:, 49:].float()
     whole = focus.assignments()
     enable()
     past = StaticCache(config=model.config, max_cache_len=64) if text_sinks else DynamicCache(config=model.config)
-    logits = [model(input_ids=ids[:, :47], **cache_argument(model, past), use_cache=True).logits[:, -1:]]
+    logits = [model(input_ids=ids[:, :50], **cache_argument(model, past), use_cache=True).logits[:, -1:]]
     names.clear()
     found = set()
-    for place in range(47, 60):
+    for place in range(50, 57):
         out = model(input_ids=ids[:, place : place + 1], **cache_argument(model, past), use_cache=True)
         logits.append(out.logits)
         for layer, own in focus.assignments().items():
@@ -159,7 +159,7 @@ def test_steps_whose_groups_a_kernel_decides(kind, text_sinks, late, monkeypatch
             sink = whole[layer].everywhere is not None and whole[layer].everywhere[0, place].item()
             assert (own.everywhere is not None and own.everywhere.item()) == sink
             found.add(sink)
-    assert names == ["decide", "chunk", "join"] * 2 * 13
+    assert names == ["decide", "chunk", "join"] * 2 * 7
     assert (torch.cat(logits, 1).float() - expected).norm() / expected.norm() < TOLERANCE
     assert focus.backend_names == "decode"
     assert text_sinks is None or found == {True, False}

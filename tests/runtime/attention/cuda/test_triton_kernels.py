@@ -34,6 +34,7 @@ pytestmark = pytest.mark.gpu if ON_GPU else pytest.mark.slow
 DEVICE = "cuda" if ON_GPU else "cpu"
 DTYPE = torch.bfloat16 if ON_GPU else torch.float32
 TOLERANCE = 1.5e-2 if ON_GPU else 5e-6
+LONG = 300 if ON_GPU else 170  # tokens, three tiles and more; the interpreter takes seconds for a few hundred
 
 
 def random_inputs(length, *, batch=1, heads=2, kv_heads=1, dim=16, queries=None, dtype=DTYPE):
@@ -107,15 +108,15 @@ def test_pairs_one_by_one_equal_the_oracle(case, softcap, fresh_seed, monkeypatc
 @pytest.mark.parametrize("factored", [False, True])
 @pytest.mark.parametrize("sliding", [None, 100])
 def test_pairs_one_by_one_for_heads_of_unequal_settings(factored, sliding, fresh_seed, monkeypatch):
-    inputs = random_inputs(260, batch=2, heads=6, kv_heads=3)
-    groups = torch.stack([members(260, groups=5, top_k=top_k, batch=2) for top_k in (1, 2)])
+    inputs = random_inputs(LONG, batch=2, heads=6, kv_heads=3)
+    groups = torch.stack([members(LONG, groups=5, top_k=top_k, batch=2) for top_k in (1, 2)])
     groups = torch.cat([groups, torch.zeros_like(groups[:1])])
     sets, windows = SETTINGS["by query head"]
     tokens = torch.tensor([30.0, 0.0, 1.0, 6.0, 10.0, 700.0], device=DEVICE)
     factors = HeadFactors(torch.rand(6, device=DEVICE) + 0.5, (tokens > 0).float(), tokens)
-    visible = torch.arange(1, 261, device=DEVICE).clamp(max=sliding or 260)
+    visible = torch.arange(1, LONG + 1, device=DEVICE).clamp(max=sliding or LONG)
     share = (factors.acts.double()[:, None] - tokens.double()[:, None] / visible).clamp_min(0)
-    power = factors.factors.double()[:, None] ** share if factored else torch.ones(6, 260, device=DEVICE)
+    power = factors.factors.double()[:, None] ** share if factored else torch.ones(6, LONG, device=DEVICE)
     query, expected = (inputs[0].double() * power[..., None]).to(DTYPE), []
     for head in range(6):
         own = (query[:, head : head + 1], *(x[:, head // 2 : head // 2 + 1] for x in inputs[1:]))
@@ -131,9 +132,9 @@ def test_pairs_one_by_one_for_heads_of_unequal_settings(factored, sliding, fresh
 @pytest.mark.parametrize("copied", [False, True])
 def test_tokens_of_unequal_numbers_of_groups(copied, fresh_seed, monkeypatch):
     """One group, two, none, or all of them, as text sinks have."""
-    inputs = random_inputs(300, batch=2)
-    one, two = members(300, batch=2, groups=5), members(300, batch=2, groups=5, top_k=2)
-    membership = torch.where(torch.rand(2, 300, device=DEVICE) < 0.5, one, two)
+    inputs = random_inputs(LONG, batch=2)
+    one, two = members(LONG, batch=2, groups=5), members(LONG, batch=2, groups=5, top_k=2)
+    membership = torch.where(torch.rand(2, LONG, device=DEVICE) < 0.5, one, two)
     membership[:, 17], membership[:, 100:110] = 31, 0
     expected = oracle(inputs, membership, window=9, num_sinks=2, scale=0.25)
     poisoned(monkeypatch)
@@ -146,13 +147,13 @@ def test_tokens_of_unequal_numbers_of_groups(copied, fresh_seed, monkeypatch):
 @pytest.mark.parametrize("sliding", [None, 120])
 def test_a_few_tokens_beyond_the_usual_number_of_groups(top_k, sliding, fresh_seed, monkeypatch):
     """They see what shares any of their groups, and are seen by it, without a pass for each of their groups."""
-    inputs, membership = random_inputs(300, batch=2), members(300, groups=5, top_k=top_k, batch=2)
-    more = torch.rand(2, 300, device=DEVICE) < 0.1
-    membership = torch.where(more, membership | members(300, groups=5, top_k=4, batch=2), membership)
+    inputs, membership = random_inputs(LONG, batch=2), members(LONG, groups=5, top_k=top_k, batch=2)
+    more = torch.rand(2, LONG, device=DEVICE) < 0.1
+    membership = torch.where(more, membership | members(LONG, groups=5, top_k=4, batch=2), membership)
     membership[0, 150], membership[1, 160] = 31, 0
-    position, scoring = torch.arange(300, device=DEVICE).expand(2, -1), Scoring(0.25)
+    position, scoring = torch.arange(LONG, device=DEVICE).expand(2, -1), Scoring(0.25)
     focus = WindowedFocus(membership, position, PairRule(9, 2))
-    expected = sliding_attention(*(x.double() for x in inputs), sliding or 300, scoring, focus=focus)
+    expected = sliding_attention(*(x.double() for x in inputs), sliding or LONG, scoring, focus=focus)
     poisoned(monkeypatch)
     extent = Extent(5, top_k, uniform=False, beyond=True)
     actual, _ = grouped_attention(*inputs, membership, PairRule(9, 2, sliding), scoring, extent=extent)
@@ -162,12 +163,12 @@ def test_a_few_tokens_beyond_the_usual_number_of_groups(top_k, sliding, fresh_se
 @pytest.mark.parametrize("beyond", [False, True])
 def test_heads_of_unequal_settings(beyond, fresh_seed, monkeypatch):
     """Windows by query head, one of them without end; memberships of two k and of none fill one result."""
-    inputs = random_inputs(260, batch=2, heads=8, kv_heads=4)
+    inputs = random_inputs(LONG, batch=2, heads=8, kv_heads=4)
     windows = torch.tensor([7, 9, 1 << 30, 3, 0, 40, 40, 5], dtype=torch.int32, device=DEVICE)
     parts = {1: [0, 2, 3], 2: [4, 5, 6], 0: [1, 7]}
-    groups = {top_k: members(260, groups=5, top_k=top_k, batch=2) for top_k in (1, 2)}
+    groups = {top_k: members(LONG, groups=5, top_k=top_k, batch=2) for top_k in (1, 2)}
     if beyond:
-        groups = {k: torch.where(torch.rand(2, 260, device=DEVICE) < 0.1, 31, sets) for k, sets in groups.items()}
+        groups = {k: torch.where(torch.rand(2, LONG, device=DEVICE) < 0.1, 31, sets) for k, sets in groups.items()}
     groups[0] = torch.zeros_like(groups[1])
     expected = []
     for head, window in enumerate(windows.tolist()):

@@ -15,6 +15,8 @@ from focus_runtime.routing.router import Assignment, CentroidRouter
 class NoGroups(CentroidRouter):
     """A router that puts no token into any group."""
 
+    by_centroids = False
+
     def own_assignment(self, hidden: Tensor, **_: Any) -> Assignment:
         """Uniform probabilities and empty memberships, whatever the hidden states."""
         groups, device = self.config.num_groups, hidden.device

@@ -72,10 +72,12 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
     if not own or (layer.sliding is not None and length > layer.sliding):
         return None
     heads = layer.heads(call.counts)
-    if heads.groups == heads.full or not short_pays(call, heads, config.num_groups):
+    if _all_see_everything(heads, length, config.num_groups) or not short_pays(call, heads, config.num_groups):
         return None
     factors, factors_H = None, router.logit_factors
     if factors_H is not None and config.logit_factors:
+        if needs_gradient(factors_H) or factors_H.dtype != torch.float32:
+            return None
         reach = layer.reach(heads, call.counts, call.query.device)
         factors = (factors_H, reach.acts, reach.tokens) if length > reach.least else None
     groups_SBT = _groups(layer, call, heads)
@@ -86,6 +88,14 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
         return None
     current.counts, current.backend = call.counts, "decomposed"
     return out_BTHD
+
+
+def _all_see_everything(heads: LayerHeads, length: int, num_groups: int) -> bool:
+    """Whether the heads attend fully, or might as well: torch's kernels take less time for that."""
+    if not heads.uniform:
+        return heads.groups == heads.full
+    setting = heads.groups[0].setting
+    return setting.window >= length - 1 or setting.top_k >= num_groups
 
 
 def _with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | None = None) -> Call:
@@ -243,7 +253,7 @@ def _in_gpu_calls(
 ) -> tuple[Tensor, str, tuple[HeadGroup, ...]] | None:
     """See by_head.py."""
     owner, new, length = layer.owner, call.query.shape[2], call.key.shape[2]
-    if layer.sliding is not None and call.total > layer.sliding:
+    if heads.groups == heads.full or (layer.sliding is not None and call.total > layer.sliding):
         return None
     if new == 1 < length and fits(DECODING, owner.backend, call):
         out_BQHD = step_by_head(call, heads, groups_SBT, owner.config.num_sinks)

@@ -55,7 +55,12 @@ def defers(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> bool:
     history, router = layer.current_pass.history, layer.router
     if history is None or router is None or padding is not None or hidden.shape[:2] != (1, 1) or not history.seen:
         return False
-    if router.observers or layer.owner.edits.get(layer.index) is not None or not _is_plain(layer):
+    if (
+        router.observers
+        or not router.by_centroids
+        or layer.owner.edits.get(layer.index) is not None
+        or not _is_plain(layer)
+    ):
         return False
     if router.projection.dtype != torch.float32 or router.projection.is_inference():
         return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -163,8 +164,10 @@ class CentroidRouter(nn.Module):
         config: settings in force; `compose` replaces them by those of the composition.
         has_potential: whether `potential` was learned or calibrated.
         observers: functions called while the router runs; see `focus_runtime.composition.observe`.
+        by_centroids: whether scores against centroids decide the groups, as kernels do; a subclass says where not.
     """
 
+    by_centroids: ClassVar[bool] = True
     potential: Tensor
     logit_factors: nn.Parameter | None
 
@@ -256,7 +259,7 @@ class CentroidRouter(nn.Module):
         Args:
             hidden: (B, T, E), the tensor that enters the attention module.
         """
-        if self.observers or not takes_hidden(hidden):
+        if self.observers or not self.by_centroids or not takes_hidden(hidden):
             return False
         projection = self.projection
         return projection.dtype == torch.float32 and not projection.is_inference()

@@ -45,3 +45,30 @@ def test_without_groups_window_and_sinks_are_left(model, centroids, sequences, b
     row = focus_row(model, nothing, sequences, score(model, sequences), "none")
     assert row["dominance_mean"] is None
     assert row["distant_kept"] == 0.0
+
+
+@torch.no_grad()
+def test_decode_steps_have_no_groups_either(model, centroids, sequences):
+    focus = compose(model, no_groups(centroids), window=5, num_sinks=2)
+    ids = sequences[:1]
+    whole = model(input_ids=ids, use_cache=False).logits[:, 29:]
+    out = model(input_ids=ids[:, :30], use_cache=True)
+    logits = [out.logits[:, -1:]]
+    for place in range(30, 40):
+        out = model(input_ids=ids[:, place : place + 1], past_key_values=out.past_key_values, use_cache=True)
+        logits.append(out.logits)
+    focus.detach()
+    torch.testing.assert_close(torch.cat(logits, 1), whole, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_a_gpus_kernels_give_none(model, centroids, sequences, monkeypatch):
+    """Routing in Triton, in its interpreter, decides by centroids, which are not what decides here."""
+    pytest.importorskip("triton")
+    focus = compose(model, no_groups(centroids), window=5, num_sinks=2)
+    expected = model(input_ids=sequences, use_cache=False).logits
+    monkeypatch.setattr("focus_runtime.routing.router.takes_hidden", lambda _: True)
+    actual = model(input_ids=sequences, use_cache=False).logits
+    assert not any(each.membership.any() for each in focus.assignments().values())
+    focus.detach()
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)

@@ -227,3 +227,45 @@ def test_a_kernel_that_fails_leaves_it_to_each_setting(kernels, monkeypatch, fre
     with pytest.warns(RuntimeWarning, match="left out: no kernel image is available"):
         actual = model(input_ids=ids, use_cache=False).logits.float()
     assert (actual - expected).norm() / expected.norm() < TOLERANCE
+
+
+def test_factors_that_are_learned_get_their_gradients(kernels):
+    """The kernel for short texts has no backward; queries multiplied before it have."""
+    names, enable = kernels
+    model = build_model(num_hidden_layers=2).to(DEVICE, DTYPE).requires_grad_(False)
+    centroids = build_centroids(model, window=12)
+    for each in centroids.routers.values():
+        each.requires_grad_(False)
+        each.logit_factors = torch.nn.Parameter(torch.rand(4, device=DEVICE) + 0.5)
+    centroids.config = centroids.config.replace(logit_factors=True)
+    compose(model, centroids)
+    enable()
+    ids = random_ids(60).to(DEVICE)
+    model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+    assert "pairwise" not in names
+    for each in centroids.routers.values():
+        assert each.logit_factors.grad.abs().sum() > 0
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("settings", [{"window": 90}, {"top_k": 4}], ids=str)
+def test_heads_that_see_everything_are_torchs(settings, kernels):
+    names, enable = kernels
+    model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
+    focus = compose(model, build_centroids(model, window=12), **settings)
+    enable()
+    model(input_ids=random_ids(60).to(DEVICE), use_cache=False)
+    assert "pairwise" not in names
+    focus.detach()
+
+
+@torch.no_grad()
+def test_a_layer_of_full_heads_alone_is_torchs(kernels):
+    names, enable = kernels
+    model = build_model(num_hidden_layers=2).to(DEVICE, DTYPE)
+    budget = tuple(HeadException(layer=0, head=head, full=True) for head in range(2))
+    focus = compose(model, build_centroids(model, window=12), budget=budget)
+    enable()
+    model(input_ids=random_ids(60).to(DEVICE), use_cache=False)
+    assert [name for name in names if name != "route"] == ["pairwise"]  # of the other layer
+    assert "full attention" in focus.backend_names

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.budget import HeadCounts, HeadGroup
-from focus_runtime.composition.reach import reach_of
+from focus_runtime.composition.reach import Reach, reach_of
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.gpu.usable import attention_fits, tried
 
@@ -43,18 +43,12 @@ def with_factors(
         padding: (B, Tk) bool, True for real tokens of the last Tk, or None when all are.
         groups: heads by setting; those in force when None.
     """
-    assert layer.router is not None, "layers without a router keep their own attention"
-    factors_H = layer.router.logit_factors
-    if factors_H is None or not layer.owner.config.logit_factors:
-        return query
     counts, new = HeadCounts(num_key_heads, query.shape[1]), query.shape[2]
-    if groups is None:
-        reach = layer.reach(layer.heads(counts), counts, query.device)
-    else:
-        reach = reach_of(groups, counts, query.device)
     visible = min(total, layer.sliding or total)  # to the newest token
-    if visible <= reach.least:
+    acting = acting_factors(layer, counts, query.device, visible, groups)
+    if acting is None:
         return query
+    factors_H, reach = acting
     if padding is None and _fits(query, factors_H):
         from focus_runtime.attention.cuda.factors import HeadFactors, multiplied_on_gpu  # needs Triton
 
@@ -72,10 +66,39 @@ def with_factors(
     return (query * (factors_H[:, None] ** share_BHT)[..., None]).to(query.dtype)
 
 
+def acting_factors(
+    layer: FocusLayer,
+    counts: HeadCounts,
+    device: torch.device,
+    visible: int,
+    groups: tuple[HeadGroup, ...] | None = None,
+) -> tuple[Tensor, Reach] | None:
+    """Factors by query head, (Hq,), and the reach of the heads; None where none of them acts.
+
+    Args:
+        layer: of the call.
+        counts: heads of the layer.
+        device: of the queries.
+        visible: tokens up to the newest that its layer reaches.
+        groups: heads by setting; those in force when None.
+    """
+    assert layer.router is not None, "layers without a router keep their own attention"
+    factors_H = layer.router.logit_factors
+    if factors_H is None or not layer.owner.config.logit_factors:
+        return None
+    reach = layer.reach(layer.heads(counts), counts, device) if groups is None else reach_of(groups, counts, device)
+    return None if visible <= reach.least else (factors_H, reach)
+
+
+def kernels_read(factors: Tensor) -> bool:
+    """Whether kernels, which have no backward, take such factors.
+
+    Args:
+        factors: (Hq,).
+    """
+    return factors.dtype == torch.float32 and not needs_gradient(factors)
+
+
 def _fits(query: Tensor, factors_H: Tensor) -> bool:
     """Whether one kernel multiplies such queries, (B, Hq, Tq, D)."""
-    return (
-        attention_fits(FACTORS, query, query, query)
-        and factors_H.dtype == torch.float32
-        and not needs_gradient(query, factors_H)
-    )
+    return attention_fits(FACTORS, query, query, query) and kernels_read(factors_H) and not needs_gradient(query)

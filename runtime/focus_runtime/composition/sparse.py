@@ -25,7 +25,7 @@ from focus_runtime.composition.added_pairs import attend_with_added
 from focus_runtime.composition.by_head import fits, short_by_head, short_pays, step_by_head, text_by_head
 from focus_runtime.composition.cache import START_OVER
 from focus_runtime.composition.call import Call, of_heads
-from focus_runtime.composition.factors import with_factors
+from focus_runtime.composition.factors import acting_factors, kernels_read, with_factors
 from focus_runtime.composition.heads import LayerHeads, by_key_head, head_masks, memberships, parts_of
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.state import FULL, Alternatives, Comparison, FocusLayer, Probe
@@ -62,11 +62,11 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
     """A whole short text, (B, T, H, D), by one kernel for all heads and their factors; None where it takes no such call
     or fails, and while anything but the output is asked for."""
     owner, current, length = layer.owner, layer.current_pass, call.query.shape[2]
-    config, assignment, router = owner.config, current.assignment, layer.router
+    config, assignment = owner.config, current.assignment
     if not call.key.shape[2] == call.total == length or not fits(GROUPED, owner.backend, call):
         return None
     asked = (owner.comparison, owner.probe, owner.alternatives, owner.soft_gate, owner.observer)
-    if any(each is not None for each in asked) or owner.added_pairs or assignment is None or router is None:
+    if any(each is not None for each in asked) or owner.added_pairs or assignment is None:
         return None
     own = (assignment.uniform or assignment.beyond) and assignment.edit is None  # else there may be bits from K on
     if not own or (layer.sliding is not None and length > layer.sliding):
@@ -74,12 +74,12 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
     heads = layer.heads(call.counts)
     if _all_see_everything(heads, length, config.num_groups) or not short_pays(call, heads, config.num_groups):
         return None
-    factors, factors_H = None, router.logit_factors
-    if factors_H is not None and config.logit_factors:
-        if needs_gradient(factors_H) or factors_H.dtype != torch.float32:
+    acting, factors = acting_factors(layer, call.counts, call.query.device, length), None
+    if acting is not None:
+        factors_H, reach = acting
+        if not kernels_read(factors_H):
             return None
-        reach = layer.reach(heads, call.counts, call.query.device)
-        factors = (factors_H, reach.acts, reach.tokens) if length > reach.least else None
+        factors = (factors_H, reach.acts, reach.tokens)
     groups_SBT = _groups(layer, call, heads)
     out_BTHD = short_by_head(call, heads, groups_SBT, config.num_groups, config.num_sinks, factors, owner.seconds)
     if out_BTHD is None:

@@ -91,7 +91,8 @@ def test_a_padded_batch_has_those_of_its_texts(fresh_seed):
 def test_beams_move_what_is_kept_of_the_first_token(fresh_seed):
     model, focus = composed()
     ids = random_ids(12, batch=2, seed=fresh_seed % 1000)
-    how = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+    # to the end: a text that ends early is padded to the length of the other
+    how = {"min_new_tokens": 8, "max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
     together = model.generate(ids, num_beams=3, **how)
     for row in range(2):
         assert together[row].tolist() == model.generate(ids[row : row + 1], num_beams=3, **how)[0].tolist()

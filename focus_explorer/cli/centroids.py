@@ -1,4 +1,4 @@
-"""`focus-explorer centroids`: list, check, rename, remove, push and pull centroid files, and copy with text sinks."""
+"""`focus-explorer centroids`: list, check, rename, remove, push and pull centroid files; copies with a change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import json
 import sys
 from typing import Any
 
-from focus_explorer.cli.options import add_action_database, add_settings
+from focus_explorer.cli.options import add_action_database, add_place, add_settings, print_note
+from focus_explorer.progress import stage_bar
+from focus_explorer.services.balance import BalanceRequest, balance
 from focus_explorer.services.centroids.cards import CentroidCards
 from focus_explorer.services.centroids.files import check_centroids, copy_with_text_sinks
 from focus_explorer.services.centroids.own_files import remove_file, rename_file
@@ -34,6 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     sinks.add_argument("--out", required=True, metavar="FILE", help="the new file (.safetensors)")
     sinks.set_defaults(run=_text_sinks)
+    _add_balance(actions)
     listed = actions.add_parser("list", help="every shipped and uploaded file, and how many runs used it")
     add_action_database(listed)
     listed.add_argument("--json", action="store_true", help="print a JSON list")
@@ -49,6 +52,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     remove.set_defaults(run=_remove)
     _add_push(actions)
     _add_pull(actions)
+
+
+def _add_balance(actions: Any) -> None:
+    balanced = actions.add_parser("balance", help="write a copy whose groups are of equal size on your text")
+    balanced.add_argument("file", help=".safetensors, .pt or .pth, or the name of a shipped file")
+    balanced.add_argument(
+        "--text",
+        nargs="+",
+        required=True,
+        metavar="NAME=FOLDER[:WEIGHT]",
+        help="text by kind: text files, or folders of .txt files; a kind of weight 2 gives twice the sequences",
+    )
+    add_settings(balanced, "model")
+    balanced.add_argument("--sequences", type=int, default=32, help="of all kinds of text together (default: 32)")
+    balanced.add_argument("--seq-len", type=int, default=1024, metavar="TOKENS", help="of a sequence (default: 1024)")
+    add_place(balanced)
+    balanced.add_argument("--out", required=True, metavar="FILE", help="the new file (.safetensors)")
+    add_action_database(balanced)
+    balanced.set_defaults(run=_balance)
 
 
 def _add_push(actions: Any) -> None:
@@ -131,6 +153,23 @@ def _remove(arguments: argparse.Namespace) -> None:
 def _text_sinks(arguments: argparse.Namespace) -> None:
     digest = copy_with_text_sinks(Service(), arguments.file, arguments.similarity, arguments.out)
     print(f"wrote {arguments.out}, sha256 {digest}")
+
+
+def _balance(arguments: argparse.Namespace) -> None:
+    request = BalanceRequest(
+        file=arguments.file,
+        text=tuple(arguments.text),
+        out=arguments.out,
+        model=arguments.model,
+        sequences=arguments.sequences,
+        seq_len=arguments.seq_len,
+        device=arguments.device,
+        dtype=arguments.dtype,
+    )
+    balanced = balance(Service(arguments.db), request, bar=stage_bar)
+    for note in balanced.notes:
+        print_note(note)
+    print(f"wrote {arguments.out}, balanced on {balanced.sequences} sequences, sha256 {balanced.sha256}")
 
 
 def _check(arguments: argparse.Namespace) -> None:

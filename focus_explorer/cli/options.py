@@ -57,8 +57,8 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_compute(parser: argparse.ArgumentParser) -> None:
-    """Add where the model runs and in which precision, and which backend computes Focus."""
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Add where the model runs and in which precision."""
     parser.add_argument(
         "--device",
         default="auto",
@@ -71,6 +71,11 @@ def add_compute(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="of the model; auto is bfloat16 on a GPU that computes it, else float32 (default: auto)",
     )
+
+
+def add_compute(parser: argparse.ArgumentParser) -> None:
+    """Add where the model runs and in which precision, and which backend computes Focus."""
+    add_place(parser)
     parser.add_argument(
         "--backend",
         choices=BACKENDS,

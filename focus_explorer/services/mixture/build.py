@@ -19,6 +19,7 @@ from focus_explorer.services.mixture.documents import document_text
 from focus_explorer.services.mixture.packages import Package, Packages, Progress, fetch
 from focus_explorer.services.mixture.sources import (
     DEBIAN,
+    HELD_OUT,
     LEAST_HELD_OUT,
     LEAST_TRAINING,
     MOST_HELD_OUT,
@@ -216,14 +217,14 @@ def _original_keys(package: Package | str, source: Source) -> set[bytes]:
 
 
 def _without_held_out(texts: list[_Text]) -> list[_Text]:
-    """Texts cut to their sizes, in the order of their paths; training texts without paragraphs of held-out ones."""
+    """Texts cut to their sizes, in the order of their paths; all but held-out texts without paragraphs of these."""
     held_out: set[bytes] = set()
     for text in texts:
-        if text.split != TRAIN:
+        if text.split in HELD_OUT:
             text.text = paragraphs.first_bytes(text.text, text.most)
             held_out |= paragraphs.keys(text.text)
     for text in texts:
-        if text.split == TRAIN:
+        if text.split not in HELD_OUT:
             text.text, text.dropped = paragraphs.without_known(text.text, held_out)
             text.text = paragraphs.first_bytes(text.text, text.most)
     return sorted(texts, key=lambda t: (SPLITS.index(t.split), t.domain, t.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,10 +11,13 @@ from torch import Tensor
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.composition.observe import observe_hidden_states, observe_routing
 from focus_runtime.failures import Advice
-from focus_runtime.measure.loss import final_hidden
+from focus_runtime.measure.loss import check_positions, final_hidden
 from focus_runtime.measure.memory import within_memory
+from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import sinkhorn_potential
+from focus_runtime.text.sequences import Mixture, even_sequences
+from focus_runtime.training.domains import TextDomain, encode
 
 BALANCING = Advice(
     otherwise="close other programs, or choose another device or precision (--device, --dtype)",
@@ -81,6 +85,39 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *,
     finally:
         focus.detach()
     return centroids
+
+
+def balance_groups(
+    model: Any,
+    tokenizer: Any,
+    centroids: Centroids,
+    texts: Sequence[str] | Sequence[TextDomain],
+    *,
+    count: int = 32,
+    length: int = 1024,
+) -> None:
+    """Balance the groups of trained centroids on other text, in place, and record that; nothing else changes.
+
+    Args:
+        model: the frozen model, Focus not composed.
+        tokenizer: the model's.
+        centroids: whose potentials are estimated anew; `training["balanced"]` says on what.
+        texts: joined in order, or domains, each with its share of the sequences but at least one.
+        count: sequences, spread evenly over the text.
+        length: tokens of a sequence.
+
+    Raises:
+        TextError: too little text. ConfigError: two domains have one name, or the sequences are longer than the model
+        can read. MemoryShortError, DeviceError: as for `calibrate_potentials`.
+    """
+    check_positions(model, length)
+    ids = encode(tokenizer, texts, length)
+    sequences = even_sequences(ids, count, length)
+    calibrate_potentials(model, centroids, sequences.to(input_device(model)))
+    record: dict[str, Any] = {"sequences": sequences.shape[0], "seq_len": length}
+    if isinstance(ids, Mixture):
+        record["domains"] = [{"name": n, "weight": w} for n, w in zip(ids.names, ids.weights, strict=True)]
+    centroids.training = centroids.training | {"balanced": record}
 
 
 @torch.no_grad()

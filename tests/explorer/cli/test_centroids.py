@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import torch
+from safetensors.torch import load_file
+
 from focus_explorer.cli.main import main
 from focus_explorer.services.centroids.files import add_centroids
 from focus_explorer.services.service import Service
@@ -46,6 +49,36 @@ def test_a_copy_that_cannot_be_made_is_one_line(tmp_path, capsys):
     out.write_text("mine")
     one_error(capsys, main(command), "exists")
     assert out.read_text() == "mine"
+
+
+def test_a_balanced_copy_differs_in_its_potentials_alone(tmp_path, model_folder, text_file, capsys):
+    before, out = tmp_path / "before.safetensors", tmp_path / "balanced.safetensors"
+    save_centroids(random_centroids(build_model(vocab_size=512), FocusConfig(num_groups=5, top_k=1)), before)
+    command = ["centroids", "balance", str(before), "--text", f"mine={text_file}", "--model", model_folder]
+    assert main([*command, "--sequences", "3", "--seq-len", "24", "--out", str(out)]) == 0
+    assert f"wrote {out}, balanced on 3 sequences, sha256 " in capsys.readouterr().out
+    old, new = load_file(before), load_file(out)
+    differ = {name for name in new if name not in old or not torch.equal(new[name], old[name])}
+    assert differ
+    assert all(name.endswith("potential") for name in differ)
+    assert main(["centroids", "check", str(out)]) == 0
+    assert "groups balanced on 3 sequences of mine" in capsys.readouterr().out
+
+
+def test_a_balanced_copy_that_cannot_be_made_is_one_line(tmp_path, model_folder, text_file, capsys):
+    file, out = tmp_path / "c.safetensors", tmp_path / "new" / "balanced.safetensors"
+    save_centroids(random_centroids(build_model(vocab_size=512), FocusConfig(num_groups=5, top_k=1)), file)
+    command = ["centroids", "balance", str(file), "--model", model_folder, "--seq-len", "24"]
+    text = ["--text", text_file]
+    one_error(capsys, main([*command, *text, "--out", str(file)]), "exists", "a new file")
+    one_error(capsys, main([*command, *text, "--sequences", "0", "--out", str(out)]), "--sequences is 0")
+    one_error(capsys, main([*command, *text, "--seq-len", "4", "--out", str(out)]), "--seq-len is 4", "at least 16")
+    one_error(capsys, main([*command, *text, "--seq-len", "100000", "--out", str(out)]), "100000")
+    one_error(capsys, main([*command, "--text", str(tmp_path / "no"), "--out", str(out)]), "no")
+    one_error(capsys, main([*command, "--text", f"a={text_file}:0", "--out", str(out)]), "weight")
+    other = ["centroids", "balance", "default", "--model", model_folder, *text, "--out", str(out)]
+    one_error(capsys, main(other), "width 576", "64 wide")
+    assert not out.exists()
 
 
 def test_files_are_listed_renamed_and_removed(tmp_path, capsys):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
+from focus_runtime.errors import TextError
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.training.calibrate import calibrate_potentials, hard_potential
-from tests.helpers import build_centroids, random_ids
+from focus_runtime.text.sequences import encode_texts, even_sequences
+from focus_runtime.training.calibrate import balance_groups, calibrate_potentials, hard_potential
+from focus_runtime.training.domains import TextDomain
+from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
+from tests.runtime.training.tiny import TEXTS
 
 
 def shares(model, centroids, sequences):
@@ -59,3 +65,30 @@ def test_hard_potential_is_centred_and_never_worse_than_its_start(fresh_seed):
     assert largest(potential) <= largest(start)
     assert largest(potential) < 0.25
     assert potential.mean().item() == pytest.approx(0, abs=1e-5)
+
+
+def test_groups_are_balanced_on_domains_and_the_file_says_on_which():
+    model = build_model(vocab_size=512)
+    centroids = build_centroids(model)
+    centroids.training = {"steps": 3}
+    for router in centroids.routers.values():
+        router.potential.copy_(torch.tensor([30.0, 0.0, 0.0, 0.0]))
+    before = {layer: copy.deepcopy(router.state_dict()) for layer, router in centroids.routers.items()}
+    tokenizer, texts = build_tokenizer(), [TextDomain("a", TEXTS, 2.0), TextDomain("b", TEXTS[::-1])]
+    balance_groups(model, tokenizer, centroids, texts, count=6, length=32)
+    domains = [{"name": "a", "weight": 2.0}, {"name": "b", "weight": 1.0}]
+    assert centroids.training == {"steps": 3, "balanced": {"sequences": 6, "seq_len": 32, "domains": domains}}
+    streams = [encode_texts(tokenizer, domain.texts, 1) for domain in texts]
+    read = torch.cat([even_sequences(stream, count, 32) for stream, count in zip(streams, (4, 2), strict=True)])
+    assert max(shares(model, centroids, read)) < 0.4
+    for layer, router in centroids.routers.items():
+        changed = {name for name, value in router.state_dict().items() if not torch.equal(value, before[layer][name])}
+        assert changed == {"potential"}
+
+
+def test_groups_are_not_balanced_on_too_little_text(tiny_model):
+    centroids = build_centroids(tiny_model)
+    texts = [TextDomain("a", TEXTS), TextDomain("b", ["no"])]
+    with pytest.raises(TextError, match="the domain 'b' has"):
+        balance_groups(tiny_model, build_tokenizer(), centroids, texts, length=32)
+    assert "balanced" not in centroids.training

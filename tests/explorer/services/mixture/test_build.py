@@ -10,13 +10,14 @@ import pytest
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.services.mixture.build import build_mixture
 from focus_explorer.services.mixture.packages import Package
-from focus_explorer.services.mixture.sources import PYPI, TRAIN, UNSEEN, VALIDATION, Source
+from focus_explorer.services.mixture.sources import BALANCE, PYPI, TRAIN, UNSEEN, VALIDATION, Source
 from focus_runtime.files import PART
 
 SHARED = "A listing that stands in the manual of every language and is longer than the rest of them."
 ENGLISH = "This paragraph of the manual has been written in English and has not been translated yet."
 PAGES = {
     "manual/en/1.html": f"<p>The English manual has a paragraph of its own, and it is long.<p>{SHARED}<p>{ENGLISH}",
+    "manual/it/1.html": f"<p>Il manuale italiano ha un paragrafo tutto suo, ed è lungo.<p>{SHARED}",
     "manual/de/1.html": f"<p>Das deutsche Handbuch hat einen ersten eigenen Absatz, der lang ist.<p>{ENGLISH}",
 }
 
@@ -30,6 +31,7 @@ SOURCES = (
     source("manual", TRAIN, "manual-en", "en/*"),
     source("guide", VALIDATION, "manual-en", "*"),
     source("manual", UNSEEN, "manual-de", "de/*", language="de", original=("en/*",)),
+    source("manual", BALANCE, "manual-it", "it/*", language="it"),
     source("code==1.0", TRAIN, "python", "*.py", kind="code", registry=PYPI, most=40),
     source("gone", TRAIN, "manual-en", "*"),
     source("empty", TRAIN, "manual-en", "*.html"),
@@ -77,6 +79,7 @@ def test_texts_are_written_by_split_and_domain(tmp_path, novels):
     record = json.loads(found.pop("sources.json"))
     assert list(found) == sorted(f["path"] for f in record["files"])
     assert set(found) == {
+        "balance/manual-it/manual.txt",
         "train/manual-en/manual.txt",
         "train/novels/persuasion.txt",
         "train/novels/sanditon.txt",
@@ -90,6 +93,8 @@ def test_texts_are_written_by_split_and_domain(tmp_path, novels):
     assert ENGLISH in found["train/manual-en/manual.txt"]
     assert "Absatz" in found["unseen/manual-de/manual.txt"]
     assert ENGLISH not in found["unseen/manual-de/manual.txt"]
+    assert "paragrafo" in found["balance/manual-it/manual.txt"]
+    assert SHARED not in found["balance/manual-it/manual.txt"]
     assert found["train/python/code.txt"] == "a = 1\n"
     assert mixture.files == record["files"]
 

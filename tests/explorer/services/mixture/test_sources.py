@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from focus_explorer.services.mixture.documents import READERS
-from focus_explorer.services.mixture.sources import NOVELS, PYPI, SOURCES, TRAIN, UNSEEN, VALIDATION
+from focus_explorer.services.mixture.sources import BALANCE, NOVELS, PYPI, SOURCES, TRAIN, UNSEEN, VALIDATION
 from tests.helpers import ROOT
 
 
@@ -31,6 +31,14 @@ def test_languages_of_unseen_manuals_are_in_no_training_text():
     manuals = {source.language for source in SOURCES if source.split == UNSEEN and source.domain.startswith("manual-")}
     assert manuals
     assert not manuals & trained
+
+
+def test_texts_that_groups_are_balanced_on_are_neither_trained_nor_tested_on():
+    balanced = [source for source in SOURCES if source.split == BALANCE]
+    others = [source for source in SOURCES if source.split != BALANCE]
+    assert len(balanced) >= 5
+    assert not {source.domain for source in balanced} & {source.domain for source in others}
+    assert not {source.language for source in balanced} & {source.language for source in others}
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.path))

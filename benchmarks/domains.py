@@ -215,7 +215,7 @@ def as_short_table(result: dict[str, Any]) -> str:
 def main() -> None:
     """Measure, write after every domain, print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("texts", type=Path, help="what `focus-explorer texts` wrote")
+    parser.add_argument("texts", type=Path, nargs="?", help="what `focus-explorer texts` wrote; not for --table")
     parser.add_argument("--file", action="append", default=[], metavar="NAME=FILE", help="centroids; default=default")
     parser.add_argument("--baselines", action="append", default=[], metavar="NAME", help="files that get baselines")
     parser.add_argument(
@@ -236,6 +236,8 @@ def main() -> None:
     if arguments.table is not None:
         print((as_short_table if arguments.short else as_table)(json.loads(arguments.table.read_text())))
         return
+    if arguments.texts is None:
+        parser.error("name the folder that `focus-explorer texts` wrote")
     model, tokenizer = load_model("smollm2-135m", dtype=arguments.dtype)
     paths = dict(entry.split("=", 1) for entry in arguments.file or ["default=default"])
     files = {name: load_centroids(path) for name, path in paths.items()}

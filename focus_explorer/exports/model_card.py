@@ -11,6 +11,7 @@ from typing import Any
 from focus_explorer.exports.tables.markdown import escape, line
 from focus_explorer.services.budget import budget_words
 from focus_explorer.services.centroids.publish import Publication
+from focus_explorer.services.centroids.training_record import balanced_on
 
 LIBRARY = "focus-explorer"
 TAGS = ["focus-explorer", "focus-centroids", "sparse-attention"]
@@ -117,6 +118,8 @@ def _recipe(publication: Publication) -> list[str]:
     if texts:
         more = f" and {len(texts) - 20} more" if len(texts) > 20 else ""
         lines += ["", f"Texts: {', '.join(_cell(each) for each in texts[:20])}{more}."]
+    if balanced := balanced_on(training):
+        lines += ["", f"Groups were balanced afterwards on {', '.join(_cell(each) for each in balanced[:40])}."]
     if not domains and not texts:
         lines += ["", "The file does not record which texts it was trained on."]
     return lines

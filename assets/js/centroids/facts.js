@@ -24,6 +24,7 @@ export function trainedOn(training) {
   const { domains, loss } = training;
   const named = Array.isArray(domains) && domains.length > 0 ? domains : training.texts;
   const texts = Array.isArray(named) ? named.join(", ") : named;
+  const balanced = Array.isArray(training.balanced) ? training.balanced.join(", ") : null;
   const objective = loss === "distil" ? text.distilled : loss === "both" ? text.partlyDistilled : null;
   const parts = [
     texts,
@@ -38,6 +39,7 @@ export function trainedOn(training) {
     training.dtype,
     training.seed !== undefined ? text.seed(training.seed) : null,
     typeof training.seconds === "number" ? text.took(format.duration(training.seconds)) : null,
+    balanced ? text.balanced(balanced) : null,
   ].filter(Boolean);
   return parts.length > 0 ? parts.join(" · ") : text.noTraining;
 }

@@ -1120,6 +1120,7 @@ export interface ResumedTrainingPayload {
 export interface CentroidTrainingPayload {
   texts?: string | number | string[];
   domains?: string | number | string[];
+  balanced?: string | number | string[];
   loss?: string | number | string[];
   learn?: string | number | string[];
   hard_steps?: string | number | string[];

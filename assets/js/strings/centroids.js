@@ -113,6 +113,7 @@ export const centroids = {
   noTraining: "The file does not say how it was trained.",
   untrained: (seed) => `Not trained: random, seed ${seed}.`,
   tokens: (count) => `${count} tokens of text`,
+  balanced: (texts) => `groups balanced on ${texts}`,
   tokensSeen: (count) => `${count} tokens seen`,
   steps: (count) => `${count} steps`,
   factorsAlone: "factors of logits alone, for groups trained before",

@@ -15,6 +15,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.centroids.budget_record import read_record, record_payload
 from focus_explorer.services.centroids.comparison import RANDOM_SEED, LayerCentroids, cosines, match_layers
 from focus_explorer.services.centroids.files import centroid_row, every_centroid_file, load_row
+from focus_explorer.services.centroids.training_record import balanced_on, domain_names
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.centroids import (
     CentroidCardPayload,
@@ -229,10 +230,9 @@ def _facts(training: dict[str, Any]) -> CentroidTrainingPayload:
             facts[key] = value if not isinstance(value, str) else value[:200]
         elif isinstance(value, list) and value and all(isinstance(item, str) for item in value):
             facts[key] = [item[:200] for item in value[:20]]
-    domains = training.get("domains")
-    if isinstance(domains, list):
-        names = [domain.get("name") for domain in domains[:20] if isinstance(domain, dict)]
-        facts["domains"] = [name[:200] for name in names if isinstance(name, str)]
+    for key, names in (("domains", domain_names(training)), ("balanced", balanced_on(training))):
+        if names:
+            facts[key] = [name[:200] for name in names[:20]]
     return cast(CentroidTrainingPayload, facts)
 
 

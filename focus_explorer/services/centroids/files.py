@@ -14,6 +14,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.acting_user import new_owner
 from focus_explorer.services.budget import budget_words
 from focus_explorer.services.centroids.fit import check_model
+from focus_explorer.services.centroids.training_record import balanced_on
 from focus_explorer.services.service import Service
 from focus_explorer.settings import MAX_KEPT_BYTES
 from focus_runtime.assets import SHIPPED_CENTROIDS
@@ -126,23 +127,10 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         *(["factors of the logits, one for each query head"] if config.logit_factors else []),
         *([f"budget: {budget_words(config.budget)}"] if config.budget else []),
         "column potentials present" if centroids.has_potentials else "no column potentials",
-        *_balanced_words(centroids.training.get("balanced")),
+        *([f"groups balanced on {', '.join(balanced)}"] if (balanced := balanced_on(centroids.training)) else []),
         *(f"note: {warning}" for warning in centroids.warnings),
     ]
     return centroids, report
-
-
-def _balanced_words(record: Any) -> list[str]:
-    """What a file says of the text its groups were balanced on after training; nothing where it says nothing."""
-    if not isinstance(record, dict) or not isinstance(record.get("sequences"), int):
-        return []
-    domains = record.get("domains")
-    names = (
-        [one["name"] for one in domains if isinstance(one, dict) and isinstance(one.get("name"), str)]
-        if isinstance(domains, list)
-        else []
-    )
-    return [f"groups balanced on {record['sequences']} sequences" + (f" of {', '.join(names)}" if names else "")]
 
 
 def copy_with_text_sinks(service: Service, path: str, similarity: float, out: str) -> str:

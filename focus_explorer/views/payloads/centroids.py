@@ -12,6 +12,7 @@ class CentroidTrainingPayload(TypedDict):
 
     texts: NotRequired[str | float | list[str]]
     domains: NotRequired[str | float | list[str]]
+    balanced: NotRequired[str | float | list[str]]
     loss: NotRequired[str | float | list[str]]
     learn: NotRequired[str | float | list[str]]
     hard_steps: NotRequired[str | float | list[str]]

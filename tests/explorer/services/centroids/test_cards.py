@@ -42,6 +42,7 @@ def shelf(tmp_path_factory, model_folder):
         "odd": {"x": [1]},
         "loss": "distil",
         "domains": [{"name": "novels", "weight": 1.0, "tokens": 9}, {"weight": 2}, "x", {"name": 3}],
+        "balanced": {"sequences": 3, "seq_len": 1024, "domains": [{"name": "novels"}, {"name": ["x"]}]},
         "validation": {"full": 20.0, "scored_tokens": 99, "k=1": {"perplexity": 21.5, "dominance": 0.3}, "note": "x"},
     }
     turned = random_centroids(model, FocusConfig(num_groups=4, top_k=1, window=16), seed=1)
@@ -62,7 +63,13 @@ def shelf(tmp_path_factory, model_folder):
 def test_cards_tell_what_the_file_says_and_no_more(shelf):
     service, _, _ = shelf
     cards = {card["name"]: card for card in CentroidCards(service).cards()}
-    assert cards["first"]["training"] == {"steps": 5, "texts": ["a.txt"], "loss": "distil", "domains": ["novels"]}
+    assert cards["first"]["training"] == {
+        "steps": 5,
+        "texts": ["a.txt"],
+        "loss": "distil",
+        "domains": ["novels"],
+        "balanced": ["novels"],
+    }
     assert cards["first"]["held_out"] == {
         "full": 20.0,
         "scored": 99,
@@ -114,7 +121,7 @@ def test_groups_that_were_only_renumbered_and_turned_have_distance_zero(shelf):
     compared = CentroidCards(service).compare(files["first"], files["turned"])
     assert ("window", 8, 16) in compared["settings"]
     different = {name for name, _, _ in compared["settings"]}
-    assert different == {"window", "steps", "texts", "loss", "domains", "random_seed"}
+    assert different == {"window", "steps", "texts", "loss", "domains", "balanced", "random_seed"}
     for layer in compared["layers"]:
         assert sorted(pair[:2] for pair in layer["pairs"]) == [(0, 1), (1, 3), (2, 0), (3, 2)]
         assert layer["worst"] == pytest.approx(0, abs=1e-4)

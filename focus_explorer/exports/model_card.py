@@ -163,6 +163,8 @@ def _domains(publication: Publication) -> list[str]:
     other = "" if own else " **They were measured with another budget than this file's.**"
     if record.before_factors:
         other += " **They were measured before its factors of logits were learned.**"
+    if record.before_balance:
+        other += " **They were measured before its groups were balanced on other text.**"
     return [
         *lines,
         f"Measured on held-out text when the budget was searched; {_INTERVALS}.{other}",

@@ -45,7 +45,7 @@ export class Budgets {
     this.narrow.addEventListener("change", () => this.draw());
     this.target = el("p", { class: "fx-help" });
     this.above = el("p", { class: "fx-help", "data-testid": "fx-file-budgets-above" });
-    this.before = el("p", { class: "fx-budget-note", hidden: true }, text.beforeFactors);
+    this.before = el("p", { class: "fx-budget-note", hidden: true });
     this.problem = el("div", { "aria-live": "polite" });
     this.rows = scrollRegion("fx-budget-rows", text.budgetsTable);
     this.heldOut = el("div", { "data-testid": "fx-file-held-out" });
@@ -75,7 +75,12 @@ export class Budgets {
     this.problem.replaceChildren();
     if (record === null) return;
     const words = record.met ? text.budgetsTargetMet : text.budgetsTargetMissed;
-    this.before.hidden = !record.before_factors;
+    const since = [
+      record.before_factors ? text.beforeFactors : null,
+      record.before_balance ? text.beforeBalance : null,
+    ].filter(Boolean);
+    this.before.hidden = since.length === 0;
+    this.before.textContent = since.join(" ");
     const counted = record.pairs_counted_at;
     const where = counted === null ? "" : ` ${text.budgetsCountedAt(format.count(counted))}`;
     this.target.textContent = words(this.targetWords(record)) + where;

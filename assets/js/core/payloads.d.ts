@@ -1233,6 +1233,7 @@ export interface BudgetRecordPayload {
   held_out: BudgetHeldOutPayload[];
   held_out_own: boolean;
   before_factors: boolean;
+  before_balance: boolean;
   pairs_counted_at: number | null;
 }
 

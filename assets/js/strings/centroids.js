@@ -98,6 +98,9 @@ export const centroids = {
   beforeFactors:
     "All of this was measured before this file's factors of logits were learned. They change what every budget " +
     "loses, and were learned with this file's own.",
+  beforeBalance:
+    "Since then the sizes of this file's groups were balanced on other text, which changes a little what every " +
+    "budget keeps and loses.",
   heldOutUnknown: "These rows were measured with another budget than this file's own.",
   heldOutColumns: ["Domain", "Perplexity above full attention", "95 % interval", "Pairs kept", "Sequences"],
   heldOutInterval: (low, high) => `${low} to ${high}`,

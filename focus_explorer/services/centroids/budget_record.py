@@ -59,6 +59,7 @@ class BudgetRecord:
         held_out_budget: what the held-out rows were measured with.
         source: sha256 of the file that this one is a copy of, with another point; "" for the file of the search.
         before_factors: whether all was measured before the file's factors of logits were learned.
+        before_balance: whether all was measured before the file's groups were balanced as they are.
         pairs_counted_at: tokens of the texts on which the points' pairs were counted; None in files that do not say.
     """
 
@@ -70,6 +71,7 @@ class BudgetRecord:
     held_out_budget: Budget
     source: str
     before_factors: bool
+    before_balance: bool
     pairs_counted_at: int | None
 
 
@@ -85,7 +87,7 @@ def read_record(training: Mapping[str, Any], config: FocusConfig, layers: Iterab
     if not isinstance(record, dict):
         return None
     try:
-        return _read(record, config, frozenset(layers))
+        return _read(record, config, frozenset(layers), balanced=training.get("balanced"))
     except (_MalformedError, ConfigError):
         return None
 
@@ -115,11 +117,12 @@ def record_payload(record: BudgetRecord, own: Budget) -> BudgetRecordPayload:
         "held_out": record.held_out,
         "held_out_own": record.held_out_budget == own,
         "before_factors": record.before_factors,
+        "before_balance": record.before_balance,
         "pairs_counted_at": record.pairs_counted_at,
     }
 
 
-def _read(record: dict[str, Any], config: FocusConfig, layers: frozenset[int]) -> BudgetRecord:
+def _read(record: dict[str, Any], config: FocusConfig, layers: frozenset[int], *, balanced: Any) -> BudgetRecord:
     listed = record.get("points")
     if not isinstance(listed, list) or not 0 < len(listed) < MOST_POINTS:
         raise _MalformedError
@@ -151,6 +154,7 @@ def _read(record: dict[str, Any], config: FocusConfig, layers: frozenset[int]) -
         held_out,
         source,
         record.get("before_factors") is True,
+        record.get("balanced") != balanced,
         _whole(record["pairs_counted_at"], 1) if "pairs_counted_at" in record else None,
     )
 

@@ -146,6 +146,7 @@ class BudgetRecordPayload(TypedDict):
     held_out: list[BudgetHeldOutPayload]
     held_out_own: bool
     before_factors: bool
+    before_balance: bool
     pairs_counted_at: int | None
 
 

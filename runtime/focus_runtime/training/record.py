@@ -55,7 +55,10 @@ def _of_groups(initial: Centroids, *, keeps_budget: bool) -> dict[str, Any]:
     """What a file with factors records of its groups, which another training made: that training and its budgets."""
     record = dict(initial.training)
     searched = record.pop("budget", None)
+    balanced = record.pop("balanced", None)
     kept: dict[str, Any] = {"groups_training": record.get("groups_training", record)}
+    if balanced is not None:
+        kept["balanced"] = balanced
     if keeps_budget and isinstance(searched, dict):
         kept["budget"] = searched | {"before_factors": True}  # the same groups and budget, but other logits
     return kept

@@ -72,6 +72,15 @@ def test_the_file_has_the_budget_and_what_was_measured(tune, tmp_path, capsys, m
     assert row["retained_pairs"] == expected["retained_pairs"]
 
 
+def test_the_record_says_on_which_balance_it_rests(tune, tmp_path, centroid_file):
+    centroids, balanced = load_centroids(centroid_file), {"sequences": 3, "seq_len": 48}
+    centroids.training = centroids.training | {"balanced": balanced}
+    save_centroids(centroids, tmp_path / "balanced.safetensors")
+    assert tune("--pairs", "80%", "--centroids", tmp_path / "balanced.safetensors") == 0
+    training = load_centroids(tmp_path / "tuned.safetensors").training
+    assert training["balanced"] == training["budget"]["balanced"] == balanced
+
+
 @pytest.mark.parametrize(
     ("budget", "options", "measured"),
     [

@@ -79,13 +79,14 @@ def _both(one, other):
 
 
 def test_the_file_says_how_its_groups_were_trained_and_that_its_budgets_are_older(initial, tokenizer):
-    initial.training = {"steps": 7, "budget": {"points": []}}
+    initial.training = {"steps": 7, "budget": {"points": []}, "balanced": {"sequences": 3}}
     learned = learn(build_model(), tokenizer, initial, steps=1)
     assert learned.training["groups_training"] == {"steps": 7}
     assert learned.training["budget"] == {"points": [], "before_factors": True}
     further = learn(build_model(), tokenizer, learned, steps=1)
     assert further.training["groups_training"] == {"steps": 7}
     assert further.training["budget"] == learned.training["budget"]
+    assert learned.training["balanced"] == further.training["balanced"] == {"sequences": 3}
 
 
 def test_gradients_are_those_of_the_mask_itself(initial, tokenizer):

@@ -96,11 +96,26 @@ def test_a_record_is_read():
     assert [each["own"] for each in payload["points"]] == [False, True, False]
     assert payload["held_out_own"]
     assert not payload["before_factors"]
+    assert not payload["before_balance"]
     assert record_payload(read(tuned_record() | {"before_factors": True}), own_config().budget)["before_factors"]
     assert payload["pairs_counted_at"] is None
     counted = read(tuned_record() | {"pairs_counted_at": 512})
     assert record_payload(counted, own_config().budget)["pairs_counted_at"] == 512
     assert payload["held_out"][1]["change"] == {"value": 0.03, "low": None, "high": None}
+
+
+def test_a_record_is_older_than_groups_that_were_balanced_since():
+    def before(budget_of, file_of):
+        record = tuned_record() | ({} if budget_of is None else {"balanced": budget_of})
+        training = {"budget": record} | ({} if file_of is None else {"balanced": file_of})
+        made = read_record(training, own_config(), LAYERS)
+        return record_payload(made, own_config().budget)["before_balance"]
+
+    balanced = {"sequences": 3, "seq_len": 64}
+    assert not before(None, None)
+    assert before(None, balanced)
+    assert not before(balanced, dict(balanced))
+    assert before(balanced, balanced | {"sequences": 4})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from focus_explorer.errors import InputError
 from focus_explorer.progress import StageBar, no_stages
-from focus_explorer.services.centroids.files import find_centroids
+from focus_explorer.services.centroids.files import check_new, find_centroids
 from focus_explorer.services.centroids.fit import check_model
 from focus_explorer.services.service import Service
 from focus_explorer.services.training.domains import gather_domains, parse_domains
@@ -69,22 +69,27 @@ def balance(service: Service, request: BalanceRequest, *, bar: StageBar = no_sta
     from focus_runtime.training.domains import TextDomain
 
     out = Path(request.out).expanduser()
-    if out.exists():
-        raise InputError(f"{request.out} exists", expected="a new file", fix="name another or remove it")
+    check_new(out)
     check_writable(out, explain=cannot_write("choose another --out"))
     for name, value, least in (("--sequences", request.sequences, 1), ("--seq-len", request.seq_len, 16)):
         if value < least:
             raise InputError(f"{name} is {value}", expected=f"at least {least}")
     centroids = find_centroids(service.database, request.file)[1]
     domains = gather_domains(parse_domains(request.text, "--text", weighted=True))
-    texts = [TextDomain(one.name or "text", one.texts, one.weight) for one in domains]
+    named = [TextDomain(one.name, one.texts, one.weight) for one in domains if one.name]
+    plain = [text for one in domains for text in one.texts]
     with bar() as progress:
         progress("Loading the model", 0.0)
         with service.models.lease(request.model, device=request.device, dtype=request.dtype) as loaded:
             check_model(centroids, loaded)
             progress("Balancing the groups", 0.2)
             balance_groups(
-                loaded.model, loaded.tokenizer, centroids, texts, count=request.sequences, length=request.seq_len
+                loaded.model,
+                loaded.tokenizer,
+                centroids,
+                named or plain,
+                count=request.sequences,
+                length=request.seq_len,
             )
         progress("Writing the file", 0.95)
         sha256 = save_centroids(centroids, out)

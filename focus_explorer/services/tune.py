@@ -192,9 +192,9 @@ class _Search:
 
         budget = result.offered.budget
         written = result.chosen is not None or self.request.write_best
+        if "balanced" in centroids.training:  # so that a file balanced anew says that this is older
+            record = record | {"balanced": centroids.training["balanced"]}
         if written:
-            if "balanced" in centroids.training:  # so that a file balanced anew says that this is older
-                record = record | {"balanced": centroids.training["balanced"]}
             config, training = centroids.config.replace(budget=budget), centroids.training | {"budget": record}
             save_centroids(replace(centroids, config=config, training=training), out)
         return Tuned(record, to_json(budget), out if written else None)

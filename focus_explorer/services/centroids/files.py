@@ -133,6 +133,16 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
     return centroids, report
 
 
+def check_new(out: str | Path) -> None:
+    """Refuse a file or folder that is there: a copy never replaces anything.
+
+    Raises:
+        InputError: it is there.
+    """
+    if Path(out).exists():
+        raise InputError(f"{out} exists", expected="a new file", fix="name another or remove it")
+
+
 def copy_with_text_sinks(service: Service, path: str, similarity: float, out: str) -> str:
     """Write a copy of a centroid file that also keeps sinks in the middle of a text.
 
@@ -151,8 +161,7 @@ def copy_with_text_sinks(service: Service, path: str, similarity: float, out: st
     from focus_runtime.routing.centroid_file import save_centroids
 
     centroids = find_centroids(service.database, path)[1]
-    if Path(out).exists():
-        raise InputError(f"{out} exists", expected="a new file", fix="name another or remove it")
+    check_new(out)
     centroids.config = centroids.config.replace(text_sinks=similarity)
     return save_centroids(centroids, out)
 

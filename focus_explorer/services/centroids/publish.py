@@ -14,7 +14,7 @@ from typing import Any
 from focus_explorer.errors import InputError
 from focus_explorer.services.centroids.budget_record import BudgetRecord, read_record
 from focus_explorer.services.centroids.cards import held_out_payload
-from focus_explorer.services.centroids.files import find_centroids
+from focus_explorer.services.centroids.files import check_new, find_centroids
 from focus_explorer.services.service import Service
 from focus_explorer.settings import SETTINGS, VERSION
 from focus_explorer.views.payloads.centroids import HeldOutPayload
@@ -288,8 +288,8 @@ def pull(name: str, *, revision: str | None = None, sha256: str | None = None, o
 
     if named_repository(name) is None:
         raise InputError(f"{name[:80]!r} is no repository of a hub", expected="user/repo, or user/repo@revision")
-    if out is not None and Path(out).exists():
-        raise InputError(f"{out} exists", expected="a new file", fix="name another or remove it")
+    if out is not None:
+        check_new(out)
     if out is not None and Path(out).suffix != ".safetensors":
         raise InputError(f"--out is {out}", expected="a name that ends in .safetensors")
     place = locate_centroids(name, revision, largest=MAX_BYTES)

@@ -63,6 +63,12 @@ def test_a_balanced_copy_differs_in_its_potentials_alone(tmp_path, model_folder,
     assert all(name.endswith("potential") for name in differ)
     assert main(["centroids", "check", str(out)]) == 0
     assert "groups balanced on mine" in capsys.readouterr().out
+    out.unlink()
+    command[4] = text_file  # without a name
+    assert main([*command, "--sequences", "3", "--seq-len", "24", "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["centroids", "check", str(out)]) == 0
+    assert "groups balanced on 3 sequences of 24 tokens" in capsys.readouterr().out
 
 
 def test_a_balanced_copy_that_cannot_be_made_is_one_line(tmp_path, model_folder, text_file, capsys):

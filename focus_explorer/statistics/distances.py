@@ -83,24 +83,23 @@ def count_pairs(membership: Ints, starts: Ints, bins: Bins, rule: PairRule, resa
 
     Args:
         membership: (T,) bit sets; starts: (T,) where each token's document begins.
-        bins: ranges of distances, cut at the rule's window and reach.
+        bins: ranges of distances, cut at the rule's reach.
         rule: of the mask.
         resampler: of the T tokens.
     """
     place = np.arange(membership.size)
-    farthest = rule.farthest(place.size)
-    pairs, ruled = _by_rule(place, starts, bins, rule, resampler)
-    shared = _shared(membership, place, starts, bins, resampler)
-    near, in_reach = bins.first <= rule.near, bins.first <= farthest
-    kept = np.where(near, pairs, np.where(in_reach, shared, 0.0))
+    farthest, near = rule.farthest(place.size), rule.near(place - starts)
+    pairs, local, sinks = _by_rule(place, starts, near, bins, rule, resampler)
+    in_reach = bins.first <= farthest
+    kept = local + np.where(in_reach, _shared_far(membership, starts, near, bins, resampler), 0.0)
     for sink in range(rule.num_sinks):
         key = starts + sink
         distance = place - key
-        far = (distance > rule.near) & (distance <= farthest)
+        far = (distance > near) & (distance <= farthest)
         alone = far & ((membership & membership[np.minimum(key, place)]) == 0)
         kept += counts_by_distance(resampler, alone, distance, bins)
-    undecided = np.where(in_reach, pairs - ruled, 0.0)
-    return PairCounts(pairs, ruled, kept, undecided, shuffled_sharing(membership))
+    undecided = np.where(in_reach, pairs - local - sinks, 0.0)
+    return PairCounts(pairs, local + sinks, kept, undecided, shuffled_sharing(membership))
 
 
 def counts_by_distance(resampler: Resampler, selected: NDArray[np.bool_], distance: Ints, bins: Bins) -> Values:
@@ -119,39 +118,44 @@ def counts_by_distance(resampler: Resampler, selected: NDArray[np.bool_], distan
     return resampler.tally(codes, cells, selected.astype(np.float64))
 
 
-def _by_rule(place: Ints, starts: Ints, bins: Bins, rule: PairRule, resampler: Resampler) -> tuple[Values, Values]:
+def _by_rule(
+    place: Ints, starts: Ints, near: Ints, bins: Bins, rule: PairRule, resampler: Resampler
+) -> tuple[Values, Values, Values]:
+    """(U, B) all pairs, those within the window, and those with a sink beyond it."""
     zero = np.zeros_like(place)
-    pairs = np.zeros((resampler.bins, bins.first.size))
-    ruled = np.zeros_like(pairs)
+    pairs, local, far_sinks = np.zeros((3, resampler.bins, bins.first.size))
+
+    def tally(counts: Ints) -> Values:
+        return resampler.tally(zero, 1, np.clip(counts, 0, None).astype(np.float64))[:, 0]
+
     back, farthest = place - starts, rule.farthest(place.size)
     for number, (first, last) in enumerate(zip(bins.first.tolist(), bins.last.tolist(), strict=True)):
-        here = np.clip(np.minimum(back, last) - first + 1, 0, None)
-        pairs[:, number] = resampler.tally(zero, 1, here.astype(np.float64))[:, 0]
-        if last <= rule.near:
-            ruled[:, number] = pairs[:, number]
-        elif first <= farthest:  # sinks lie at distances back - s + 1 to back
-            sinks = np.clip(np.minimum(back, last) - np.maximum(back - rule.num_sinks + 1, first) + 1, 0, None)
-            ruled[:, number] = resampler.tally(zero, 1, np.minimum(sinks, rule.num_sinks).astype(np.float64))[:, 0]
-    return pairs, ruled
+        here = np.minimum(back, last)
+        pairs[:, number] = tally(here - first + 1)
+        local[:, number] = tally(np.minimum(here, near) - first + 1)
+        if first <= farthest:  # sinks lie at distances back - s + 1 to back
+            nearest = np.maximum(np.maximum(back - rule.num_sinks, near) + 1, first)
+            far_sinks[:, number] = tally(here - nearest + 1)
+    return pairs, local, far_sinks
 
 
-def _shared(membership: Ints, place: Ints, starts: Ints, bins: Bins, resampler: Resampler) -> Values:
-    """(U, B) pairs that share a group."""
+def _shared_far(membership: Ints, starts: Ints, near: Ints, bins: Bins, resampler: Resampler) -> Values:
+    """(U, B) pairs that share a group, beyond the window."""
     signatures, code = np.unique(membership, return_inverse=True)
     meet = (signatures[:, None] & signatures[None, :]) != 0
     shared = np.zeros((resampler.bins, bins.first.size))
-    step = max(1, TABLE_ENTRIES // (place.size + 1))
+    step = max(1, TABLE_ENTRIES // (membership.size + 1))
     for start in range(0, signatures.size, step):
         rows = meet[start : start + step]
-        table = np.zeros((rows.shape[0], place.size + 1), dtype=np.int32)
+        table = np.zeros((rows.shape[0], membership.size + 1), dtype=np.int32)
         np.cumsum(rows[:, code], axis=1, dtype=np.int32, out=table[:, 1:])
         flat = table.ravel()
         queries = np.flatnonzero((code >= start) & (code < start + step))
         base = (code[queries] - start) * table.shape[1]
         units, begin = resampler.of_token[queries], starts[queries]
         for number, (first, last) in enumerate(zip(bins.first.tolist(), bins.last.tolist(), strict=True)):
-            high = np.maximum(queries - first + 1, begin)
-            low = np.maximum(queries - last, begin)
+            high = np.maximum(queries - np.maximum(first, near[queries] + 1) + 1, begin)
+            low = np.minimum(np.maximum(queries - last, begin), high)
             counts = flat[base + high] - flat[base + low]
             shared[:, number] += np.bincount(units, counts, minlength=resampler.bins)
     return shared

@@ -194,7 +194,8 @@ def long_range_rows(
     top = chosen.argmax(axis=1) if places.size else np.zeros(0, dtype=int)
     affinity = chosen @ chosen.T
     same_document = sample.starts[places][:, None] == sample.starts[places][None, :]
-    apart, near = places[:, None] - places[None, :], max(rule.near for rule in rules)
+    apart, own = places[:, None] - places[None, :], places - sample.starts[places]
+    near = np.max([rule.near(own) for rule in rules], axis=0)[:, None]
     distant = (apart > near) & (apart <= rules[0].farthest(sample.num_tokens))
     affinity[~(distant & same_document & (top[:, None] == top[None, :]))] = -1.0
     rows: list[dict[str, Any]] = []

@@ -12,7 +12,7 @@ from focus_runtime.attention.dispatch import attend, choose_backend, rows_togeth
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.config import BACKENDS
 from focus_runtime.errors import InputError
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import CONSTANT, PairRule
 
 __all__ = ["BACKENDS", "choose_backend", "focus_attention"]
 
@@ -25,6 +25,7 @@ def focus_attention(
     *,
     window: int,
     num_sinks: int = 0,
+    window_growth: tuple[int, int] | None = None,
     key_padding: Tensor | None = None,
     scale: float | None = None,
     softcap: float | None = None,
@@ -40,6 +41,8 @@ def focus_attention(
         membership: (B, Tk) int64, bit g set when the token belongs to group g.
         window: w, pairs with i - j <= w are allowed.
         num_sinks: s, keys j < s are allowed.
+        window_growth: positions i from which to which the window grows, w * clamp(i, first, last) // first; not when
+            None.
         key_padding: (B, Tk) bool, True for real tokens; positions count from the first real one.
         scale: factor on the scores; D^-0.5 when None.
         softcap: scores become softcap * tanh(scores / softcap).
@@ -53,7 +56,7 @@ def focus_attention(
     Raises:
         InputError: shapes, dtypes, devices or settings that do not fit, or values that are not finite.
     """
-    check_arguments(query, key, value, membership, key_padding, window, num_sinks)
+    check_arguments(query, key, value, membership, key_padding, window, num_sinks, window_growth)
     check_numbers(scale, softcap)
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
@@ -68,6 +71,7 @@ def focus_attention(
             membership,
             window=window,
             num_sinks=num_sinks,
+            window_growth=window_growth,
             key_padding=key_padding,
             softcap=softcap,
             gradient=needs_gradient(query, key, value),
@@ -79,7 +83,7 @@ def focus_attention(
         key,
         value,
         membership,
-        PairRule(window, num_sinks),
+        PairRule(window, num_sinks, growth=window_growth or CONSTANT),
         Scoring(query.shape[-1] ** -0.5 if scale is None else scale, softcap),
         key_padding,
         backend=backend,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.errors import InputError
+from focus_runtime.mask.rule import GROWTH, is_growth
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -20,11 +21,12 @@ def check_arguments(
     key_padding: Tensor | None,
     window: int,
     num_sinks: int,
+    window_growth: tuple[int, int] | None = None,
 ) -> None:
     """Refuse what has no meaning.
 
     Args:
-        query, key, value, membership, key_padding, window, num_sinks: as in `focus_attention`.
+        query, key, value, membership, key_padding, window, num_sinks, window_growth: as in `focus_attention`.
 
     Raises:
         InputError: naming the argument.
@@ -48,6 +50,8 @@ def check_arguments(
     for name, number in (("window", window), ("num_sinks", num_sinks)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise InputError(f"{name} is {number!r}", expected="a whole number, 0 or more")
+    if window_growth is not None and not is_growth(window_growth):
+        raise InputError(f"window_growth is {window_growth!r}", expected=GROWTH)
     least, most = torch.stack(torch.aminmax(membership)).tolist()
     if least < 0:
         raise InputError(f"membership holds {least}", expected="bit sets of groups 0 to 62, which are never negative")

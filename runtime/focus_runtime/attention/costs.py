@@ -90,7 +90,7 @@ def class_terms(membership: Tensor, rule: PairRule) -> tuple[float, float, float
     queries = torch.where(counts <= VECTOR, VECTOR, torch.ceil(counts / TILE) * TILE)
     copies = torch.ceil(counts / CHUNK)
     length = membership.shape[0]
-    local = length * min(rule.window + rule.num_sinks + TILE, length)
+    local = length * min(rule.near(length // 2) + rule.num_sinks + TILE, length)
     return (queries * meets / 2).sum().item(), (copies * meets / 2).sum().item(), local
 
 
@@ -135,7 +135,7 @@ def decomposed_terms(sizes: list[int], length: int, window: int) -> tuple[float,
     Args:
         sizes: tokens of every set of groups, see `set_sizes`.
         length: T.
-        window: w.
+        window: w, of a query in the middle where it grows.
 
     Returns:
         Pairs inside sets, tokens in sets, sets, local pairs.
@@ -154,7 +154,7 @@ def decomposed_cost(sizes: list[int], length: int, rule: PairRule, machine: Mach
         machine: see `MachineCosts`; by default the one of the fit.
     """
     factors = (GROUP_PAIR, machine.overhead * GROUP_TOKEN, machine.overhead * GROUP_CALL, LOCAL_PAIR)
-    terms = decomposed_terms(sizes, length, rule.window)
+    terms = decomposed_terms(sizes, length, rule.near(length // 2))
     return sum(map(operator.mul, factors, terms)) + SINK_PAIR * length * rule.num_sinks
 
 

@@ -107,7 +107,7 @@ def _allowed(membership_BT: Tensor, padding_BT: Tensor | None, length_q: int, ru
         return allowed_to_last_queries(membership_BT, length_q, rule, padding_BT)
     first = membership_BT.shape[1] - length_q
     allowed_BT = (membership_BT & membership_BT[:, -1:]) != 0  # fewer passes, most of the time of a short step
-    allowed_BT[:, max(0, first - rule.window) :] = True
+    allowed_BT[:, max(0, rule.nearest_far(first)) :] = True
     allowed_BT[:, : rule.num_sinks] = True
     return allowed_BT[:, None]
 

@@ -10,7 +10,7 @@ reach, n tokens of one set of groups, S sinks. One text at a time, so B = 1 is w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from focus_runtime.mask.rule import PairRule
 
 LOCAL_BLOCK = 64  # queries per local block; 32 to 256 were timed at w = 128, see LOG.md
 MOST_PAIRS = 1 << 26  # of a piece: its masks take some bytes each
+PIECE_GROWTH = 4  # by this part of its first window may that of a piece's last query be longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,13 @@ class LocalPiece:
     Attributes:
         start, stop: first query and one past the last.
         blocks: number of blocks.
+        window: of the last query, the longest: so far do the keys of every block reach back.
     """
 
     start: int
     stop: int
     blocks: int
+    window: int
 
     @property
     def size(self) -> int:
@@ -106,19 +109,39 @@ def has_far_sinks(length: int, rule: PairRule) -> bool:
     return rule.num_sinks > 0 and rule.window + 1 < length
 
 
-def local_pieces(length: int, window: int) -> list[LocalPiece]:
+def local_pieces(length: int, rule: PairRule) -> list[LocalPiece]:
     """Pieces that cover all queries; behind every block lies a whole window, so that blocks are views."""
+    if rule.grows:
+        return _growing_pieces(length, rule)
+    window = rule.window
     head = min(length, -(-window // LOCAL_BLOCK) * LOCAL_BLOCK)
     blocks = (length - head) // LOCAL_BLOCK
     body = head + blocks * LOCAL_BLOCK
-    pieces = [LocalPiece(start, min(start + LOCAL_BLOCK, head), 1) for start in range(0, head, LOCAL_BLOCK)]
+    pieces = [LocalPiece(start, min(start + LOCAL_BLOCK, head), 1, window) for start in range(0, head, LOCAL_BLOCK)]
     most = max(1, MOST_PAIRS // (LOCAL_BLOCK * (window + LOCAL_BLOCK)))
     for first in range(0, blocks, most):
         some = min(most, blocks - first)
         start = head + first * LOCAL_BLOCK
-        pieces.append(LocalPiece(start, start + some * LOCAL_BLOCK, some))
+        pieces.append(LocalPiece(start, start + some * LOCAL_BLOCK, some, window))
     if body < length:
-        pieces.append(LocalPiece(body, length, 1))
+        pieces.append(LocalPiece(body, length, 1, window))
+    return pieces
+
+
+def _growing_pieces(length: int, rule: PairRule) -> list[LocalPiece]:
+    """Pieces whose last window is little longer than their first: what is computed beyond a query's own is masked."""
+    pieces, start = [], 0
+    while start < length:
+        stop = min(start + LOCAL_BLOCK, length)
+        window = rule.near(stop - 1)
+        most = min(start, window + window // PIECE_GROWTH + 1)
+        while stop + LOCAL_BLOCK <= length and rule.near(stop + LOCAL_BLOCK - 1) <= most:
+            if (stop + LOCAL_BLOCK - start) * (most + LOCAL_BLOCK) > MOST_PAIRS:
+                break
+            stop += LOCAL_BLOCK
+        blocks = max(1, (stop - start) // LOCAL_BLOCK)
+        pieces.append(LocalPiece(start, stop, blocks, min(rule.near(stop - 1), length - 1)))
+        start = stop
     return pieces
 
 
@@ -137,21 +160,21 @@ def overlapping(x: Tensor, start: int, blocks: int, size: int, step: int) -> Ten
 
 
 def local_blocks(
-    tensors: tuple[Tensor, Tensor, Tensor], membership: Tensor, window: int, piece: LocalPiece
+    tensors: tuple[Tensor, Tensor, Tensor], membership: Tensor, rule: PairRule, piece: LocalPiece
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Queries of one piece with the keys in their reach.
 
     Args:
         tensors: query (T, H, D), key and value (T, G, D) of one text.
         membership: (T,) bit sets.
-        window: w.
+        rule: window and how it grows.
         piece: one of `local_pieces`.
 
     Returns:
-        query (N, H, b, D), key and value (N, G, t, D); near (1, b, t) and shared (N, b, t) pairs, bool.
+        query (N, H, b, D), key and value (N, G, t, D); near (N or 1, b, t) and shared (N, b, t) pairs, bool.
     """
     size = piece.size
-    first = max(0, piece.start - window)
+    first = max(0, piece.start - piece.window)
     reach = piece.start - first + size
     q_NHbD, k_NGtD, v_NGtD = (
         overlapping(x, at, piece.blocks, rows, size).transpose(1, 2)
@@ -161,21 +184,25 @@ def local_blocks(
     groups_Nt = overlapping(membership, first, piece.blocks, reach, size)
     place = torch.arange(reach, device=membership.device)
     distance_bt = place[piece.start - first :, None] - place[None, :]
-    near_1bt = ((distance_bt >= 0) & (distance_bt <= window))[None]
-    return q_NHbD, k_NGtD, v_NGtD, near_1bt, (groups_Nb[:, :, None] & groups_Nt[:, None, :]) != 0
+    if rule.grows:
+        position_Nb = torch.arange(piece.start, piece.stop, device=membership.device).unflatten(0, (piece.blocks, size))
+        near_Nbt = (distance_bt >= 0) & (distance_bt <= rule.near(position_Nb)[..., None])
+    else:
+        near_Nbt = ((distance_bt >= 0) & (distance_bt <= rule.window))[None]
+    return q_NHbD, k_NGtD, v_NGtD, near_Nbt, (groups_Nb[:, :, None] & groups_Nt[:, None, :]) != 0
 
 
 def _cross_group_local(
-    q_1HTD: Tensor, k_1GTD: Tensor, v_1GTD: Tensor, membership_T: Tensor, window: int, scale: float, total: Running
+    q_1HTD: Tensor, k_1GTD: Tensor, v_1GTD: Tensor, membership_T: Tensor, rule: PairRule, scale: float, total: Running
 ) -> None:
     tensors = (_by_token(q_1HTD), _by_token(k_1GTD), _by_token(v_1GTD))
-    cross_group_local(tensors, membership_T, window, scale, (total.out, total.lse))
+    cross_group_local(tensors, membership_T, rule, scale, (total.out, total.lse))
 
 
 def cross_group_local(
     tensors: tuple[Tensor, Tensor, Tensor],
     membership: Tensor,
-    window: int,
+    rule: PairRule,
     scale: float,
     into: tuple[Tensor, Tensor],
 ) -> None:
@@ -184,14 +211,14 @@ def cross_group_local(
     Args:
         tensors: query (T, H, D), key and value (T, G, D).
         membership: (T,) bit sets.
-        window: w, below T.
+        rule: window, below T, and how it grows.
         scale: factor on the scores.
         into: output (T, H, D) and logsumexp (T, H) that are overwritten, -inf for a query without such tokens.
     """
     out_THD, lse_TH = into
-    for piece in local_pieces(membership.shape[0], window):
-        q_NHbD, k_NGtD, v_NGtD, near_1bt, shared_Nbt = local_blocks(tensors, membership, window, piece)
-        out_NHbD, lse_NHb = masked_flash(q_NHbD, k_NGtD, v_NGtD, (near_1bt & ~shared_Nbt)[:, None], scale)
+    for piece in local_pieces(membership.shape[0], rule):
+        q_NHbD, k_NGtD, v_NGtD, near_Nbt, shared_Nbt = local_blocks(tensors, membership, rule, piece)
+        out_NHbD, lse_NHb = masked_flash(q_NHbD, k_NGtD, v_NGtD, (near_Nbt & ~shared_Nbt)[:, None], scale)
         rows = slice(piece.start, piece.stop)
         out_THD[rows] = out_NHbD.transpose(1, 2).flatten(0, 1)
         lse_TH[rows] = lse_NHb.transpose(1, 2).flatten(0, 1)
@@ -205,7 +232,7 @@ def _cross_group_sinks(
     first = rule.window + 1  # queries before it have every sink in their window
     k_HSD, v_HSD = (x[0, :, : rule.num_sinks].repeat_interleave(repeats, dim=0) for x in (k_1GTD, v_1GTD))
     scores_HFS = (q_1HTD[0, :, first:] @ k_HSD.transpose(-1, -2)).to(total.lse.dtype) * scale
-    hidden_FS = ~sink_pairs(membership_T, rule.window, k_HSD.shape[1])[first:]
+    hidden_FS = ~sink_pairs(membership_T, rule, k_HSD.shape[1])[first:]
     scores_HFS = scores_HFS.masked_fill(hidden_FS, float("-inf"))
     lse_HF = torch.logsumexp(torch.cat([scores_HFS, total.lse[first:].t()[..., None]], dim=-1), dim=-1)
     finite_HF = lse_HF.masked_fill(lse_HF == float("-inf"), 0.0)
@@ -215,19 +242,19 @@ def _cross_group_sinks(
     total.lse[first:] = lse_HF.t()
 
 
-def sink_pairs(membership: Tensor, window: int, num_sinks: int) -> Tensor:
+def sink_pairs(membership: Tensor, rule: PairRule, num_sinks: int) -> Tensor:
     """Pairs that only the sinks keep, beyond the window and without a shared group.
 
     Args:
         membership: (T,) bit sets.
-        window: w.
+        rule: window and how it grows.
         num_sinks: S, at most T.
 
     Returns:
         (T, S) bool.
     """
     position_T = torch.arange(membership.shape[0], device=membership.device)
-    far_TS = position_T[:, None] - position_T[None, :num_sinks] > window
+    far_TS = position_T[:, None] - position_T[None, :num_sinks] > rule.near(position_T)[:, None]
     return far_TS & ((membership[:, None] & membership[None, :num_sinks]) == 0)
 
 
@@ -268,7 +295,7 @@ def decomposed_attention(
     clock = clock or StageClock(enabled=False)
     length = query.shape[2]
     # local blocks reach back a whole window: a longer one only costs memory
-    rule = PairRule(min(rule.window, length - 1), rule.num_sinks)
+    rule = replace(rule, window=min(rule.window, length - 1))
     dtype = torch.promote_types(query.dtype, torch.float32)
     outs, lses = [], []
     for b in range(query.shape[0]):
@@ -277,7 +304,7 @@ def decomposed_attention(
         small_T = narrow(membership[b])
         if has_local(membership[b], rule.window):
             with clock("local"):
-                _cross_group_local(*text, small_T, rule.window, scale, total)
+                _cross_group_local(*text, small_T, rule, scale, total)
         if has_far_sinks(length, rule):
             with clock("sinks"):
                 _cross_group_sinks(*text, small_T, rule, scale, total)

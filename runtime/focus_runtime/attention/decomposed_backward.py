@@ -11,7 +11,7 @@ t keys in reach, n tokens of one set of groups, m keys of a dense part, S sinks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -95,20 +95,20 @@ def _same_group(text: _Text, membership_T: Tensor, gates_TK: Tensor | None) -> N
             target.index_add_(0, part.rows, grad[..., :dim].to(target.dtype), alpha=part.sign)
 
 
-def _local(text: _Text, membership_T: Tensor, window: int) -> None:
-    for piece in local_pieces(text.query.shape[0], window):
-        q_NHbD, k_NGtD, v_NGtD, near_1bt, shared_Nbt = local_blocks(
-            (text.query, text.key, text.value), membership_T, window, piece
+def _local(text: _Text, membership_T: Tensor, rule: PairRule) -> None:
+    for piece in local_pieces(text.query.shape[0], rule):
+        q_NHbD, k_NGtD, v_NGtD, near_Nbt, shared_Nbt = local_blocks(
+            (text.query, text.key, text.value), membership_T, rule, piece
         )
         out_NHbD, grad_NHbD, lse_NHb1 = (
             _blocks_like(x, q_NHbD, piece) for x in (text.out, text.grad, text.lse[..., None])
         )
-        allowed_N1bt = (near_1bt & ~shared_Nbt)[:, None]
+        allowed_N1bt = (near_Nbt & ~shared_Nbt)[:, None]
         grad_q_NHbD, *grads_NGtD = flash_backward(
             grad_NHbD, q_NHbD, k_NGtD, v_NGtD, out_NHbD, lse_NHb1[..., 0], text.scale, allowed_N1bt
         )
         text.grad_query[piece.start : piece.stop] += grad_q_NHbD.transpose(1, 2).flatten(0, 1)
-        rows_Nt = _key_rows(piece, window, membership_T.device)
+        rows_Nt = _key_rows(piece, membership_T.device)
         for target, grad_NGtD in zip(text.gradients[1:], grads_NGtD, strict=True):
             target.index_add_(0, rows_Nt.flatten(), grad_NGtD.transpose(1, 2).flatten(0, 1).to(target.dtype))
         assert rows_Nt.shape[0] == piece.blocks
@@ -119,10 +119,10 @@ def _blocks_like(x_THD: Tensor, q_NHbD: Tensor, piece: LocalPiece) -> Tensor:
     return x_THD[piece.start : piece.stop].unflatten(0, (q_NHbD.shape[0], q_NHbD.shape[2])).transpose(1, 2)
 
 
-def _key_rows(piece: LocalPiece, window: int, device: torch.device) -> Tensor:
+def _key_rows(piece: LocalPiece, device: torch.device) -> Tensor:
     """(N, t) rows of the keys of each block of one piece."""
     size = piece.size
-    first = max(0, piece.start - window)
+    first = max(0, piece.start - piece.window)
     reach = piece.start - first + size
     return first + size * torch.arange(piece.blocks, device=device)[:, None] + torch.arange(reach, device=device)
 
@@ -143,7 +143,7 @@ def _weights_and_score_gradients(
 def _sinks(text: _Text, membership_T: Tensor, rule: PairRule) -> None:
     rows = slice(rule.window + 1, None)
     k_SGD, v_SGD = text.key[: rule.num_sinks], text.value[: rule.num_sinks]
-    allowed_nS = sink_pairs(membership_T, rule.window, k_SGD.shape[0])[rows]
+    allowed_nS = sink_pairs(membership_T, rule, k_SGD.shape[0])[rows]
     weights_HnS, scores_HnS = _weights_and_score_gradients(text, k_SGD, v_SGD, rows, allowed_nS)
     dtype = weights_HnS.dtype
     q_HnD, grad_HnD = (x[rows].transpose(0, 1).to(dtype) for x in (text.query, text.grad))
@@ -163,13 +163,13 @@ def _ungate(text: _Text, membership_T: Tensor, rule: PairRule, gates_TK: Tensor)
     place_T = torch.arange(length, device=device)
     for start in range(0, length, 64):
         rows = slice(start, min(start + 64, length))
-        first = max(0, start - rule.window)
+        first = max(0, rule.nearest_far(start))
         position, column = place_T[rows, None], place_T[None, first : rows.stop]
-        near_nm = (column <= position) & (position - column <= rule.window)
+        near_nm = (column <= position) & (position - column <= rule.near(position))
         _take(text, rows, slice(first, rows.stop), near_nm, member_TK, gates_TK)
     rows = slice(rule.window + 1, None)
     if has_far_sinks(length, rule):
-        far_nm = place_T[rows, None] - place_T[None, : rule.num_sinks] > rule.window
+        far_nm = place_T[rows, None] - place_T[None, : rule.num_sinks] > rule.near(place_T[rows, None])
         _take(text, rows, slice(0, far_nm.shape[1]), far_nm, member_TK, gates_TK)
 
 
@@ -191,7 +191,7 @@ def _gradients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of query, key, value and, with `num_groups`, of the gates (B, T, K)."""
     query, key, value, out, lse = inputs
-    rule = PairRule(min(rule.window, query.shape[2] - 1), rule.num_sinks)
+    rule = replace(rule, window=min(rule.window, query.shape[2] - 1))
     by_text: list[list[Tensor]] = []
     for b in range(query.shape[0]):
         q_THD, k_TGD, v_TGD, out_THD, grad_THD = (x[b].transpose(0, 1) for x in (query, key, value, out, grad_BHTD))
@@ -201,7 +201,7 @@ def _gradients(
         small_T = narrow(membership_BT[b])
         _same_group(text, membership_BT[b], gates_TK)
         if has_local(small_T, rule.window):
-            _local(text, small_T, rule.window)
+            _local(text, small_T, rule)
         if has_far_sinks(q_THD.shape[0], rule):
             _sinks(text, small_T, rule)
         if gates_TK is not None:
@@ -220,7 +220,7 @@ def _forward(
     if query.device.type == "cuda":
         extent = membership_extent(membership)
         scoring = Scoring(scale)
-        if decomposition_fits(query, key, extent, window=rule.window, scoring=scoring):
+        if decomposition_fits(query, key, extent, window=rule.near(key.shape[2] - 1), scoring=scoring):
             return gpu_decomposition(query, key, value, membership, rule, scoring, extent=extent)
     return decomposed_attention(query, key, value, membership, rule, scale)
 

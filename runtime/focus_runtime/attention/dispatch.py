@@ -26,7 +26,7 @@ from focus_runtime.attention.scoring import Scoring
 from focus_runtime.errors import InputError
 from focus_runtime.gpu.usable import kernels_take
 from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import CONSTANT, PairRule
 
 FUSED_ALWAYS = 0.8  # of torch's time for a pair: below, no torch kernel computes the same pairs faster
 
@@ -38,6 +38,7 @@ def choose_backend(
     *,
     window: int,
     num_sinks: int = 0,
+    window_growth: tuple[int, int] | None = None,
     key_padding: Tensor | None = None,
     softcap: float | None = None,
     gradient: bool = False,
@@ -49,12 +50,12 @@ def choose_backend(
     Only shapes, dtypes and strides of query, key and value are looked at.
 
     Args:
-        query, key, membership, window, num_sinks, key_padding, softcap: as in `focus_attention`.
+        query, key, membership, window, num_sinks, window_growth, key_padding, softcap: as in `focus_attention`.
         gradient: consider only backends that have a backward pass.
         value: as in `focus_attention`; taken to be like key when None.
         extent: what is known of the memberships; looked up when None, for which the host waits for a GPU.
     """
-    rule = PairRule(window, num_sinks)
+    rule = PairRule(window, num_sinks, growth=window_growth or CONSTANT)
     plain = query.device.type == "cpu" and query.shape[2] >= FROM_TOKENS and _is_plain(query, key, key_padding, softcap)
     fused = not gradient and fused_runs(query, key, key if value is None else value)
     if fused and not (plain and machine_costs(query.dtype).fused > FUSED_ALWAYS):
@@ -67,8 +68,9 @@ def choose_backend(
         return "masked"
     if query.device.type == "cuda":
         assert extent is not None
+        longest = rule.near(key.shape[2] - 1)
         return choose_on_cuda(
-            query, key, extent, window=window, key_padding=key_padding, softcap=softcap, gradients=gradient
+            query, key, extent, window=longest, key_padding=key_padding, softcap=softcap, gradients=gradient
         )
     if not plain:
         return "masked"
@@ -96,7 +98,7 @@ def grouped_on_gpu(
     Args:
         requested: backend, "auto" or a name.
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
-        window: w.
+        window: the longest of any query.
         scoring: scale and softcap.
         padding: (B, Tk) bool, or None where all tokens are real.
     """
@@ -178,7 +180,7 @@ def attend(
     assert (
         rule.sliding_window is None
         or backend == "fused"
-        or grouped_on_gpu(backend, query, key, value, rule.near, scoring, key_padding)
+        or grouped_on_gpu(backend, query, key, value, rule.near(key.shape[2] - 1), scoring, key_padding)
     ), "other backends do not leave out what is out of reach"
     inputs = (query, key, value, membership, rule)
     if backend == "fused":

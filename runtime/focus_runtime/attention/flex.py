@@ -111,7 +111,7 @@ def order_tokens(
     else:
         index_BT = torch.arange(length_k, device=membership.device).expand_as(membership)
         index_BQ = index_BT[:, :length_q]
-    reach = min(rule.window, length_k)
+    near_BQ = rule.near(position_BQ.long()).clamp(max=length_k).to(torch.int32)
     return TokenOrder(
         index_q=_padded(index_BQ, 0),
         index_k=_padded(index_BT, 0),
@@ -119,7 +119,7 @@ def order_tokens(
         signature_k=_padded(signature_BT, 0),
         position_q=_padded(position_BQ, -NEVER),
         position_k=_padded(seen_from_BT, NEVER),
-        near_from=_padded(position_BQ - reach, NEVER),
+        near_from=_padded(position_BQ - near_BQ, NEVER),
         real_q=torch.arange(length_q + -length_q % BLOCK, device=membership.device) < length_q,
     )
 

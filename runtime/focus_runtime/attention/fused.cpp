@@ -155,6 +155,7 @@ extern "C" struct FocusProblem {  // must match `_PROBLEM` in fused.py
   int64_t query_stride[3], key_stride[3], value_stride[3];  // batch, head, token, in elements; the head size is contiguous
   int64_t batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks;
   int64_t reach;  // keys as far back as this, and farther, are never seen: a layer's own sliding window
+  int64_t grow_first, grow_last;  // positions from which to which windows grow, see rule.py; equal where they do not
   float scale, softcap;  // softcap 0: none
   double local_cost, dense_cost, copy_cost;  // constants of the choice, see costs.py
   int32_t element;       // 0: float32, 1: bfloat16
@@ -174,6 +175,11 @@ extern "C" struct FocusProblem {  // must match `_PROBLEM` in fused.py
 };
 
 namespace {
+
+// How far back a query sees every key, whatever the groups.
+inline int64_t near_of(const FocusProblem& p, int64_t window, int64_t position) {
+  return std::min(window * std::min(std::max(position, p.grow_first), p.grow_last) / p.grow_first, p.reach - 1);
+}
 
 struct List {  // keys, ascending, and the queries that walk them
   std::vector<int32_t> keys, queries;
@@ -251,7 +257,7 @@ struct Tile {
   static constexpr int QUERIES = LANES * VECS;
   float *query, *acc;  // (D, QUERIES)
   vf m[VECS], l[VECS];
-  int32_t position[QUERIES], low[QUERIES], high[QUERIES], token[QUERIES];
+  int32_t position[QUERIES], near[QUERIES], low[QUERIES], high[QUERIES], token[QUERIES];  // near: keys, the query's own too
   int count, first_position, last_position;
   int64_t begin, end;  // range of the key list
 };
@@ -276,6 +282,7 @@ void load_tile(const Work& w, int64_t b, Head head, const int32_t* tokens, int c
     const int32_t token = tokens[std::min(q, count - 1)];
     t.token[q] = token;
     t.position[q] = w.position[b * p.key_length + token];
+    t.near[q] = (int32_t)near_of(p, p.window, t.position[q]) + 1;
     t.low[q] = w.low[b * p.key_length + token];
     t.high[q] = w.high[b * p.key_length + token];
     Engine::read_query(p, query_base + (token - first) * p.query_stride[2], q, s);
@@ -373,12 +380,12 @@ void multiply_values(const float* values, int n, int64_t size, const float* weig
 
 // Which queries see a key: all bits of their lane. As unsigned numbers, distances back to a key that lies ahead are huge.
 template <Rule RULE>
-inline vi allowed(const FocusProblem& p, vi qpos, vi qlow, vi qhigh, int32_t kpos, int32_t klow, int32_t khigh) {
+inline vi allowed(const FocusProblem& p, vi qpos, vi qnear, vi qlow, vi qhigh, int32_t kpos, int32_t klow, int32_t khigh) {
   const vu back = (vu)(qpos - all(kpos)), reach = vu{} + (uint32_t)p.reach;
   if (RULE == CAUSAL) return back < reach;
   vi shared = qlow & klow;
   if (khigh) shared |= qhigh & khigh;
-  const vi visible = back < (kpos < p.num_sinks ? reach : vu{} + (uint32_t)std::min(p.window + 1, p.reach));
+  const vi visible = back < (kpos < p.num_sinks ? reach : (vu)qnear);
   return RULE == LOCAL ? visible & (shared == vi{}) : visible | ((back < reach) & (shared != vi{}));
 }
 
@@ -395,8 +402,8 @@ void attend(const Work& w, int64_t b, const int32_t* list, int n, const float* k
   if (masked)
     for (int j = 0; j < n; ++j)
       for (int v = 0; v < VECS; ++v) {
-        const vi ok = allowed<RULE>(p, load(t.position + v * LANES), load(t.low + v * LANES), load(t.high + v * LANES), kpos[list[j]],
-                                    low[list[j]], high[list[j]]);
+        const vi ok = allowed<RULE>(p, load(t.position + v * LANES), load(t.near + v * LANES), load(t.low + v * LANES),
+                                    load(t.high + v * LANES), kpos[list[j]], low[list[j]], high[list[j]]);
         float* s = scores + j * Q + v * LANES;
         store(s, pick(ok, load(s), all(NONE)));
       }
@@ -499,7 +506,7 @@ void run_queries(const Work& w, int64_t b, Head head, const List& list, int64_t 
     const int queries_here = (int)std::min<int64_t>(LANES * VECS, end - q);
     const int32_t last = queries[queries_here - 1];
     t.end = std::upper_bound(list.keys.begin(), list.keys.end(), last) - list.keys.begin();
-    const int64_t back = RULE == LOCAL ? std::min(p.window, p.reach - 1) : p.reach - 1;
+    const int64_t back = RULE == LOCAL ? near_of(p, p.window, w.position[b * p.key_length + queries[0]]) : p.reach - 1;
     t.begin = back < queries[0] ? std::lower_bound(list.keys.begin(), list.keys.end(), queries[0] - back) - list.keys.begin() : 0;
     load_tile<Engine>(w, b, head, queries, queries_here, resume, s, t);
   }
@@ -585,7 +592,7 @@ void add_tasks(const Work& w, int64_t b, Head head, const List& list, Rule rule,
   const int64_t chunk = std::min<int64_t>(SUBTILES, share / tile + 1) * tile, total = list.queries.size();
   for (int64_t begin = 0; begin < total; begin += chunk) {
     const int64_t end = std::min(total, begin + chunk);
-    const double keys = (double)list.keys.size() * end / total, near = p.window + p.num_sinks + (end - begin);
+    const double keys = (double)list.keys.size() * end / total, near = near_of(p, p.window, end) + p.num_sinks + (end - begin);
     tasks.push_back({&w, b, head, &list, begin, end, rule, resume, (end - begin) * (rule == LOCAL ? std::min(keys, near) : keys)});
   }
 }
@@ -647,7 +654,7 @@ bool count_classes(const FocusProblem& p, const int64_t* membership, Histogram& 
 // pair takes in that pass. See costs.py for the constants.
 bool by_class_is_faster(const FocusProblem& p, const std::vector<Histogram>& rows) {
   const double half = 1.0 - 0.5 * p.query_length / p.key_length, share = (double)p.query_length / p.key_length;
-  const double tile = LANES * VECTORS;
+  const double tile = LANES * VECTORS, near = near_of(p, p.window, p.key_length - p.query_length / 2);
   double by_class = 0, dense = 0;
   for (const Histogram& row : rows) {
     for (size_t s = 0; s < row.signature.size(); ++s) {
@@ -655,7 +662,7 @@ bool by_class_is_faster(const FocusProblem& p, const std::vector<Histogram>& row
       const double whole = queries <= LANES ? LANES : std::ceil(queries / tile) * tile;
       by_class += (whole + p.copy_cost * std::ceil(queries / (SUBTILES * tile))) * row.meets[s] * half;
     }
-    by_class += p.local_cost * p.query_length * std::min<double>(p.window + p.num_sinks + tile, p.key_length);
+    by_class += p.local_cost * p.query_length * std::min<double>(near + p.num_sinks + tile, p.key_length);
     dense += p.dense_cost * p.query_length * p.key_length * half;
   }
   return by_class < dense;
@@ -688,15 +695,16 @@ std::vector<Step> visible_keys(const FocusProblem& p) {
   std::vector<Step> steps;
   for (int64_t i = 0; i < p.settings * p.batch; ++i) {
     const int64_t setting = i / p.batch, b = i % p.batch, first = first_real(p, b);
-    const int64_t plane = p.setting_plane ? p.setting_plane[setting] : 0, window = p.setting_window ? p.setting_window[setting] : p.window;
+    const int64_t plane = p.setting_plane ? p.setting_plane[setting] : 0, window = std::min(p.setting_window ? p.setting_window[setting] : p.window, p.key_length);
     const int64_t* membership = p.membership + plane * p.plane_stride + b * p.batch_stride;
     for (int64_t q = 0; q < p.query_length; ++q) {
       const int64_t own = p.key_length - p.query_length + q, groups = membership[own];
+      const int64_t near = near_of(p, window, own - first);
       std::vector<int32_t> keys(own + 1);
       int32_t* next = keys.data();
       for (int64_t j = first; j <= own; ++j) {
         *next = (int32_t)j;
-        next += own - j < p.reach && ((membership[j] & groups) != 0 || own - j <= window || j - first < p.num_sinks);
+        next += own - j < p.reach && ((membership[j] & groups) != 0 || own - j <= near || j - first < p.num_sinks);
       }
       keys.resize(next - keys.data());
       if (p.real) keys.erase(std::remove_if(keys.begin(), keys.end(), [&](int32_t j) { return !is_real(p, b, j); }), keys.end());

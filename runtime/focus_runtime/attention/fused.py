@@ -29,11 +29,11 @@ STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
 
 
 # `FocusProblem` of fused.cpp: addresses of query, key, value, out, lse, membership and real; three strides each of
-# query, key and value; batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks, reach;
-# scale, softcap; local_cost, dense_cost, copy_cost; element, mode, threads, matrix_tiles; parallel; head_setting,
-# setting_plane, setting_window, told_apart, settings, plane_stride, batch_stride; seconds. Packing them takes a third
-# of the time that a `ctypes.Structure` takes, which matters in a decode step.
-_PROBLEM = struct.Struct("@7P9q9q2f3d4i4P4q3d")
+# query, key and value; batch, query_heads, key_heads, query_length, key_length, head_size, window, num_sinks, reach,
+# grow_first, grow_last; scale, softcap; local_cost, dense_cost, copy_cost; element, mode, threads, matrix_tiles;
+# parallel; head_setting, setting_plane, setting_window, told_apart, settings, plane_stride, batch_stride; seconds.
+# Packing them takes a third of the time that a `ctypes.Structure` takes, which matters in a decode step.
+_PROBLEM = struct.Struct("@7P9q11q2f3d4i4P4q3d")
 _SECONDS = struct.Struct("@3d")
 
 
@@ -134,7 +134,7 @@ def _problem(
     Args:
         arrays: query, key, value, out, lse and membership.
         real: (B, Tk) uint8, 1 for real tokens; None where all are.
-        rule: window and sinks.
+        rule: window, sinks and the layer's own sliding window.
         scoring: scale and softcap.
         mode, matrix_tiles: of `fused_attention`.
         by_head: what heads see where they differ; membership is then (P, B, Tk), its last dimension contiguous.
@@ -163,6 +163,7 @@ def _problem(
         min(rule.window, keys),
         min(rule.num_sinks, keys),
         min(rule.sliding_window or keys, keys),
+        *rule.growth,
         scoring.scale,
         scoring.softcap or 0.0,
         *(costs.IN_TILES if matrix_tiles and in_matrix_tiles(query.dtype) else costs.IN_VECTORS),
@@ -243,7 +244,7 @@ def fused_by_head(
         query, key, value, scoring, key_padding, clock: as in `fused_attention`.
         membership: (P, B, Tk) int64 bit sets.
         heads: of the layer; rows of those left out are undefined in the output.
-        rule: sinks and the layer's own sliding window; the windows are those of the settings.
+        rule: sinks, the layer's own sliding window and how windows grow; the windows are those of the settings.
 
     Returns:
         (B, Tq, Hq, D).
@@ -295,7 +296,7 @@ def fused_step(
     value: Tensor,
     membership: Tensor,
     heads: HeadRules,
-    num_sinks: int,
+    rule: PairRule,
     scoring: Scoring,
     clock: StageClock,
     groups: ctypes.Array[ctypes.c_char] | None = None,
@@ -307,7 +308,7 @@ def fused_step(
         query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
         membership: (P, B, Tk) int64 bit sets, its last dimension contiguous.
         heads: of the layer.
-        num_sinks: s.
+        rule: sinks and how windows grow; the windows are those of the settings.
         scoring: scale and softcap.
         clock: adds the seconds of "sort" (finding keys) and "same_group" (attending to them).
         groups: a `DecodeStep` of decode_step.cpp, which first decides the new token's groups and writes them into the
@@ -322,7 +323,7 @@ def fused_step(
     batch, query_heads, length, size = query.shape
     out, lse = query.new_empty(batch, length, query_heads, size), torch.empty(batch, query_heads, length)
     arrays = (query, key, value, out, lse, membership)
-    problem = _problem(arrays, None, _rule_of_step(num_sinks), scoring, "step", False, heads, key_length)
+    problem = _problem(arrays, None, rule, scoring, "step", False, heads, key_length)
     if groups is None:
         sort, _, attend = _seconds(functions.focus_step_cpu, problem)
     else:
@@ -330,12 +331,6 @@ def fused_step(
     clock.add("sort", sort)
     clock.add("same_group", attend)
     return out
-
-
-@functools.cache
-def _rule_of_step(num_sinks: int) -> PairRule:
-    """What all heads share; the windows are those of the settings."""
-    return PairRule(0, num_sinks)
 
 
 def step_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:

@@ -177,9 +177,10 @@ struct MatrixTiles {
   static void mask(const Work& w, int64_t b, const int32_t* list, int n, float* scores, const Tile<VECS>& t) {
     const FocusProblem& p = *w.p;
     const int32_t *kpos = &w.position[b * p.key_length], *low = &w.low[b * p.key_length], *high = &w.high[b * p.key_length];
-    const __m512i reach = _mm512_set1_epi32((int32_t)p.reach), near = _mm512_set1_epi32((int32_t)std::min(p.window + 1, p.reach));
+    const __m512i reach = _mm512_set1_epi32((int32_t)p.reach);
     for (int v = 0; v < VECS; ++v) {
       const __m512i position = _mm512_loadu_si512(t.position + v * LANES);
+      const __m512i near = _mm512_loadu_si512(t.near + v * LANES);
       const __m512i qlow = _mm512_loadu_si512(t.low + v * LANES), qhigh = _mm512_loadu_si512(t.high + v * LANES);
       for (int j = 0; j < n; ++j) {
         const int32_t key = list[j];

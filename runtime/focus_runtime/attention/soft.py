@@ -168,8 +168,12 @@ def _ungrouped(x_BGmD: Tensor, rows: slice) -> Tensor:
 
 def _far(rows: slice, rule: PairRule, everywhere_BT: Tensor | None, device: torch.device) -> Tensor:
     """(b, n) or (B, b, n) True for pairs that are gated: beyond the window, and with no sink."""
-    pairs_bn = torch.ones(rows.stop - rows.start, rows.stop, dtype=torch.bool, device=device)
-    pairs_bn = pairs_bn.tril(rows.start - rule.window - 1)
+    if rule.grows:
+        place_n = torch.arange(rows.stop, device=device)
+        pairs_bn = place_n < rule.nearest_far(place_n[rows])[:, None]
+    else:
+        pairs_bn = torch.ones(rows.stop - rows.start, rows.stop, dtype=torch.bool, device=device)
+        pairs_bn = pairs_bn.tril(rows.start - rule.window - 1)
     pairs_bn[:, : rule.num_sinks] = False
     if everywhere_BT is None:
         return pairs_bn
@@ -306,7 +310,7 @@ def gated_attention_reference(
     k_BHTD, v_BHTD = key.repeat_interleave(repeats, dim=1), value.repeat_interleave(repeats, dim=1)
     position_T = torch.arange(length, device=query.device)
     distance_TT = position_T[:, None] - position_T[None, :]
-    always_TT = (distance_TT <= rule.window) | (position_T[None, :] < rule.num_sinks)
+    always_TT = (distance_TT <= rule.near(position_T)[:, None]) | (position_T[None, :] < rule.num_sinks)
     always_BTT = always_TT[None]
     if everywhere is not None:
         always_BTT = always_BTT | everywhere[:, :, None] | everywhere[:, None, :]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focus_runtime.mask.rule import CAUSES, PairRule
+from focus_runtime.mask.tiles import count_tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ def _shared_counts(membership: NDArray[np.int64], size: int, num: int, farthest:
 def count_pairs(
     membership: NDArray[np.int64], rule: PairRule, *, block_size: int | None = None, max_blocks: int = 128
 ) -> BlockCounts:
-    """Exact pair counts by cause for one layer, in O(T (w + s + b)) time without a T x T array.
+    """Exact pair counts by cause for one layer without a T x T array, in O(T (w + s + b)) time, or O(T (N + S)) where
+    the window grows: N blocks a side, S different memberships.
 
     Args:
         membership: (T,) int64 bit sets, all tokens real.
@@ -77,16 +79,18 @@ def count_pairs(
     total = membership.size
     size = block_size or max(1, -(-total // max_blocks))
     num = max(1, -(-total // size))
+    if rule.grows:
+        return BlockCounts(size, count_tile(membership, (0, total), (0, total), rule, size), total)
     tokens = np.arange(total)
-    farthest = rule.farthest(total)
+    farthest, near = rule.farthest(total), rule.near(0)
     local, both, sink_only = (np.zeros((num, num), dtype=np.int64) for _ in range(3))
-    for distance in range(min(rule.near, total - 1) + 1):
+    for distance in range(min(near, total - 1) + 1):
         i = tokens[distance:]
         hit = (membership[i] & membership[i - distance]) != 0
         _add_pairs(local, i, i - distance, size)
         _add_pairs(both, i[hit], i[hit] - distance, size)
     for j in range(min(rule.num_sinks, total)):
-        i = tokens[j + rule.near + 1 : j + farthest + 1]
+        i = tokens[j + near + 1 : j + farthest + 1]
         far = i[(membership[i] & membership[j]) == 0]
         _add_pairs(sink_only, far, np.full_like(far, j), size)
     rows = np.minimum(tokens[:num] * size + size, total) - tokens[:num] * size

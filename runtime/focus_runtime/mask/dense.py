@@ -16,14 +16,15 @@ def allowed_pairs(
     Args:
         membership_q, membership_k: (..., Tq) and (..., Tk) int64 bit sets.
         position_q, position_k: (..., Tq) and (..., Tk) integers counted from the first real token.
-        rule: window and sinks.
+        rule: window, sinks and the layer's own sliding window.
 
     Returns:
         (..., Tq, Tk) bool.
     """
     distance = position_q[..., :, None] - position_k[..., None, :]
+    near = rule.near(position_q.long())[..., :, None] if rule.grows else rule.window
     shared = (membership_q[..., :, None] & membership_k[..., None, :]) != 0
-    allowed = (distance >= 0) & (shared | (distance <= rule.window) | (position_k[..., None, :] < rule.num_sinks))
+    allowed = (distance >= 0) & (shared | (distance <= near) | (position_k[..., None, :] < rule.num_sinks))
     return allowed if rule.sliding_window is None else allowed & (distance < rule.sliding_window)
 
 

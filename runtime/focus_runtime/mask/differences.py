@@ -43,5 +43,5 @@ def _allowed(membership: NDArray[np.int64], rows: NDArray[np.int64], rule: PairR
     tokens = np.arange(membership.size)
     distance = rows[:, None] - tokens
     shared = (membership[rows][:, None] & membership) != 0
-    allowed = shared | (distance <= rule.near) | (tokens < rule.num_sinks)
+    allowed = shared | (distance <= rule.near(rows)[:, None]) | (tokens < rule.num_sinks)
     return allowed & (distance >= 0) & (distance <= rule.farthest(membership.size))

@@ -42,10 +42,12 @@ def distance_bins(num_tokens: int, rules: Sequence[PairRule] = ()) -> tuple[Ints
 
     Args:
         num_tokens: T.
-        rules: no bin lies on both sides of one's window, or of its reach.
+        rules: no bin lies on both sides of one's window, of the longest it grows to, or of its reach.
     """
     octaves = np.arange(0, np.log2(max(2, num_tokens)) + 1, 0.5)
-    cuts = [distance + 1 for rule in rules for distance in (rule.near, rule.farthest(num_tokens))]
+    cuts = [
+        distance + 1 for rule in rules for distance in (rule.near(0), rule.near(num_tokens), rule.farthest(num_tokens))
+    ]
     starts = np.unique([0, *np.rint(2.0**octaves), *cuts]).astype(np.int64)
     starts = starts[starts < num_tokens]
     return starts, np.append(starts[1:], num_tokens) - 1
@@ -61,29 +63,36 @@ def count_by_distance(membership: Ints, rule: PairRule, rules: Sequence[PairRule
     """
     total = membership.size
     first, last = distance_bins(total, rules)
-    farthest = rule.farthest(total)
-    cuts = [min(rule.near + 1, total - 1), min(farthest + 1, total - 1)]
+    farthest, every = rule.farthest(total), np.arange(total)
+    cuts = [min(rule.near(0) + 1, total - 1), min(rule.near(total) + 1, total - 1), min(farthest + 1, total - 1)]
     starts = np.unique(np.append(first, cuts))  # no stretch lies on both sides of the window, or of the reach
-    every = np.arange(total)
+    stops = np.append(starts[1:], total)
     pairs = np.add.reduceat(total - every, starts)
-    near, in_reach = starts <= rule.near, starts <= farthest
-    sinks = np.where(near | ~in_reach, 0, np.add.reduceat(np.minimum(rule.num_sinks, total - every), starts))
+    near, in_reach = stops - 1 <= rule.near(0), starts <= farthest
+    first_near = np.maximum(0, rule.nearest_far(every))  # of every query
+    local = np.where(near, pairs, 0)
     shared = np.where(in_reach, -np.diff(np.append(shared_from(membership, starts), 0)), 0)
-    sinks_shared = np.zeros(starts.size, dtype=np.int64)
+    both = np.where(near, shared, 0)
+    for number in np.flatnonzero(~near & (starts <= rule.near(total))):  # near to some queries only
+        ends = np.stack([every - starts[number] + 1, np.maximum(every - stops[number] + 1, first_near)]).clip(0)
+        ends[1] = np.minimum(ends[1], ends[0])
+        local[number] = (ends[0] - ends[1]).sum()
+        both[number] = -np.diff(shared_before(membership, ends))[0]
+    sinks, sinks_shared = np.zeros((2, starts.size), dtype=np.int64)
     for j in range(min(rule.num_sinks, total)):
-        far = every[j + rule.near + 1 : j + farthest + 1]
-        hit = far[(membership[far] & membership[j]) != 0] - j
-        sinks_shared += np.bincount(np.searchsorted(starts, hit, "right") - 1, minlength=starts.size)
-    both, sink_only = np.where(near, shared, 0), sinks - sinks_shared
+        far = every[int(np.searchsorted(first_near, j, "right")) : j + farthest + 1]
+        for counted, those in ((sinks, far), (sinks_shared, far[(membership[far] & membership[j]) != 0])):
+            counted += np.bincount(np.searchsorted(starts, those - j, "right") - 1, minlength=starts.size)
+    sink_only = sinks - sinks_shared
     counts = {
-        "local_only": np.where(near, pairs, 0) - both,
+        "local_only": local - both,
         "group_only": shared - both,
         "local_and_group": both,
         "sink_only": sink_only,
     }
     counts["dropped"] = pairs - sum(counts.values())
     sharing = shuffled_sharing(membership)
-    by_rule = np.where(near, pairs, sinks)
+    by_rule = local + sinks
     undecided = np.where(in_reach, pairs - by_rule, 0)  # by window and sinks: the groups decide
 
     def binned(values: Any) -> Any:
@@ -111,19 +120,31 @@ def shared_from(membership: Ints, distances: Ints) -> Ints:
     Returns:
         (D,) int64.
     """
+    return shared_before(membership, (np.arange(membership.size) - distances[:, None] + 1).clip(0))
+
+
+def shared_before(membership: Ints, ends: Ints) -> Ints:
+    """Pairs with a shared group of all queries with the keys before some ends.
+
+    Args:
+        membership: (T,) int64 bit sets.
+        ends: (E, T) for each query one past the last of its keys.
+
+    Returns:
+        (E,) int64.
+    """
     total = membership.size
     signatures, code = np.unique(membership, return_inverse=True)
     meet = (signatures[:, None] & signatures[None, :]) != 0
-    pairs = np.zeros(distances.size, dtype=np.int64)
+    pairs = np.zeros(len(ends), dtype=np.int64)
     step = max(1, TABLE_ENTRIES // total)
     for start in range(0, signatures.size, step):
         table = np.zeros((min(step, signatures.size - start), total + 1), dtype=np.int32)
         np.cumsum(meet[start : start + step][:, code], axis=1, dtype=np.int32, out=table[:, 1:])
         queries = np.flatnonzero((code >= start) & (code < start + step))
         own = code[queries] - start
-        for number, distance in enumerate(distances):
-            late = queries >= distance
-            pairs[number] += table[own[late], queries[late] - distance + 1].sum(dtype=np.int64)
+        for number, own_ends in enumerate(ends):
+            pairs[number] += table[own, own_ends[queries]].sum(dtype=np.int64)
     return pairs
 
 

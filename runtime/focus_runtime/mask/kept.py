@@ -54,7 +54,7 @@ def kept_pairs(membership: NDArray[np.int64], rule: PairRule, rows: tuple[int, i
         last = min(rows[1], first + height)
         query, key = np.arange(first, last)[:, None], np.arange(start, last)[None, :]
         distance = (query - key).astype(np.int32)
-        near, shared = distance <= rule.near, (bits[first:last, None] & bits[None, start:last]) != 0
+        near, shared = distance <= rule.near(query), (bits[first:last, None] & bits[None, start:last]) != 0
         kept = (distance >= 0) & (distance <= farthest) & (near | shared | (key < rule.num_sinks))
         row, column = np.nonzero(kept)
         code = _CODES[near[row, column] * NEAR + shared[row, column] * SHARED]

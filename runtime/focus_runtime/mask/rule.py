@@ -1,7 +1,8 @@
 """Which pairs of tokens may attend to each other, and why; importing it costs nothing. As tensors: dense.py.
 
-Pair (i, j) is allowed when j <= i and (membership[i] & membership[j] or i - j <= window or j < num_sinks). In a layer
-with a sliding window of its own it is allowed only if i - j < sliding_window too.
+Pair (i, j) is allowed when j <= i and (membership[i] & membership[j] or i - j <= near(i) or j < num_sinks). In a layer
+with a sliding window of its own it is allowed only if i - j < sliding_window too. near(i) is the window, or where
+windows grow, window * clamp(i, first, last) // first: in proportion to the position between two positions.
 Causes, disjoint: `local_only` (near, no shared group), `group_only` (shared group, far), `local_and_group`,
 `sink_only` (far, no shared group, j is a sink), `dropped`.
 """
@@ -9,8 +10,24 @@ Causes, disjoint: `local_only` (near, no shared group), `group_only` (shared gro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 CAUSES = ("local_only", "group_only", "local_and_group", "sink_only", "dropped")
+MOST = (1 << 31) - 1  # no position or window is larger
+CONSTANT = (1, 1)  # growth of a window that does not grow
+GROWTH = "two positions, such as 1024 and 8192, from which to which windows grow"
+
+
+def is_growth(value: Any) -> bool:
+    """Whether this is the first and the last position of a growth: whole numbers from 1 on, not the larger one first.
+
+    Args:
+        value: anything.
+    """
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        return False
+    whole = all(isinstance(number, int) and not isinstance(number, bool) for number in value)
+    return whole and 1 <= value[0] <= value[1] <= MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +38,39 @@ class PairRule:
         window: w, pairs with i - j <= w are allowed.
         num_sinks: s, keys j < s are allowed.
         sliding_window: tokens that the layer's own attention reaches, the query's own among them; None for all.
+        growth: positions of queries from which to which the window grows, as many times as long as the query is
+            farther than the first; `CONSTANT` for a window that does not.
     """
 
     window: int
     num_sinks: int = 0
     sliding_window: int | None = None
+    growth: tuple[int, int] = CONSTANT
 
     @property
-    def near(self) -> int:
-        """Largest distance at which a pair is allowed whatever its groups."""
-        return self.window if self.sliding_window is None else min(self.window, self.sliding_window - 1)
+    def grows(self) -> bool:
+        """Whether queries may have windows of different length."""
+        return self.growth[0] < self.growth[1] and self.window > 0
+
+    def near(self, position: Any) -> Any:
+        """Largest distance at which a pair of a query is allowed whatever its groups.
+
+        Args:
+            position: of the query, or of several: an int, or an int64 array or tensor.
+        """
+        first, last = self.growth
+        most = MOST if self.sliding_window is None else self.sliding_window - 1
+        if isinstance(position, int):
+            return min(self.window * min(max(position, first), last) // first, most)
+        return (self.window * position.clip(first, last) // first).clip(0, most)
+
+    def nearest_far(self, position: Any) -> Any:
+        """First key that a query sees whatever their groups, sinks aside, or a number below 0. From 0 on it never falls.
+
+        Args:
+            position: as in `near`.
+        """
+        return position - self.near(position)
 
     def farthest(self, num_tokens: int) -> int:
         """Largest distance of any allowed pair in a text of so many tokens; at least 0.

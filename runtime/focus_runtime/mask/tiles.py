@@ -64,7 +64,7 @@ def _causes_of_rows(
         keys, shared = (np.diff(np.add.reduceat(part, blocks, axis=0, dtype=np.int64), axis=1) for part in running)
         return keys, shared
 
-    first, near = np.maximum(0, queries - rule.farthest(code.size)), np.maximum(0, queries - rule.near)
+    first, near = np.maximum(0, queries - rule.farthest(code.size)), np.maximum(0, rule.nearest_far(queries))
     pairs = between(np.zeros_like(queries), queries + 1)[0]
     shared = between(first, queries + 1)[1]
     local, both = between(near, queries + 1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.distances import shared_from
+from focus_runtime.mask.distances import shared_before, shared_from
 from focus_runtime.mask.rule import CAUSES, PairRule
 
 
@@ -36,13 +36,19 @@ def _totals(membership: NDArray[np.int64], rule: PairRule) -> NDArray[np.int64]:
     if farthest < total - 1:
         shared -= np.array([shared_from(row, np.array([farthest + 1]))[0] for row in membership])
     small = membership.astype(np.uint8) if int(membership.max(initial=0)) < 256 else membership
-    both, near = alone.copy(), total
-    for distance in range(1, min(rule.near, total - 1) + 1):
-        both += np.count_nonzero(small[:, distance:] & small[:, : total - distance], axis=1)
-        near += total - distance
+    first_near = np.maximum(0, rule.nearest_far(np.arange(total)))  # of every query
+    near = int((np.arange(total) - first_near + 1).sum())
+    if rule.grows:
+        ends = np.stack([np.arange(1, total + 1), first_near])
+        both = np.array([-np.diff(shared_before(row, ends))[0] for row in membership], dtype=np.int64)
+    else:
+        both = alone.copy()
+        for distance in range(1, min(rule.near(0), total - 1) + 1):
+            both += np.count_nonzero(small[:, distance:] & small[:, : total - distance], axis=1)
     sinks = np.zeros(layers, dtype=np.int64)
-    for sink in range(min(rule.num_sinks, max(0, total - rule.near - 1))):
-        far = small[:, sink + rule.near + 1 : sink + farthest + 1] & small[:, sink : sink + 1]
+    for sink in range(min(rule.num_sinks, total)):
+        first_far = int(np.searchsorted(first_near, sink, "right"))
+        far = small[:, first_far : sink + farthest + 1] & small[:, sink : sink + 1]
         sinks += far.shape[1] - np.count_nonzero(far, axis=1)
     dropped = total * (total + 1) // 2 - near - (shared - both) - sinks
     return np.stack([near - both, shared - both, both, sinks, dropped], axis=1)

@@ -9,7 +9,7 @@ import torch
 from focus_explorer.statistics import distances
 from focus_explorer.statistics.resample import Resampler
 from focus_runtime.mask.dense import allowed_pairs
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import CONSTANT, PairRule
 
 
 def dense(membership, starts, rule):
@@ -29,11 +29,12 @@ def dense(membership, starts, rule):
     return causal, ruled, kept
 
 
+@pytest.mark.parametrize("growth", [CONSTANT, (5, 30)])
 @pytest.mark.parametrize("few_entries", [False, True])
 @pytest.mark.parametrize("sliding", [None, 20, 3, 1])
 @pytest.mark.parametrize("window", [0, 3, 40])
-def test_counts_are_those_of_the_dense_mask(fresh_seed, monkeypatch, window, sliding, few_entries):
-    rule = PairRule(window, 2, sliding)
+def test_counts_are_those_of_the_dense_mask(fresh_seed, monkeypatch, window, sliding, few_entries, growth):
+    rule = PairRule(window, 2, sliding, growth)
     if few_entries:
         monkeypatch.setattr(distances, "TABLE_ENTRIES", 150)
     generator = np.random.default_rng(fresh_seed)

@@ -18,7 +18,7 @@ from focus_runtime.attention import (
 )
 from focus_runtime.attention.cuda import decomposed as cuda_decomposed
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import CONSTANT, PairRule
 
 
 def by_keyword(function):
@@ -26,9 +26,9 @@ def by_keyword(function):
     parameters = inspect.signature(function).parameters
 
     @functools.wraps(function)
-    def call(*args, window=None, num_sinks=0, scale=None, softcap=None, **kwargs):
+    def call(*args, window=None, num_sinks=0, growth=CONSTANT, scale=None, softcap=None, **kwargs):
         if "rule" in parameters:
-            kwargs["rule"] = PairRule(window, num_sinks)
+            kwargs["rule"] = PairRule(window, num_sinks, growth=growth)
         if "scoring" in parameters:
             kwargs["scoring"] = Scoring(scale, softcap)
         elif "scale" in parameters:

@@ -12,7 +12,7 @@ from focus_runtime.attention.flex import BLOCK, block_lists
 from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs, token_positions
 from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import CONSTANT, PairRule
 from tests.runtime.attention.by_keyword import flex_focus_attention, order_tokens, reference_attention
 from tests.runtime.attention.inputs import assert_same, padded, random_inputs, random_membership
 
@@ -26,13 +26,11 @@ def dense(counts, columns):
     return flags[:, 0] == 1
 
 
-def expected_mask(membership, order, length_q, window, num_sinks, real):
+def expected_mask(membership, order, length_q, rule, real):
     """The definition of the mask, permuted into the kernel's order: (B, Tq, Tk) bool and its padding left out."""
     position = token_positions(membership, real)
     first = membership.shape[1] - length_q
-    allowed = allowed_pairs(
-        membership[:, first:], membership, position[:, first:], position, PairRule(window, num_sinks)
-    )
+    allowed = allowed_pairs(membership[:, first:], membership, position[:, first:], position, rule)
     if real is not None:
         allowed &= real[:, None, :]
     rows = order.index_q[:, :length_q, None].expand(-1, -1, allowed.shape[2])
@@ -43,16 +41,20 @@ def expected_mask(membership, order, length_q, window, num_sinks, real):
 @pytest.mark.parametrize("sort", [True, False])
 @pytest.mark.parametrize("top_k", [1, 2, 3])
 @pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (40, 0), (3, 5), (150, 300), (5000, 0)])
+@pytest.mark.parametrize("growth", [CONSTANT, (200, 700)])
 @pytest.mark.parametrize(("length_q", "side"), [(900, None), (300, "left"), (900, "right")])
-def test_block_lists_cover_the_mask_exactly(sort, top_k, window, num_sinks, length_q, side, fresh_seed, monkeypatch):
+def test_block_lists_cover_the_mask_exactly(
+    sort, top_k, window, num_sinks, growth, length_q, side, fresh_seed, monkeypatch
+):
     monkeypatch.setattr(flex, "FLAGS_AT_ONCE", 3 * 16)  # several chunks of rows
     membership = random_membership(900, top_k=top_k, batch=2, groups=5)
     real = padded(900, 2, side) if side else None
-    order = order_tokens(membership, length_q, window=window, num_sinks=num_sinks, key_padding=real, sort=sort)
+    settings = {"window": window, "num_sinks": num_sinks, "growth": growth}
+    order = order_tokens(membership, length_q, key_padding=real, sort=sort, **settings)
     counts, columns, full_counts, full_columns = block_lists(order)
     partial, full = dense(counts, columns), dense(full_counts, full_columns)
     assert not (partial & full).any()
-    allowed = expected_mask(membership, order, length_q, window, num_sinks, real)
+    allowed = expected_mask(membership, order, length_q, PairRule(window, num_sinks, growth=growth), real)
     pad = torch.nn.functional.pad
     grow = (0, -900 % BLOCK, 0, -length_q % BLOCK)
 

@@ -256,10 +256,9 @@ def test_a_step_of_heads_that_differ(queries, dtype, tolerance, softcap, fresh_s
     groups = buffer[..., :length].transpose(0, 1)
     assert step_fits(query, key, value)
     clock = StageClock()
-    actual = fused_step(query, *room, groups, heads, 3, Scoring(0.3, softcap), clock, key_length=length).transpose(1, 2)
-    assert torch.equal(
-        actual, fused_step(query, key, value, groups, heads, 3, Scoring(0.3, softcap), clock).transpose(1, 2)
-    )
+    given = (heads, PairRule(0, 3), Scoring(0.3, softcap), clock)
+    actual = fused_step(query, *room, groups, *given, key_length=length).transpose(1, 2)
+    assert torch.equal(actual, fused_step(query, key, value, groups, *given).transpose(1, 2))
     assert actual.dtype == dtype
     assert set(clock.seconds) == {"sort", "same_group"}
     for head, (plane, window) in enumerate([(0, 30), (1, 4), (0, length), (0, 30)]):

@@ -13,7 +13,9 @@ def cause(membership, i, j, rule):
     window, sinks = rule.window, rule.num_sinks
     if rule.sliding_window is not None and i - j >= rule.sliding_window:
         return "dropped"
-    near, shared = i - j <= window, bool(int(membership[i]) & int(membership[j]))
+    first, last = rule.growth
+    near = i - j <= window * max(first, min(i, last)) // first
+    shared = bool(int(membership[i]) & int(membership[j]))
     if near:
         return "local_and_group" if shared else "local_only"
     if shared:
@@ -21,7 +23,8 @@ def cause(membership, i, j, rule):
     return "sink_only" if j < sinks else "dropped"
 
 
-rules = st.builds(PairRule, st.integers(0, 50), st.integers(0, 50), st.none() | st.integers(1, 45))
+growths = st.builds(lambda first, more: (first, first + more), st.integers(1, 30), st.integers(0, 30))
+rules = st.builds(PairRule, st.integers(0, 50), st.integers(0, 50), st.none() | st.integers(1, 45), growths)
 memberships = st.lists(st.integers(0, 31), min_size=1, max_size=40).map(np.array)
 
 

@@ -21,7 +21,7 @@ def dense(bits, rule):
 def test_they_are_the_differences_of_the_masks(total, block, fresh_seed):
     draw = np.random.default_rng(fresh_seed)
     before, after = (draw.integers(0, 8, total) for _ in range(2))
-    rules = PairRule(9, 2), PairRule(int(draw.integers(0, 40)), 0, 60)
+    rules = PairRule(9, 2, None, (50, 200)), PairRule(int(draw.integers(0, 40)), 0, 60)
     old, new = dense(before, rules[0]), dense(after, rules[1])
     counts = gained_and_lost(before, rules[0], after, rules[1], block)
     edges = np.arange(0, total, block)

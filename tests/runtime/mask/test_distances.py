@@ -5,24 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from focus_runtime.mask import tiles as pairs
+from focus_runtime.mask import distances
 from focus_runtime.mask.distances import count_by_distance, distance_bins, shuffled_sharing
-from focus_runtime.mask.rule import CAUSES, PairRule
+from focus_runtime.mask.rule import CAUSES, CONSTANT, PairRule
 from tests.runtime.mask.double_loop import cause, draw
 
 
+@pytest.mark.parametrize("growth", [CONSTANT, (3, 61), (20, 45), (7, 9)])
 @pytest.mark.parametrize("sliding", [None, 1, 4, 23, 61])
 @pytest.mark.parametrize(("window", "sinks", "table"), [(0, 0, 1 << 24), (6, 3, 130), (100, 2, 1), (5, 90, 1 << 24)])
-def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, table, sliding):
-    rule, reach = PairRule(window, sinks, sliding), sliding or 61
-    monkeypatch.setattr(pairs, "TABLE_ENTRIES", table)
+def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, table, sliding, growth):
+    rule, reach = PairRule(window, sinks, sliding, growth), sliding or 61
+    monkeypatch.setattr(distances, "TABLE_ENTRIES", table)
     membership, _ = draw(fresh_seed, 61)
     counted = count_by_distance(membership, rule)
     expected = np.zeros((5, 61), dtype=np.int64)
     for i in range(61):
         for j in range(i + 1):
             expected[CAUSES.index(cause(membership, i, j, rule)), i - j] += 1
-    far = [(i, j) for i in range(61) for j in range(sinks, i - window) if i - j < reach]
+    far = [(i, j) for i in range(61) for j in range(sinks, i - rule.near(i)) if i - j < reach]
     assert counted.beyond == len(far)
     assert counted.beyond_shared == sum(bool(membership[i] & membership[j]) for i, j in far)
     assert counted.first[0] == 0
@@ -31,7 +32,7 @@ def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, t
     for number, (first, last) in enumerate(zip(counted.first, counted.last, strict=True)):
         np.testing.assert_array_equal(counted.counts[:, number], expected[:, first : last + 1].sum(axis=1))
         here = [(i, j) for i in range(61) for j in range(i + 1) if first <= i - j <= last]
-        kept = sum(i - j < reach and (i - j <= window or j < sinks) for i, j in here)
+        kept = sum(i - j < reach and (i - j <= rule.near(i) or j < sinks) for i, j in here)
         assert counted.window_only[number] == pytest.approx(kept / expected[:, first : last + 1].sum())
 
 
@@ -52,9 +53,9 @@ def test_the_null_is_the_mean_over_shuffles(fresh_seed):
 
 def test_bins_cover_every_distance_once_for_any_length():
     for total in (1, 2, 3, 17, 1000):
-        rules = [PairRule(8, 2, 13), PairRule(500, 0, None)]
+        rules = [PairRule(8, 2, 13), PairRule(500, 0, None), PairRule(30, 0, None, (10, 100))]
         first, last = distance_bins(total, rules)
-        assert {cut for cut in (9, 13, 501) if cut < total} <= set(first.tolist())
+        assert {cut for cut in (9, 13, 31, 301, 501) if cut < total} <= set(first.tolist())
         assert set(distance_bins(total)[0].tolist()) <= set(first.tolist())
         assert np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)]).tolist() == list(
             range(total)

@@ -20,7 +20,14 @@ def test_every_kept_pair_has_its_cause(monkeypatch, fresh_seed, cells, groups):
     monkeypatch.setattr(kept, "CELLS_AT_ONCE", cells)
     membership, generator = draw(fresh_seed, 53, groups=groups)
     membership &= generator.integers(0, 1 << groups, 53) & generator.integers(0, 1 << groups, 53)  # fewer shared groups
-    for rule in (PairRule(4, 2), PairRule(0), PairRule(60, 3), PairRule(5, 3, 11), PairRule(20, 9, 7)):
+    for rule in (
+        PairRule(4, 2),
+        PairRule(0),
+        PairRule(60, 3),
+        PairRule(5, 3, 11),
+        PairRule(20, 9, 7),
+        PairRule(2, 1, 40, (9, 30)),
+    ):
         for rows in ((0, 53), (17, 40), (52, 53)):
             expected = {
                 (i, j): cause(membership, i, j, rule)

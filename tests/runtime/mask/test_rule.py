@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from hypothesis import given, settings
 
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.dense import allowed_pairs
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import MOST, PairRule
 from tests.runtime.mask.double_loop import cause, memberships, rules
 
 
@@ -30,3 +31,21 @@ def test_negative_positions_are_before_the_text():
     allowed = allowed_pairs(bits, bits, position, position, PairRule(0))[0]
     assert allowed[3, 2]
     assert not allowed[2, 3]
+
+
+@settings(max_examples=60, deadline=None)
+@given(rules)
+def test_what_a_rule_says_of_one_position_is_what_it_says_of_many(rule):
+    """And the first key that a query sees never moves back."""
+    positions = range(90)
+    near = [rule.near(i) for i in positions]
+    assert rule.near(np.arange(90)).tolist() == rule.near(torch.arange(90)).tolist() == near
+    far = [max(0, rule.nearest_far(i)) for i in positions]
+    assert far == sorted(far)
+    assert rule.grows or len(set(near)) == 1
+
+
+def test_a_window_grows_in_proportion_between_two_positions():
+    rule = PairRule(64, growth=(1024, 8192))
+    assert [rule.near(i) for i in (0, 1024, 1040, 2048, 5000, 8192, 100_000)] == [64, 64, 65, 128, 312, 512, 512]
+    assert PairRule(MOST, growth=(1, MOST)).near(torch.tensor([MOST])).item() == MOST

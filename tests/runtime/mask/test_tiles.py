@@ -20,7 +20,8 @@ def test_a_tile_equals_a_double_loop(monkeypatch, fresh_seed, table, edges):
     for _ in range(12):
         rows, keys = (sorted(generator.choice(48, 2, replace=False).tolist()) for _ in range(2))
         window, sinks, size, reach = (int(generator.integers(low, 12)) for low in (0, 0, 1, 1))
-        rule = PairRule(window, sinks, generator.choice([None, 2 * reach]))
+        growth = (reach, reach + int(generator.integers(0, 40)))
+        rule = PairRule(window, sinks, generator.choice([None, 2 * reach]), growth)
         counts = count_tile(membership, tuple(rows), tuple(keys), rule, size)
         expected = np.zeros_like(counts)
         for i in range(*rows):

@@ -17,8 +17,9 @@ def test_pair_totals_are_the_exact_counts(fresh_seed, groups, top_k):
         order = generator.random((3, length, groups)).argsort(axis=2)[:, :, :top_k]
         membership = np.left_shift(np.int64(1), order.astype(np.int64)).sum(axis=2)
         membership[2, ::3] = 0  # tokens without a group
-        own = PairRule(window, sinks)
-        for rules in ([own] * 3, [PairRule(window, sinks, 11), own, PairRule(window, sinks, 60)]):
+        own, growth = PairRule(window, sinks), (int(generator.integers(1, 40)), 50)
+        grown = [PairRule(window, sinks, None, growth), PairRule(window, sinks, 30, growth), own]
+        for rules in ([own] * 3, [PairRule(window, sinks, 11), own, PairRule(window, sinks, 60)], grown):
             counted = [count_pairs(row, rule) for row, rule in zip(membership, rules, strict=True)]
             expected = [[layer.total(cause) for cause in CAUSES] for layer in counted]
             np.testing.assert_array_equal(pair_totals(membership, rules), expected)

@@ -10,6 +10,7 @@ from torch import Tensor
 from focus_runtime.attention.cuda.factors import HeadFactors
 from focus_runtime.attention.cuda.triton_kernels.deciding import decide_kernel
 from focus_runtime.gpu.launch import aligned, alike, power_of_two
+from focus_runtime.mask.rule import CONSTANT
 from focus_runtime.routing.on_gpu import in_bytes
 
 CELLS = 4096  # of the router's weights, at once
@@ -73,10 +74,10 @@ def decide_on_gpu(
         if sinks.first is not None:
             first = sinks.first
             found = flag = torch.empty((1, 1), dtype=torch.bool, device=device)
-    numbers = (probabilities, probabilities, probabilities)
+    numbers, growth = (probabilities, probabilities, probabilities), CONSTANT
     if factors is not None:
         scaled = torch.empty((1, heads, 1, head_size), dtype=query.dtype, device=device)
-        numbers = factors.tensors
+        numbers, growth = factors.tensors, factors.growth
     kinds = (weights.shape, top_ks, looks, knows, query.shape, q_head, factors is not None)
     starts = aligned(hidden, weights, potential, sets, query, first, known, *numbers)
     launches = alike("decide", device, hidden.dtype, weights.dtype, query.dtype, kinds, starts)
@@ -86,7 +87,7 @@ def decide_on_gpu(
         flags = (looks, knows, factors is not None)
         launches.numbers = (groups, in_bytes(top_ks), len(top_ks), max(top_ks), width, *flags, *sizes)
     tensors = (hidden, weights, potential, first, known, probabilities, sets, flag, query, scaled, *numbers)
-    arguments = (*tensors, q_head, sets.stride(0), place, float(threshold), *launches.numbers)
+    arguments = (*tensors, q_head, sets.stride(0), place, float(threshold), *growth, *launches.numbers)
     programs = 1 + heads if factors is not None else 1
     launches.run("decide", decide_kernel, (programs, 1, 1), arguments, WARPS, STAGES)
     return probabilities, found, scaled

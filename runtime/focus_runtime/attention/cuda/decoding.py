@@ -84,7 +84,10 @@ def decoded_on_gpu(
     kv_heads, length = key.shape[1], key.shape[2]
     strides = (*query.stride()[:2], *key.stride()[:3], *value.stride()[:3], membership.stride(0), membership.stride(-2))
     apart = 0 if settings is None else 1 if settings.windows.shape[0] == kv_heads else 2
-    capped, pairs = scoring.softcap is not None, (rule.window, rule.num_sinks, scoring.scale, scoring.softcap)
+    capped, pairs = (
+        scoring.softcap is not None,
+        (rule.window, rule.num_sinks, rule.growth, scoring.scale, scoring.softcap),
+    )
     all_tiles = tiles_of(length, KEYS)
     tiles = tiles_of(all_tiles, max(1, CHUNKS // (kv_heads * batch)))
     chunks = tiles_of(all_tiles, tiles)
@@ -102,7 +105,7 @@ def decoded_on_gpu(
     parts = torch.empty(lses + room + batch * heads, dtype=torch.float32, device=query.device)
     out = torch.empty_like(query, memory_format=torch.contiguous_format)
     by_head = (parts, parts) if settings is None else (settings.sets, settings.windows)
-    numbers = (length, tiles, *scales, min(rule.window, length), min(rule.num_sinks, length), heads)
+    numbers = (length, tiles, *scales, min(rule.window, length), min(rule.num_sinks, length), heads, *rule.growth)
     arguments = (query, key, value, membership, *by_head, parts, lses, *strides, *numbers, *sizes)
     launches.run("chunk", chunk_kernel, (chunks, kv_heads, batch), arguments, WARPS, STAGES)
     arguments = (parts, out, lses, heads, chunks, head_size, size, joined)

@@ -19,7 +19,7 @@ Shape suffixes: N = B * T tokens of all texts, M entries of a packing (M = N whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -228,19 +228,19 @@ def _lowest_shared_group(call: FlashCall) -> list[Part]:
     return _by_slot(out_MHD, lse_HM, packing)
 
 
-def _local(call: FlashCall, window: int) -> Part:
+def _local(call: FlashCall, rule: PairRule) -> Part:
     """Near pairs without a shared group."""
     batch, length = call.membership.shape
-    window = min(window, length - 1)
-    if window > BLOCKS_UP_TO and call.can_hide:
-        return _local_by_hiding(call, window)
+    rule = replace(rule, window=min(rule.window, length - 1))
+    if rule.window > BLOCKS_UP_TO and call.can_hide and not rule.grows:  # the call has one window
+        return _local_by_hiding(call, rule.window)
     small_BT = narrow(call.membership, call.extent.num_groups)
     out_NHD = torch.empty_like(call.flat[0])
     lse_NH = torch.empty(out_NHD.shape[:2], dtype=call.accumulates, device=out_NHD.device)
     for b in range(batch):
         rows = slice(b * length, (b + 1) * length)
         text = (call.flat[0][rows], call.flat[1][rows], call.flat[2][rows])
-        cross_group_local(text, small_BT[b], window, call.scale, (out_NHD[rows], lse_NH[rows]))
+        cross_group_local(text, small_BT[b], rule, call.scale, (out_NHD[rows], lse_NH[rows]))
     return Part(out_NHD, lse_NH.t())
 
 
@@ -266,7 +266,7 @@ def _sinks(call: FlashCall, rule: PairRule) -> Part:
     for start in range(0, length, step):
         rows = slice(start, min(start + step, length))
         position_t = torch.arange(rows.start, rows.stop, device=q_BTHD.device)
-        far_tS = position_t[:, None] - sink_S > rule.window
+        far_tS = position_t[:, None] - sink_S > rule.near(position_t)[:, None]
         apart_BtS = (call.membership[:, rows, None] & call.membership[:, None, :num_sinks]) == 0
         q_BtGrD = q_BTHD[:, rows].to(kind).unflatten(2, (kv_heads, heads // kv_heads))
         scores_BtGrS = torch.einsum("bthrd,bshd->bthrs", q_BtGrD, k_BSGD) * call.scale
@@ -334,7 +334,7 @@ def flash_decomposition(
     if extent.top_k == 2:
         parts += _same_two_groups(call)
     with stage("local"):
-        parts.append(_local(call, rule.window))
+        parts.append(_local(call, rule))
     if rule.num_sinks > 0 and rule.window < length - 1:
         with stage("sinks"):
             parts.append(_sinks(call, rule))

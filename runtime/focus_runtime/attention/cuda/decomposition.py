@@ -23,7 +23,7 @@ def grouped_fits(query: Tensor, key: Tensor, value: Tensor, window: int, scoring
 
     Args:
         query: (B, Hq, T, D); key, value: (B, Hkv, T, D).
-        window: w.
+        window: the longest of any query.
         scoring: scale and softcap.
     """
     reaches = window <= LARGEST_WINDOW or window >= key.shape[2] - 1
@@ -37,7 +37,7 @@ def decomposition_fits(query: Tensor, key: Tensor, extent: Extent, *, window: in
         query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
         extent: K and k; without Triton, groups take head dimensions of their own for k of 3 and more, and no token
             may have more than k.
-        window: w.
+        window: the longest of any query.
         scoring: scale and softcap; without Triton there is none.
     """
     if query.shape[2] != key.shape[2]:
@@ -77,7 +77,7 @@ def gpu_decomposition(
         InputError: no kernel here takes such tensors.
     """
     known = membership_extent(membership) if extent is None else extent
-    if grouped_fits(query, key, value, rule.window, scoring):
+    if grouped_fits(query, key, value, rule.near(key.shape[2] - 1), scoring):
         from focus_runtime.attention.cuda.grouped import grouped_attention  # needs Triton
         from focus_runtime.attention.cuda.pairwise import pairwise_attention, pairwise_pays
 

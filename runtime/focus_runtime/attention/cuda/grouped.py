@@ -123,12 +123,12 @@ def _planned(
     batch, heads, length, head_size = query.shape
     kv_heads, size = key.shape[1], max(16, power_of_two(head_size))
     copied = copies_pay(query, key, extent) if copied is None else copied
-    window, num_sinks = min(rule.near, length), min(rule.num_sinks, length)
+    window, num_sinks = min(rule.window, length), min(rule.num_sinks, length)
     reach = length if rule.sliding_window is None else min(rule.sliding_window, length)
     capped, (scale, cap) = scoring.softcap is not None, scoring.in_base_two()
     of_keys = (*key.stride()[:3], *value.stride()[:3])
     strides, apart = (*query.stride()[:3], *of_keys), programs is not None
-    pairs, sizes = (scale, cap, window, reach, num_sinks, heads), (heads // kv_heads, head_size, size)
+    pairs, sizes = (scale, cap, window, reach, num_sinks, heads, *rule.growth), (heads // kv_heads, head_size, size)
     near, far = NEAR_TILES[max(64, size)], _far_tiles(query.device, copied)[max(64, size)]
     near_numbers = (*strides, length, *pairs, *sizes, near.queries, near.keys, capped, apart)
     groups = max(FEWEST_GROUPS, power_of_two(extent.num_groups))
@@ -190,7 +190,7 @@ def grouped_attention(
     """
     stage = stage or unmeasured
     shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride())
-    pairs = (rule.window, rule.num_sinks, rule.sliding_window, scoring.scale, scoring.softcap)
+    pairs = (rule.window, rule.num_sinks, rule.sliding_window, rule.growth, scoring.scale, scoring.softcap)
     programs = None if heads is None else heads.query.shape[0]
     groups = (extent.num_groups, extent.top_k, extent.beyond, copied, programs)
     membership = membership.contiguous()

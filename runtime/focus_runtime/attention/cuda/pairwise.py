@@ -79,7 +79,7 @@ def pairwise_attention(
         out (B, H, T, D), strided as (B, T, H, D); logsumexp (B, H, T) fp32.
     """
     shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride(), membership.stride())
-    pairs = (rule.window, rule.num_sinks, rule.sliding_window, scoring.scale, scoring.softcap)
+    pairs = (rule.window, rule.num_sinks, rule.sliding_window, rule.growth, scoring.scale, scoring.softcap)
     starts = aligned(query, key, value, membership)
     few, kinds = num_groups <= FEW_GROUPS, (heads is not None, factors is not None)
     launches = alike("pairwise", query.device, query.dtype, *shapes, *pairs, few, kinds, starts)
@@ -111,7 +111,7 @@ def _planned(
     tiles = NEAR_TILES[max(64, size)]
     reach = length if rule.sliding_window is None else min(rule.sliding_window, length)
     strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *membership.stride()[:2])
-    pairs = (*scoring.in_base_two(), min(rule.near, length), reach, min(rule.num_sinks, length), heads)
+    pairs = (*scoring.in_base_two(), min(rule.window, length), reach, min(rule.num_sinks, length), heads, *rule.growth)
     sizes = (heads // key.shape[1], head_size, size, tiles.queries, tiles.keys)
     sink, capped, sliding = 1 << (FEW_GROUPS if few else MOST_GROUPS), scoring.softcap is not None, reach < length
     flags = (sink, not few, capped, sliding, *kinds)

@@ -14,7 +14,7 @@ from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.composition import heads
 from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import CONSTANT, PairRule
 from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
 from tests.helpers import needs_triton
 from tests.runtime.attention.inputs import assert_same, oracle, random_membership
@@ -50,6 +50,14 @@ def members(length, **settings):
     return random_membership(length, **settings).to(DEVICE)
 
 
+def drawn_growth(length):
+    """How windows grow, not at all or anyhow."""
+    if torch.rand(()) < 0.5:
+        return CONSTANT
+    first, last = (torch.randint(1, length + 20, (2,))).sort().values.tolist()
+    return first, last
+
+
 def poisoned(monkeypatch):
     """New memory holds NaN or nonsense, so that what a kernel leaves unwritten shows."""
     empty = torch.empty
@@ -82,12 +90,11 @@ def test_grouped_attention_equals_the_oracle(case, copied, fresh_seed, monkeypat
     length, groups, top_k, window, sinks, batch, heads, kv_heads = case
     inputs = random_inputs(length, batch=batch, heads=heads, kv_heads=kv_heads)
     membership = members(length, groups=groups, top_k=top_k, batch=batch)
-    expected = oracle(inputs, membership, window=window, num_sinks=sinks, scale=0.25)
+    growth = drawn_growth(length)
+    expected = oracle(inputs, membership, window=window, growth=growth, num_sinks=sinks, scale=0.25)
     poisoned(monkeypatch)
-    extent = Extent(groups, top_k, uniform=True)
-    actual = grouped_attention(
-        *inputs, membership, PairRule(window, sinks), Scoring(0.25), extent=extent, copied=copied
-    )
+    rule, extent = PairRule(window, sinks, growth=growth), Extent(groups, top_k, uniform=True)
+    actual = grouped_attention(*inputs, membership, rule, Scoring(0.25), extent=extent, copied=copied)
     assert_same(actual, expected, TOLERANCE)
 
 
@@ -98,33 +105,36 @@ def test_pairs_one_by_one_equal_the_oracle(case, softcap, fresh_seed, monkeypatc
     inputs = random_inputs(length, batch=batch, heads=heads, kv_heads=kv_heads)
     membership = members(length, groups=groups, top_k=top_k, batch=batch)
     membership[:, length // 2 : length // 2 + 3] = 0  # tokens of no group see the window and the sinks
-    expected = oracle(inputs, membership, window=window, num_sinks=sinks, scale=0.25, softcap=softcap)
+    settings = {"window": window, "growth": drawn_growth(length), "num_sinks": sinks}
+    expected = oracle(inputs, membership, scale=0.25, softcap=softcap, **settings)
     poisoned(monkeypatch)
-    rule, scoring = PairRule(window, sinks), Scoring(0.25, softcap)
+    rule, scoring = PairRule(**settings), Scoring(0.25, softcap)
     actual = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups)
     assert_same(actual, expected, TOLERANCE)
 
 
 @pytest.mark.parametrize("factored", [False, True])
 @pytest.mark.parametrize("sliding", [None, 100])
-def test_pairs_one_by_one_for_heads_of_unequal_settings(factored, sliding, fresh_seed, monkeypatch):
+@pytest.mark.parametrize("growth", [CONSTANT, (40, 180)])
+def test_pairs_one_by_one_for_heads_of_unequal_settings(factored, sliding, growth, fresh_seed, monkeypatch):
     inputs = random_inputs(LONG, batch=2, heads=6, kv_heads=3)
     groups = torch.stack([members(LONG, groups=5, top_k=top_k, batch=2) for top_k in (1, 2)])
     groups = torch.cat([groups, torch.zeros_like(groups[:1])])
     sets, windows = SETTINGS["by query head"]
     tokens = torch.tensor([30.0, 0.0, 1.0, 6.0, 10.0, 700.0], device=DEVICE)
-    factors = HeadFactors(torch.rand(6, device=DEVICE) + 0.5, (tokens > 0).float(), tokens)
+    factors = HeadFactors(torch.rand(6, device=DEVICE) + 0.5, (tokens > 0).float(), tokens, growth)
     visible = torch.arange(1, LONG + 1, device=DEVICE).clamp(max=sliding or LONG)
-    share = (factors.acts.double()[:, None] - tokens.double()[:, None] / visible).clamp_min(0)
+    grown = torch.arange(LONG, device=DEVICE).clamp(*growth) / growth[0]
+    share = (factors.acts.double()[:, None] - tokens.double()[:, None] * grown / visible).clamp_min(0)
     power = factors.factors.double()[:, None] ** share if factored else torch.ones(6, LONG, device=DEVICE)
     query, expected = (inputs[0].double() * power[..., None]).to(DTYPE), []
     for head in range(6):
         own = (query[:, head : head + 1], *(x[:, head // 2 : head // 2 + 1] for x in inputs[1:]))
-        rule = PairRule(windows[head], 3, sliding)
+        rule = PairRule(windows[head], 3, sliding, growth)
         expected.append(reference_attention(*(x.double() for x in own), groups[sets[head]], rule, Scoring(0.25)))
     poisoned(monkeypatch)
     heads = PairHeads(*(torch.tensor(x, dtype=torch.int32, device=DEVICE) for x in (sets, windows)))
-    given = (*inputs, groups, PairRule(99, 3, sliding), Scoring(0.25))
+    given = (*inputs, groups, PairRule(99, 3, sliding, growth), Scoring(0.25))
     actual = pairwise_attention(*given, num_groups=5, heads=heads, factors=factors if factored else None)
     assert_same(actual, [torch.cat(parts, 1) for parts in zip(*expected, strict=True)], TOLERANCE)
 
@@ -136,32 +146,36 @@ def test_tokens_of_unequal_numbers_of_groups(copied, fresh_seed, monkeypatch):
     one, two = members(LONG, batch=2, groups=5), members(LONG, batch=2, groups=5, top_k=2)
     membership = torch.where(torch.rand(2, LONG, device=DEVICE) < 0.5, one, two)
     membership[:, 17], membership[:, 100:110] = 31, 0
-    expected = oracle(inputs, membership, window=9, num_sinks=2, scale=0.25)
+    expected = oracle(inputs, membership, window=9, growth=(40, 180), num_sinks=2, scale=0.25)
     poisoned(monkeypatch)
     extent = Extent(5, 5, uniform=False)
-    actual = grouped_attention(*inputs, membership, PairRule(9, 2), Scoring(0.25), extent=extent, copied=copied)
+    actual = grouped_attention(
+        *inputs, membership, PairRule(9, 2, growth=(40, 180)), Scoring(0.25), extent=extent, copied=copied
+    )
     assert_same(actual, expected, TOLERANCE)
 
 
 @pytest.mark.parametrize("top_k", [1, 2])
 @pytest.mark.parametrize("sliding", [None, 120])
-def test_a_few_tokens_beyond_the_usual_number_of_groups(top_k, sliding, fresh_seed, monkeypatch):
+@pytest.mark.parametrize("growth", [CONSTANT, (40, 180)])
+def test_a_few_tokens_beyond_the_usual_number_of_groups(top_k, sliding, growth, fresh_seed, monkeypatch):
     """They see what shares any of their groups, and are seen by it, without a pass for each of their groups."""
     inputs, membership = random_inputs(LONG, batch=2), members(LONG, groups=5, top_k=top_k, batch=2)
     more = torch.rand(2, LONG, device=DEVICE) < 0.1
     membership = torch.where(more, membership | members(LONG, groups=5, top_k=4, batch=2), membership)
     membership[0, 150], membership[1, 160] = 31, 0
     position, scoring = torch.arange(LONG, device=DEVICE).expand(2, -1), Scoring(0.25)
-    focus = WindowedFocus(membership, position, PairRule(9, 2))
+    focus = WindowedFocus(membership, position, PairRule(9, 2, growth=growth))
     expected = sliding_attention(*(x.double() for x in inputs), sliding or LONG, scoring, focus=focus)
     poisoned(monkeypatch)
     extent = Extent(5, top_k, uniform=False, beyond=True)
-    actual, _ = grouped_attention(*inputs, membership, PairRule(9, 2, sliding), scoring, extent=extent)
+    actual, _ = grouped_attention(*inputs, membership, PairRule(9, 2, sliding, growth), scoring, extent=extent)
     torch.testing.assert_close(actual.double(), expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("beyond", [False, True])
-def test_heads_of_unequal_settings(beyond, fresh_seed, monkeypatch):
+@pytest.mark.parametrize("growth", [CONSTANT, (40, 180)])
+def test_heads_of_unequal_settings(beyond, growth, fresh_seed, monkeypatch):
     """Windows by query head, one of them without end; memberships of two k and of none fill one result."""
     inputs = random_inputs(LONG, batch=2, heads=8, kv_heads=4)
     windows = torch.tensor([7, 9, 1 << 30, 3, 0, 40, 40, 5], dtype=torch.int32, device=DEVICE)
@@ -174,14 +188,14 @@ def test_heads_of_unequal_settings(beyond, fresh_seed, monkeypatch):
     for head, window in enumerate(windows.tolist()):
         own = (inputs[0][:, head : head + 1], *(x[:, head // 2 : head // 2 + 1] for x in inputs[1:]))
         membership = next(groups[top_k] for top_k, numbers in parts.items() if head in numbers)
-        expected.append(oracle(own, membership, window=window, num_sinks=3, scale=0.25))
+        expected.append(oracle(own, membership, window=window, growth=growth, num_sinks=3, scale=0.25))
     poisoned(monkeypatch)
     results = new_results(inputs[0])
     for top_k, numbers in parts.items():
         heads = Heads(torch.tensor(numbers, dtype=torch.int32, device=DEVICE), windows)
         extent = Extent(5, top_k, uniform=not beyond, beyond=beyond and top_k > 0)
         settings = {"extent": extent, "heads": heads, "results": results}
-        actual = grouped_attention(*inputs, groups[top_k], PairRule(99, 3), Scoring(0.25), **settings)
+        actual = grouped_attention(*inputs, groups[top_k], PairRule(99, 3, growth=growth), Scoring(0.25), **settings)
     assert_same(actual, [torch.cat(parts, 1) for parts in zip(*expected, strict=True)], TOLERANCE)
 
 
@@ -200,13 +214,14 @@ SLIDING = [(300, 4, 1, 20, 2, 100), (260, 4, 2, 20, 5, 150), (300, 1, 1, 10, 5, 
 
 @pytest.mark.parametrize("case", [*SLIDING, (300, 4, 1, 30, 3, 31)], ids=str)
 @pytest.mark.parametrize("copied", [False, True])
-def test_inside_a_sliding_window(case, copied, fresh_seed):
+@pytest.mark.parametrize("growth", [CONSTANT, (40, 180)])
+def test_inside_a_sliding_window(case, copied, growth, fresh_seed):
     length, groups, top_k, window, sinks, sliding = case
     inputs, membership = random_inputs(length, batch=2), members(length, groups=groups, top_k=top_k, batch=2)
     position = torch.arange(length, device=DEVICE).expand(2, -1)
-    focus, scoring = WindowedFocus(membership, position, PairRule(window, sinks)), Scoring(0.25)
+    focus, scoring = WindowedFocus(membership, position, PairRule(window, sinks, growth=growth)), Scoring(0.25)
     expected = sliding_attention(*(x.double() for x in inputs), sliding, scoring, focus=focus)
-    rule, extent = PairRule(window, sinks, sliding), Extent(groups, top_k, uniform=True)
+    rule, extent = PairRule(window, sinks, sliding, growth), Extent(groups, top_k, uniform=True)
     actual = grouped_attention(*inputs, membership, rule, scoring, extent=extent, copied=copied)
     torch.testing.assert_close(actual[0].double(), expected, rtol=TOLERANCE, atol=TOLERANCE)
     one_by_one, _ = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups)
@@ -321,15 +336,17 @@ def test_groups_by_top_k(groups, top_ks, usual, everywhere, fresh_seed, monkeypa
 
 @pytest.mark.parametrize("new", [1, 70])
 @pytest.mark.parametrize("furthest", [None, 40])
-def test_queries_times_their_heads_factors(new, furthest, fresh_seed, monkeypatch):
+@pytest.mark.parametrize("growth", [CONSTANT, (40, 80)])
+def test_queries_times_their_heads_factors(new, furthest, growth, fresh_seed, monkeypatch):
     query = random_inputs(90, batch=2, heads=3, queries=new)[0]
     factors, tokens = torch.rand(3, device=DEVICE) + 0.5, torch.tensor([20.0, 200.0, 0.0], device=DEVICE)
     acts = (tokens > 0).float()
     visible = torch.arange(90 - new + 1, 91, device=DEVICE).clamp(max=furthest or 90)
-    share = (acts.double()[:, None] - tokens.double()[:, None] / visible).clamp_min(0)
+    grown = torch.arange(90 - new, 90, device=DEVICE).clamp(*growth) / growth[0]
+    share = (acts.double()[:, None] - tokens.double()[:, None] * grown / visible).clamp_min(0)
     expected = query.double() * (factors.double()[:, None] ** share)[..., None]
     poisoned(monkeypatch)
-    actual = multiplied_on_gpu(query, HeadFactors(factors, acts, tokens), 90, furthest)
+    actual = multiplied_on_gpu(query, HeadFactors(factors, acts, tokens, growth), 90, furthest)
     torch.testing.assert_close(actual.double(), expected, rtol=4e-3 if ON_GPU else 1e-6, atol=1e-6)
 
 
@@ -360,7 +377,7 @@ def test_what_a_new_token_is_given(width, groups, top_ks, factored, looks, known
         top_ks,
         query,
         sinks=Sinks(None if known is None else torch.tensor([[known]], device=DEVICE), first if looks else None, 0.6),
-        factors=HeadFactors(factors, acts, tokens) if factored else None,
+        factors=HeadFactors(factors, acts, tokens, (5, 100)) if factored else None,
     )
     expected = torch.softmax(hidden[0, 0].double() @ weights.double() + potential, -1)
     torch.testing.assert_close(probabilities.double(), expected, rtol=1e-5, atol=1e-6)
@@ -372,7 +389,7 @@ def test_what_a_new_token_is_given(width, groups, top_ks, factored, looks, known
         assert sets[number, 0, 7].item() == own
     before[:, :, 7] = sets[:, :, 7]
     assert torch.equal(sets, before)  # nothing else is written
-    share = (acts - tokens / 8).clamp_min(0).double()
+    share = (acts - tokens * (7 / 5) / 8).clamp_min(0).double()
     power = factors.double() ** share if factored else torch.ones(3, device=DEVICE)
     expected_query = query.double() * power[:, None, None]
     torch.testing.assert_close(scaled.double(), expected_query, rtol=4e-3 if ON_GPU else 1e-6, atol=1e-6)
@@ -392,9 +409,10 @@ def test_equally_probable_groups_go_to_the_lower_number():
 def test_a_decode_step_equals_the_oracle(heads, length, window, sinks, softcap, fresh_seed, monkeypatch):
     inputs = random_inputs(length, batch=2, heads=heads[0], kv_heads=heads[1], queries=1)
     membership = members(length, batch=2, top_k=2)
-    expected = oracle(inputs, membership, window=window, num_sinks=sinks, scale=0.25, softcap=softcap)
+    settings = {"window": window, "growth": drawn_growth(length), "num_sinks": sinks}
+    expected = oracle(inputs, membership, scale=0.25, softcap=softcap, **settings)
     poisoned(monkeypatch)
-    actual = decode_on_gpu(*inputs, membership, PairRule(window, sinks), Scoring(0.25, softcap))
+    actual = decode_on_gpu(*inputs, membership, PairRule(**settings), Scoring(0.25, softcap))
     assert_same(actual, expected, TOLERANCE)
 
 
@@ -405,7 +423,8 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_a_decode_step_of_heads_of_unequal_settings(settings, fresh_seed, monkeypatch):
+@pytest.mark.parametrize("growth", [CONSTANT, (200, 600)])
+def test_a_decode_step_of_heads_of_unequal_settings(settings, growth, fresh_seed, monkeypatch):
     inputs = random_inputs(700, batch=2, heads=6, kv_heads=3, queries=1)
     groups = torch.stack([members(700, batch=2, top_k=top_k) for top_k in (1, 2)])
     groups = torch.cat([groups, torch.zeros_like(groups[:1])])
@@ -414,9 +433,9 @@ def test_a_decode_step_of_heads_of_unequal_settings(settings, fresh_seed, monkey
     for head in range(6):
         own = (inputs[0][:, head : head + 1], *(x[:, head // 2 : head // 2 + 1] for x in inputs[1:]))
         place = head * len(sets) // 6
-        rule = {"window": windows[place], "num_sinks": 2, "scale": 0.25}
+        rule = {"window": windows[place], "growth": growth, "num_sinks": 2, "scale": 0.25}
         expected.append(oracle(own, groups[sets[place]], **rule))
     poisoned(monkeypatch)
     heads = StepHeads(*(torch.tensor(x, dtype=torch.int32, device=DEVICE) for x in (sets, windows)))
-    actual = decode_on_gpu(*inputs, groups, PairRule(99, 2), Scoring(0.25), heads)
+    actual = decode_on_gpu(*inputs, groups, PairRule(99, 2, growth=growth), Scoring(0.25), heads)
     assert_same(actual, [torch.cat(parts, 1) for parts in zip(*expected, strict=True)], TOLERANCE)

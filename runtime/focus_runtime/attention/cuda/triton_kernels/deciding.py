@@ -12,7 +12,7 @@ from focus_runtime.attention.cuda.triton_kernels.tiles import powers
 from focus_runtime.routing.route_kernel import all_bits
 
 
-@triton.jit(do_not_specialize=["set_stride", "place"])
+@triton.jit(do_not_specialize=["set_stride", "place", "grow_first", "grow_last"])
 def decide_kernel(
     HIDDEN,
     WEIGHTS,
@@ -31,6 +31,8 @@ def decide_kernel(
     set_stride,
     place,
     threshold,
+    grow_first,
+    grow_last,
     num_groups: tl.constexpr,
     top_ks: tl.constexpr,
     num_sets: tl.constexpr,
@@ -49,7 +51,7 @@ def decide_kernel(
     if head >= 0:
         if FACTORED:
             d = tl.arange(0, SIZE)
-            power = powers(FACTORS + head, ACTS + head, TOKENS + head, place + 1)
+            power = powers(FACTORS + head, ACTS + head, TOKENS + head, place + 1, place, grow_first, grow_last)
             query_d = tl.load(Q + head * q_head + d, mask=d < HEAD, other=0.0).to(tl.float32)
             tl.store(Q_OUT + head * HEAD + d, (query_d * power).to(Q_OUT.dtype.element_ty), mask=d < HEAD)
         return

@@ -8,10 +8,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, products, rows, softmax_step
+from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, near, products, rows, softmax_step
 
 
-@triton.jit(do_not_specialize=["lses", "length", "tiles", "window", "num_sinks", "heads"])
+@triton.jit(do_not_specialize=["lses", "length", "tiles", "window", "num_sinks", "heads", "grow_first", "grow_last"])
 def chunk_kernel(
     Q,
     K,
@@ -38,6 +38,8 @@ def chunk_kernel(
     window,
     num_sinks,
     heads,
+    grow_first,
+    grow_last,
     share: tl.constexpr,
     ROWS: tl.constexpr,
     HEAD: tl.constexpr,
@@ -63,10 +65,12 @@ def chunk_kernel(
         window = tl.minimum(tl.load(WINDOWS + kv_head), length)
     if APART == 2:
         set_r = tl.load(SETS + head_r, mask=real_r, other=0).to(tl.int64) * member_set
-        nearest_r = length - 1 - tl.minimum(tl.load(WINDOWS + head_r, mask=real_r, other=0), length)
+        window_r = tl.minimum(tl.load(WINDOWS + head_r, mask=real_r, other=0), length)
+        nearest_r = length - 1 - near(window_r, length - 1, length, grow_first, grow_last)
         own_r = tl.load(MEMBER + set_r + length - 1)
     else:
         own = tl.load(MEMBER + length - 1)
+        nearest = length - 1 - near(window, length - 1, length, grow_first, grow_last)
     acc_rd = tl.zeros([ROWS, SIZE], dtype=tl.float32)
     top_r = tl.full([ROWS], -1.0e30, dtype=tl.float32)
     sum_r = tl.zeros([ROWS], dtype=tl.float32)
@@ -80,7 +84,7 @@ def chunk_kernel(
             seen_n = tl.max(seen_rn.to(tl.int32), axis=0) > 0
         else:
             bits_n = tl.load(MEMBER + n, mask=inside_n, other=0)
-            seen_n = inside_n & (((bits_n & own) != 0) | (n >= length - 1 - window) | (n < num_sinks))
+            seen_n = inside_n & (((bits_n & own) != 0) | (n >= nearest) | (n < num_sinks))
             seen_rn = seen_n[None, :]
         key_nd, value_nd = rows(K, n, k_token, seen_n, d, real_d), rows(V, n, v_token, seen_n, d, real_d)
         score_rn = products(query_rd, key_nd, scale, cap, CAPPED)

@@ -11,7 +11,7 @@ import triton.language as tl
 from focus_runtime.attention.cuda.triton_kernels.tiles import powers, rows
 
 
-@triton.jit(do_not_specialize=["length", "before", "furthest", "heads"])
+@triton.jit(do_not_specialize=["length", "before", "furthest", "heads", "grow_first", "grow_last"])
 def factors_kernel(
     Q,
     OUT,
@@ -25,6 +25,8 @@ def factors_kernel(
     before,
     furthest,
     heads,
+    grow_first,
+    grow_last,
     HEAD: tl.constexpr,
     SIZE: tl.constexpr,
     BM: tl.constexpr,
@@ -34,7 +36,9 @@ def factors_kernel(
     d = tl.arange(0, SIZE)
     real_m, real_d = m < length, d < HEAD
     query_md = rows(Q + batch * q_batch + head * q_head, m, q_token, real_m, d, real_d).to(tl.float32)
-    power_m = powers(FACTORS + head, ACTS + head, TOKENS + head, tl.minimum(before + m + 1, furthest))
+    at_m = before + m
+    visible_m = tl.minimum(at_m + 1, furthest)
+    power_m = powers(FACTORS + head, ACTS + head, TOKENS + head, visible_m, at_m, grow_first, grow_last)
     place_m = (batch * length + m) * heads + head
     out_md = (query_md * power_m[:, None]).to(OUT.dtype.element_ty)
     tl.store(OUT + place_m[:, None] * HEAD + d[None, :], out_md, mask=real_m[:, None] & real_d[None, :])

@@ -8,13 +8,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, LOG2_E, products, rows, softmax_step
+from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, LOG2_E, near, products, rows, softmax_step
 
 SINKS_AT_ONCE = tl.constexpr(16)
 NEAR_AT_ONCE = tl.constexpr(128)
 
 
-@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads"])
+@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "grow_first", "grow_last"])
 def near_kernel(
     Q,
     K,
@@ -39,6 +39,8 @@ def near_kernel(
     reach,
     num_sinks,
     heads,
+    grow_first,
+    grow_last,
     share: tl.constexpr,
     HEAD: tl.constexpr,
     SIZE: tl.constexpr,
@@ -60,23 +62,25 @@ def near_kernel(
     acc_md = tl.zeros([BM, SIZE], dtype=tl.float32)
     top_m = tl.full([BM], -1.0e30, dtype=tl.float32)
     sum_m = tl.zeros([BM], dtype=tl.float32)
-    far_sinks = tl.where((tile * BM + BM - 1 > window) & (tile * BM - num_sinks < reach), num_sinks, 0)
+    near_m = near(window, q_m, reach, grow_first, grow_last)
+    last_near = near(window, tile * BM + BM - 1, reach, grow_first, grow_last)
+    far_sinks = tl.where((tile * BM + BM - 1 > last_near) & (tile * BM - num_sinks < reach), num_sinks, 0)
     for start in range(0, far_sinks, SINKS_AT_ONCE):
         n = start + tl.arange(0, SINKS_AT_ONCE)
         real_n = n < num_sinks
         score_mn = products(query_md, rows(K, n, k_token, real_n, d, real_d), scale, cap, CAPPED)
         distance_mn = q_m[:, None] - n[None, :]
-        seen_mn = real_n[None, :] & (distance_mn > window) & (distance_mn < reach)
+        seen_mn = real_n[None, :] & (distance_mn > near_m[:, None]) & (distance_mn < reach)
         score_mn = tl.where(seen_mn, score_mn, float("-inf"))
         value_nd = rows(V, n, v_token, real_n, d, real_d)
         acc_md, top_m, sum_m = softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
-    first = tl.maximum(0, tile * BM - window) // BN * BN
+    first = tl.maximum(0, tile * BM - near(window, tile * BM, reach, grow_first, grow_last)) // BN * BN
     for start in range(first, tl.minimum(length, tile * BM + BM), BN):
         n = start + tl.arange(0, BN)
         real_n = n < length
         score_mn = products(query_md, rows(K, n, k_token, real_n, d, real_d), scale, cap, CAPPED)
         distance_mn = q_m[:, None] - n[None, :]
-        score_mn = tl.where((distance_mn <= window) & (distance_mn >= 0), score_mn, float("-inf"))
+        score_mn = tl.where((distance_mn <= near_m[:, None]) & (distance_mn >= 0), score_mn, float("-inf"))
         value_nd = rows(V, n, v_token, real_n, d, real_d)
         acc_md, top_m, sum_m = softmax_step(score_mn, scale, value_nd, acc_md, top_m, sum_m, CAPPED)
     out_m = (batch * length + q_m) * heads + head
@@ -121,10 +125,10 @@ def copy_kernel(
 
 
 @triton.jit
-def _entries_from(key_token, place, first, position, window):
-    """How many of the entries before `place`, at most `window` of them, stand at `position` or after it."""
+def _entries_from(key_token, place, first, position, most):
+    """How many of the entries before `place`, at most `most` of them, stand at `position` or after it."""
     found = 0
-    for back in range(0, window, NEAR_AT_ONCE):
+    for back in range(0, tl.minimum(most, place - first), NEAR_AT_ONCE):
         entry_n = place - 1 - back - tl.arange(0, NEAR_AT_ONCE)
         token_n = tl.load(key_token + entry_n, mask=entry_n >= first, other=-1)
         found += tl.sum(((token_n >= position) & (entry_n >= first)).to(tl.int32), axis=0)
@@ -141,7 +145,7 @@ def _far_tile(X, COPY, row, key_n, token, real_n, d, real_d, COPIED: tl.constexp
     return tile_nd
 
 
-@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "num_groups"])
+@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "grow_first", "grow_last", "num_groups"])
 def far_kernel(
     Q,
     K,
@@ -177,6 +181,8 @@ def far_kernel(
     reach,
     num_sinks,
     heads,
+    grow_first,
+    grow_last,
     num_groups,
     share: tl.constexpr,
     HEAD: tl.constexpr,
@@ -224,8 +230,13 @@ def far_kernel(
     else:
         QUERY_PLACE += batch * query_entries
         place, last_place = tl.load(QUERY_PLACE + tile_start), tl.load(QUERY_PLACE + last)
-    full = place - _entries_from(KEY_TOKEN, place, first_key, earliest - window, window)  # far from every query
-    end = last_place - _entries_from(KEY_TOKEN, last_place, first_key, latest - window, window)
+    near_m = near(window, q_m, reach, grow_first, grow_last)
+    least, most = (
+        near(window, earliest, reach, grow_first, grow_last),
+        near(window, latest, reach, grow_first, grow_last),
+    )
+    full = place - _entries_from(KEY_TOKEN, place, first_key, earliest - least, least)  # far from every query
+    end = last_place - _entries_from(KEY_TOKEN, last_place, first_key, latest - most, most)
     first = first_key
     for start in range(0, num_sinks, SINKS_AT_ONCE):
         entry_n = first_key + start + tl.arange(0, SINKS_AT_ONCE)
@@ -273,7 +284,7 @@ def far_kernel(
         key_n = tl.load(KEY_TOKEN + entry_n, mask=real_n, other=0)
         key_nd = _far_tile(K, KEY_COPY, row + start, key_n, k_token, real_n, d, real_d, COPIED)
         score_mn = products(query_md, key_nd, scale, cap, CAPPED)
-        seen_mn = real_n[None, :] & (key_n[None, :] < (q_m - window)[:, None])
+        seen_mn = real_n[None, :] & (key_n[None, :] < (q_m - near_m)[:, None])
         if SLIDING:
             seen_mn = seen_mn & (key_n[None, :] > (q_m - reach)[:, None])
         if LATER:
@@ -287,7 +298,7 @@ def far_kernel(
     tl.store(LSE, (top_m + tl.math.log2(sum_m)) * LN_2, mask=real_m)
 
 
-@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "num_groups"])
+@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "grow_first", "grow_last", "num_groups"])
 def rest_kernel(
     Q,
     K,
@@ -315,6 +326,8 @@ def rest_kernel(
     reach,
     num_sinks,
     heads,
+    grow_first,
+    grow_last,
     num_groups,
     share: tl.constexpr,
     HEAD: tl.constexpr,
@@ -353,12 +366,14 @@ def rest_kernel(
     sum_m = tl.full([BM], 1.0, dtype=tl.float32)
     own_m = tl.load(MEMBER + q_m)
     first = tl.maximum(num_sinks, earliest - reach + 1)
-    for start in range(first, latest - window, BN):
+    near_m = near(window, q_m, reach, grow_first, grow_last)
+    for start in range(first, latest - near(window, latest, reach, grow_first, grow_last), BN):
         n = start + tl.arange(0, BN)
         real_n = n < length
         other_n = tl.load(MEMBER + n, mask=real_n, other=0)
         distance_mn = q_m[:, None] - n[None, :]
-        seen_mn = ((own_m[:, None] & other_n[None, :]) != 0) & (distance_mn > window) & (distance_mn < reach)
+        seen_mn = ((own_m[:, None] & other_n[None, :]) != 0) & (distance_mn > near_m[:, None])
+        seen_mn = seen_mn & (distance_mn < reach)
         score_mn = products(query_md, rows(K, n, k_token, real_n, d, real_d), scale, cap, CAPPED)
         score_mn = tl.where(seen_mn, score_mn, float("-inf"))
         value_nd = rows(V, n, v_token, real_n, d, real_d)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, powers, products, rows, softmax_step
+from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, near, powers, products, rows, softmax_step
 
 
 @triton.jit
@@ -20,7 +20,7 @@ def _bits(MEMBER, n, real_n, WIDE: tl.constexpr):
     return bits_n
 
 
-@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads"])
+@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "grow_first", "grow_last"])
 def pairwise_kernel(
     Q,
     K,
@@ -51,6 +51,8 @@ def pairwise_kernel(
     reach,
     num_sinks,
     heads,
+    grow_first,
+    grow_last,
     share: tl.constexpr,
     HEAD: tl.constexpr,
     SIZE: tl.constexpr,
@@ -77,9 +79,11 @@ def pairwise_kernel(
     V += batch * v_batch + (head // share) * v_head
     query_md = rows(Q + batch * q_batch + head * q_head, q_m, q_token, real_m, d, real_d)
     if FACTORED:
-        power_m = powers(FACTORS + head, ACTS + head, TOKENS + head, tl.minimum(q_m + 1, reach))
+        visible_m = tl.minimum(q_m + 1, reach)
+        power_m = powers(FACTORS + head, ACTS + head, TOKENS + head, visible_m, q_m, grow_first, grow_last)
         query_md = (query_md.to(tl.float32) * power_m[:, None]).to(Q.dtype.element_ty)
     own_m = _bits(MEMBER, q_m, real_m, WIDE) | SINK
+    near_m = near(window, q_m, reach, grow_first, grow_last)
     acc_md = tl.zeros([BM, SIZE], dtype=tl.float32)
     top_m = tl.full([BM], -1.0e30, dtype=tl.float32)
     sum_m = tl.zeros([BM], dtype=tl.float32)
@@ -93,7 +97,7 @@ def pairwise_kernel(
         other_n = tl.where(n < num_sinks, other_n | SINK, other_n)
         score_mn = products(query_md, rows(K, n, k_token, real_n, d, real_d), scale, cap, CAPPED)
         distance_mn = q_m[:, None] - n[None, :]
-        seen_mn = (distance_mn <= window) | ((own_m[:, None] & other_n[None, :]) != 0)
+        seen_mn = (distance_mn <= near_m[:, None]) | ((own_m[:, None] & other_n[None, :]) != 0)
         seen_mn = seen_mn & (distance_mn >= 0)
         if SLIDING:
             seen_mn = seen_mn & (distance_mn < reach)

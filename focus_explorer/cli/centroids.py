@@ -11,7 +11,7 @@ from focus_explorer.cli.options import add_action_database, add_place, add_setti
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.balance import BalanceRequest, balance
 from focus_explorer.services.centroids.cards import CentroidCards
-from focus_explorer.services.centroids.files import check_centroids, copy_with_text_sinks
+from focus_explorer.services.centroids.files import check_centroids, copy_with_growing_windows, copy_with_text_sinks
 from focus_explorer.services.centroids.own_files import remove_file, rename_file
 from focus_explorer.services.centroids.publish import prepare, pull, push, write_folder
 from focus_explorer.services.service import Service
@@ -36,6 +36,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     sinks.add_argument("--out", required=True, metavar="FILE", help="the new file (.safetensors)")
     sinks.set_defaults(run=_text_sinks)
+    growing = actions.add_parser("grow-windows", help="write a copy whose windows grow with the position")
+    growing.add_argument("file", help=".safetensors, .pt or .pth, or the name of a shipped file")
+    growing.add_argument(
+        "--from", type=int, default=1024, dest="first", metavar="TOKEN", help="windows grow from here (default: 1024)"
+    )
+    growing.add_argument(
+        "--to",
+        type=int,
+        default=8192,
+        dest="last",
+        metavar="TOKEN",
+        help="to here, in proportion to the position; the same as --from for windows of one length (default: 8192)",
+    )
+    growing.add_argument("--out", required=True, metavar="FILE", help="the new file (.safetensors)")
+    growing.set_defaults(run=_grow_windows)
     _add_balance(actions)
     listed = actions.add_parser("list", help="every shipped and uploaded file, and how many runs used it")
     add_action_database(listed)
@@ -152,6 +167,11 @@ def _remove(arguments: argparse.Namespace) -> None:
 
 def _text_sinks(arguments: argparse.Namespace) -> None:
     digest = copy_with_text_sinks(Service(), arguments.file, arguments.similarity, arguments.out)
+    print(f"wrote {arguments.out}, sha256 {digest}")
+
+
+def _grow_windows(arguments: argparse.Namespace) -> None:
+    digest = copy_with_growing_windows(Service(), arguments.file, arguments.first, arguments.last, arguments.out)
     print(f"wrote {arguments.out}, sha256 {digest}")
 
 

@@ -19,7 +19,7 @@ from focus_explorer.data.queries import fetch, rows_of
 from focus_explorer.errors import NotFoundError
 from focus_runtime.budget import HeadCounts
 from focus_runtime.config import FocusConfig
-from focus_runtime.mask.rule import CAUSES, PairRule
+from focus_runtime.mask.rule import CAUSES, CONSTANT, PairRule
 from focus_runtime.store.database import Database
 
 Ints = NDArray[np.int64]
@@ -62,7 +62,9 @@ class Part:
         if self.full:
             return f"{which}: full attention"
         groups = f"top-k {self.top_k}" if self.top_k else "no groups"
-        return f"{which}: {groups}, window {self.rule.window}"
+        first, last = self.rule.growth
+        grows = f", growing from token {first:,} to {last:,}" if self.rule.grows else ""
+        return f"{which}: {groups}, window {self.rule.window}{grows}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ def run_parts(config: Mapping[str, Any], rows: pa.Table) -> dict[int, tuple[Part
     """
     parts: dict[int, list[Part]] = {}
     for row in rows.to_pylist():
-        rule = PairRule(row["window_size"], config["num_sinks"], row["sliding_window"])
+        first, last = config.get("window_growth") or CONSTANT
+        rule = PairRule(row["window_size"], config["num_sinks"], row["sliding_window"], (first, last))
         part = Part(row["part"], tuple(row["heads"]), row["top_k"], rule, row["query_heads"])
         parts.setdefault(row["layer"], []).append(part)
     return {layer: tuple(of_layer) for layer, of_layer in parts.items()}
@@ -107,7 +110,7 @@ def corpus_parts(config: Mapping[str, Any], layers: pa.Table) -> dict[int, tuple
                 number,
                 group.heads if heads else (),
                 None if group.setting.full else group.setting.top_k,
-                PairRule(settings.window if group.setting.full else group.setting.window, settings.num_sinks, reach),
+                settings.pair_rule(settings.window if group.setting.full else group.setting.window, reach),
                 group.by_query,
             )
             for number, group in enumerate(groups)

@@ -9,6 +9,7 @@ from typing import Any
 
 from focus_runtime.budget import MAX_WHOLE, HeadCounts, HeadException, HeadGroup, HeadSetting, head_groups, read_budget
 from focus_runtime.errors import ConfigError
+from focus_runtime.mask.rule import CONSTANT, GROWTH, PairRule, is_growth
 
 MAX_GROUPS = 63  # membership is a signed 64-bit integer with one bit per group
 MAX_ITERATIONS = 1000  # of Sinkhorn's normalisation: twenty are enough
@@ -41,6 +42,9 @@ class FocusConfig:
         routing_dim: d_g, width of the routing space.
         top_k: k, groups a token belongs to at inference.
         window: w, pairs with i - j <= w are always allowed.
+        window_growth: positions from which to which windows grow, those of the budget too: a query at position i has
+            window * clamp(i, first, last) // first. None for windows of one length, as in the
+            paper; twice the same number is read as that.
         num_sinks: first tokens that every token may attend to (0 in the paper).
         temperature: tau, divides the token-centroid scores.
         sinkhorn_iterations: N, column and row normalisations.
@@ -73,6 +77,7 @@ class FocusConfig:
     text_sinks: float | None = None
     text_sinks_from: int = 2
     logit_factors: bool = False
+    window_growth: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for name, minimum in MINIMA.items():
@@ -108,6 +113,11 @@ class FocusConfig:
             raise ConfigError(f"text_sinks is {sinks!r}", expected="a cosine similarity above 0, at most 1, or none")
         if not isinstance(self.logit_factors, bool):
             raise ConfigError(f"logit_factors is {self.logit_factors!r}", expected="true or false")
+        if self.window_growth is not None:
+            if not is_growth(self.window_growth):
+                raise ConfigError(f"window_growth is {self.window_growth!r}", expected=f"{GROWTH}, or none")
+            first, last = self.window_growth
+            object.__setattr__(self, "window_growth", (first, last) if first < last else None)
         self._check_layers()
         self._check_budget()
 
@@ -146,6 +156,15 @@ class FocusConfig:
         """
         return head_groups(self.budget, HeadSetting(self.top_k, self.window), layer, counts)
 
+    def pair_rule(self, window: int, sliding_window: int | None = None) -> PairRule:
+        """The pairs that heads with this window may use whatever their groups.
+
+        Args:
+            window: w of the heads.
+            sliding_window: of their layer's own, None for a global layer.
+        """
+        return PairRule(window, self.num_sinks, sliding_window, self.window_growth or CONSTANT)
+
     def replace(self, **changes: Any) -> FocusConfig:
         """A copy with some settings changed, validated again."""
         unknown = set(changes) - {f.name for f in dataclasses.fields(self)}
@@ -165,6 +184,10 @@ class FocusConfig:
             del values["text_sinks"], values["text_sinks_from"]
         if not self.logit_factors:
             del values["logit_factors"]
+        if self.window_growth is None:
+            del values["window_growth"]
+        else:
+            values["window_growth"] = list(self.window_growth)
         return values
 
     def to_json(self) -> str:

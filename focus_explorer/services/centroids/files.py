@@ -122,6 +122,7 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         + (f"; fits {model}" if model is not None else ""),
         f"trained for top-k {config.top_k}, window {config.window}, {config.num_sinks} sinks, "
         f"temperature {config.temperature:g}, {config.gate} gate",
+        *([growth_words(config.window_growth)] if config.window_growth is not None else []),
         *([f"fetched from {centroids.origin}"] if centroids.origin else []),
         *([f"text sinks from a similarity of {config.text_sinks:g}"] if config.text_sinks is not None else []),
         *(["factors of the logits, one for each query head"] if config.logit_factors else []),
@@ -131,6 +132,16 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         *(f"note: {warning}" for warning in centroids.warnings),
     ]
     return centroids, report
+
+
+def growth_words(growth: tuple[int, int]) -> str:
+    """How windows grow, such as "windows grow from token 1,024 to 8,192".
+
+    Args:
+        growth: of a configuration.
+    """
+    first, last = growth
+    return f"windows grow from token {first:,} to {last:,}"
 
 
 def check_new(out: str | Path) -> None:
@@ -158,11 +169,34 @@ def copy_with_text_sinks(service: Service, path: str, similarity: float, out: st
     Raises:
         InputError: the file or the similarity cannot be used, or there is a file of that name.
     """
+    return _copy_with(service, path, out, text_sinks=similarity)
+
+
+def copy_with_growing_windows(service: Service, path: str, first: int, last: int, out: str) -> str:
+    """Write a copy of a centroid file whose windows grow with the position.
+
+    Args:
+        service: whose uploads may be named.
+        path: of the file, or its name.
+        first, last: positions from which to which they grow, see `FocusConfig.window_growth`; equal ones for windows
+            of one length.
+        out: the new file.
+
+    Returns:
+        Its sha256.
+
+    Raises:
+        InputError: the file or the positions cannot be used, or there is a file of that name.
+    """
+    return _copy_with(service, path, out, window_growth=(first, last))
+
+
+def _copy_with(service: Service, path: str, out: str, **changes: Any) -> str:
     from focus_runtime.routing.centroid_file import save_centroids
 
     centroids = find_centroids(service.database, path)[1]
     check_new(out)
-    centroids.config = centroids.config.replace(text_sinks=similarity)
+    centroids.config = centroids.config.replace(**changes)
     return save_centroids(centroids, out)
 
 

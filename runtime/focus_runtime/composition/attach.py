@@ -128,7 +128,7 @@ class FocusModel(SavedModel):
         """Which pairs heads without an exception in the budget allow, by focused layer, the layer's own sliding window
         included."""
         return {
-            layer.index: PairRule(self.config.window, self.config.num_sinks, layer.sliding)
+            layer.index: self.config.pair_rule(self.config.window, layer.sliding)
             for layer in self._layers()
             if layer.router is not None
         }
@@ -359,6 +359,7 @@ def compose(
     assignment: str | None = None,
     budget: Sequence[HeadException] | None = None,
     logit_factors: bool | None = None,
+    window_growth: tuple[int, int] | None = None,
     backend: str = "auto",
     sliding_layers: str = "auto",
 ) -> FocusModel:
@@ -371,6 +372,8 @@ def compose(
         budget: layers and key-value heads with settings of their own, see `FocusConfig`; the centroid file's when None,
             none when empty. It stays in force where top_k or window are given.
         logit_factors: whether heads multiply their logits by the centroid file's factors; where it has some when None.
+        window_growth: positions from which to which windows grow, see `FocusConfig`; the centroid file's when None,
+            (1, 1) for windows of one length.
         backend: attention backend, see `focus_attention`.
         sliding_layers: what layers with a sliding window do. "own": exactly their own attention, Focus on the global
             layers alone. "focus": Focus inside their window, a pair is allowed when both masks allow it. "auto": "own",
@@ -391,8 +394,14 @@ def compose(
             f"centroids is {type(centroids).__name__}", expected="Centroids", fix="use load_centroids(name or path)"
         )
     centroids.check_fits(model)
-    chosen = {"top_k": top_k, "window": window, "num_sinks": num_sinks, "assignment": assignment, "budget": budget}
-    chosen["logit_factors"] = logit_factors
+    chosen: dict[str, Any] = {
+        "top_k": top_k,
+        "window": window,
+        "num_sinks": num_sinks,
+        "assignment": assignment,
+        "budget": budget,
+    }
+    chosen |= {"logit_factors": logit_factors, "window_growth": window_growth}
     config = centroids.config.replace(**{name: value for name, value in chosen.items() if value is not None})
     centroids.check_budget(model, config.budget)
     if config.logit_factors and any(router.logit_factors is None for router in centroids.routers.values()):

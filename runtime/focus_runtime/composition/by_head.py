@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,7 +23,9 @@ from focus_runtime.attention.cuda.decomposition import GROUPED
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.budget import HeadCounts, query_numbers
 from focus_runtime.composition.call import Call
+from focus_runtime.composition.factors import head_factors
 from focus_runtime.composition.heads import LayerHeads
+from focus_runtime.composition.reach import Reach
 from focus_runtime.gpu.usable import attention_fits, tried
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
@@ -113,14 +115,14 @@ def fits(what: str, backend: str, call: Call) -> bool:
     )
 
 
-def step_by_head(call: Call, heads: LayerHeads, groups_SBT: Tensor, num_sinks: int) -> Tensor | None:
+def step_by_head(call: Call, heads: LayerHeads, groups_SBT: Tensor, rule: PairRule) -> Tensor | None:
     """The newest token's output, (B, 1, H, D); None where the kernel failed.
 
     Args:
         call: for which `fits` says yes.
         heads: of the layer.
         groups_SBT: int64 bit sets by distinct top-k of the layer.
-        num_sinks: s.
+        rule: sinks and how windows grow; the windows are those of the heads.
     """
     from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # needs Triton
 
@@ -129,7 +131,7 @@ def step_by_head(call: Call, heads: LayerHeads, groups_SBT: Tensor, num_sinks: i
     groups_SBT = groups_SBT if groups_SBT.stride(-1) == 1 else groups_SBT.contiguous()
 
     def run() -> tuple[Tensor, Tensor]:
-        return decode_on_gpu(query, key, call.value, groups_SBT, PairRule(0, num_sinks), call.scoring, settings)
+        return decode_on_gpu(query, key, call.value, groups_SBT, rule, call.scoring, settings)
 
     result = tried(DECODING, query, run)
     return None if result is None else result[0].transpose(1, 2)
@@ -140,7 +142,7 @@ def text_by_head(
     heads: LayerHeads,
     groups_SBT: Tensor,
     extents: list[Extent],
-    num_sinks: int,
+    rule: PairRule,
     clock: StageClock,
 ) -> tuple[Tensor, bool] | None:
     """A whole text's output, (B, T, H, D), and whether full heads are in it, whose rows are else left as they are.
@@ -150,7 +152,7 @@ def text_by_head(
         heads: of the layer.
         groups_SBT: int64 bit sets by distinct top-k of the layer.
         extents: what is known of each of them.
-        num_sinks: s.
+        rule: sinks and how windows grow; the windows are those of the heads.
         clock: times the stages.
 
     Returns:
@@ -159,7 +161,7 @@ def text_by_head(
     from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # needs Triton
 
     query, key = call.query, call.key
-    known, rule = _on_gpu(heads, call.counts, query.device), PairRule(0, num_sinks)
+    known = _on_gpu(heads, call.counts, query.device)
     apart = query.shape[2] >= FULL_APART_FROM
 
     def run() -> Tensor:
@@ -202,8 +204,8 @@ def short_by_head(
     heads: LayerHeads,
     groups_SBT: Tensor,
     num_groups: int,
-    num_sinks: int,
-    factors: tuple[Tensor, Tensor, Tensor] | None,
+    rule: PairRule,
+    factors: tuple[Tensor, Reach] | None,
     clock: StageClock,
 ) -> Tensor | None:
     """A whole short text's output for all heads, (B, T, H, D); None where the kernel failed.
@@ -213,11 +215,10 @@ def short_by_head(
         heads: of the layer.
         groups_SBT: int64 bit sets by distinct top-k of the layer, of no bits from K on.
         num_groups: K.
-        num_sinks: s.
-        factors: as `HeadFactors` has them; None for none.
+        rule: sinks and how windows grow; the windows are those of the heads.
+        factors: of the query heads, and how far their windows reach; None for none.
         clock: times the stages.
     """
-    from focus_runtime.attention.cuda.factors import HeadFactors  # needs Triton
     from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention
 
     known = _on_gpu(heads, call.counts, call.query.device)
@@ -232,11 +233,11 @@ def short_by_head(
             call.key,
             call.value,
             groups_SBT,
-            PairRule(window, num_sinks),
+            replace(rule, window=window),
             call.scoring,
             num_groups=num_groups,
             heads=settings,
-            factors=None if factors is None else HeadFactors(*factors),
+            factors=None if factors is None else head_factors(*factors),
             stage=clock,
         )
         return out_BHTD.transpose(1, 2)

@@ -9,6 +9,8 @@ Shape suffixes: B batch, H query heads (Hq), T tokens (Tq queries, Tk keys), D h
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -17,6 +19,9 @@ from focus_runtime.budget import HeadCounts, HeadGroup
 from focus_runtime.composition.reach import Reach, reach_of
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.gpu.usable import attention_fits, tried
+
+if TYPE_CHECKING:
+    from focus_runtime.attention.cuda.factors import HeadFactors
 
 FACTORS = "factors of the logits"  # name of the Triton kernel in warnings
 
@@ -33,7 +38,7 @@ def with_factors(
 
     A query that n tokens precede or are, is multiplied by factor ** max(0, 1 - (window + 1) / n) with the window of its
     own head, and so are its logits; that of a head with full attention by nothing. n is at most the layer's own sliding
-    window.
+    window. Where windows grow, window + 1 grows as they do, without being rounded.
 
     Args:
         layer: of the call.
@@ -50,19 +55,19 @@ def with_factors(
         return query
     factors_H, reach = acting
     if padding is None and _fits(query, factors_H):
-        from focus_runtime.attention.cuda.factors import HeadFactors, multiplied_on_gpu  # needs Triton
+        from focus_runtime.attention.cuda.factors import multiplied_on_gpu  # needs Triton
 
-        known, furthest = HeadFactors(factors_H, reach.acts, reach.tokens), layer.sliding
+        known, furthest = head_factors(factors_H, reach), layer.sliding
         multiplied = tried(FACTORS, query, lambda: multiplied_on_gpu(query, known, total, furthest))
         if multiplied is not None:
             return multiplied
     if padding is None and new == 1:  # a decode step: each operation more is one in every layer
-        return (query * (factors_H ** reach.beyond(visible))[:, None, None]).to(query.dtype)
+        return (query * (factors_H ** reach.beyond(visible, total - 1))[:, None, None]).to(query.dtype)
     if padding is None:
         visible_BT = torch.arange(total - new + 1, total + 1, device=query.device)[None]
     else:
         visible_BT = (total - padding.shape[1] + padding.cumsum(1))[:, -new:]
-    share_BHT = reach.beyond_each(visible_BT.clamp(1, layer.sliding))
+    share_BHT = reach.beyond_each(visible_BT.clamp(1, layer.sliding), visible_BT - 1)
     return (query * (factors_H[:, None] ** share_BHT)[..., None]).to(query.dtype)
 
 
@@ -86,8 +91,23 @@ def acting_factors(
     factors_H = layer.router.logit_factors
     if factors_H is None or not layer.owner.config.logit_factors:
         return None
-    reach = layer.reach(layer.heads(counts), counts, device) if groups is None else reach_of(groups, counts, device)
+    if groups is None:
+        reach = layer.reach(layer.heads(counts), counts, device)
+    else:
+        reach = reach_of(groups, counts, device, layer.owner.config.window_growth)
     return None if visible <= reach.least else (factors_H, reach)
+
+
+def head_factors(factors: Tensor, reach: Reach) -> HeadFactors:
+    """What kernels multiply queries by.
+
+    Args:
+        factors: (Hq,) float32, above 0.
+        reach: of the heads.
+    """
+    from focus_runtime.attention.cuda.factors import HeadFactors  # needs Triton
+
+    return HeadFactors(factors, reach.acts, reach.tokens, reach.growth)
 
 
 def kernels_read(factors: Tensor) -> bool:

@@ -15,6 +15,7 @@ from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.composition.by_head import settings_of
 from focus_runtime.composition.cache import GroupHistory
+from focus_runtime.composition.factors import head_factors
 from focus_runtime.composition.gpu_plan import StepPlan
 from focus_runtime.composition.heads import MOST_SETS, counts_of
 from focus_runtime.composition.state import FocusLayer, LateDecided
@@ -61,7 +62,7 @@ def _planned(layer: FocusLayer, query: Tensor, key: Tensor) -> StepPlan:
     window = heads.groups[0].setting.window if heads.uniform else 0
     settings = None if heads.uniform else StepHeads(*settings_of(heads, counts, device))
     reach = layer.reach(heads, counts, device) if config.logit_factors else None
-    return StepPlan(*kind, heads, PairRule(window, config.num_sinks), settings, reach)
+    return StepPlan(*kind, heads, config.pair_rule(window), settings, reach)
 
 
 def step_on_gpu(
@@ -114,7 +115,6 @@ def step_on_gpu(
 def _decide(layer: FocusLayer, plan: StepPlan, hidden: Tensor, query: Tensor, place: int) -> Tensor:
     """The queries with their heads' factors; the token's groups are noted and stored."""
     from focus_runtime.attention.cuda.deciding import Sinks, decide_on_gpu  # needs Triton
-    from focus_runtime.attention.cuda.factors import HeadFactors
 
     current, router, config = layer.current_pass, layer.router, plan.config
     history, all_sinks = current.history, layer.owner.found_sinks
@@ -128,7 +128,7 @@ def _decide(layer: FocusLayer, plan: StepPlan, hidden: Tensor, query: Tensor, pl
         sinks = Sinks(all_sinks.known_before(layer.index, NO_SINK.shape, plan.device), first, config.text_sinks)
     potential, factors_H = router.potential, router.logit_factors
     if plan.reach is not None and factors_H is not None and place + 1 > plan.reach.least:
-        factors = HeadFactors(factors_H, plan.reach.acts, plan.reach.tokens)
+        factors = head_factors(factors_H, plan.reach)
     probabilities_K, found, scaled = decide_on_gpu(
         hidden,
         router.scoring_weights(),

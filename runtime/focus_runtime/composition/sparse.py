@@ -79,9 +79,9 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
         factors_H, reach = acting
         if not kernels_read(factors_H):
             return None
-        factors = (factors_H, reach.acts, reach.tokens)
+        factors = (factors_H, reach)
     groups_SBT = _groups(layer, call, heads)
-    out_BTHD = short_by_head(call, heads, groups_SBT, config.num_groups, config.num_sinks, factors, owner.seconds)
+    out_BTHD = short_by_head(call, heads, groups_SBT, config.num_groups, config.pair_rule(0), factors, owner.seconds)
     if out_BTHD is None:
         if current.history is not None:
             current.history.length = 0  # they are added again
@@ -240,9 +240,9 @@ def _in_fused_call(
     else:
         near = min(sparse, key=lambda setting: setting.window)
         groups_BT, extent = groups_SBT[heads.top_ks.index(near.top_k)], _extent(layer, call, near.top_k)
-        if _backend(owner.backend, call, groups_BT, PairRule(near.window, owner.config.num_sinks), extent) != "fused":
+        if _backend(owner.backend, call, groups_BT, owner.config.pair_rule(near.window), extent) != "fused":
             return None
-    rule = PairRule(0, owner.config.num_sinks, sliding if beyond else None)
+    rule = owner.config.pair_rule(0, sliding if beyond else None)
     rules = heads.rules(heads.full)
     out_BQHD = fused_by_head(*tensors, groups_SBT, rules, rule, call.scoring, call.padding, clock=owner.seconds)
     return out_BQHD, "fused", heads.full
@@ -256,13 +256,13 @@ def _in_gpu_calls(
     if heads.groups == heads.full or (layer.sliding is not None and call.total > layer.sliding):
         return None
     if new == 1 < length and fits(DECODING, owner.backend, call):
-        out_BQHD = step_by_head(call, heads, groups_SBT, owner.config.num_sinks)
+        out_BQHD = step_by_head(call, heads, groups_SBT, owner.config.pair_rule(0))
         return None if out_BQHD is None else (out_BQHD, "decode", ())
     if new != length or not fits(GROUPED, owner.backend, call):
         return None
     extents = [_extent(layer, call, top_k) for top_k in heads.top_ks]
     known = [extent or membership_extent(own) for extent, own in zip(extents, groups_SBT, strict=True)]
-    found = text_by_head(call, heads, groups_SBT, known, owner.config.num_sinks, owner.seconds)
+    found = text_by_head(call, heads, groups_SBT, known, owner.config.pair_rule(0), owner.seconds)
     if found is None:
         return None
     out_BQHD, with_full = found
@@ -274,13 +274,13 @@ def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT:
     owner, current = layer.owner, layer.current_pass
     if membership_BT is None:
         return _gated(layer, call, setting).transpose(1, 2)
-    rule, extent = PairRule(setting.window, owner.config.num_sinks), _extent(layer, call, setting.top_k)
+    rule, extent = owner.config.pair_rule(setting.window), _extent(layer, call, setting.top_k)
     if layer.sliding is None or call.total <= layer.sliding:
         current.backend = _backend(owner.backend, call, membership_BT, rule, extent)
     else:
         whole = call.query.shape[2] == call.total  # else the cache has dropped keys, or holds more than the window
-        tensors, inside = (call.query, call.key, call.value), PairRule(rule.window, rule.num_sinks, layer.sliding)
-        if whole and grouped_on_gpu(owner.backend, *tensors, inside.near, call.scoring, call.padding):
+        tensors, inside = (call.query, call.key, call.value), replace(rule, sliding_window=layer.sliding)
+        if whole and grouped_on_gpu(owner.backend, *tensors, inside.near(call.total), call.scoring, call.padding):
             current.backend, rule = "decomposed", inside
         elif whole and fused_inside_window(owner.backend, *tensors):
             current.backend, rule = "fused", inside
@@ -327,6 +327,7 @@ def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, ext
         membership,
         window=rule.window,
         num_sinks=rule.num_sinks,
+        window_growth=rule.growth,
         key_padding=call.padding,
         softcap=call.scoring.softcap,
         gradient=needs_gradient(call.query, call.key, call.value),
@@ -373,7 +374,7 @@ def _gated(layer: FocusLayer, call: Call, setting: HeadSetting) -> Tensor:
             expected=f"at most {layer.sliding} tokens",
             fix="train on shorter texts",
         )
-    gate, rule = owner.soft_gate, PairRule(setting.window, owner.config.num_sinks)
+    gate, rule = owner.soft_gate, owner.config.pair_rule(setting.window)
     assignment = layer.current_pass.assignment
     plain = assignment.everywhere is None and call.scoring.softcap is None and call.padding is None
     if gate.hard and plain and has_backward(call.query) and call.total > DENSE_UP_TO:

@@ -20,6 +20,7 @@ from focus_runtime.composition.heads import LayerHeads, layer_heads
 from focus_runtime.composition.reach import Reach, reach_of
 from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import FocusConfig
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import Assignment, CentroidRouter, top_k_membership
 
 FULL = "full attention"  # named with the backends, for heads whose budget gives them that
@@ -240,7 +241,7 @@ class FocusLayer:
     current_pass: Pass = field(default_factory=Pass)
     gpu_plan: StepPlan | None = None
     _heads: tuple[FocusConfig, HeadCounts, LayerHeads] | None = None
-    _step: tuple[LayerHeads, HeadRules, str] | None = None
+    _step: tuple[LayerHeads, HeadRules, str, PairRule] | None = None
     _reach: tuple[LayerHeads, torch.device, Reach] | None = None
 
     def heads(self, counts: HeadCounts) -> LayerHeads:
@@ -260,7 +261,8 @@ class FocusLayer:
         """How far the windows of the same heads reach, kept from one call to the next; see `reach_of`."""
         known = self._reach
         if known is None or known[0] is not heads or known[1] != device:
-            self._reach = known = (heads, device, reach_of(heads.groups, counts, device))
+            reach = reach_of(heads.groups, counts, device, self.owner.config.window_growth)
+            self._reach = known = (heads, device, reach)
         return known[2]
 
     def step_heads(self, heads: LayerHeads) -> HeadRules:
@@ -271,9 +273,13 @@ class FocusLayer:
         """What runs the same heads in a decode step, joined by commas."""
         return self._known_step(heads)[2]
 
-    def _known_step(self, heads: LayerHeads) -> tuple[LayerHeads, HeadRules, str]:
+    def step_rule(self, heads: LayerHeads) -> PairRule:
+        """Sinks, and how windows grow, of the same heads in a decode step; the windows are those of `step_heads`."""
+        return self._known_step(heads)[3]
+
+    def _known_step(self, heads: LayerHeads) -> tuple[LayerHeads, HeadRules, str, PairRule]:
         known = self._step
         if known is None or known[0] is not heads:
             names = {FULL if group.setting.full else "fused": None for group in heads.groups}
-            self._step = known = (heads, heads.rules(), ", ".join(names))
+            self._step = known = (heads, heads.rules(), ", ".join(names), self.owner.config.pair_rule(0))
         return known

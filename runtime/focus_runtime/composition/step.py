@@ -109,7 +109,7 @@ def attend_step(layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor, sc
     groups_SBT, sees, seen = current.history.membership, layer.step_heads(heads), current.history.seen
     with owner.seconds("attention"):
         return fused_step(
-            query, key, value, groups_SBT, sees, owner.config.num_sinks, scoring, owner.seconds, key_length=seen
+            query, key, value, groups_SBT, sees, layer.step_rule(heads), scoring, owner.seconds, key_length=seen
         )
 
 
@@ -165,7 +165,7 @@ def decide_and_attend(
     )
     try:
         out_BQHD = fused_step(
-            query, key, value, groups_SBT, sees, config.num_sinks, scoring, owner.seconds, step, history.seen
+            query, key, value, groups_SBT, sees, layer.step_rule(heads), scoring, owner.seconds, step, history.seen
         )
     except BaseException:
         history.length = place  # the groups of the new token were not written

@@ -65,7 +65,7 @@ class PairRule:
         return (self.window * position.clip(first, last) // first).clip(0, most)
 
     def nearest_far(self, position: Any) -> Any:
-        """First key that a query sees whatever their groups, sinks aside, or a number below 0. From 0 on it never falls.
+        """First key that a query sees whatever the groups, sinks aside, or a number below 0. From 0 on it never falls.
 
         Args:
             position: as in `near`.

@@ -33,7 +33,7 @@ from focus_runtime.routing.saved_folder import SETTINGS_FILE
 from focus_runtime.version import __version__
 
 FORMAT = "focus-centroids"
-FORMAT_VERSION = 6  # the latest; a file is written as the earliest that can hold it
+FORMAT_VERSION = 7  # the latest; a file is written as the earliest that can hold it
 FACTORS_VERSION = 5  # of files with factors of logits; those of version 4 were learned for another rule
 MAX_BYTES = 512 * 1024 * 1024
 MAX_HEADER = 16 * 1024 * 1024
@@ -77,8 +77,10 @@ def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
 
 
 def _version_for(config: FocusConfig) -> int:
-    """The earliest format version that knows all of a configuration: 6 budgets of query heads or heads without groups,
-    5 factors of logits, 3 text sinks, 2 budgets."""
+    """The earliest format version that knows all of a configuration: 7 windows that grow, 6 budgets of query heads or
+    heads without groups, 5 factors of logits, 3 text sinks, 2 budgets."""
+    if config.window_growth is not None:
+        return 7
     if any(entry.query_head is not None or entry.top_k == 0 for entry in config.budget):
         return 6
     if config.logit_factors:

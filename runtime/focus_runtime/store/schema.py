@@ -274,6 +274,37 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         """,
     ),
     ("0021_query_heads", "ALTER TABLE head_masks ADD COLUMN query_heads BOOLEAN DEFAULT false;"),
+    (
+        "0022_window_growth",
+        """
+        DROP VIEW pairs;
+        CREATE VIEW pairs AS
+        WITH rules AS (
+            SELECT r.run_id, y.layer, coalesce(h.part, 0) AS part,
+                coalesce(h.window_size, CAST(json_extract(r.config, '$.window') AS BIGINT)) AS near,
+                coalesce(CAST(json_extract(r.config, '$.window_growth[0]') AS BIGINT), 1) AS first_grown,
+                coalesce(CAST(json_extract(r.config, '$.window_growth[1]') AS BIGINT), 1) AS last_grown,
+                CAST(json_extract(r.config, '$.num_sinks') AS BIGINT) AS sinks,
+                coalesce(y.sliding_window, r.num_tokens) AS reach
+            FROM runs r JOIN layers y USING (run_id) LEFT JOIN head_masks h USING (run_id, layer)),
+        groups AS (
+            SELECT u.* EXCLUDE (near),
+                u.near * least(greatest(a.position, u.first_grown), u.last_grown) // u.first_grown AS near,
+                a.position, coalesce(e.membership, a.membership) AS membership
+            FROM rules u JOIN assignments a ON a.run_id = u.run_id AND a.layer = u.layer
+            LEFT JOIN head_assignments e ON e.run_id = u.run_id AND e.layer = u.layer AND e.part = u.part
+                AND e.position = a.position)
+        SELECT q.run_id, q.layer, q.part, q.position AS query, k.position AS key,
+            CASE WHEN q.position - k.position >= q.reach THEN 'dropped'
+                WHEN q.position - k.position <= q.near AND q.membership & k.membership <> 0 THEN 'local_and_group'
+                WHEN q.position - k.position <= q.near THEN 'local_only'
+                WHEN q.membership & k.membership <> 0 THEN 'group_only'
+                WHEN k.position < q.sinks THEN 'sink_only'
+                ELSE 'dropped' END AS cause
+        FROM groups q JOIN groups k
+            ON k.run_id = q.run_id AND k.layer = q.layer AND k.part = q.part AND k.position <= q.position;
+        """,
+    ),
 )
 
 

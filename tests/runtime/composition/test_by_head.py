@@ -62,7 +62,9 @@ def test_the_logits_are_those_of_each_setting(budget, text_sinks, short, kernels
         monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", {1: 0, 2: 0})
     names, enable = kernels
     model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
-    centroids = build_centroids(model, window=12, num_sinks=2, text_sinks=text_sinks, text_sinks_from=0)
+    growth = None if text_sinks is None else (20, 70)
+    settings = {"text_sinks": text_sinks, "text_sinks_from": 0, "window_growth": growth}
+    centroids = build_centroids(model, window=12, num_sinks=2, **settings)
     ids = random_ids(90, batch=2, seed=fresh_seed).to(DEVICE)
     focus = compose(model, centroids, budget=budget)
     with monkeypatch.context() as patch:
@@ -89,7 +91,7 @@ def test_the_logits_are_those_of_each_setting(budget, text_sinks, short, kernels
 def test_decode_steps_continue_it(budget, kernels, monkeypatch, fresh_seed):
     names, enable = kernels
     model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
-    centroids = build_centroids(model, window=12, num_sinks=2)
+    centroids = build_centroids(model, window=6, num_sinks=2, window_growth=(20, 55))
     ids = random_ids(60, seed=fresh_seed).to(DEVICE)
     compose(model, centroids, budget=budget)
     with monkeypatch.context() as patch:
@@ -133,7 +135,9 @@ def test_steps_whose_groups_a_kernel_decides(kind, text_sinks, late, monkeypatch
     """The same logits, groups and sinks as in the whole text, and three kernels a layer."""
     names, enable = late
     model = build_model(num_hidden_layers=2, seed=fresh_seed % 1000).to(DEVICE, DTYPE)
-    centroids = build_centroids(model, window=12, num_sinks=2, text_sinks=text_sinks, text_sinks_from=1)
+    growth = (20, 55) if text_sinks else None
+    settings = {"text_sinks": text_sinks, "text_sinks_from": 1, "window_growth": growth}
+    centroids = build_centroids(model, window=6, num_sinks=2, **settings)
     for router in centroids.routers.values():
         router.logit_factors = torch.nn.Parameter(torch.rand(4, device=DEVICE) + 0.5, requires_grad=False)
     centroids.config = centroids.config.replace(logit_factors=True)

@@ -89,10 +89,12 @@ BUDGET = [
 ]
 
 
-def test_a_run_says_what_every_head_executed(tmp_path):
+@pytest.mark.parametrize("growth", [None, (10, 30)])
+def test_a_run_says_what_every_head_executed(tmp_path, growth):
     """Block counts, single pairs and settings by part."""
     model = build_model(vocab_size=512, num_attention_heads=8, num_key_value_heads=4, num_hidden_layers=3)
-    centroids = random_centroids(model, FocusConfig(num_groups=4, top_k=1, window=5, num_sinks=1, budget=BUDGET))
+    config = FocusConfig(num_groups=4, top_k=1, window=5, num_sinks=1, budget=BUDGET, window_growth=growth)
+    centroids = random_centroids(model, config)
     calibrate_potentials(model, centroids, torch.randint(0, 300, (1, 64)))
     trace = analyze(model, build_tokenizer(), "a small text, twice. " * 4, centroids, RunOptions(repeats=1))
     assert "full attention" in trace.info["backend"]
@@ -118,7 +120,9 @@ def test_a_run_says_what_every_head_executed(tmp_path):
             order = np.argsort(-probabilities, axis=1, kind="stable")[:, : top_k or 1]
             groups = (1 << order.astype(np.int64)).sum(axis=1)
             i, j = np.tril_indices(length)
-            near, shared = i - j <= (5 if full else window), full | ((groups[i] & groups[j]) != 0)
+            times = np.clip(i, *growth) if growth else 1
+            near = i - j <= (5 if full else window) * times // (growth or (1,))[0]
+            shared = full | ((groups[i] & groups[j]) != 0)
             allowed = near | shared | (j < 1)
             assert retained == pytest.approx(allowed.mean())
             where = "WHERE run_id = ? AND layer = ? AND part = ?"

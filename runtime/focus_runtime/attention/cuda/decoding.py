@@ -84,10 +84,8 @@ def decoded_on_gpu(
     kv_heads, length = key.shape[1], key.shape[2]
     strides = (*query.stride()[:2], *key.stride()[:3], *value.stride()[:3], membership.stride(0), membership.stride(-2))
     apart = 0 if settings is None else 1 if settings.windows.shape[0] == kv_heads else 2
-    capped, pairs = (
-        scoring.softcap is not None,
-        (rule.window, rule.num_sinks, rule.growth, scoring.scale, scoring.softcap),
-    )
+    pairs = (rule.window, rule.num_sinks, rule.growth, scoring.scale, scoring.softcap)
+    capped = scoring.softcap is not None
     all_tiles = tiles_of(length, KEYS)
     tiles = tiles_of(all_tiles, max(1, CHUNKS // (kv_heads * batch)))
     chunks = tiles_of(all_tiles, tiles)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.config import FocusConfig
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import CONSTANT, PairRule
 from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, sliding_window_of
 
@@ -26,6 +26,7 @@ class LayerSetting:
         backend: of `focus_attention`.
         routing: config of the router that is timed, with its own assignment and width; from the other fields when None.
         sliding_window: tokens that the layer's own attention reaches, under Focus and without; None for all.
+        window_growth: as `FocusConfig` has it.
     """
 
     heads: int = 12
@@ -40,6 +41,7 @@ class LayerSetting:
     hidden_size: int | None = None
     routing: FocusConfig | None = None
     sliding_window: int | None = None
+    window_growth: tuple[int, int] | None = None
 
     @classmethod
     def of_model(cls, model: Any, config: FocusConfig) -> LayerSetting:
@@ -66,12 +68,13 @@ class LayerSetting:
             hidden_size=shape.hidden_size,
             routing=config,
             sliding_window=max(own) if len(own) == len(windows) else None,
+            window_growth=config.window_growth,
         )
 
     @property
     def rule(self) -> PairRule:
         """Which pairs Focus allows."""
-        return PairRule(self.window, self.num_sinks, self.sliding_window)
+        return PairRule(self.window, self.num_sinks, self.sliding_window, self.window_growth or CONSTANT)
 
     @property
     def width(self) -> int:

@@ -25,7 +25,6 @@ from focus_runtime.failures import Advice
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.memory import failures_named, longest_that_fits, shortage_of, tokens
 from focus_runtime.measure.speed.inputs import LayerPart, LayerSetting, described, layer_inputs
 from focus_runtime.measure.timing import in_turn, peak_growth
@@ -178,8 +177,8 @@ def _focus_call(
     attention lacks too."""
     query, key, value = rows_together(*tensors)
     extent = membership_extent(groups)  # a layer has it from its configuration
-    rule, scoring = PairRule(setting.window, setting.num_sinks, sliding), Scoring(setting.head_size**-0.5)
-    inside = WindowedFocus(groups, token_positions(groups, None), PairRule(setting.window, setting.num_sinks))
+    rule, scoring = replace(setting.rule, sliding_window=sliding), Scoring(setting.head_size**-0.5)
+    inside = WindowedFocus(groups, token_positions(groups, None), replace(rule, sliding_window=None))
 
     def call(clock: StageClock | None) -> Tensor:
         backend = _backend(setting, sliding, (query, key, value), groups, extent)
@@ -233,7 +232,7 @@ def _retained(setting: LayerSetting, parts: Sequence[LayerPart], length: int) ->
     """Allowed pairs over causal pairs, mean over heads."""
     kept, heads = 0.0, sum(len(part.heads) for part in parts)
     for part in parts:
-        rule = PairRule(part.window, setting.num_sinks, setting.sliding_window)
+        rule = replace(setting.rule, window=part.window)
         groups = torch.ones(1, length, dtype=torch.int64) if part.membership is None else part.membership
         kept += len(part.heads) / heads * count_pairs(groups[0].cpu().numpy(), rule).retained_pairs
     return kept
@@ -269,7 +268,10 @@ def _backend(
         return "fused" if fused_inside_window(setting.backend, query, key, value) else "sliding"
     if setting.backend != "auto":
         return setting.backend
-    return choose_backend(query, key, groups, window=setting.window, num_sinks=setting.num_sinks, extent=extent)
+    rule = setting.rule
+    return choose_backend(
+        query, key, groups, window=rule.window, num_sinks=rule.num_sinks, window_growth=rule.growth, extent=extent
+    )
 
 
 @torch.no_grad()
@@ -287,6 +289,7 @@ def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: st
     """
     query, key, value, groups = layer_inputs(setting, length, seed=seed, device=device)
     options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks}
+    options["window_growth"] = setting.window_growth
     out = focus_attention(query, key, value, groups, backend=setting.backend, **options)
     exact = focus_attention(query.double(), key.double(), value.double(), groups, backend="reference", **options)
     assert isinstance(out, Tensor)

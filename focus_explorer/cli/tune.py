@@ -79,6 +79,14 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         "16,32,64,128,256,512)",
     )
     parser.add_argument(
+        "--window-growth",
+        type=int,
+        nargs=2,
+        metavar=("FIRST", "LAST"),
+        help="positions from which to which all windows grow, such as 1024 8192; 1 1 for windows of one length "
+        "(default: as the centroid file has it)",
+    )
+    parser.add_argument(
         "--heads",
         choices=("query", "key-value"),
         default="query",
@@ -122,6 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
         pairs=tuple(_share(text, "--pairs") for text in arguments.pairs),
         top_k=arguments.top_k,
         window=arguments.window,
+        window_growth=None if arguments.window_growth is None else tuple(arguments.window_growth),
         num_sinks=arguments.sinks,
         top_ks=_numbers(arguments.head_top_k, "--head-top-k"),
         windows=_numbers(arguments.head_window, "--head-window"),

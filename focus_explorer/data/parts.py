@@ -62,9 +62,7 @@ class Part:
         if self.full:
             return f"{which}: full attention"
         groups = f"top-k {self.top_k}" if self.top_k else "no groups"
-        first, last = self.rule.growth
-        grows = f", growing from token {first:,} to {last:,}" if self.rule.grows else ""
-        return f"{which}: {groups}, window {self.rule.window}{grows}"
+        return f"{which}: {groups}, window {self.rule.window}"
 
 
 @dataclass(frozen=True, slots=True)

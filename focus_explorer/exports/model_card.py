@@ -12,6 +12,7 @@ from focus_explorer.exports.tables.markdown import escape, line
 from focus_explorer.services.budget import budget_words
 from focus_explorer.services.centroids.publish import Publication
 from focus_explorer.services.centroids.training_record import balanced_on
+from focus_runtime.mask.rule import growth_words
 
 LIBRARY = "focus-explorer"
 TAGS = ["focus-explorer", "focus-centroids", "sparse-attention"]
@@ -81,6 +82,7 @@ def _settings(publication: Publication) -> list[str]:
         ("K, groups per layer", config.num_groups),
         ("k, groups per token", config.top_k),
         ("w, pairs up to this distance are always kept", config.window),
+        *([("windows", growth_words(config.window_growth))] if config.window_growth is not None else []),
         ("first tokens that all see", config.num_sinks),
         ("sinks in the middle of a text", sinks),
         ("factors of the logits", "one for each query head" if config.logit_factors else "none"),
@@ -165,6 +167,8 @@ def _domains(publication: Publication) -> list[str]:
         other += " **They were measured before its factors of logits were learned.**"
     if record.before_balance:
         other += " **They were measured before its groups were balanced on other text.**"
+    if record.before_growth:
+        other += " **They were measured with windows that did not grow as they do now.**"
     return [
         *lines,
         f"Measured on held-out text when the budget was searched; {_INTERVALS}.{other}",

@@ -29,6 +29,7 @@ class TuneRequest:
         text: calibration text by domain, NAME=PATH each, or paths alone; see `parse_domains`.
         held_out: text for the check, likewise; when empty, other sequences of the calibration text.
         out: centroid files to write, one for each target.
+        window_growth: positions from which to which windows grow, see `FocusConfig`; the file's when None.
         loss, pairs: the targets, one or more of one kind; see `Target`. All are looked for by the same estimates.
         top_ks, windows: top-k and windows that single heads may get, besides full attention; top-k 0 is no groups.
         by_query: whether query heads that share a key-value head may get different ones.
@@ -50,6 +51,7 @@ class TuneRequest:
     pairs: tuple[float, ...] = ()
     top_k: int | None = None
     window: int | None = None
+    window_growth: tuple[int, int] | None = None
     num_sinks: int | None = None
     top_ks: tuple[int, ...] = (0, 2)
     windows: tuple[int, ...] = (16, 32, 64, 128, 256, 512)
@@ -159,6 +161,7 @@ class _Search:
             centroids,
             top_k=request.top_k,
             window=request.window,
+            window_growth=request.window_growth,
             num_sinks=request.num_sinks,
             budget=(),
             backend=request.backend,
@@ -194,6 +197,8 @@ class _Search:
         written = result.chosen is not None or self.request.write_best
         if "balanced" in centroids.training:  # so that a file balanced anew says that this is older
             record = record | {"balanced": centroids.training["balanced"]}
+        if centroids.config.window_growth is not None:
+            record = record | {"window_growth": list(centroids.config.window_growth)}
         if written:
             config, training = centroids.config.replace(budget=budget), centroids.training | {"budget": record}
             save_centroids(replace(centroids, config=config, training=training), out)

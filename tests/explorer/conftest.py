@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.service import Service
 from focus_runtime.budget import read_budget
+from focus_runtime.config import FocusConfig
+from focus_runtime.models.loading import load_model
+from focus_runtime.routing.centroid_file import save_centroids
+from focus_runtime.routing.centroids import random_centroids
+from focus_runtime.training.calibrate import calibrate_potentials
 from tests.helpers import build_model, build_tokenizer
 
 TEXT = "The harbour was quiet. <script>alert('x')</script> Déjà vu 🙂 — the cat sat on the mat & left.\n" * 6
@@ -62,16 +68,13 @@ def heads_model(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def budget_run(service, heads_model):
-    """Layer 0 in full, layer 1 in three parts of heads, layer 2 as usual, layer 3 with another top-k."""
-    request = AnalyzeRequest(
-        model=heads_model,
-        centroids="random",
-        num_groups=6,
-        top_k=1,
-        window=8,
-        num_sinks=2,
-        repeats=1,
-        budget=BUDGET,
-    )
+def budget_run(service, heads_model, tmp_path_factory):
+    """Layer 0 in full, layer 1 in three parts of heads, layer 2 as usual, layer 3 with another top-k; windows grow."""
+    model, tokenizer = load_model(heads_model)
+    config = FocusConfig(num_groups=6, top_k=1, window=8, num_sinks=2, budget=BUDGET, window_growth=(15, 45))
+    centroids = random_centroids(model, config)
+    calibrate_potentials(model, centroids, torch.tensor([tokenizer(TEXT)["input_ids"]]))
+    path = tmp_path_factory.mktemp("budget") / "growing.safetensors"
+    save_centroids(centroids, path)
+    request = AnalyzeRequest(model=heads_model, centroids=str(path), repeats=1)
     return analyze(service, TEXT, request, command="focus-explorer test")

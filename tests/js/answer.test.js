@@ -24,6 +24,8 @@ test("tokens whose latest use lies beyond the window", () => {
   // a at 3 is three tokens after 0, a at 4 one after 3; b at 5 four after 1; c at 6 four after 2, c at 7 one after 6
   assert.deepEqual([...farRepeats(run)], [3, 5, 6]);
   assert.deepEqual([...farRepeats({ ...run, config: { window: 3 } })], [5, 6]);
+  assert.deepEqual([...farRepeats({ ...run, config: { window: 2, window_growth: [3, 5] } })], [3, 5, 6]);
+  assert.deepEqual([...farRepeats({ ...run, config: { window: 2, window_growth: [2, 9] } })], []);
 });
 
 test("collapsed layers have more than half of the tokens in one group, and run Focus", () => {

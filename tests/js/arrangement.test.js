@@ -8,12 +8,12 @@ import { below, times } from "./helpers.js";
 
 const TOKENS = 48;
 
-function randomRun(sliding = null) {
+function randomRun(sliding = null, growth = undefined) {
   const groups = times(TOKENS, () => below(4));
   return {
     groups,
     numTokens: TOKENS,
-    config: { num_sinks: 2 },
+    config: { num_sinks: 2, window_growth: growth },
     layers: [{ sliding_window: sliding, parts: [{ window: 5 }] }],
     shareGroup: (_, a, b) => groups[a] === groups[b],
     top: (_, pos) => groups[pos],
@@ -32,9 +32,9 @@ function placed(pairs, from, to, progress) {
   return found;
 }
 
-for (const sliding of [null, 7]) {
-  test(`in the order of the text every pair stands where the mask has it, sliding window ${sliding}`, () => {
-    const run = randomRun(sliding);
+for (const [sliding, growth] of [[null], [7], [null, [9, 30]], [15, [9, 30]]]) {
+  test(`in the order of the text every pair stands where the mask has it, ${sliding} ${growth}`, () => {
+    const run = randomRun(sliding, growth);
     const expected = times(TOKENS, (query) => {
       const links = new Links(run, 0, query, 0);
       return links.back().map((key) => [query, key, links.cause(key)]);

@@ -1,7 +1,7 @@
 // Pairs under other settings, counted from sets of groups, against the rule of the mask pair by pair.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { pairCode } from "../../assets/js/core/pair-rule.js";
+import { near, pairCode } from "../../assets/js/core/pair-rule.js";
 import { GroupOrder } from "../../assets/js/sparsity/recount.js";
 import { below, times } from "./helpers.js";
 
@@ -18,13 +18,13 @@ function randomOrder(tokens, groups) {
   return { bytes, order: new GroupOrder(Buffer.from(bytes.flat()).toString("base64"), tokens, groups) };
 }
 
-function counted(bytes, topK, { window, sinks, sliding }) {
+function counted(bytes, topK, { window, sinks, sliding, growth }) {
   const sets = bytes.map((order) => new Set(order.slice(0, topK)));
   let count = 0;
   for (let query = 0; query < sets.length; query += 1)
     for (let key = Math.max(0, query - (sliding ?? sets.length) + 1); key <= query; key += 1) {
       const shared = [...sets[query]].some((group) => sets[key].has(group));
-      if (pairCode(shared, query - key <= window, key < sinks) !== 0) count += 1;
+      if (pairCode(shared, query - key <= near(window, query, growth), key < sinks) !== 0) count += 1;
     }
   return count;
 }
@@ -35,10 +35,21 @@ for (const groups of [1, 4, 8, 40, 64])
       const tokens = 1 + below(70);
       const { bytes, order } = randomOrder(tokens, groups);
       const topK = 1 + below(Math.min(groups, 4));
-      const rule = { window: below(20), sinks: below(6), sliding: below(2) ? 1 + below(30) : null };
+      const first = 1 + below(30);
+      const growth = below(2) ? [first, first + below(50)] : undefined;
+      const rule = { window: below(20), sinks: below(6), sliding: below(2) ? 1 + below(30) : null, growth };
       assert.equal(order.sets(topK).kept(rule), counted(bytes, topK, rule), JSON.stringify({ tokens, topK, ...rule }));
     }
   });
+
+test("a window grows in proportion between two positions", () => {
+  const at = [0, 1024, 1040, 2048, 5000, 8192, 100_000];
+  assert.deepEqual(
+    at.map((query) => near(64, query, [1024, 8192])),
+    [64, 64, 65, 128, 312, 512, 512],
+  );
+  assert.equal(near(64, 100_000), 64);
+});
 
 test("a set of groups is made once, and two tokens share a group where one is among both's first", () => {
   const { bytes, order } = randomOrder(50, 40);

@@ -94,24 +94,27 @@ test("a match covers the tokens it begins and ends in", () => {
   }
 });
 
-for (const sliding of [null, 9, 3]) {
-  const within = sliding === null ? "" : ` within a sliding window of ${sliding}`;
-  test(`links follow the rule of the mask: near, same group, both, sink${within}`, () => checkLinks(sliding));
-}
+for (const sliding of [null, 9, 3])
+  for (const growth of [undefined, [10, 40]]) {
+    const within = sliding === null ? "" : ` within a sliding window of ${sliding}`;
+    const rule = `near, same group, both, sink${within}${growth ? ", growing windows" : ""}`;
+    test(`links follow the rule of the mask: ${rule}`, () => checkLinks(sliding, growth));
+  }
 
-function checkLinks(sliding) {
+function checkLinks(sliding, growth) {
   const groups = times(60, () => below(4));
   const [window, sinks, pos] = [5, 2, below(60)];
   const run = {
     numTokens: 60,
-    config: { num_sinks: sinks },
+    config: { num_sinks: sinks, window_growth: growth },
     layers: [{ sliding_window: sliding, parts: [{ window }] }],
     shareGroup: (_, a, b) => groups[a] === groups[b],
   };
+  const [first, last] = growth ?? [1, 1];
   const links = new Links(run, 0, pos, 0);
   for (let other = 0; other < 60; other += 1) {
     const distance = Math.abs(pos - other);
-    const near = distance <= window;
+    const near = distance <= Math.floor((window * Math.max(first, Math.min(Math.max(pos, other), last))) / first);
     const shared = groups[pos] === groups[other];
     const sink = Math.min(pos, other) < sinks;
     const cause = near

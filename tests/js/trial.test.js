@@ -51,16 +51,18 @@ const answer = {
   fixed: { 3: [], 7: [[5, (1 << GROUPS) - 1, 0]] },
 };
 
-function share(layerIndex, { topK, window, sinks }) {
+function share(layerIndex, { topK, window, sinks }, [first, last] = [1, 1]) {
   const { sliding_window: sliding } = layers[layerIndex];
   const sets = order[layerIndex].map((groups) => new Set(groups.slice(0, topK)));
   for (const [pos] of answer.fixed[run.layerIds[layerIndex]]) sets[pos] = new Set(times(GROUPS, (group) => group));
   let count = 0;
-  for (let query = 0; query < TOKENS; query += 1)
+  for (let query = 0; query < TOKENS; query += 1) {
+    const reached = Math.floor((window * Math.max(first, Math.min(query, last))) / first);
     for (let key = Math.max(0, query - (sliding ?? TOKENS) + 1); key <= query; key += 1) {
       const shared = [...sets[query]].some((group) => sets[key].has(group));
-      if (pairCode(shared, query - key <= window, key < sinks) !== 0) count += 1;
+      if (pairCode(shared, query - key <= reached, key < sinks) !== 0) count += 1;
     }
+  }
   return count / ((TOKENS * (TOKENS + 1)) / 2);
 }
 
@@ -83,26 +85,27 @@ test("nothing is counted before the groups are here", () => {
   assert.ok(trial.kept(0) !== null && trial.kept(1) === null && trial.keptOfLayers() === null);
 });
 
-test("heads follow the sliders but for those with settings of their own, pair by pair", () => {
-  const trial = new Trial(run);
-  trial.take(answer);
-  for (const settings of [
-    { topK: 2, window: 4, sinks: 2 },
-    { topK: 1, window: 16, sinks: 2 },
-    { topK: 4, window: 0, sinks: 0 },
-    { topK: 1, window: 4, sinks: 9 },
-  ]) {
-    trial.settings = settings;
-    const own = share(0, { topK: 3, window: 9, sinks: settings.sinks });
-    near(trial.kept(0), (2 * share(0, settings) + own + 1) / 4);
-    near(trial.kept(1), share(1, settings));
-    near(trial.meanKept(), (trial.kept(0) + trial.kept(1)) / 2);
-    near(new KeptPairs(trial.pictured(0), 0, 0).share, share(0, settings));
-    near(new KeptPairs(trial.pictured(0), 0, 1).share, own);
-    near(new KeptPairs(trial.pictured(0), 0, 2).share, 1);
-    near(new KeptPairs(trial.pictured(1), 1, 0).share, share(1, settings));
-  }
-});
+for (const growth of [undefined, [8, 30]])
+  test(`heads follow the sliders but for those with settings of their own, pair by pair, ${growth}`, () => {
+    const trial = new Trial({ ...run, config: { ...run.config, window_growth: growth } });
+    trial.take(answer);
+    for (const settings of [
+      { topK: 2, window: 4, sinks: 2 },
+      { topK: 1, window: 16, sinks: 2 },
+      { topK: 4, window: 0, sinks: 0 },
+      { topK: 1, window: 4, sinks: 9 },
+    ]) {
+      trial.settings = settings;
+      const own = share(0, { topK: 3, window: 9, sinks: settings.sinks }, growth);
+      near(trial.kept(0), (2 * share(0, settings, growth) + own + 1) / 4);
+      near(trial.kept(1), share(1, settings, growth));
+      near(trial.meanKept(), (trial.kept(0) + trial.kept(1)) / 2);
+      near(new KeptPairs(trial.pictured(0), 0, 0).share, share(0, settings, growth));
+      near(new KeptPairs(trial.pictured(0), 0, 1).share, own);
+      near(new KeptPairs(trial.pictured(0), 0, 2).share, 1);
+      near(new KeptPairs(trial.pictured(1), 1, 0).share, share(1, settings, growth));
+    }
+  });
 
 test("windows are powers of two below the length of the text, and the run's own", () => {
   assert.deepEqual(new Trial(run).windows, [0, 4, 8, 16, 32]);

@@ -78,6 +78,7 @@ export class Budgets {
     const since = [
       record.before_factors ? text.beforeFactors : null,
       record.before_balance ? text.beforeBalance : null,
+      record.before_growth ? text.beforeGrowth : null,
     ].filter(Boolean);
     this.before.hidden = since.length === 0;
     this.before.textContent = since.join(" ");

@@ -3,8 +3,22 @@
 
 /** @import { Cause } from "./types.js" */
 
+/** First and last position of the growth of windows. @typedef {readonly number[]} Growth */
+
 /** @type {Cause[]} */
 export const KEPT_CAUSES = ["local_only", "group_only", "local_and_group", "sink_only"];
+
+/** Of windows that do not grow. @type {Growth} */
+const CONSTANT = [1, 1];
+
+/**
+ * How far back a query sees every key, whatever the groups; a layer's own sliding window aside.
+ * @param {number} window
+ * @param {number} query its position
+ * @param {Growth} [growth]
+ */
+export const near = (window, query, [first, last] = CONSTANT) =>
+  Math.floor((window * Math.min(Math.max(query, first), last)) / first);
 
 const NEAR = 1;
 

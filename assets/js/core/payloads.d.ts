@@ -22,6 +22,7 @@ export interface ConfigPayload {
   text_sinks?: number;
   text_sinks_from?: number;
   logit_factors?: boolean;
+  window_growth?: [number, number];
 }
 
 /** An exception of `budget` of a configuration; without `head` and `query_head` it is for the whole layer. */
@@ -1234,6 +1235,7 @@ export interface BudgetRecordPayload {
   held_out_own: boolean;
   before_factors: boolean;
   before_balance: boolean;
+  before_growth: boolean;
   pairs_counted_at: number | null;
 }
 

@@ -2,6 +2,7 @@
 // What a run shows, in plain sentences whose clauses lead to the view that shows it. Thresholds: docs/explorer.md.
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { near } from "../core/pair-rule.js";
 import { selectTokens } from "../core/selection.js";
 import { shell } from "../strings/shell.js";
 /** @import { Run } from "../core/run.js" */
@@ -44,13 +45,13 @@ export function tokensThatLose(run) {
  * @returns {Set<number>}
  */
 export function farRepeats(run) {
-  const { window } = run.config;
+  const { window, window_growth: growth } = run.config;
   /** @type {Map<string, number>} */
   const latest = new Map();
   const repeats = new Set();
   run.pieces.forEach((piece, pos) => {
     const before = latest.get(piece);
-    if (before !== undefined && pos - before > window) repeats.add(pos);
+    if (before !== undefined && pos - before > near(window, pos, growth)) repeats.add(pos);
     latest.set(piece, pos);
   });
   return /** @type {Set<number>} */ (repeats);

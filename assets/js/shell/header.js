@@ -82,11 +82,13 @@ function chip(tooltip, words, attributes, content) {
  */
 function about(run, tooltip) {
   const { info, config } = run;
+  const growth = config.window_growth;
   const words = text.header;
   const settings = [
     words.groups(config.num_groups),
     words.topK(config.top_k),
     words.window(config.window),
+    ...(growth === undefined ? [] : [words.growth(format.count(growth[0]), format.count(growth[1]))]),
     words.sinks(config.num_sinks),
     ...(config.text_sinks === undefined ? [] : [words.textSinks(String(config.text_sinks))]),
     ...(config.logit_factors ? [words.logitFactors] : []),

@@ -1,7 +1,7 @@
 // @ts-check
 // The kept pairs of a layer arranged in three ways: as the text has them, by group, each query's keys pushed together.
 import { range } from "../core/arrays.js";
-import { KEPT_CAUSES, pairCode } from "../core/pair-rule.js";
+import { KEPT_CAUSES, near, pairCode } from "../core/pair-rule.js";
 /** @import { Run } from "../core/run.js" */
 
 export const MOST_TOKENS = 4096; // of a picture: the positions of its pairs fit 16 bits
@@ -29,7 +29,7 @@ export class KeptPairs {
   constructor(run, layerIndex, part) {
     const { sliding_window: sliding, parts } = run.layers[layerIndex];
     const { window } = parts[part];
-    const sinks = run.config.num_sinks;
+    const { num_sinks: sinks, window_growth: growth } = run.config;
     this.numTokens = Math.min(run.numTokens, MOST_TOKENS);
     /** Position of each token in the text sorted by group. */
     this.place = new Uint16Array(this.numTokens);
@@ -45,8 +45,9 @@ export class KeptPairs {
     let count = 0;
     for (let i = 0; i < this.numTokens; i += 1) {
       let kept = 0;
+      const nearest = i - near(window, i, growth);
       for (let j = Math.max(0, i - reach + 1); j <= i; j += 1) {
-        const why = pairCode(run.shareGroup(layerIndex, i, j, part), i - j <= window, j < sinks);
+        const why = pairCode(run.shareGroup(layerIndex, i, j, part), j >= nearest, j < sinks);
         if (why === 0) continue;
         query[count] = i;
         key[count] = j;

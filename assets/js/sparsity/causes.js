@@ -3,6 +3,7 @@
 import { sum } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { near } from "../core/pair-rule.js";
 import { tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { sparsity as text } from "../strings/sparsity.js";
 /** @import { Run } from "../core/run.js" */
@@ -20,7 +21,12 @@ export const CAUSES = /** @type {Cause[]} */ (Object.keys(text.causes));
 export function causeHints(run, layerIndex, part) {
   const { sliding_window: sliding, parts } = run.layers[layerIndex];
   const { window, full } = parts[part];
-  return full ? text.fullHints(window) : text.causeHints(window, run.config.num_sinks, sliding);
+  const { num_sinks: sinks, window_growth: growth } = run.config;
+  const [first, last] = [0, run.numTokens - 1].map((query) =>
+    format.count(Math.min(near(window, query, growth), (sliding ?? Infinity) - 1)),
+  );
+  const words = text.windows(first, last);
+  return full ? text.fullHints(words) : text.causeHints(words, sinks, sliding);
 }
 
 /** @param {number[]} counts */

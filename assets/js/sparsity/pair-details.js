@@ -5,6 +5,7 @@ import { range } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
+import { near } from "../core/pair-rule.js";
 import { tokenSummary } from "../core/token-text.js";
 import { pairs as pairsText } from "../strings/sparsity.js";
 /** @import { Cause } from "../core/types.js" */
@@ -27,7 +28,10 @@ export function pairReason({ run, layerIndex, part }, query, key, cause) {
   const shared = range(run.numGroups).filter(
     (group) => run.belongs(layerIndex, query, group, part) && run.belongs(layerIndex, key, group, part),
   );
-  return text.reasons[cause](apart, shared.map(groupLabel).join(", "), { ...run.config, window });
+  return text.reasons[cause](apart, shared.map(groupLabel).join(", "), {
+    ...run.config,
+    window: near(window, query, run.config.window_growth),
+  });
 }
 
 /**

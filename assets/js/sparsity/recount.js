@@ -1,12 +1,15 @@
 // @ts-check
 // Pairs that a layer would keep under another top-k, window and number of sinks, counted without going through them.
 import { decodeBase64, expectLength } from "../core/bytes.js";
+import { near } from "../core/pair-rule.js";
+/** @import { Growth } from "../core/pair-rule.js" */
 
 /**
  * @typedef {object} PairRule
  * @property {number} window
  * @property {number} sinks
  * @property {number | null} sliding the layer's own window: keys farther back are never seen
+ * @property {Growth} [growth] of the window
  */
 
 /** The groups of every token of a layer, by probability. */
@@ -87,17 +90,16 @@ export class GroupSets {
    * each of the different sets, which grows with the text and not with its square.
    * @param {PairRule} rule
    */
-  kept({ window, sinks, sliding }) {
+  kept({ window, sinks, sliding, growth }) {
     const { ids, different, numTokens } = this;
     const far = new Uint32Array(different.length / 2); // tokens beyond the window and behind the sinks, by their set
-    let count = 0;
+    let [count, entered, left] = [0, sinks, sinks]; // tokens that are far are those from left up to entered
     for (let query = 0; query < numTokens; query += 1) {
       const first = sliding === null ? 0 : Math.max(0, query - sliding + 1);
-      const entering = query - window - 1;
-      if (entering >= Math.max(first, sinks)) far[ids[entering]] += 1;
-      const leaving = first - 1;
-      if (leaving >= sinks && leaving < entering) far[ids[leaving]] -= 1;
-      count += Math.min(query - first, window) + 1 + Math.max(0, Math.min(sinks, query - window) - first);
+      const nearest = Math.max(first, query - near(window, query, growth)); // first key in the window; it never falls
+      for (; entered < nearest; entered += 1) far[ids[entered]] += 1;
+      for (; left < Math.min(first, entered); left += 1) far[ids[left]] -= 1;
+      count += query - nearest + 1 + Math.max(0, Math.min(sinks, nearest) - first);
       const [low, high] = [different[ids[query] * 2], different[ids[query] * 2 + 1]];
       for (let set = 0; set < far.length; set += 1)
         if (((low & different[set * 2]) | (high & different[set * 2 + 1])) !== 0) count += far[set];

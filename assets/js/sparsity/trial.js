@@ -56,11 +56,12 @@ export class Trial {
   rule(layerIndex, part) {
     const { config, layers } = this.run;
     const { sliding_window: sliding, parts } = layers[layerIndex];
+    const growth = config.window_growth;
     const own = parts[part];
     if (own.full) return null;
     const { topK, window, sinks } = this.settings;
     const usual = isUsual(own, config);
-    return { topK: usual ? topK : (own.top_k ?? topK), window: usual ? window : own.window, sinks, sliding };
+    return { topK: usual ? topK : (own.top_k ?? topK), window: usual ? window : own.window, sinks, sliding, growth };
   }
 
   /**

@@ -101,6 +101,9 @@ export const centroids = {
   beforeBalance:
     "Since then the sizes of this file's groups were balanced on other text, which changes a little what every " +
     "budget keeps and loses.",
+  beforeGrowth:
+    "Since then the growth of this file's windows was changed, which changes what every budget keeps and loses on " +
+    "texts that are longer than the position from which windows grow.",
   heldOutUnknown: "These rows were measured with another budget than this file's own.",
   heldOutColumns: ["Domain", "Perplexity above full attention", "95 % interval", "Pairs kept", "Sequences"],
   heldOutInterval: (low, high) => `${low} to ${high}`,

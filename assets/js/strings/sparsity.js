@@ -22,8 +22,9 @@ export const sparsity = {
     sink_only: "sink",
     dropped: "dropped",
   },
-  causeHints: (window, sinks, slidingWindow) => ({
-    local_only: `Kept because the two tokens are at most ${Math.min(window, (slidingWindow ?? Infinity) - 1)} apart`,
+  windows: (first, last) => (first === last ? first : `${first} (${last} at the end: windows grow)`),
+  causeHints: (windows, sinks, slidingWindow) => ({
+    local_only: `Kept because the two tokens are at most ${windows} apart`,
     group_only: "Kept because the two tokens share a group",
     local_and_group: "Near each other and in a shared group",
     sink_only: `Kept because the key is one of the first ${sinks} tokens`,
@@ -32,10 +33,10 @@ export const sparsity = {
         ? "Not computed"
         : `Not computed; this layer never looks farther back than ${slidingWindow} tokens, with or without Focus`,
   }),
-  fullHints: (window) => ({
+  fullHints: (windows) => ({
     local_only: "Kept: full attention",
-    group_only: `Kept: full attention, more than ${window} tokens apart`,
-    local_and_group: `Kept: full attention, at most ${window} tokens apart`,
+    group_only: `Kept: full attention, more than ${windows} tokens apart`,
+    local_and_group: `Kept: full attention, at most ${windows} tokens apart`,
     sink_only: "Kept: full attention",
     dropped: "Not computed, with or without Focus",
   }),

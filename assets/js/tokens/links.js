@@ -1,12 +1,13 @@
 // @ts-check
 // Which tokens one token may attend to in a layer, which may attend to it, and by which cause: the rule of the executed
 // mask for one row and one column of it.
-import { KEPT_CAUSES, pairCode } from "../core/pair-rule.js";
+import { KEPT_CAUSES, near, pairCode } from "../core/pair-rule.js";
+/** @import { Growth } from "../core/pair-rule.js" */
 /** @import { Cause } from "../core/types.js" */
 
 /**
  * What the links need of a run.
- * @typedef {{ numTokens: number, config: { num_sinks: number },
+ * @typedef {{ numTokens: number, config: { num_sinks: number, window_growth?: Growth },
  *   layers: { sliding_window: number | null, parts: { window: number }[] }[],
  *   shareGroup: (layerIndex: number, pos: number, other: number, part: number) => boolean }} LinkedRun
  */
@@ -20,7 +21,7 @@ export class Links {
    * @param {number} part of the layer's heads
    */
   constructor(run, layerIndex, pos, part) {
-    const { num_sinks: sinks } = run.config;
+    const { num_sinks: sinks, window_growth: growth } = run.config;
     const { sliding_window: sliding, parts } = run.layers[layerIndex];
     const { window } = parts[part];
     const reach = sliding ?? run.numTokens; // of the layer's own attention
@@ -32,7 +33,8 @@ export class Links {
       const distance = Math.abs(pos - other);
       if (distance >= reach) continue;
       const shared = run.shareGroup(layerIndex, pos, other, part);
-      this.codes[other] = pairCode(shared, distance <= window, Math.min(pos, other) < sinks);
+      const reached = near(window, Math.max(pos, other), growth);
+      this.codes[other] = pairCode(shared, distance <= reached, Math.min(pos, other) < sinks);
     }
   }
 

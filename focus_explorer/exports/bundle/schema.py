@@ -126,6 +126,7 @@ class Config(TypedDict):
     text_sinks: NotRequired[Number]
     text_sinks_from: NotRequired[Small]
     logit_factors: NotRequired[bool]
+    window_growth: NotRequired[tuple[Small, Small]]
 
 
 @with_config(_STRICT)

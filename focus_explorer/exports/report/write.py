@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +17,7 @@ from focus_explorer.services.budget import budget_words
 from focus_explorer.services.service import Service
 from focus_runtime.budget import read_budget
 from focus_runtime.files import replacing
+from focus_runtime.mask.rule import growth_words
 from focus_runtime.version import __version__
 
 MOST_RUNS = 4
@@ -158,6 +159,11 @@ def _bands(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [rows[round(place * (len(rows) - 1) / (most - 1))] for place in range(most)]
 
 
+def _window(config: Mapping[str, Any]) -> str:
+    growth = config.get("window_growth")
+    return f"{config['window']:,} tokens" + (f", {growth_words(growth)}" if growth else "")
+
+
 def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
     """(what, each run's value, whether they differ) of the table of settings."""
     rows: list[tuple[str, list[str]]] = []
@@ -174,7 +180,7 @@ def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
     add("Layers with groups", [len(report.causes) for report in reports])
     add("Groups per layer", [config["num_groups"] for config in configs])
     add("Groups per token", [config["top_k"] for config in configs])
-    add("Window", [f"{config['window']:,} tokens" for config in configs])
+    add("Window", [_window(config) for config in configs])
     add("First tokens all attend to", [config["num_sinks"] for config in configs])
     add("Assignment", [config["assignment"] for config in configs])
     if any(config.get("budget") for config in configs):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from focus_explorer.exports.tables.sources import SETTING_COLUMNS
 from focus_explorer.statistics.rows import SCOPES
+from focus_runtime.mask.rule import growth_words
 
 KINDS = ("whole", "number", "word", "name", "piece", "prose", "interval")
 
@@ -273,9 +275,11 @@ def number(value: float, column: Column) -> str:
 
 def setting_sentence(row: dict[str, object]) -> str:
     """The run and its setting, for a caption."""
+    growth = row.get("window_growth")
+    grows = f", {growth_words(json.loads(str(growth)))}" if growth else ""
     return (
         f"Run {row['run_id']}: {row['model_id']}, centroids {row['centroids']}, K={row['num_groups']}, "
-        f"k={row['top_k']}, window {row['window']}, {row['num_sinks']} sinks, {row['assignment']} assignment"
+        f"k={row['top_k']}, window {row['window']}{grows}, {row['num_sinks']} sinks, {row['assignment']} assignment"
         f"{', with a budget' if row.get('budget') else ''}."
     )
 

@@ -63,7 +63,7 @@ _QUERIES = {  # tables that are the rows of one named query
     "predictions": "prediction_table",
 }
 SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
-SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS, "budget")
+SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS, "window_growth", "budget")
 ROWS_AT_ONCE = 600_000
 GROUP_NAMES = pa.schema(
     [
@@ -97,8 +97,9 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
     config = json.loads(run["config"])
     setting = {"run_id": run_id, "model_id": run["model_id"], "centroids": run["centroids_name"]}
     setting |= {name: config[name] for name in SETTINGS}
-    if config.get("budget"):
-        setting["budget"] = json.dumps(config["budget"])
+    for name in ("window_growth", "budget"):
+        if config.get(name):
+            setting[name] = json.dumps(config[name])
     about = provenance(run) | {"table": what, "about": TABLE_DESCRIPTIONS[what]}
     metadata = {"focus_explorer": json.dumps(about, sort_keys=True, ensure_ascii=False)}
     pieces = _with_setting(_pieces(database, run, what), setting)

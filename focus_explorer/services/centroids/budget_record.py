@@ -60,6 +60,7 @@ class BudgetRecord:
         source: sha256 of the file that this one is a copy of, with another point; "" for the file of the search.
         before_factors: whether all was measured before the file's factors of logits were learned.
         before_balance: whether all was measured before the file's groups were balanced as they are.
+        before_growth: whether all was measured with windows that grew otherwise.
         pairs_counted_at: tokens of the texts on which the points' pairs were counted; None in files that do not say.
     """
 
@@ -72,6 +73,7 @@ class BudgetRecord:
     source: str
     before_factors: bool
     before_balance: bool
+    before_growth: bool
     pairs_counted_at: int | None
 
 
@@ -118,6 +120,7 @@ def record_payload(record: BudgetRecord, own: Budget) -> BudgetRecordPayload:
         "held_out_own": record.held_out_budget == own,
         "before_factors": record.before_factors,
         "before_balance": record.before_balance,
+        "before_growth": record.before_growth,
         "pairs_counted_at": record.pairs_counted_at,
     }
 
@@ -155,6 +158,7 @@ def _read(record: dict[str, Any], config: FocusConfig, layers: frozenset[int], *
         source,
         record.get("before_factors") is True,
         record.get("balanced") != balanced,
+        record.get("window_growth") != config.to_dict().get("window_growth"),
         _whole(record["pairs_counted_at"], 1) if "pairs_counted_at" in record else None,
     )
 

@@ -19,6 +19,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.settings import MAX_KEPT_BYTES
 from focus_runtime.assets import SHIPPED_CENTROIDS
 from focus_runtime.files import replacing
+from focus_runtime.mask.rule import growth_words
 from focus_runtime.routing.hub import hub_name
 from focus_runtime.store.database import Database
 
@@ -122,7 +123,7 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         + (f"; fits {model}" if model is not None else ""),
         f"trained for top-k {config.top_k}, window {config.window}, {config.num_sinks} sinks, "
         f"temperature {config.temperature:g}, {config.gate} gate",
-        *([growth_words(config.window_growth)] if config.window_growth is not None else []),
+        *([f"windows {growth_words(config.window_growth)}"] if config.window_growth is not None else []),
         *([f"fetched from {centroids.origin}"] if centroids.origin else []),
         *([f"text sinks from a similarity of {config.text_sinks:g}"] if config.text_sinks is not None else []),
         *(["factors of the logits, one for each query head"] if config.logit_factors else []),
@@ -132,16 +133,6 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         *(f"note: {warning}" for warning in centroids.warnings),
     ]
     return centroids, report
-
-
-def growth_words(growth: tuple[int, int]) -> str:
-    """How windows grow, such as "windows grow from token 1,024 to 8,192".
-
-    Args:
-        growth: of a configuration.
-    """
-    first, last = growth
-    return f"windows grow from token {first:,} to {last:,}"
 
 
 def check_new(out: str | Path) -> None:

@@ -83,6 +83,7 @@ def plan_training(
         budget=_given(budget_of(request.budget), initial and initial.config.budget, ()),
         text_sinks=initial.config.text_sinks if initial is not None else None,
         text_sinks_from=initial.config.text_sinks_from if initial is not None else FocusConfig().text_sinks_from,
+        window_growth=initial.config.window_growth if initial is not None else None,
         logit_factors=request.learn == "factors" or (initial is not None and initial.config.logit_factors),
     )
     settings = TrainConfig(

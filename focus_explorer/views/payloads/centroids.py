@@ -147,6 +147,7 @@ class BudgetRecordPayload(TypedDict):
     held_out_own: bool
     before_factors: bool
     before_balance: bool
+    before_growth: bool
     pairs_counted_at: int | None
 
 

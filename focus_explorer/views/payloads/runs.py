@@ -19,7 +19,7 @@ class HeadExceptionPayload(TypedDict):
 
 
 class ConfigPayload(TypedDict):
-    """FocusConfig as JSON; `budget`, `text_sinks` and `logit_factors` where there are some."""
+    """FocusConfig as JSON; `budget`, `text_sinks`, `logit_factors` and `window_growth` where there are some."""
 
     num_groups: int
     routing_dim: int
@@ -36,6 +36,7 @@ class ConfigPayload(TypedDict):
     text_sinks: NotRequired[float]
     text_sinks_from: NotRequired[int]
     logit_factors: NotRequired[bool]
+    window_growth: NotRequired[tuple[int, int]]
 
 
 class RunInfoPayload(TypedDict):

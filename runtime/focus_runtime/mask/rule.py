@@ -9,6 +9,7 @@ Causes, disjoint: `local_only` (near, no shared group), `group_only` (shared gro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,16 @@ def is_growth(value: Any) -> bool:
         return False
     whole = all(isinstance(number, int) and not isinstance(number, bool) for number in value)
     return whole and 1 <= value[0] <= value[1] <= MOST
+
+
+def growth_words(growth: Sequence[int]) -> str:
+    """How windows grow, such as "growing from token 1,024 to 8,192".
+
+    Args:
+        growth: first and last position.
+    """
+    first, last = growth
+    return f"growing from token {first:,} to {last:,}"
 
 
 @dataclass(frozen=True, slots=True)

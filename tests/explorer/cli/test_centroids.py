@@ -40,6 +40,39 @@ def test_a_copy_with_text_sinks_differs_in_that_alone(tmp_path, capsys):
     assert any("text sinks" in line for line in after["report"])
 
 
+def test_a_copy_with_growing_windows_differs_in_that_alone(tmp_path, capsys):
+    growing, constant = tmp_path / "growing.safetensors", tmp_path / "constant.safetensors"
+    command = ["centroids", "grow-windows", "novels", "--from", "64", "--to", "512", "--out", str(growing)]
+    assert main(command) == 0
+    assert str(growing) in capsys.readouterr().out
+    assert main(["centroids", "check", "novels", "--json"]) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert main(["centroids", "check", str(growing), "--json"]) == 0
+    after = json.loads(capsys.readouterr().out)
+    assert after["config"] == before["config"] | {"window_growth": [64, 512]}
+    assert after["training"] == before["training"]
+    assert "windows growing from token 64 to 512" in after["report"]
+    back = ["centroids", "grow-windows", str(growing), "--from", "1", "--to", "1", "--out", str(constant)]
+    assert main(back) == 0
+    capsys.readouterr()
+    assert main(["centroids", "check", str(constant), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["config"] == before["config"]
+    one_error(capsys, main(command), "exists")
+    bad = [
+        "centroids",
+        "grow-windows",
+        "novels",
+        "--from",
+        "9",
+        "--to",
+        "3",
+        "--out",
+        str(tmp_path / "bad.safetensors"),
+    ]
+    one_error(capsys, main(bad), "window_growth is (9, 3)", "two positions")
+    assert not (tmp_path / "bad.safetensors").exists()
+
+
 def test_a_copy_that_cannot_be_made_is_one_line(tmp_path, capsys):
     out = tmp_path / "sinks.safetensors"
     command = ["centroids", "text-sinks", "default", "--out", str(out)]

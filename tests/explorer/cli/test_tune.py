@@ -81,6 +81,20 @@ def test_the_record_says_on_which_balance_it_rests(tune, tmp_path, centroid_file
     assert training["balanced"] == training["budget"]["balanced"] == balanced
 
 
+def test_windows_may_grow_while_budgets_are_measured(tune, tmp_path, capsys):
+    assert tune("--pairs", "80%", "--json") == 0
+    plain = json.loads(capsys.readouterr().out)["record"]
+    assert "window_growth" not in plain
+    assert tune("--pairs", "80%", "--window-growth", "12", "40", out=tmp_path / "growing.safetensors") == 0
+    capsys.readouterr()
+    file = load_centroids(tmp_path / "growing.safetensors")
+    assert file.config.window_growth == (12, 40)
+    record = file.training["budget"]
+    assert record["window_growth"] == [12, 40]
+    assert record["without_budget"]["retained_pairs"] > plain["without_budget"]["retained_pairs"]
+    one_error(capsys, tune("--pairs", "80%", "--window-growth", "0", "4"), "window_growth is (0, 4)")
+
+
 @pytest.mark.parametrize(
     ("budget", "options", "measured"),
     [

@@ -31,6 +31,8 @@ HEADS = {  # layer -> of every key-value head: top-k, window; None is full atten
     3: [(3, 8)] * 4,
 }
 
+GROWTH = (15, 45)  # as in conftest.py
+
 
 @pytest.fixture(scope="module")
 def masks(service, budget_run):
@@ -46,7 +48,7 @@ def masks(service, budget_run):
         for setting in heads:
             k, window = setting or (1, 8)
             bits = torch.from_numpy((1 << order[:, :k].astype(np.int64)).sum(axis=1))
-            allowed = allowed_pairs(bits, bits, position, position, PairRule(window, 2)).numpy()
+            allowed = allowed_pairs(bits, bits, position, position, PairRule(window, 2, growth=GROWTH)).numpy()
             of_layer.append(np.tril(np.ones_like(allowed)) if setting is None else allowed)
         made[layer] = np.stack(of_layer)
     return made
@@ -60,7 +62,7 @@ def pairs_of(masks):
 def distant(mask, window):
     """Kept over all pairs beyond window and sinks."""
     i, j = np.indices(mask.shape)
-    far = (i - j > window) & (j >= 2)
+    far = (i - j > PairRule(window, growth=GROWTH).near(i)) & (j >= 2)
     return mask[far].mean()
 
 
@@ -118,6 +120,7 @@ def test_summary_and_layers_are_means_over_heads(service, budget_run, masks):
         (3, 0, "0, 1, 2, 3", 3, 8),
     ]
     assert json.loads(heads[0]["budget"])[0] == {"layer": 0, "full": True}
+    assert json.loads(heads[0]["window_growth"]) == list(GROWTH)
 
 
 def test_distant_pairs_are_means_over_heads(service, budget_run, masks):

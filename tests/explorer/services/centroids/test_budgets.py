@@ -118,6 +118,19 @@ def test_a_record_is_older_than_groups_that_were_balanced_since():
     assert before(balanced, balanced | {"sequences": 4})
 
 
+def test_a_record_is_older_than_windows_that_grow_otherwise():
+    def before(budget_of, file_of):
+        record = tuned_record() | ({} if budget_of is None else {"window_growth": budget_of})
+        config = own_config().replace(window_growth=file_of)
+        return record_payload(read_record({"budget": record}, config, LAYERS), config.budget)["before_growth"]
+
+    assert not before(None, None)
+    assert before(None, (10, 20))
+    assert before([10, 20], None)
+    assert not before([10, 20], (10, 20))
+    assert before([10, 20], (10, 30))
+
+
 @pytest.mark.parametrize(
     "record",
     [

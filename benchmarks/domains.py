@@ -26,6 +26,7 @@ from torch import Tensor
 from focus_runtime.baselines.no_groups import no_groups
 from focus_runtime.baselines.random_baseline import STATISTICS_SEED, random_baseline
 from focus_runtime.composition.attach import compose
+from focus_runtime.mask.rule import CONSTANT
 from focus_runtime.measure.scores import Scores, compare, score
 from focus_runtime.measure.timing import Spread, machine, timed_pass
 from focus_runtime.models.loading import load_model
@@ -123,7 +124,9 @@ def measure_domain(
         elif name in random:
             rows[f"random as {name}"] = scored(model, sequences, full, random[name])
             window = window_for(rows[name]["retained_pairs"], sequences.shape[1])
-            only = scored(model, sequences, full, no_groups(centroids), window=window, budget=())
+            only = scored(
+                model, sequences, full, no_groups(centroids), window=window, budget=(), window_growth=CONSTANT
+            )
             rows[f"window and sinks as {name}"] = only | {"window": window}
     return {"full_perplexity": full.perplexity, "sequences": sequences.shape[0], "rows": rows}
 
@@ -150,7 +153,7 @@ def pass_times(
         finally:
             focus.detach()
         settings[f"window and sinks as {name}"] = partial(
-            compose, model, no_groups(files[name]), window=window, budget=()
+            compose, model, no_groups(files[name]), window=window, budget=(), window_growth=CONSTANT
         )
     times: dict[str, list[float]] = {name: [] for name in ("full", *settings)}
     for repeat in range(repeats + 1):

@@ -26,7 +26,7 @@ from torch import Tensor
 from focus_runtime.baselines.no_groups import no_groups
 from focus_runtime.baselines.random_baseline import STATISTICS_SEED, random_baseline
 from focus_runtime.composition.attach import compose
-from focus_runtime.mask.rule import CONSTANT
+from focus_runtime.config import CONSTANT
 from focus_runtime.measure.scores import Scores, compare, score
 from focus_runtime.measure.timing import Spread, machine, timed_pass
 from focus_runtime.models.loading import load_model

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from focus_explorer.data.queries import fetch, rows_of
 from focus_explorer.errors import NotFoundError
 from focus_runtime.budget import HeadCounts
-from focus_runtime.config import FocusConfig
-from focus_runtime.mask.rule import CAUSES, CONSTANT, PairRule
+from focus_runtime.config import CONSTANT, FocusConfig
+from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.store.database import Database
 
 Ints = NDArray[np.int64]
@@ -108,7 +108,7 @@ def corpus_parts(config: Mapping[str, Any], layers: pa.Table) -> dict[int, tuple
                 number,
                 group.heads if heads else (),
                 None if group.setting.full else group.setting.top_k,
-                settings.pair_rule(settings.window if group.setting.full else group.setting.window, reach),
+                PairRule.of(settings, settings.window if group.setting.full else group.setting.window, reach),
                 group.by_query,
             )
             for number, group in enumerate(groups)

@@ -12,7 +12,7 @@ from focus_explorer.exports.tables.markdown import escape, line
 from focus_explorer.services.budget import budget_words
 from focus_explorer.services.centroids.publish import Publication
 from focus_explorer.services.centroids.training_record import balanced_on
-from focus_runtime.mask.rule import growth_words
+from focus_runtime.config import growth_words
 
 LIBRARY = "focus-explorer"
 TAGS = ["focus-explorer", "focus-centroids", "sparse-attention"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from focus_runtime.mask.rule import growth_words
+from focus_runtime.config import growth_words
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # Okabe and Ito's, safe for colour-vision deficiency
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from focus_runtime.budget import MAX_WHOLE, HeadCounts, HeadException, HeadGroup, HeadSetting, head_groups, read_budget
 from focus_runtime.errors import ConfigError
-from focus_runtime.mask.rule import CONSTANT, GROWTH, PairRule, is_growth
 
 MAX_GROUPS = 63  # membership is a signed 64-bit integer with one bit per group
 MAX_ITERATIONS = 1000  # of Sinkhorn's normalisation: twenty are enough
@@ -22,6 +22,8 @@ CHOICES = {
 BACKENDS = ("auto", "reference", "masked", "decomposed", "fused", "decode", "flex")  # of focus_attention
 SLIDING_LAYERS = ("auto", "own", "focus")  # what layers with a sliding window do, see `compose`
 DTYPES = ("float32", "bfloat16", "float16")  # that a frozen model may be loaded in
+CONSTANT = (1, 1)  # growth of windows that do not grow
+GROWTH = "two positions, such as 1024 and 8192, from which to which windows grow"
 MINIMA = {
     "num_groups": 1,
     "routing_dim": 1,
@@ -31,6 +33,28 @@ MINIMA = {
     "sinkhorn_iterations": 1,
     "text_sinks_from": 0,
 }
+
+
+def is_growth(value: Any) -> bool:
+    """Whether this is the first and the last position of a growth: whole numbers from 1 on, not the larger one first.
+
+    Args:
+        value: anything.
+    """
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        return False
+    whole = all(isinstance(number, int) and not isinstance(number, bool) for number in value)
+    return whole and 1 <= value[0] <= value[1] <= MAX_WHOLE
+
+
+def growth_words(growth: Sequence[int]) -> str:
+    """How windows grow, such as "growing from token 1,024 to 8,192".
+
+    Args:
+        growth: first and last position.
+    """
+    first, last = growth
+    return f"growing from token {first:,} to {last:,}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,15 +179,6 @@ class FocusConfig:
             counts: heads of the layer.
         """
         return head_groups(self.budget, HeadSetting(self.top_k, self.window), layer, counts)
-
-    def pair_rule(self, window: int, sliding_window: int | None = None) -> PairRule:
-        """The pairs that heads with this window may use whatever their groups.
-
-        Args:
-            window: w of the heads.
-            sliding_window: of their layer's own, None for a global layer.
-        """
-        return PairRule(window, self.num_sinks, sliding_window, self.window_growth or CONSTANT)
 
     def replace(self, **changes: Any) -> FocusConfig:
         """A copy with some settings changed, validated again."""

@@ -16,8 +16,8 @@ from focus_explorer.exports.report.pdf import print_pdf
 from focus_explorer.services.budget import budget_words
 from focus_explorer.services.service import Service
 from focus_runtime.budget import read_budget
+from focus_runtime.config import growth_words
 from focus_runtime.files import replacing
-from focus_runtime.mask.rule import growth_words
 from focus_runtime.version import __version__
 
 MOST_RUNS = 4

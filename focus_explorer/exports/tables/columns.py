@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from focus_explorer.exports.tables.sources import SETTING_COLUMNS
 from focus_explorer.statistics.rows import SCOPES
-from focus_runtime.mask.rule import growth_words
+from focus_runtime.config import growth_words
 
 KINDS = ("whole", "number", "word", "name", "piece", "prose", "interval")
 

@@ -18,8 +18,8 @@ from focus_explorer.services.centroids.training_record import balanced_on
 from focus_explorer.services.service import Service
 from focus_explorer.settings import MAX_KEPT_BYTES
 from focus_runtime.assets import SHIPPED_CENTROIDS
+from focus_runtime.config import growth_words
 from focus_runtime.files import replacing
-from focus_runtime.mask.rule import growth_words
 from focus_runtime.routing.hub import hub_name
 from focus_runtime.store.database import Database
 

@@ -10,9 +10,9 @@ from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.dispatch import attend, choose_backend, rows_together
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.config import BACKENDS
+from focus_runtime.config import BACKENDS, CONSTANT
 from focus_runtime.errors import InputError
-from focus_runtime.mask.rule import CONSTANT, PairRule
+from focus_runtime.mask.rule import PairRule
 
 __all__ = ["BACKENDS", "choose_backend", "focus_attention"]
 

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from focus_runtime.config import GROWTH, is_growth
 from focus_runtime.errors import InputError
-from focus_runtime.mask.rule import GROWTH, is_growth
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 

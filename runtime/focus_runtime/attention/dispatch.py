@@ -23,10 +23,11 @@ from focus_runtime.attention.kernels.flash import causal_sdpa, has_backward
 from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import reference_attention
 from focus_runtime.attention.scoring import Scoring
+from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
 from focus_runtime.gpu.usable import kernels_take
 from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import CONSTANT, PairRule
+from focus_runtime.mask.rule import PairRule
 
 FUSED_ALWAYS = 0.8  # of torch's time for a pair: below, no torch kernel computes the same pairs faster
 

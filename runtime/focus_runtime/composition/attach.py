@@ -128,7 +128,7 @@ class FocusModel(SavedModel):
         """Which pairs heads without an exception in the budget allow, by focused layer, the layer's own sliding window
         included."""
         return {
-            layer.index: self.config.pair_rule(self.config.window, layer.sliding)
+            layer.index: PairRule.of(self.config, self.config.window, layer.sliding)
             for layer in self._layers()
             if layer.router is not None
         }

@@ -62,7 +62,7 @@ def _planned(layer: FocusLayer, query: Tensor, key: Tensor) -> StepPlan:
     window = heads.groups[0].setting.window if heads.uniform else 0
     settings = None if heads.uniform else StepHeads(*settings_of(heads, counts, device))
     reach = layer.reach(heads, counts, device) if config.logit_factors else None
-    return StepPlan(*kind, heads, config.pair_rule(window), settings, reach)
+    return StepPlan(*kind, heads, PairRule.of(config, window), settings, reach)
 
 
 def step_on_gpu(

@@ -161,7 +161,7 @@ def head_masks(
             membership_BT = torch.ones_like(groups_SBT[0])
         else:
             membership_BT = groups_SBT[heads.top_ks.index(setting.top_k)]
-        masks.append(HeadMask(group, membership_BT, config.pair_rule(window, sliding_window)))
+        masks.append(HeadMask(group, membership_BT, PairRule.of(config, window, sliding_window)))
     return tuple(masks)
 
 

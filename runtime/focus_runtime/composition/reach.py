@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.budget import HeadCounts, HeadGroup, query_settings
-from focus_runtime.mask.rule import CONSTANT
+from focus_runtime.config import CONSTANT
 
 
 @dataclass(frozen=True, slots=True)

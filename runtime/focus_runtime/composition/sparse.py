@@ -81,7 +81,7 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
             return None
         factors = (factors_H, reach)
     groups_SBT = _groups(layer, call, heads)
-    out_BTHD = short_by_head(call, heads, groups_SBT, config.num_groups, config.pair_rule(0), factors, owner.seconds)
+    out_BTHD = short_by_head(call, heads, groups_SBT, config.num_groups, PairRule.of(config, 0), factors, owner.seconds)
     if out_BTHD is None:
         if current.history is not None:
             current.history.length = 0  # they are added again
@@ -240,9 +240,9 @@ def _in_fused_call(
     else:
         near = min(sparse, key=lambda setting: setting.window)
         groups_BT, extent = groups_SBT[heads.top_ks.index(near.top_k)], _extent(layer, call, near.top_k)
-        if _backend(owner.backend, call, groups_BT, owner.config.pair_rule(near.window), extent) != "fused":
+        if _backend(owner.backend, call, groups_BT, PairRule.of(owner.config, near.window), extent) != "fused":
             return None
-    rule = owner.config.pair_rule(0, sliding if beyond else None)
+    rule = PairRule.of(owner.config, 0, sliding if beyond else None)
     rules = heads.rules(heads.full)
     out_BQHD = fused_by_head(*tensors, groups_SBT, rules, rule, call.scoring, call.padding, clock=owner.seconds)
     return out_BQHD, "fused", heads.full
@@ -256,13 +256,13 @@ def _in_gpu_calls(
     if heads.groups == heads.full or (layer.sliding is not None and call.total > layer.sliding):
         return None
     if new == 1 < length and fits(DECODING, owner.backend, call):
-        out_BQHD = step_by_head(call, heads, groups_SBT, owner.config.pair_rule(0))
+        out_BQHD = step_by_head(call, heads, groups_SBT, PairRule.of(owner.config, 0))
         return None if out_BQHD is None else (out_BQHD, "decode", ())
     if new != length or not fits(GROUPED, owner.backend, call):
         return None
     extents = [_extent(layer, call, top_k) for top_k in heads.top_ks]
     known = [extent or membership_extent(own) for extent, own in zip(extents, groups_SBT, strict=True)]
-    found = text_by_head(call, heads, groups_SBT, known, owner.config.pair_rule(0), owner.seconds)
+    found = text_by_head(call, heads, groups_SBT, known, PairRule.of(owner.config, 0), owner.seconds)
     if found is None:
         return None
     out_BQHD, with_full = found
@@ -274,7 +274,7 @@ def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT:
     owner, current = layer.owner, layer.current_pass
     if membership_BT is None:
         return _gated(layer, call, setting).transpose(1, 2)
-    rule, extent = owner.config.pair_rule(setting.window), _extent(layer, call, setting.top_k)
+    rule, extent = PairRule.of(owner.config, setting.window), _extent(layer, call, setting.top_k)
     if layer.sliding is None or call.total <= layer.sliding:
         current.backend = _backend(owner.backend, call, membership_BT, rule, extent)
     else:
@@ -374,7 +374,7 @@ def _gated(layer: FocusLayer, call: Call, setting: HeadSetting) -> Tensor:
             expected=f"at most {layer.sliding} tokens",
             fix="train on shorter texts",
         )
-    gate, rule = owner.soft_gate, owner.config.pair_rule(setting.window)
+    gate, rule = owner.soft_gate, PairRule.of(owner.config, setting.window)
     assignment = layer.current_pass.assignment
     plain = assignment.everywhere is None and call.scoring.softcap is None and call.padding is None
     if gate.hard and plain and has_backward(call.query) and call.total > DENSE_UP_TO:

@@ -281,5 +281,5 @@ class FocusLayer:
         known = self._step
         if known is None or known[0] is not heads:
             names = {FULL if group.setting.full else "fused": None for group in heads.groups}
-            self._step = known = (heads, heads.rules(), ", ".join(names), self.owner.config.pair_rule(0))
+            self._step = known = (heads, heads.rules(), ", ".join(names), PairRule.of(self.owner.config, 0))
         return known

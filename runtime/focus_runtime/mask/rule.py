@@ -1,4 +1,4 @@
-"""Which pairs of tokens may attend to each other, and why; importing it costs nothing. As tensors: dense.py.
+"""Which pairs of tokens may attend to each other, and why; importing it costs little. As tensors: dense.py.
 
 Pair (i, j) is allowed when j <= i and (membership[i] & membership[j] or i - j <= near(i) or j < num_sinks). In a layer
 with a sliding window of its own it is allowed only if i - j < sliding_window too. near(i) is the window, or where
@@ -9,36 +9,13 @@ Causes, disjoint: `local_only` (near, no shared group), `group_only` (shared gro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from focus_runtime.budget import MAX_WHOLE
+from focus_runtime.config import CONSTANT, FocusConfig
+
 CAUSES = ("local_only", "group_only", "local_and_group", "sink_only", "dropped")
-MOST = (1 << 31) - 1  # no position or window is larger
-CONSTANT = (1, 1)  # growth of a window that does not grow
-GROWTH = "two positions, such as 1024 and 8192, from which to which windows grow"
-
-
-def is_growth(value: Any) -> bool:
-    """Whether this is the first and the last position of a growth: whole numbers from 1 on, not the larger one first.
-
-    Args:
-        value: anything.
-    """
-    if not isinstance(value, tuple | list) or len(value) != 2:
-        return False
-    whole = all(isinstance(number, int) and not isinstance(number, bool) for number in value)
-    return whole and 1 <= value[0] <= value[1] <= MOST
-
-
-def growth_words(growth: Sequence[int]) -> str:
-    """How windows grow, such as "growing from token 1,024 to 8,192".
-
-    Args:
-        growth: first and last position.
-    """
-    first, last = growth
-    return f"growing from token {first:,} to {last:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +35,17 @@ class PairRule:
     sliding_window: int | None = None
     growth: tuple[int, int] = CONSTANT
 
+    @classmethod
+    def of(cls, config: FocusConfig, window: int, sliding_window: int | None = None) -> PairRule:
+        """The rule of heads with this window.
+
+        Args:
+            config: settings in force.
+            window: w of the heads.
+            sliding_window: of their layer's own, None for a global layer.
+        """
+        return cls(window, config.num_sinks, sliding_window, config.window_growth or CONSTANT)
+
     @property
     def grows(self) -> bool:
         """Whether queries may have windows of different length."""
@@ -70,7 +58,7 @@ class PairRule:
             position: of the query, or of several: an int, or an int64 array or tensor.
         """
         first, last = self.growth
-        most = MOST if self.sliding_window is None else self.sliding_window - 1
+        most = MAX_WHOLE if self.sliding_window is None else self.sliding_window - 1
         if isinstance(position, int):
             return min(self.window * min(max(position, first), last) // first, most)
         return (self.window * position.clip(first, last) // first).clip(0, most)

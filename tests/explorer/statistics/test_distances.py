@@ -8,8 +8,9 @@ import torch
 
 from focus_explorer.statistics import distances
 from focus_explorer.statistics.resample import Resampler
+from focus_runtime.config import CONSTANT
 from focus_runtime.mask.dense import allowed_pairs
-from focus_runtime.mask.rule import CONSTANT, PairRule
+from focus_runtime.mask.rule import PairRule
 
 
 def dense(membership, starts, rule):

@@ -18,7 +18,8 @@ from focus_runtime.attention import (
 )
 from focus_runtime.attention.cuda import decomposed as cuda_decomposed
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.mask.rule import CONSTANT, PairRule
+from focus_runtime.config import CONSTANT
+from focus_runtime.mask.rule import PairRule
 
 
 def by_keyword(function):

@@ -12,8 +12,8 @@ from transformers import StaticCache
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.config import CONSTANT
 from focus_runtime.errors import CentroidFileError, ConfigError
-from focus_runtime.mask.rule import CONSTANT
 from focus_runtime.measure.loss import evaluate_focus
 from focus_runtime.models.structure import attention_modules, num_query_heads, sliding_window_of
 from focus_runtime.routing import centroid_file

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from focus_runtime.config import CONSTANT
 from focus_runtime.mask import distances
 from focus_runtime.mask.distances import count_by_distance, distance_bins, shuffled_sharing
-from focus_runtime.mask.rule import CAUSES, CONSTANT, PairRule
+from focus_runtime.mask.rule import CAUSES, PairRule
 from tests.runtime.mask.double_loop import cause, draw
 
 

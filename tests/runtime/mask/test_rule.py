@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 
+from focus_runtime.budget import MAX_WHOLE
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.dense import allowed_pairs
-from focus_runtime.mask.rule import MOST, PairRule
+from focus_runtime.mask.rule import PairRule
 from tests.runtime.mask.double_loop import cause, memberships, rules
 
 
@@ -48,4 +49,4 @@ def test_what_a_rule_says_of_one_position_is_what_it_says_of_many(rule):
 def test_a_window_grows_in_proportion_between_two_positions():
     rule = PairRule(64, growth=(1024, 8192))
     assert [rule.near(i) for i in (0, 1024, 1040, 2048, 5000, 8192, 100_000)] == [64, 64, 65, 128, 312, 512, 512]
-    assert PairRule(MOST, growth=(1, MOST)).near(torch.tensor([MOST])).item() == MOST
+    assert PairRule(MAX_WHOLE, growth=(1, MAX_WHOLE)).near(torch.tensor([MAX_WHOLE])).item() == MAX_WHOLE

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from focus_runtime.attention.cuda.factors import HeadFactors
 from focus_runtime.attention.cuda.triton_kernels.deciding import decide_kernel
+from focus_runtime.config import CONSTANT
 from focus_runtime.gpu.launch import aligned, alike, power_of_two
-from focus_runtime.mask.rule import CONSTANT
 from focus_runtime.routing.on_gpu import in_bytes
 
 CELLS = 4096  # of the router's weights, at once

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.cuda.triton_kernels.factors import factors_kernel
+from focus_runtime.config import CONSTANT
 from focus_runtime.gpu.launch import aligned, alike, power_of_two, tiles_of
-from focus_runtime.mask.rule import CONSTANT
 
 ROWS, FEW_ROWS = 64, 16  # of a tile, and where there are no more
 WARPS = 4

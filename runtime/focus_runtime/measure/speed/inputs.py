@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.config import FocusConfig
-from focus_runtime.mask.rule import CONSTANT, PairRule
+from focus_runtime.config import CONSTANT, FocusConfig
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, sliding_window_of
 

@@ -13,8 +13,9 @@ from focus_runtime.attention.reference import reference_attention
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.composition import heads
+from focus_runtime.config import CONSTANT
 from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import CONSTANT, PairRule
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
 from tests.helpers import needs_triton
 from tests.runtime.attention.inputs import assert_same, oracle, random_membership

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from playwright.sync_api import expect
 
 from focus_explorer.data.parts import executed
@@ -14,6 +15,11 @@ from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import list_runs, run_config
 from focus_explorer.services.service import Service
 from focus_runtime.budget import HeadException
+from focus_runtime.config import FocusConfig
+from focus_runtime.models.loading import load_model
+from focus_runtime.routing.centroid_file import save_centroids
+from focus_runtime.routing.centroids import random_centroids
+from focus_runtime.training.calibrate import calibrate_potentials
 from tests.browser.test_accessibility import findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -229,15 +235,19 @@ def test_pairs_are_sorted_by_group_and_pushed_together(open_page):
     assert canvas.evaluate("canvas => canvas.toDataURL()") == pictures[0]
 
 
-def kept_under(database, run_id, layer, *, top_k, window, sinks):
+def kept_under(database, run_id, layer, *, top_k, window, sinks, growth=(1, 1)):
     """The share of pairs that the rule keeps, pair by pair, from the stored probabilities."""
-    rows = fetch(Service(database).database, "assignments", run_id=run_id).to_pylist()
+    rows = fetch(database, "assignments", run_id=run_id).to_pylist()
     probabilities = np.array([row["probabilities"] for row in rows if row["layer"] == layer], dtype=np.float32)
     first = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
     member = np.zeros(probabilities.shape, dtype=bool)
     np.put_along_axis(member, first, True, axis=1)
     query, key = np.indices((len(member), len(member)))
-    kept = (member.astype(int) @ member.T.astype(int) > 0) | (query - key <= window) | (key < sinks)
+    kept = (
+        (member.astype(int) @ member.T.astype(int) > 0)
+        | (query - key <= window * query.clip(*growth) // growth[0])
+        | (key < sinks)
+    )
     causal = key <= query
     return (kept & causal).sum() / causal.sum()
 
@@ -258,7 +268,8 @@ def test_another_budget_is_counted_exactly_and_says_what_was_measured(open_page,
     def expect_counted(**changed):
         rule = {"top_k": config.top_k, "window": config.window, "sinks": config.num_sinks} | changed
         shares = [
-            kept_under(database, first_run, layer, **rule) for layer in ([9] if "sinks" in changed else range(30))
+            kept_under(Service(database).database, first_run, layer, **rule)
+            for layer in ([9] if "sinks" in changed else range(30))
         ]
         own = shares[0] if len(shares) == 1 else shares[9]
         expect(counts).to_contain_text(f"Layer 9 keeps {100 * own:.1f} %")
@@ -270,7 +281,7 @@ def test_another_budget_is_counted_exactly_and_says_what_was_measured(open_page,
     expect(cost).to_have_attribute("data-kind", "unknown")
     canvas = page.get_by_test_id("fx-arranged")
     canvas.scroll_into_view_if_needed()
-    share = kept_under(database, first_run, 9, top_k=2, window=config.window, sinks=config.num_sinks)
+    share = kept_under(Service(database).database, first_run, 9, top_k=2, window=config.window, sinks=config.num_sinks)
     expect(page.get_by_test_id("fx-arranged-note")).to_contain_text(f"{100 * share:.1f} % of all")
     windows = [0, 4, 8, 16, 32, 64, 128, 256]
     move(1, windows.index(64))
@@ -285,6 +296,35 @@ def test_another_budget_is_counted_exactly_and_says_what_was_measured(open_page,
     move(0, 3)
     budget.get_by_role("button", name="Measure settings in Compare").click()
     expect(page.get_by_test_id("fx-compare-settings")).to_be_visible()
+
+
+def test_windows_that_grow_are_counted_and_said(tiny_page, tmp_path):
+    open_one, service, _ = tiny_page
+    folder, growth = list_runs(service.database)[-1]["model_id"], (20, 90)
+    model, tokenizer = load_model(folder)
+    text = "A boat came in, and a boat went out again. " * 8
+    config = FocusConfig(num_groups=4, top_k=1, window=6, num_sinks=2, window_growth=growth)
+    centroids = random_centroids(model, config)
+    calibrate_potentials(model, centroids, torch.tensor([tokenizer(text)["input_ids"]]))
+    save_centroids(centroids, tmp_path / "growing.safetensors")
+    request = AnalyzeRequest(model=folder, centroids=str(tmp_path / "growing.safetensors"), repeats=1)
+    run_id = analyze(service, text, request)
+    page = open_one(f"?run={run_id}&view=sparsity&layer=0")
+    page.locator("[data-testid=fx-mask] .nsewdrag").first.wait_for(timeout=30_000)
+    page.locator(".fx-about summary").click()
+    expect(page.locator(".fx-about")).to_contain_text("window 6, windows grow from token 20 to 90, 2 sinks")
+    rule = {"top_k": 1, "window": 6, "sinks": 2, "growth": growth}
+    canvas = page.get_by_test_id("fx-arranged")
+    canvas.scroll_into_view_if_needed()
+    own = kept_under(service.database, run_id, 0, **rule)
+    expect(page.get_by_test_id("fx-arranged-note")).to_contain_text(f"{100 * own:.1f} % of all")
+    dropped = page.locator(".fx-causes li", has_text="dropped").locator(".fx-muted")
+    expect(dropped).to_have_text(re.compile(rf"^{100 * (1 - own):.1f}\s%$"))
+    slider = page.get_by_test_id("fx-budget").locator("input[type=range]").nth(0)
+    slider.evaluate("(s) => { s.value = 2; s.dispatchEvent(new Event('input', {bubbles: true})); }")
+    other = kept_under(service.database, run_id, 0, **rule | {"top_k": 2})
+    expect(page.get_by_test_id("fx-budget-counts")).to_contain_text(f"Layer 0 keeps {100 * other:.1f} %")
+    assert findings(page) == []
 
 
 def test_query_heads_that_differ_are_named_and_chosen_from_a_list(tiny_page):

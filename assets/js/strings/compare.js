@@ -325,6 +325,7 @@ export const numbers = {
     num_groups: "Groups (K)",
     top_k: "Top-k",
     window: "Window",
+    window_growth: "Window grows from token, to",
     num_sinks: "Sinks",
     assignment: "Assignment",
     routing_dim: "Routing dimensions",

@@ -40,6 +40,7 @@ from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.composition.heads import HeadMask, counts_of
 from focus_runtime.composition.observe import observe_attention
 from focus_runtime.composition.state import FocusLayer
+from focus_runtime.config import CONSTANT
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.measure.intervals import mean_interval, sign_flip_test
 from focus_runtime.measure.loss import final_hidden, layer_shares, token_nll
@@ -146,12 +147,12 @@ def variants(model: Any, tokenizer: Any, texts: Path, file: Centroids) -> dict[s
         return calibrate_potentials(model, random_centroids(model, bare.config, seed=0), torch.cat(parts))
 
     return {
-        "k = 1": partial(compose, model, bare),
-        "k = 2": partial(compose, model, bare, top_k=2),
-        "window 512": partial(compose, model, bare, window=512),
-        "potentials at 8,192": lambda: compose(model, again()),
-        "random, k = 1": lambda: compose(model, random()),
-        "window and sinks": partial(compose, model, no_groups(bare)),
+        "k = 1": partial(compose, model, bare, window_growth=CONSTANT),
+        "k = 2": partial(compose, model, bare, top_k=2, window_growth=CONSTANT),
+        "window 512": partial(compose, model, bare, window=512, window_growth=CONSTANT),
+        "potentials at 8,192": lambda: compose(model, again(), window_growth=CONSTANT),
+        "random, k = 1": lambda: compose(model, random(), window_growth=CONSTANT),
+        "window and sinks": partial(compose, model, no_groups(bare), window_growth=CONSTANT),
     }
 
 

@@ -172,7 +172,8 @@ def _text_sinks(arguments: argparse.Namespace) -> None:
 
 def _grow_windows(arguments: argparse.Namespace) -> None:
     digest = copy_with_growing_windows(Service(), arguments.file, arguments.first, arguments.last, arguments.out)
-    print(f"wrote {arguments.out}, sha256 {digest}")
+    constant = " with windows of one length" if arguments.first == arguments.last else ""
+    print(f"wrote {arguments.out}{constant}, sha256 {digest}")
 
 
 def _balance(arguments: argparse.Namespace) -> None:

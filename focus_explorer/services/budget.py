@@ -10,6 +10,7 @@ from typing import Any
 
 from focus_explorer.errors import ConfigError, InputError
 from focus_runtime.budget import EXPECTED, HeadException, read_budget
+from focus_runtime.config import growth_words
 
 NONE = "none"
 MAX_BYTES = 4 * 2**20  # every head of a thousand layers is far below
@@ -66,10 +67,11 @@ def budget_words(budget: Sequence[HeadException]) -> str:
 
 
 def with_budget(config: Mapping[str, Any]) -> str:
-    """What follows a setting that has a budget, such as ", budget of 3 exceptions"; nothing without one.
+    """What follows a setting whose windows grow or that has a budget, such as ", budget of 3 exceptions".
 
     Args:
         config: a configuration as JSON.
     """
     count = len(config.get("budget") or ())
-    return f", budget of {count} exception{'s' * (count != 1)}" if count else ""
+    grows = f", windows {growth_words(config['window_growth'])}" if config.get("window_growth") else ""
+    return grows + (f", budget of {count} exception{'s' * (count != 1)}" if count else "")

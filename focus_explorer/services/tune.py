@@ -268,6 +268,7 @@ class _Search:
         Groups beside a window of half the text are left out: little is beyond it.
         """
         from focus_runtime.budget import HeadSetting
+        from focus_runtime.mask.rule import PairRule
 
         top_ks = dict.fromkeys([config.top_k, *self.request.top_ks])
         windows = dict.fromkeys([config.window, *self.request.windows])
@@ -275,8 +276,9 @@ class _Search:
             config.replace(top_k=top_k or 1)  # refuses what the centroids do not have
         for window in windows:
             config.replace(window=window)
-        half = max(self.request.seq_lens) // 2
-        settings = [HeadSetting(k, w) for k in top_ks for w in windows if k == 0 or w < half]
+        longest = max(self.request.seq_lens)
+        near = {window: PairRule.of(config, window).near(longest - 1) for window in windows}
+        settings = [HeadSetting(k, w) for k in top_ks for w in windows if k == 0 or near[w] < longest // 2]
         return (*settings, HeadSetting(0, 0, full=True))
 
     def _sequences(

@@ -11,7 +11,7 @@ const FRAMES = 3;
 const base64 = (values) => Buffer.from(values.buffer).toString("base64");
 
 /** Twelve groups, so that memberships take two bytes; each token is in one or two. */
-function randomFilm(sliding = null) {
+function randomFilm(sliding = null, growth = null) {
   const sets = times(FRAMES, () => times(TOKENS, () => new Set([below(12), below(12)])));
   const bytes = sets.flat().flatMap((set) => {
     const bits = [...set].reduce((sum, group) => sum | (1 << group), 0);
@@ -23,6 +23,7 @@ function randomFilm(sliding = null) {
     steps: [10, 20, 30],
     num_groups: 12,
     window: 4,
+    window_growth: growth,
     num_sinks: 2,
     sliding_window: sliding,
     top: base64(Uint8Array.from(tops)),
@@ -32,16 +33,17 @@ function randomFilm(sliding = null) {
   return { sets, frames: new Frames(film) };
 }
 
-for (const sliding of [null, 9]) {
-  test(`a pair is kept if it is near, of one group, or with a sink, sliding window ${sliding}`, () => {
-    const { sets, frames } = randomFilm(sliding);
+for (const [sliding, growth] of [[null], [9], [null, [8, 20]]]) {
+  test(`a pair is kept if it is near, of one group, or with a sink, sliding window ${sliding}, ${growth}`, () => {
+    const { sets, frames } = randomFilm(sliding, growth);
     for (let frame = 0; frame < FRAMES; frame += 1) {
       const codes = frames.mask(frame);
       for (let query = 0; query < TOKENS; query += 1)
         for (let key = 0; key < TOKENS; key += 1) {
           const seen = key <= query && (sliding === null || query - key < sliding);
           const shared = [...sets[frame][query]].some((group) => sets[frame][key].has(group));
-          const expected = seen ? pairCode(shared, query - key <= 4, key < 2) : 0;
+          const times = growth ? Math.max(growth[0], Math.min(query, growth[1])) / growth[0] : 1;
+          const expected = seen ? pairCode(shared, query - key <= Math.floor(4 * times), key < 2) : 0;
           assert.equal(codes[query * TOKENS + key], expected);
         }
     }

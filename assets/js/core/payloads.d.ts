@@ -1093,6 +1093,7 @@ export interface FilmPayload {
   num_groups: number;
   top_k: number;
   window: number;
+  window_growth: [number, number] | null;
   num_sinks: number;
   sliding_window: number | null;
   steps: number[];

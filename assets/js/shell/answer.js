@@ -57,6 +57,16 @@ export function farRepeats(run) {
   return /** @type {Set<number>} */ (repeats);
 }
 
+/**
+ * How far the window reaches, in words; the last token's where it grows in this text.
+ * @param {Run} run
+ */
+function windowWords({ config, numTokens }) {
+  const last = near(config.window, numTokens - 1, config.window_growth);
+  const words = format.count(config.window);
+  return last === config.window ? text.within(words) : text.withinGrowing(words, format.count(last));
+}
+
 /** @param {Run} run */
 export const collapsedLayers = (run) =>
   run.layers
@@ -121,7 +131,7 @@ function where(app) {
       text.ofThem,
       link(text.repeats(format.count(repeated.length)), () => show(repeated, text.repeatsLabel)),
       text.repeatsMeans(
-        format.count(run.config.window),
+        windowWords(run),
         format.percent(repeated.length / positions.length),
         format.percent(far.size / scored),
       ),

@@ -41,8 +41,9 @@ export const shell = {
       `${count === 1 ? " loses" : " lose"} as much as the whole text does on balance; the others even out`,
     ofThem: ". Of these, ",
     repeats: (count) => `${count} stood in the text before`,
-    repeatsMeans: (window, share, base) =>
-      `, but not within the last ${window} tokens (${share}, where ${base} of all tokens do).`,
+    within: (window) => `the last ${window} tokens`,
+    withinGrowing: (window, last) => `the window, which grows from ${window} to ${last} tokens`,
+    repeatsMeans: (within, share, base) => `, but not within ${within} (${share}, where ${base} of all tokens do).`,
     fewLabel: "tokens that lose as much as the text",
     repeatsLabel: "of these, repeated from farther than the window",
     collapsed: (count) =>

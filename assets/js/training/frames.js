@@ -2,7 +2,7 @@
 // A film of a training: the groups, places and kept pairs of a text's tokens in every frame.
 import { range } from "../core/arrays.js";
 import { decodeBase64, expectLength } from "../core/bytes.js";
-import { pairCode } from "../core/pair-rule.js";
+import { near, pairCode } from "../core/pair-rule.js";
 /** @import { FilmPayload } from "../core/payloads.js" */
 
 /** How the tokens of the pairs are ordered: as in the text, or by their group in the last frame. */
@@ -78,14 +78,14 @@ export class Frames {
    * @param {number} frame
    */
   mask(frame) {
-    const { window, num_sinks: sinks, sliding_window: sliding } = this.film;
+    const { window, window_growth: growth, num_sinks: sinks, sliding_window: sliding } = this.film;
     const codes = new Uint8Array(this.numTokens * this.numTokens);
     const reach = sliding ?? this.numTokens;
     for (let query = 0; query < this.numTokens; query += 1)
       for (let key = Math.max(0, query - reach + 1); key <= query; key += 1)
         codes[query * this.numTokens + key] = pairCode(
           this.share(frame, query, key),
-          query - key <= window,
+          query - key <= near(window, query, growth ?? undefined),
           key < sinks,
         );
     return codes;

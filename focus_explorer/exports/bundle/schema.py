@@ -126,7 +126,7 @@ class Config(TypedDict):
     text_sinks: NotRequired[Number]
     text_sinks_from: NotRequired[Small]
     logit_factors: NotRequired[bool]
-    window_growth: NotRequired[tuple[Small, Small]]
+    window_growth: NotRequired[Annotated[list[Small], Field(min_length=2, max_length=2, fail_fast=True)]]
 
 
 @with_config(_STRICT)

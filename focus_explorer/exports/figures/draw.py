@@ -116,8 +116,9 @@ def _agreement(database: Database, run: dict[str, Any], preset: Preset, layer: i
 
 def _distances(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
     rows = [row for row in _statistic(database, run, "distances") if row["layer"] == layer]
-    window = json.loads(run["config"])["window"]
-    return distances.distances_figure(rows, window, run["num_tokens"], layer, preset)
+    config = json.loads(run["config"])
+    grows = config.get("window_growth") is not None
+    return distances.distances_figure(rows, config["window"], run["num_tokens"], layer, preset, grows=grows)
 
 
 def _loss(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:

@@ -113,6 +113,7 @@ class Films:
             "num_groups": probabilities.shape[-1],
             "top_k": config["top_k"],
             "window": config["window"],
+            "window_growth": config.get("window_growth"),
             "num_sinks": config["num_sinks"],
             "sliding_window": shot.sliding[chosen],
             "steps": steps,

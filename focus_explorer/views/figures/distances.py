@@ -12,13 +12,15 @@ from focus_explorer.views.figures.style import INK, Preset, axis, finish
 
 
 def distances_figure(
-    rows: list[dict[str, Any]], window: int, tokens: int, layer: int | None, preset: Preset
+    rows: list[dict[str, Any]], window: int, tokens: int, layer: int | None, preset: Preset, *, grows: bool = False
 ) -> go.Figure:
     """One line for Focus and each baseline over the distance.
 
     Args:
         rows: of the table `distances`, of one layer or of the mean over layers.
+        window: w of heads without an exception.
         layer: None for the mean.
+        grows: whether windows grow with the position.
     """
     kept = sorted((row | {"value": row["share"]} for row in rows if row["first"] > 0), key=lambda row: row["first"])
     middles = [sqrt(row["first"] * row["last"]) for row in kept]
@@ -42,7 +44,8 @@ def distances_figure(
     caption = (
         f"Share of the causal pairs at each distance that the mask keeps, {where}, with 95 % bootstrap intervals over "
         f"{kept[0]['units']:,} {kept[0]['unit']}s, beside {', '.join(name for name in drawn if name != 'Focus')}. "
-        f"{pairs:,} pairs of {tokens:,} tokens; the dotted line is the window of {window} tokens."
+        f"{pairs:,} pairs of {tokens:,} tokens; the dotted line is the window of {window} tokens"
+        + (", which grows with the position." if grows else ".")
     )
     return finish(
         figure,

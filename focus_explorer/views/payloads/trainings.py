@@ -139,6 +139,7 @@ class FilmPayload(TypedDict):
     num_groups: int
     top_k: int
     window: int
+    window_growth: tuple[int, int] | None
     num_sinks: int
     sliding_window: int | None
     steps: list[int]

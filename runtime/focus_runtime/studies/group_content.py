@@ -8,7 +8,7 @@ follow the hidden states too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,14 +44,15 @@ class RoutedText:
         pieces, words: text of each token and the whole word it begins ("" for none), N lists of T.
         classes: (N, T) numbers of `CLASSES`.
         probabilities: by layer, (N, T, K) float32.
-        window: w that was in force.
+        near: (T,) largest distance at which a token sees every earlier one whatever the groups, in heads without an
+            exception.
     """
 
     pieces: list[list[str]]
     words: list[list[str]]
     classes: Numbers
     probabilities: dict[int, NDArray[np.float32]]
-    window: int
+    near: NDArray[np.int64]
 
 
 @torch.no_grad()
@@ -98,6 +99,8 @@ def routed_text(
             final_hidden(model, torch.tensor([tokens.ids[span]], device=input_device(model)))
             for index, assignment in focus.assignments().items():
                 probabilities.setdefault(index, []).append(assignment.probabilities[0].float().cpu().numpy())
+        rule = next(iter(focus.pair_rules().values()))
+        near = replace(rule, sliding_window=None).near(np.arange(length))
     finally:
         focus.detach()
     return RoutedText(
@@ -105,7 +108,7 @@ def routed_text(
         [classified.words[span] for span in spans],
         np.stack([numbers[span] for span in spans]),
         {index: np.stack(rows) for index, rows in probabilities.items()},
-        focus.config.window,
+        near,
     )
 
 
@@ -265,7 +268,7 @@ def long_range_pairs(routed: RoutedText, *, kinds: tuple[str, ...] = ("name",), 
         pairs = [
             pair
             for number, stacked in enumerate(probabilities)
-            for pair in _pairs_of(stacked, of_kind[number], routed.words[number], routed.window, number)
+            for pair in _pairs_of(stacked, of_kind[number], routed.words[number], routed.near, number)
         ]
         pairs.sort(key=lambda pair: (-pair["affinity"], -pair["distance"]))
         once: dict[tuple[str, str], Row] = {}
@@ -274,12 +277,12 @@ def long_range_pairs(routed: RoutedText, *, kinds: tuple[str, ...] = ("name",), 
         top = probabilities.argmax(axis=-1)
         among = sum(
             (
-                _same_group_of_different(row, mask, np.array(words, dtype=str), routed.window)
+                _same_group_of_different(row, mask, np.array(words, dtype=str), routed.near)
                 for row, mask, words in zip(top, of_kind, routed.words, strict=True)
             ),
             np.zeros(2),
         )
-        every = sum((_same_group(row, np.ones_like(row, dtype=bool), routed.window) for row in top), np.zeros(2))
+        every = sum((_same_group(row, np.ones_like(row, dtype=bool), routed.near) for row in top), np.zeros(2))
         rows.append(
             {
                 "layer": layer,
@@ -292,7 +295,11 @@ def long_range_pairs(routed: RoutedText, *, kinds: tuple[str, ...] = ("name",), 
 
 
 def _pairs_of(
-    probabilities: NDArray[np.float32], selected: NDArray[np.bool_], words: Sequence[str], window: int, sequence: int
+    probabilities: NDArray[np.float32],
+    selected: NDArray[np.bool_],
+    words: Sequence[str],
+    near: NDArray[np.int64],
+    sequence: int,
 ) -> list[Row]:
     """The strongest pair of every two words in one sequence, in blocks of rows."""
     places = np.flatnonzero(selected)
@@ -304,7 +311,7 @@ def _pairs_of(
         affinity = probabilities[places[rows]] @ probabilities[places].T
         distance = places[rows][:, None] - places[None, :]
         different = codes[rows][:, None] != codes[None, :]
-        i, j = np.nonzero((distance > window) & (top[rows][:, None] == top[None, :]) & different)
+        i, j = np.nonzero((distance > near[places[rows]][:, None]) & (top[rows][:, None] == top[None, :]) & different)
         order = np.lexsort((-distance[i, j], -affinity[i, j]))
         i, j = i[order], j[order]
         pair_codes, firsts = np.unique(codes[rows[i]] * names.size + codes[j], return_index=True)
@@ -326,19 +333,19 @@ def _pairs_of(
 
 
 def _same_group_of_different(
-    top: Numbers, selected: NDArray[np.bool_], words: NDArray[np.str_], window: int
+    top: Numbers, selected: NDArray[np.bool_], words: NDArray[np.str_], near: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """As `_same_group`, without pairs of one word with itself."""
-    counts = _same_group(top, selected, window)
+    counts = _same_group(top, selected, near)
     for word in np.unique(words[selected]):
-        counts -= _same_group(top, selected & (words == word), window)
+        counts -= _same_group(top, selected & (words == word), near)
     return counts
 
 
-def _same_group(top: Numbers, selected: NDArray[np.bool_], window: int) -> NDArray[np.float64]:
+def _same_group(top: Numbers, selected: NDArray[np.bool_], near: NDArray[np.int64]) -> NDArray[np.float64]:
     """Pairs beyond the window with one group, and all of them, among the selected tokens of one sequence."""
     onehot = (top[:, None] == np.arange(top.max() + 1)) & selected[:, None]
-    before = np.zeros((top.size, onehot.shape[1]))
-    if window + 1 < top.size:
-        before[window + 1 :] = onehot.cumsum(axis=0)[: top.size - window - 1]
+    counts = np.zeros((top.size + 1, onehot.shape[1]))  # of the tokens before each
+    np.cumsum(onehot, axis=0, out=counts[1:])
+    before = counts[(np.arange(top.size) - near).clip(0)]
     return np.array([(onehot * before).sum(), (selected * before.sum(axis=1)).sum()])

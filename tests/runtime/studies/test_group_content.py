@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
+from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError, TextError
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.contingency import contingency, normalised_information
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.studies import group_content as module
@@ -86,7 +88,7 @@ def test_every_listed_word_has_its_class_and_classes_are_complete():
     assert classify([]).classes == []
 
 
-def made_up(seed, *, sequences=2, length=60, groups=3, window=7):
+def made_up(seed, *, sequences=2, length=60, groups=3, window=7, growth=CONSTANT):
     """Random probabilities over random words, a third of them names."""
     random = np.random.default_rng(seed)
     raw = random.gamma(0.3, size=(sequences, length, groups)) + 1e-6
@@ -94,7 +96,9 @@ def made_up(seed, *, sequences=2, length=60, groups=3, window=7):
     words = [[str(random.choice(["Ann", "Bo", "cat", "the", ","])) for _ in range(length)] for _ in range(sequences)]
     kinds = {"Ann": "name", "Bo": "name", "cat": "content", "the": "determiner", ",": "punctuation"}
     classes = np.array([[CLASSES.index(kinds[word]) for word in row] for row in words])
-    return RoutedText(words, words, classes, {4: probabilities}, window)
+    return RoutedText(
+        words, words, classes, {4: probabilities}, PairRule(window, growth=growth).near(np.arange(length))
+    )
 
 
 def test_groups_are_described_by_counting(fresh_seed):
@@ -159,17 +163,18 @@ def test_information_is_the_definition_and_shuffling_destroys_it(fresh_seed):
         shuffled_information(classes, groups, 3, shuffles=0, seed=0)
 
 
+@pytest.mark.parametrize("growth", [CONSTANT, (15, 40)])
 @pytest.mark.parametrize("block", [7, 512])
-def test_long_range_pairs_are_the_strongest_of_a_double_loop(block, fresh_seed, monkeypatch):
+def test_long_range_pairs_are_the_strongest_of_a_double_loop(block, growth, fresh_seed, monkeypatch):
     monkeypatch.setattr(module, "PAIR_ROWS", block)
-    routed = made_up(fresh_seed)
+    routed = made_up(fresh_seed, growth=growth)
     row = long_range_pairs(routed, limit=3)[0]
     best, same, among, same_all, every = {}, 0, 0, 0, 0
     for number in range(2):
         probabilities, words = routed.probabilities[4][number], routed.words[number]
         top = probabilities.argmax(axis=1)
         for i in range(60):
-            for j in range(i - routed.window):
+            for j in range(i - 7 * max(growth[0], min(i, growth[1])) // growth[0]):
                 every, same_all = every + 1, same_all + (top[i] == top[j])
                 if {words[i], words[j]} != {"Ann", "Bo"}:
                     continue
@@ -187,7 +192,7 @@ def test_long_range_pairs_are_the_strongest_of_a_double_loop(block, fresh_seed, 
         words = routed.words[pair["sequence"]]
         assert words[pair["position"]] == pair["word"]
         assert words[pair["earlier_position"]] == pair["earlier_word"]
-        assert pair["distance"] == pair["position"] - pair["earlier_position"] > routed.window
+        assert pair["distance"] == pair["position"] - pair["earlier_position"] > routed.near[pair["position"]]
     json.dumps(row)
 
 
@@ -203,7 +208,7 @@ def test_a_text_is_routed_as_the_model_does_it():
     text = "Anne met Bo at the inn. " * 6
     centroids = build_centroids(model, top_k=1)
     routed = routed_text(model, tokenizer, centroids, text, length=48, window=9)
-    assert routed.window == 9
+    assert routed.near.tolist() == [9] * 48
     assert "".join("".join(row) for row in routed.pieces) == text
     assert routed.classes.shape == (3, 48)
     focus = compose(model, centroids, window=9)

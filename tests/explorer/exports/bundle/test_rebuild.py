@@ -36,7 +36,8 @@ def made(tmp_path_factory, model_folder):
     """(folder, run id) of a run with further measurements, bundled with its text (all.zip), with its text but only few
     tables (few.zip), and without (without.zip); its database is gone."""
     folder = tmp_path_factory.mktemp("made")
-    save_centroids(build_centroids(build_model(vocab_size=512)), folder / "own.safetensors")
+    growing = build_centroids(build_model(vocab_size=512), window_growth=(20, 60))
+    save_centroids(growing, folder / "own.safetensors")
     service = Service(folder / "runs.duckdb")
     request = AnalyzeRequest(
         model=model_folder,

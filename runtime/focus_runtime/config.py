@@ -23,9 +23,8 @@ BACKENDS = ("auto", "reference", "masked", "decomposed", "fused", "decode", "fle
 SLIDING_LAYERS = ("auto", "own", "focus")  # what layers with a sliding window do, see `compose`
 DTYPES = ("float32", "bfloat16", "float16")  # that a frozen model may be loaded in
 CONSTANT = (1, 1)  # growth of windows that do not grow
-GROWTH = (
-    "two positions from 1 on, the second not the smaller, such as 1024 and 8192: windows grow from one to the other"
-)
+GROWTH = "two positions from 1 on, the second not the smaller, such as 1024 and 8192: windows grow between them"
+
 MINIMA = {
     "num_groups": 1,
     "routing_dim": 1,

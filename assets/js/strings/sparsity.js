@@ -152,7 +152,8 @@ export const pairs = {
     title: "Pairs kept by distance",
     help:
       "How far the query looks back, in tokens, and which share of the pairs at that distance is computed. The " +
-      "distances double with every second bar; no bar lies on both sides of a window, unless windows grow with the text.",
+      "distances double with every second bar; no bar lies on both sides of a window, unless windows grow with the " +
+      "text.",
     show: "Show",
     scopes: { layer: "This layer", mean: "Mean over layers" },
     waiting: "Counting pairs by distance…",

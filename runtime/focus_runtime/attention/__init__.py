@@ -83,7 +83,7 @@ def focus_attention(
         key,
         value,
         membership,
-        PairRule(window, num_sinks, growth=CONSTANT if window_growth is None else tuple(window_growth)),
+        PairRule(window, num_sinks, growth=CONSTANT if window_growth is None else (window_growth[0], window_growth[1])),
         Scoring(query.shape[-1] ** -0.5 if scale is None else scale, softcap),
         key_padding,
         backend=backend,

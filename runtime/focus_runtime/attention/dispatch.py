@@ -56,7 +56,9 @@ def choose_backend(
         value: as in `focus_attention`; taken to be like key when None.
         extent: what is known of the memberships; looked up when None, for which the host waits for a GPU.
     """
-    rule = PairRule(window, num_sinks, growth=CONSTANT if window_growth is None else tuple(window_growth))
+    rule = PairRule(
+        window, num_sinks, growth=CONSTANT if window_growth is None else (window_growth[0], window_growth[1])
+    )
     plain = query.device.type == "cpu" and query.shape[2] >= FROM_TOKENS and _is_plain(query, key, key_padding, softcap)
     fused = not gradient and fused_runs(query, key, key if value is None else value)
     if fused and not (plain and machine_costs(query.dtype).fused > FUSED_ALWAYS):

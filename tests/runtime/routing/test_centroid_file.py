@@ -240,7 +240,7 @@ def test_no_tensors_at_all(file):
         ({"config": "[" * 100_000}, "not JSON"),
         ({"config": "[1]"}, "expected a JSON object"),
         ({"format": "lora"}, "'lora'.*focus-centroids"),
-        ({"format_version": "7"}, "format version 7.*update Focus Explorer"),
+        ({"format_version": "8"}, "format version 8.*update Focus Explorer"),
         ({"format_version": "9" * 5000}, "format version"),
         ({"format_version": "one"}, "format version one"),
         ({"format_version": "²"}, "format version ²"),

@@ -146,13 +146,14 @@ def variants(model: Any, tokenizer: Any, texts: Path, file: Centroids) -> dict[s
         parts = [cut(tokenizer, _train(texts, name), 8, 1024) for name in TEXTS]
         return calibrate_potentials(model, random_centroids(model, bare.config, seed=0), torch.cat(parts))
 
+    composed = partial(compose, model, window_growth=CONSTANT)
     return {
-        "k = 1": partial(compose, model, bare, window_growth=CONSTANT),
-        "k = 2": partial(compose, model, bare, top_k=2, window_growth=CONSTANT),
-        "window 512": partial(compose, model, bare, window=512, window_growth=CONSTANT),
-        "potentials at 8,192": lambda: compose(model, again(), window_growth=CONSTANT),
-        "random, k = 1": lambda: compose(model, random(), window_growth=CONSTANT),
-        "window and sinks": partial(compose, model, no_groups(bare), window_growth=CONSTANT),
+        "k = 1": partial(composed, bare),
+        "k = 2": partial(composed, bare, top_k=2),
+        "window 512": partial(composed, bare, window=512),
+        "potentials at 8,192": lambda: composed(again()),
+        "random, k = 1": lambda: composed(random()),
+        "window and sinks": partial(composed, no_groups(bare)),
     }
 
 

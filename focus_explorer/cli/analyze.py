@@ -24,7 +24,7 @@ from focus_explorer.cli.options import (
 from focus_explorer.errors import InputError
 from focus_explorer.progress import document_bar, stage_bar
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.budget import budget_of, with_budget
+from focus_explorer.services.budget import budget_of, other_settings
 from focus_explorer.services.corpora.request import (
     GLOB,
     TEXT_COLUMN,
@@ -196,7 +196,7 @@ def _describe(summary: Mapping[str, Any]) -> str:
         f"run                    {summary['run_id']}   {summary['num_tokens']:,} tokens, {summary['model']}, "
         f"{summary['device']}, {summary['dtype']}",
         f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{config['num_sinks']} sinks, {config['assignment']} assignment{with_budget(config)}, "
+        f"{config['num_sinks']} sinks, {config['assignment']} assignment{other_settings(config)}, "
         f"centroids {summary['centroids']}, "
         f"backend {summary['backend']}",
         f"perplexity             full {full:.3f}, Focus {focus:.3f} ({focus / full - 1:+.2%}), "

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from focus_explorer.cli.options import add_action_database, add_settings
-from focus_explorer.services.budget import with_budget
+from focus_explorer.services.budget import other_settings
 from focus_explorer.services.corpora.register import COARSE_BELOW, corpus_summary, delete_corpus, list_corpora
 from focus_explorer.services.service import Service
 
@@ -69,7 +69,7 @@ def describe(summary: dict[str, Any]) -> str:
         *([] if summary["status"] == "complete" else ["status                 not complete; the same command resumes"]),
         *_skipped(summary["skipped"]),
         f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{config['num_sinks']} sinks, {config['assignment']} assignment{with_budget(config)}, "
+        f"{config['num_sinks']} sinks, {config['assignment']} assignment{other_settings(config)}, "
         f"centroids {summary['centroids']}, "
         f"{'tags by ' + tagger if tagger else 'no tags'}",
         f"perplexity             full {_number(full)}, Focus {_number(focus)}"

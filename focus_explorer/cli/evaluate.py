@@ -9,7 +9,7 @@ from typing import Any
 from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
-from focus_explorer.services.budget import budget_of, with_budget
+from focus_explorer.services.budget import budget_of, other_settings
 from focus_explorer.services.evaluate import EvaluateRequest, TaskRequest, evaluate, make_task
 
 
@@ -124,7 +124,7 @@ def describe(result: dict[str, Any]) -> str:
     config = result["config"]
     lines = [
         f"setting       K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{config['num_sinks']} sinks, {config['assignment']} assignment{with_budget(config)}, {result['model']}, "
+        f"{config['num_sinks']} sinks, {config['assignment']} assignment{other_settings(config)}, {result['model']}, "
         f"centroids {', '.join(one['name'] for one in result['centroids'])}"
     ]
     if result["perplexity"] is not None:

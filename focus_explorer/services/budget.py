@@ -66,7 +66,7 @@ def budget_words(budget: Sequence[HeadException]) -> str:
     return "; ".join(exception_words(entry) for entry in budget)
 
 
-def with_budget(config: Mapping[str, Any]) -> str:
+def other_settings(config: Mapping[str, Any]) -> str:
     """What follows a setting whose windows grow or that has a budget, such as ", budget of 3 exceptions".
 
     Args:

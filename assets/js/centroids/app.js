@@ -8,7 +8,8 @@ import { facts, heldOut, trainedOn } from "./facts.js";
 import { fileActions } from "./file-actions.js";
 import { Similarity } from "./similarity.js";
 import { el } from "../core/dom.js";
-import { format, sentence } from "../core/format.js";
+import { sentence } from "../core/format.js";
+import { growthWords } from "../core/heads.js";
 import { resizePlots } from "../core/plot.js";
 import { callServer } from "../core/server.js";
 import { installShades } from "../core/shades.js";
@@ -117,12 +118,11 @@ export class App {
       ),
     ];
     const budget = budgetWords(file.config.budget);
-    const growth = file.config.window_growth;
-    const grows = growth ? text.growth(format.count(growth[0]), format.count(growth[1])) : null;
+    const words = [text.setting(file.config), growthWords(file.config), budget ? text.budget(budget) : null];
     const setting = el(
       "p",
       { class: "fx-settings" },
-      [text.setting(file.config), grows, budget ? text.budget(budget) : null].filter(Boolean).join(", "),
+      words.filter(Boolean).join(", "),
       hintButton(this.tooltip, text.settingSubject, text.settingHint + (budget ? text.settingHintBudget : "")),
     );
     const foot = el(

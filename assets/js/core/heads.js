@@ -26,6 +26,13 @@ export function partOf(parts, head) {
  */
 export const headCount = (parts) => sum(parts.map((part) => part.heads.length));
 
+/**
+ * How windows grow, where they do.
+ * @param {{ window_growth?: readonly number[] }} config
+ */
+export const growthWords = ({ window_growth: growth }) =>
+  growth ? text.growth(format.count(growth[0]), format.count(growth[1])) : null;
+
 /** @param {PartPayload} part */
 export const settingWords = (part) => (part.full ? text.full : text.setting(part.top_k, part.window));
 

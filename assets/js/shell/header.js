@@ -2,7 +2,7 @@
 // The header above the views: the run's title, settings and key numbers.
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { budgetChip, budgetGroups, budgetRows } from "../core/heads.js";
+import { budgetChip, budgetGroups, budgetRows, growthWords } from "../core/heads.js";
 import { hintButton } from "../core/tooltip.js";
 import { common } from "../strings/common.js";
 import { heads } from "../strings/heads.js";
@@ -82,13 +82,13 @@ function chip(tooltip, words, attributes, content) {
  */
 function about(run, tooltip) {
   const { info, config } = run;
-  const growth = config.window_growth;
+  const growth = growthWords(config);
   const words = text.header;
   const settings = [
     words.groups(config.num_groups),
     words.topK(config.top_k),
     words.window(config.window),
-    ...(growth === undefined ? [] : [words.growth(format.count(growth[0]), format.count(growth[1]))]),
+    ...(growth ? [growth] : []),
     words.sinks(config.num_sinks),
     ...(config.text_sinks === undefined ? [] : [words.textSinks(String(config.text_sinks))]),
     ...(config.logit_factors ? [words.logitFactors] : []),

@@ -32,7 +32,6 @@ export const centroids = {
   setting: (config) =>
     `top-k ${config.top_k}, window ${config.window}, ` +
     `${config.num_sinks === 1 ? "1 sink" : `${config.num_sinks} sinks`}, ${config.gate} gate`,
-  growth: (first, last) => `windows grow from token ${first} to ${last}`,
   settingSubject: "the setting",
   settingHint:
     "What the file was trained for: groups per token (top-k), how near tokens always attend (window), first tokens " +

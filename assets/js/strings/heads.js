@@ -6,6 +6,7 @@
 export const heads = {
   full: "full attention",
   setting: (topK, window) => (topK === 0 ? `no groups, window ${window}` : `top-k ${topK}, window ${window}`),
+  growth: (first, last) => `windows grow from token ${first} to ${last}`,
   heads: (numbers, query = false) =>
     `${query ? "query " : ""}${numbers.length === 1 ? `head ${numbers[0]}` : `heads ${numbers.join(", ")}`}`,
   part: (which, setting) => `${which}: ${setting}`,

@@ -66,7 +66,6 @@ export const shell = {
     groups: (count) => `K = ${count} groups`,
     topK: (k) => `top-k ${k}`,
     window: (size) => `window ${size}`,
-    growth: (first, last) => `windows grow from token ${first} to ${last}`,
     sinks: (count) => (count === 1 ? "1 sink" : `${count} sinks`),
     logitFactors: "a learned factor of the logits for each head",
     textSinks: (similarity) => `sinks in the text (similarity ${similarity})`,

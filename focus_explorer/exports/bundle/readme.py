@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from focus_explorer.services.budget import with_budget
+from focus_explorer.services.budget import other_settings
 
 _HEAD = """\
 {title}
@@ -73,7 +73,7 @@ def _run(entry: dict[str, Any]) -> str:
     return (
         f"Run {entry['run_id']}: {text['tokens']:,} tokens, {entry['model']['id']}, centroids "
         f"{entry['centroids']['name']}, K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{config['num_sinks']} sinks, {config['assignment']} assignment{with_budget(config)}."
+        f"{config['num_sinks']} sinks, {config['assignment']} assignment{other_settings(config)}."
     )
 
 

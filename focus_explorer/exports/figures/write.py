@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.tables.sources import as_run, provenance
-from focus_explorer.services.budget import with_budget
+from focus_explorer.services.budget import other_settings
 from focus_explorer.views.figures.style import PRESETS, SCREEN
 from focus_runtime.files import replacing
 from focus_runtime.store.corpora import corpus_row
@@ -165,6 +165,6 @@ def _setting(run: dict[str, Any]) -> str:
     config = json.loads(run["config"])
     return (
         f"{run['model_id']}, centroids {run['centroids_name']}, K={config['num_groups']}, k={config['top_k']}, window "
-        f"{config['window']}, {config['num_sinks']} sinks, {config['assignment']} assignment{with_budget(config)}, "
+        f"{config['window']}, {config['num_sinks']} sinks, {config['assignment']} assignment{other_settings(config)}, "
         f"{run['dtype']} on {run['device']}"
     )

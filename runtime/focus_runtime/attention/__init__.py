@@ -61,6 +61,9 @@ def focus_attention(
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
     query, key, value = rows_together(query, key, value)
+    rule = PairRule(
+        window, num_sinks, growth=CONSTANT if window_growth is None else (window_growth[0], window_growth[1])
+    )
     extent = None
     if backend == "auto":
         if query.device.type == "cuda" and query.shape[2] == key.shape[2]:
@@ -71,7 +74,7 @@ def focus_attention(
             membership,
             window=window,
             num_sinks=num_sinks,
-            window_growth=window_growth,
+            window_growth=rule.growth,
             key_padding=key_padding,
             softcap=softcap,
             gradient=needs_gradient(query, key, value),
@@ -83,7 +86,7 @@ def focus_attention(
         key,
         value,
         membership,
-        PairRule(window, num_sinks, growth=CONSTANT if window_growth is None else (window_growth[0], window_growth[1])),
+        rule,
         Scoring(query.shape[-1] ** -0.5 if scale is None else scale, softcap),
         key_padding,
         backend=backend,

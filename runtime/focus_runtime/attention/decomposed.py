@@ -110,31 +110,15 @@ def has_far_sinks(length: int, rule: PairRule) -> bool:
 
 
 def local_pieces(length: int, rule: PairRule) -> list[LocalPiece]:
-    """Pieces that cover all queries; behind every block lies a whole window, so that blocks are views."""
-    if rule.grows:
-        return _growing_pieces(length, rule)
-    window = rule.window
-    head = min(length, -(-window // LOCAL_BLOCK) * LOCAL_BLOCK)
-    blocks = (length - head) // LOCAL_BLOCK
-    body = head + blocks * LOCAL_BLOCK
-    pieces = [LocalPiece(start, min(start + LOCAL_BLOCK, head), 1, window) for start in range(0, head, LOCAL_BLOCK)]
-    most = max(1, MOST_PAIRS // (LOCAL_BLOCK * (window + LOCAL_BLOCK)))
-    for first in range(0, blocks, most):
-        some = min(most, blocks - first)
-        start = head + first * LOCAL_BLOCK
-        pieces.append(LocalPiece(start, start + some * LOCAL_BLOCK, some, window))
-    if body < length:
-        pieces.append(LocalPiece(body, length, 1, window))
-    return pieces
+    """Pieces that cover all queries; behind every block lies a whole window, so that blocks are views.
 
-
-def _growing_pieces(length: int, rule: PairRule) -> list[LocalPiece]:
-    """Pieces whose last window is little longer than their first: what is computed beyond a query's own is masked."""
+    The last window of a piece is little longer than its first: what is computed beyond a query's own is masked.
+    """
     pieces, start = [], 0
     while start < length:
         stop = min(start + LOCAL_BLOCK, length)
         window = rule.near(stop - 1)
-        most = min(start, window + window // PIECE_GROWTH + 1)
+        most = min(start, rule.near(length - 1), window + window // PIECE_GROWTH + 1)
         while stop + LOCAL_BLOCK <= length and rule.near(stop + LOCAL_BLOCK - 1) <= most:
             if (stop + LOCAL_BLOCK - start) * (most + LOCAL_BLOCK) > MOST_PAIRS:
                 break

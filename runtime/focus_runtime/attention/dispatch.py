@@ -39,7 +39,7 @@ def choose_backend(
     *,
     window: int,
     num_sinks: int = 0,
-    window_growth: tuple[int, int] | None = None,
+    window_growth: tuple[int, int] = CONSTANT,
     key_padding: Tensor | None = None,
     softcap: float | None = None,
     gradient: bool = False,
@@ -51,14 +51,13 @@ def choose_backend(
     Only shapes, dtypes and strides of query, key and value are looked at.
 
     Args:
-        query, key, membership, window, num_sinks, window_growth, key_padding, softcap: as in `focus_attention`.
+        query, key, membership, window, num_sinks, key_padding, softcap: as in `focus_attention`.
+        window_growth: of a `PairRule`.
         gradient: consider only backends that have a backward pass.
         value: as in `focus_attention`; taken to be like key when None.
         extent: what is known of the memberships; looked up when None, for which the host waits for a GPU.
     """
-    rule = PairRule(
-        window, num_sinks, growth=CONSTANT if window_growth is None else (window_growth[0], window_growth[1])
-    )
+    rule = PairRule(window, num_sinks, growth=window_growth)
     plain = query.device.type == "cpu" and query.shape[2] >= FROM_TOKENS and _is_plain(query, key, key_padding, softcap)
     fused = not gradient and fused_runs(query, key, key if value is None else value)
     if fused and not (plain and machine_costs(query.dtype).fused > FUSED_ALWAYS):

@@ -400,8 +400,9 @@ def compose(
         "num_sinks": num_sinks,
         "assignment": assignment,
         "budget": budget,
+        "logit_factors": logit_factors,
+        "window_growth": window_growth,
     }
-    chosen |= {"logit_factors": logit_factors, "window_growth": window_growth}
     config = centroids.config.replace(**{name: value for name, value in chosen.items() if value is not None})
     centroids.check_budget(model, config.budget)
     if config.logit_factors and any(router.logit_factors is None for router in centroids.routers.values()):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from focus_explorer.errors import InputError
-from focus_explorer.services.budget import budget_of, budget_words, with_budget
+from focus_explorer.services.budget import budget_of, budget_words, other_settings
 from focus_runtime.budget import HeadException
 
 ENTRIES = [
@@ -34,9 +34,9 @@ def test_a_file_is_read_and_said_in_words(tmp_path):
 
 
 def test_a_setting_names_its_budget():
-    assert with_budget({}) == with_budget({"budget": []}) == ""
-    assert with_budget({"budget": ENTRIES[:1]}) == ", budget of 1 exception"
-    assert with_budget({"budget": ENTRIES}) == ", budget of 3 exceptions"
+    assert other_settings({}) == other_settings({"budget": []}) == ""
+    assert other_settings({"budget": ENTRIES[:1]}) == ", budget of 1 exception"
+    assert other_settings({"budget": ENTRIES}) == ", budget of 3 exceptions"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@
 2. `apart`: three of twelve heads with full attention, in the kernel that the others use and by torch's own.
 3. `model`: random weights in the shape of SmolLM2-135M with the `default` centroids: prefill by length, full attention
    and Focus in turn; a decode step of full attention by every kernel of torch and without cuDNN's, and of Focus.
+4. `host`: the same model's prefill until the host has handed it over, with and without Focus's launches, and what the
+   host takes for the smallest of things: room for a result, a view, a launch.
 
     python -m benchmarks.short_gpu --out benchmarks/results/nvidia-h100/short.json [--part layer]
     python -m benchmarks.short_gpu --device cpu --part model     # smoke run of the script, measures no GPU
@@ -15,7 +17,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +27,10 @@ from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
 from benchmarks.attention_gpu import LENGTHS, focus_way, full_ways, machine
 from benchmarks.gpu_default_model import GENERATED, default_centroids, generation
-from benchmarks.layer_gpu import SHAPES, Bench, Layer, Work, captured, interleaved, random_layer, spread
+from benchmarks.layer_gpu import SHAPES, Bench, Layer, Work, captured, chosen, interleaved, random_layer, spread
 from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results
 from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.gpu.launch import Launches
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.timing import MODES, attending, milliseconds, synchronise
@@ -39,6 +42,7 @@ FULL_LENGTHS = (2048, 4096, 8192, 16384, 32768)
 PREFILLS = (512, 1024, 2048, 4096, 8192)
 PAST, STEPS, REPEATS = 4096, 20, 9
 PROMPT = 7680
+HANDED, CALLS = 512, 200  # tokens, and calls of small things
 SMALL: dict[str, Any] = {
     "vocab_size": 49152,
     "hidden_size": 576,
@@ -187,6 +191,58 @@ def _own_attention(focus: FocusModel, *, cudnn: bool) -> Iterator[None]:
             torch.backends.cuda.enable_cudnn_sdp(before)
 
 
+def host_times(bench: Bench) -> dict[str, Any]:
+    """Microseconds of the host alone: a layer of a prefill, and a call of each small thing."""
+    found: dict[str, Any] = {"tokens": HANDED if bench.on_gpu else 64}
+    with small(bench) as (focus, ids):
+        prefill, layers = _pass(focus.model, ids[:, : found["tokens"]]), len(focus.focused_layers)
+        ways: dict[str, tuple[str, Callable[[], AbstractContextManager[Any]]]] = {
+            "full attention": ("full", nullcontext),
+            "focus": ("focus", nullcontext),
+            "focus, launches left out": ("focus", _without_launches),
+        }
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for repeat in range(REPEATS + 2):
+            for name, (mode, inside) in ways.items():
+                with attending(focus, mode), inside():
+                    once = _handed_over(prefill, bench)
+                if repeat > 1:
+                    times[name].append(once / layers)
+        found["a layer"] = {name: spread(values) for name, values in times.items()}
+    result = torch.empty(1, HANDED, 9, 64, dtype=bench.dtype, device=bench.device)
+    small_things: dict[str, Work] = {
+        "room for a result": lambda: torch.empty(1, HANDED, 9, 64, dtype=bench.dtype, device=bench.device),
+        "a view": lambda: result.transpose(1, 2),
+        "adding a number": lambda: result.add_(1),
+    }
+    if bench.on_gpu:
+        layer = random_layer(bench, SHAPES[0], 256)
+        small_things |= {f"{name}, one call": work for name, work in full_ways(bench, layer).items()}
+        small_things["routing and focus, one call"] = focus_way(bench, layer, 8, 1, 4)
+    for name, work in small_things.items():
+        with chosen(name.removesuffix(", one call")):
+            found[name] = spread([_handed_over(work, bench) for _ in range(CALLS)][CALLS // 10 :])
+    return found
+
+
+def _handed_over(work: Work, bench: Bench) -> float:
+    """Microseconds until a call returns, on a GPU that has nothing else to do."""
+    bench.synchronise()
+    start = time.perf_counter()
+    work()
+    return (time.perf_counter() - start) * 1e6
+
+
+@contextmanager
+def _without_launches() -> Iterator[None]:
+    """Kernels that are ready are not run, so that what they would have computed is anything."""
+    before, Launches.run = Launches.run, lambda *_: None  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Launches.run = before  # type: ignore[method-assign]
+
+
 def small_generation(bench: Bench) -> dict[str, Any]:
     """Seconds of 512 greedy tokens after a text that leaves room for them, full attention and Focus."""
     with small(bench) as (focus, ids):
@@ -199,6 +255,7 @@ def _pass(model: Any, ids: torch.Tensor) -> Work:
 
 PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "model": small_model,
+    "host": host_times,
     "generate": small_generation,
     "layer": short_layers,
     "apart": full_heads,

@@ -5,6 +5,7 @@ benchmarks/gpu.py imports it where torch, transformers and safetensors are all t
 
 from __future__ import annotations
 
+import functools
 import socket
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,40 @@ def needs_triton() -> None:
     triton = pytest.importorskip("triton", reason="needs Triton")
     if not torch.cuda.is_available() and tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7):
         pytest.skip("Triton's interpreter before 3.7 does not run with numpy 2.4", allow_module_level=True)
+    if not torch.cuda.is_available():
+        _quicken_interpreter()
+
+
+@functools.cache
+def _quicken_interpreter() -> None:
+    """Leave out of Triton's interpreter what takes more than half of its time and computes nothing.
+
+    It looks through the whole language at each call of a kernel's functions, although the kernel's own call has
+    replaced everything until it returns; it tests each sum of whole numbers for an overflow, in 64 bits; and it makes a
+    table of all types to look one up.
+    """
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    patch = interpreter._patch_lang
+
+    @functools.cache
+    def read_by(fn):
+        return [module for module in (tl, tl.core) if any(value is module for value in fn.__globals__.values())]
+
+    def patch_once(fn):
+        replaced = read_by(fn) and not any(tl.core.is_builtin(module.load) for module in read_by(fn))
+        return interpreter._LangPatchScope() if replaced else patch(fn)
+
+    numpy_type = interpreter._get_np_dtype
+    of_number = functools.cache(numpy_type)
+
+    def looked_up(of):
+        number = of.scalar
+        return numpy_type(number) if isinstance(number, tl.pointer_type) else of_number(number)
+
+    interpreter._patch_lang, interpreter._get_np_dtype = patch_once, looked_up
+    object.__setattr__(interpreter.interpreter_builder.options, "sanitize_overflow", False)
 
 
 def build_centroids(model, *, seed=0, potentials=True, **settings):

@@ -92,8 +92,12 @@ def test_a_small_model_waits_for_the_host(tmp_path, monkeypatch):
     """The script's smoke run, with a model smaller still."""
     monkeypatch.setattr(short_gpu, "SMALL", TINY)
     monkeypatch.setattr(short_gpu, "default_centroids", lambda device: build_centroids(build_model()))
-    short_gpu.main(["--device", "cpu", "--part", "model", "--out", str(tmp_path / "short.json")])
+    parts = ["--part", "model", "--part", "host"]
+    short_gpu.main(["--device", "cpu", *parts, "--out", str(tmp_path / "short.json")])
     found = json.loads((tmp_path / "short.json").read_text())
     assert not found["measures_a_gpu"]
     assert {"prefill 64", "decode, full", "decode, focus"} < set(found["model"])
     assert all(times["median"] > 0 for times in found["model"]["prefill 64"].values())
+    assert set(found["host"]["a layer"]) == {"full attention", "focus", "focus, launches left out"}
+    assert all(times["low"] > 0 for times in found["host"]["a layer"].values())
+    assert found["host"]["a view"]["low"] < found["host"]["a layer"]["full attention"]["low"]

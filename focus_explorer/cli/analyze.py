@@ -20,6 +20,7 @@ from focus_explorer.cli.options import (
     add_settings,
     command_line,
     print_note,
+    window_growth_of,
 )
 from focus_explorer.errors import InputError
 from focus_explorer.progress import document_bar, stage_bar
@@ -117,6 +118,7 @@ def _request(arguments: argparse.Namespace) -> AnalyzeRequest:
         top_k=arguments.top_k,
         window=arguments.window,
         num_sinks=arguments.sinks,
+        window_growth=window_growth_of(arguments),
         assignment=arguments.assignment,
         budget=budget_of(arguments.budget),
         max_tokens=arguments.max_tokens,

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings
+from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings, window_growth_of
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.bench import LONGEST, BenchRequest, bench
@@ -51,6 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
         top_k=arguments.top_k,
         window=arguments.window,
         num_sinks=arguments.sinks,
+        window_growth=window_growth_of(arguments),
         budget=budget_of(arguments.budget),
         device=arguments.device,
         dtype=arguments.dtype,

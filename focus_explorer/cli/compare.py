@@ -8,7 +8,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from focus_explorer.cli.options import add_budget, add_compute, add_settings, command_line, print_note
+from focus_explorer.cli.options import (
+    add_budget,
+    add_compute,
+    add_settings,
+    add_window_growth,
+    command_line,
+    print_note,
+    window_growth_of,
+)
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
@@ -29,6 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
     add_settings(parser, "model", "centroids", "db")
     add_budget(parser)
+    add_window_growth(parser)
     add_compute(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
@@ -73,15 +82,16 @@ def _run_of(service: Service, arguments: argparse.Namespace, progress: Any) -> s
                 f"{text} is a stored run, which is measured in its own precision and by its own backend",
                 fix="leave --device, --dtype and --backend out, or give the text's file",
             )
-        if arguments.budget is not None:
+        if arguments.budget is not None or arguments.window_growth is not None:
             raise InputError(
-                f"{text} is a stored run, which is measured with its own budget",
-                fix="leave --budget out, or give the text's file",
+                f"{text} is a stored run, which is measured with its own budget and growth of windows",
+                fix="leave --budget and --window-growth out, or give the text's file",
             )
         return text
     request = AnalyzeRequest(
         model=arguments.model,
         centroids=arguments.centroids,
+        window_growth=window_growth_of(arguments),
         budget=budget_of(arguments.budget),
         max_tokens=arguments.max_tokens,
         repeats=1,

@@ -31,6 +31,7 @@ def add_focus_settings(parser: argparse.ArgumentParser, *, assignment: bool = Tr
     parser.add_argument("--window", type=int, help="pairs at most this far apart always attend")
     parser.add_argument("--sinks", type=int, help="first tokens every token may attend to")
     add_budget(parser)
+    add_window_growth(parser)
     if assignment:
         parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
 
@@ -55,6 +56,23 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
         help="layers and heads with a top-k or window of their own, or with full attention: a JSON file as in "
         "docs/centroid-files.md, or none (default: the centroid file's)",
     )
+
+
+def add_window_growth(parser: argparse.ArgumentParser) -> None:
+    """Add how windows grow where that replaces the centroid file's; `window_growth_of` reads it."""
+    parser.add_argument(
+        "--window-growth",
+        type=int,
+        nargs=2,
+        metavar=("FIRST", "LAST"),
+        help="positions from which to which all windows grow, such as 1024 8192; 1 1 for windows of one length "
+        "(default: as the centroid file has it)",
+    )
+
+
+def window_growth_of(arguments: argparse.Namespace) -> tuple[int, int] | None:
+    """Positions from which to which windows grow; None for what the centroid file says."""
+    return None if arguments.window_growth is None else (arguments.window_growth[0], arguments.window_growth[1])
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:

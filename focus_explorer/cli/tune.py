@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings, command_line
+from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings, command_line, window_growth_of
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.tune import TuneRequest, describe, to_json, tune
@@ -79,14 +79,6 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         "16,32,64,128,256,512)",
     )
     parser.add_argument(
-        "--window-growth",
-        type=int,
-        nargs=2,
-        metavar=("FIRST", "LAST"),
-        help="positions from which to which all windows grow, such as 1024 8192; 1 1 for windows of one length "
-        "(default: as the centroid file has it)",
-    )
-    parser.add_argument(
         "--heads",
         choices=("query", "key-value"),
         default="query",
@@ -130,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
         pairs=tuple(_share(text, "--pairs") for text in arguments.pairs),
         top_k=arguments.top_k,
         window=arguments.window,
-        window_growth=None if arguments.window_growth is None else tuple(arguments.window_growth),
+        window_growth=window_growth_of(arguments),
         num_sinks=arguments.sinks,
         top_ks=_numbers(arguments.head_top_k, "--head-top-k"),
         windows=_numbers(arguments.head_window, "--head-window"),

@@ -16,6 +16,7 @@ from focus_explorer.services.centroids.fit import RANDOM_SEED, DrawnCentroids, c
 from focus_explorer.services.service import Service
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.changes import read_changes
+from focus_runtime.config import GROWTH, is_growth
 
 if TYPE_CHECKING:
     from focus_runtime.run.engine import RunOptions
@@ -36,6 +37,7 @@ class AnalyzeRequest:
         top_k: groups per token.
         window: pairs at most this many tokens apart always attend.
         num_sinks: first tokens that every token may attend to.
+        window_growth: positions from which to which windows grow, (1, 1) for windows of one length.
         assignment: causal or sinkhorn.
         budget: layers and key-value heads with settings of their own; none when empty.
         max_tokens: longer texts are cut here; None means no cut.
@@ -53,6 +55,7 @@ class AnalyzeRequest:
     top_k: int | None = None
     window: int | None = None
     num_sinks: int | None = None
+    window_growth: tuple[int, int] | None = None
     assignment: str | None = None
     budget: tuple[HeadException, ...] | None = None
     max_tokens: int | None = None
@@ -88,6 +91,8 @@ class AnalyzeRequest:
             raise ConfigError(f"repeats is {self.repeats}", expected="at least 1")
         if self.backend not in settings.BACKENDS:
             raise ConfigError(f"backend is {self.backend!r}", expected="one of " + ", ".join(settings.BACKENDS))
+        if self.window_growth is not None and not is_growth(self.window_growth):
+            raise ConfigError(f"window_growth is {self.window_growth!r}", expected=GROWTH)
         read_changes(self.changes)
         drawn = (self.num_groups, self.routing_dim, self.seed) != (None, None, RANDOM_SEED)
         if drawn and self.centroids != "random":
@@ -222,6 +227,7 @@ def _options(request: AnalyzeRequest) -> RunOptions:
         top_k=request.top_k,
         window=request.window,
         num_sinks=request.num_sinks,
+        window_growth=request.window_growth,
         assignment=request.assignment,
         budget=request.budget,
         max_tokens=request.max_tokens,

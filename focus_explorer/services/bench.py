@@ -34,7 +34,7 @@ class BenchRequest:
         text: a UTF-8 text file; the sample texts when None.
         lengths: tokens for the whole model, ascending; those beyond the text are left out.
         layer_lengths: tokens for one attention layer, ascending.
-        top_k, window, num_sinks, budget: settings; the one layer has no budget, its heads are all alike.
+        top_k, window, num_sinks, window_growth, budget: settings; the one layer has no budget, its heads are all alike.
         repeats: timed repeats after one to warm up.
         device, dtype: as `place` takes them.
         backend: of Focus attention, see `focus_attention`.
@@ -51,6 +51,7 @@ class BenchRequest:
     top_k: int | None = None
     window: int | None = None
     num_sinks: int | None = None
+    window_growth: tuple[int, int] | None = None
     budget: tuple[HeadException, ...] | None = None
     device: str = "auto"
     dtype: str = "auto"
@@ -123,6 +124,7 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
         top_k=request.top_k,
         window=request.window,
         num_sinks=request.num_sinks,
+        window_growth=request.window_growth,
         assignment="causal",
         budget=request.budget,
         backend=request.backend,

@@ -47,6 +47,7 @@ class EvaluateRequest:
     top_k: int | None = None
     window: int | None = None
     num_sinks: int | None = None
+    window_growth: tuple[int, int] | None = None
     assignment: str | None = None
     budget: tuple[HeadException, ...] | None = None
     device: str = "auto"
@@ -188,6 +189,7 @@ def _run_all(work: _Work, model: Any, files: list[Any]) -> tuple[Any, list[Run]]
             top_k=request.top_k,
             window=request.window,
             num_sinks=request.num_sinks,
+            window_growth=request.window_growth,
             assignment=request.assignment,
             budget=request.budget,
             backend=request.backend,

@@ -18,6 +18,7 @@ from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
 from focus_runtime.budget import read_budget
 from focus_runtime.composition.changes import Change, last_token, read_changes
+from focus_runtime.config import CONSTANT
 from focus_runtime.failures import Advice
 from focus_runtime.routing.saved_folder import CENTROIDS_FILE
 
@@ -133,6 +134,7 @@ def compose_run(
         top_k=config.top_k,
         window=config.window,
         num_sinks=config.num_sinks,
+        window_growth=config.window_growth or CONSTANT,
         assignment=assignment or config.assignment,
         budget=config.budget,
         backend=backend,
@@ -203,11 +205,13 @@ def request_of(config: Mapping[str, Any], centroids: str, seed: int | None, **mo
         more: further attributes of the request.
     """
     random = {"num_groups": config["num_groups"], "routing_dim": config["routing_dim"], "seed": seed}
+    first, last = config.get("window_growth") or CONSTANT
     return AnalyzeRequest(
         centroids=centroids,
         top_k=config["top_k"],
         window=config["window"],
         num_sinks=config["num_sinks"],
+        window_growth=(first, last),
         assignment=config["assignment"],
         budget=read_budget(config.get("budget", [])),
         **(random if centroids == "random" else {}),

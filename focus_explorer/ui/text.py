@@ -48,7 +48,7 @@ TRAIN_HELP = {
     "steps": "More steps learn longer; 300 is a fair start",
     "seq_len": "Tokens read at once; longer costs memory and time",
     "batch": "Sequences per step",
-    "window": "Tokens this near always attend",
+    "window": "Tokens this near always attend; grows in long texts where the file says so",
     "sinks": "First tokens that all may see",
     "lr": "How far one step moves; lower it if the loss jumps",
     "recipe": "Ours lost least under the mask; paper is the published one, all pairs soft, no sinks",

@@ -131,6 +131,7 @@ def _prepare(
         "top_k": how.top_k,
         "window": how.window,
         "num_sinks": how.num_sinks,
+        "window_growth": how.window_growth,
         "assignment": how.assignment,
         "budget": how.budget,
     }

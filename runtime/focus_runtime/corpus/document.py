@@ -39,7 +39,7 @@ class DocumentOptions:
     """How every document of a corpus is analysed.
 
     Attributes:
-        top_k, window, num_sinks, assignment, budget: the centroid file's own when None.
+        top_k, window, num_sinks, window_growth, assignment, budget: the centroid file's own when None.
         max_tokens: analyse at most this many tokens of a document.
         backend: of Focus attention, see `focus_attention`.
         tags: part of speech, relation and sentence of every token, in English.
@@ -48,6 +48,7 @@ class DocumentOptions:
     top_k: int | None = None
     window: int | None = None
     num_sinks: int | None = None
+    window_growth: tuple[int, int] | None = None
     assignment: str | None = None
     budget: tuple[HeadException, ...] | None = None
     max_tokens: int | None = None
@@ -97,6 +98,7 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
             top_k=options.top_k,
             window=options.window,
             num_sinks=options.num_sinks,
+            window_growth=options.window_growth,
             assignment=options.assignment,
             budget=options.budget,
             backend=options.backend,

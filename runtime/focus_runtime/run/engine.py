@@ -60,7 +60,7 @@ class RunOptions:
     """How a text is analysed.
 
     Attributes:
-        top_k, window, num_sinks, assignment: the centroid file's own when None.
+        top_k, window, num_sinks, window_growth, assignment: the centroid file's own when None.
         budget: layers and heads with settings of their own; the centroid file's when None, none when empty.
         max_tokens: analyse at most this many tokens.
         repeats: timed repeats of each mode; None means 5, or as few as 3 once `timing_seconds` are spent.
@@ -73,6 +73,7 @@ class RunOptions:
     top_k: int | None = None
     window: int | None = None
     num_sinks: int | None = None
+    window_growth: tuple[int, int] | None = None
     assignment: str | None = None
     budget: tuple[HeadException, ...] | None = None
     backend: str = "auto"
@@ -182,6 +183,7 @@ def _composed(model: Any, centroids: Centroids, options: RunOptions) -> Iterator
         top_k=options.top_k,
         window=options.window,
         num_sinks=options.num_sinks,
+        window_growth=options.window_growth,
         assignment=options.assignment,
         budget=options.budget,
         backend=options.backend,

@@ -73,6 +73,7 @@ def measure_setting(
     top_k: int | None = None,
     window: int | None = None,
     num_sinks: int | None = None,
+    window_growth: tuple[int, int] | None = None,
     assignment: str | None = None,
     budget: Sequence[HeadException] | None = None,
     backend: str = "auto",
@@ -86,7 +87,7 @@ def measure_setting(
         model: causal language model without Focus.
         centroids: routers with potentials (or assignment "sinkhorn").
         ids: (1, T) on the model's device, T at least 2.
-        top_k, window, num_sinks, assignment, budget: the centroids' own when None.
+        top_k, window, num_sinks, window_growth, assignment, budget: the centroids' own when None.
         backend: of Focus attention, see `focus_attention`.
         changes: made by hand to what Focus does.
         repeats: timed passes of each mode, after a short warm-up.
@@ -102,6 +103,7 @@ def measure_setting(
         top_k=top_k,
         window=window,
         num_sinks=num_sinks,
+        window_growth=window_growth,
         assignment=assignment,
         budget=budget,
         backend=backend,

@@ -72,7 +72,7 @@ def test_a_stored_run_keeps_its_own(capsys, folder, chosen):
     db = ["--db", folder / "own.duckdb"]
     run = ran(capsys, "analyze", folder / "text.txt", *chosen, "--repeats", 1, *db, "--json")["run_id"]
     assert main([str(word) for word in ["compare", run, *db, "--budget", "none"]]) == 2
-    assert "is measured with its own budget; leave --budget out" in capsys.readouterr().err
+    assert "is measured with its own budget and growth of windows; leave --budget and" in capsys.readouterr().err
     service = Service(folder / "own.duckdb")
     add_centroids(service, folder / "c.safetensors", "c.safetensors", None)
     cells = ran(capsys, "compare", run, *db, "--top-k", 1, "--window", 4, "--repeats", 1, "--json")["cells"]

@@ -10,7 +10,7 @@ FAMILIES := auto|llama|mistral|gemma|gemma2|gemma3|qwen2|qwen3|gpt2|phi3
 UNUSED := /tests?/|/ray/(rllib|tune|serve|data|train|llm|air)/|/torch/(testing|onnx)/|/(chardet|nltk|pip|setuptools|mypy)/
 COMPILE := $(BIN)/python -m compileall -qq -x '$(UNUSED)|/transformers/models/(?!($(FAMILIES))/)[^/]+/'
 
-.PHONY: lock sbom audit setup run test test-browser test-explorer test-exports test-runtime test-rest check static lint types scripts unit wheel lowest newest fuzz load bench bench-gpu gpu train-novels space docs clean
+.PHONY: lock sbom audit setup run test test-browser test-explorer test-runtime test-rest check static lint types scripts unit wheel lowest newest fuzz load bench bench-gpu gpu train-novels space docs clean
 
 setup: $(STAMP)
 
@@ -93,33 +93,29 @@ unit: $(PACKAGES)
 # Lint, types and the unit tests of Python and JavaScript: two minutes.
 check: lint types scripts unit
 
-# Streams by folder, which also spares each collecting the others' tests. What waits for a browser leaves its core to the
-# others, which run at lower priority; of four streams a fifth of two cores' time was left over.
-STREAMS := test-browser test-explorer test-exports test-runtime test-rest
+# Four streams of about equal work by folder, which also spares each collecting the others' tests. What waits for a
+# browser leaves its core to the others, which run at lower priority. Of three the longest ran alone for minutes.
 test: $(PACKAGES)
-	@$(MAKE) --no-print-directory --output-sync=target -j6 static $(STREAMS)
+	@$(MAKE) --no-print-directory --output-sync=target -j5 static test-browser test-explorer test-runtime test-rest
 
 static: lint types scripts
 
 # Bytecode is kept, also where the environment forbids it: of the tests, which take twice as long to collect without, and
 # of the libraries. So checks need not wait for all of them to be compiled, as `setup` does: they keep what they import.
+STREAMS := test-browser test-explorer test-runtime test-rest
 unit $(STREAMS): export PYTHONDONTWRITEBYTECODE =
 $(STREAMS): export OMP_NUM_THREADS = 1
-EXPORTS := $(addprefix tests/explorer/,exports reproduce ui)
 test-browser: $(PACKAGES)
-	$(BIN)/python -m pytest tests/browser $(ARGS)
+	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/ui $(ARGS)
 
 test-explorer: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest $(addprefix --ignore=,$(EXPORTS)) tests/explorer $(ARGS)
-
-test-exports: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest $(EXPORTS) tests/security $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/ui --ignore=tests/explorer/reproduce tests/explorer tests/security $(ARGS)
 
 test-runtime: $(PACKAGES)
 	nice -n 5 $(BIN)/python -m pytest tests/runtime $(ARGS)
 
 test-rest: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest $(wildcard tests/test_*.py) $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest $(wildcard tests/test_*.py) tests/explorer/reproduce $(ARGS)
 
 wheel: $(PACKAGES)
 	$(BIN)/python -m hatchling build -d dist

@@ -54,7 +54,7 @@ from focus_explorer.ui.tabs import (
 from focus_explorer.ui.tabs import (
     training as training_tab,
 )
-from focus_explorer.ui.text import PUBLIC_NOTICE, SKIP, TABS, TAGLINE, TITLE
+from focus_explorer.ui.text import PUBLIC_NOTICE, SKIP, TABS, TITLE
 
 THEME = gr.themes.Base(
     primary_hue=gr.themes.colors.indigo,
@@ -254,7 +254,7 @@ def build_app(
     gr.set_static_paths(static_paths())
     with api.Page(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=SWEEP) as blocks:
         skip = f'<a class="fe-skip" href="#fe-view">{SKIP}</a>'
-        gr.HTML(f'{skip}<header class="fe-masthead"><h1>{TITLE}</h1><p>{TAGLINE}</p></header>', padding=False)
+        gr.HTML(f'{skip}<header class="fe-masthead"><h1>{TITLE}</h1></header>', padding=False)
         with gr.Tabs(elem_id="fe-tabs") as tabs:
             with gr.Tab(TABS["explore"], id="explore"):
                 if hosting.public:

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { budgetChip, budgetGroups, headCount, isUsual, partOf, partTitle } from "../../assets/js/core/heads.js";
+import {
+  budgetChip,
+  budgetGroups,
+  headCount,
+  isUsual,
+  partOf,
+  partTitle,
+  shortestWindow,
+} from "../../assets/js/core/heads.js";
 
 const config = { top_k: 1, window: 64, budget: [] };
 
@@ -22,6 +30,12 @@ test("parts are titled by their heads, of either kind, and their setting", () =>
   assert.equal(partTitle(part([1], full)), "head 1: full attention");
   assert.ok(isUsual(part([0]), config));
   assert.ok(!isUsual(part([0], { top_k: 0 }), config));
+});
+
+test("the mask drops nothing within the shortest window of heads that have one", () => {
+  const layers = [{ parts: [part([0], full), part([1])] }, { parts: [part([0], { window: 9 }), part([1])] }];
+  assert.equal(shortestWindow({ config, layers }), 9);
+  assert.equal(shortestWindow({ config, layers: [{ parts: [part([0, 1], { window: 9, ...full })] }] }), 64);
 });
 
 test("a budget is counted in query heads where some layer tells them apart", () => {

@@ -6,6 +6,7 @@ import { median, range } from "../core/arrays.js";
 import { el, newId } from "../core/dom.js";
 import { dropdown, labelledField } from "../core/fields.js";
 import { format } from "../core/format.js";
+import { shortestWindow } from "../core/heads.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
 import { hintButton } from "../core/tooltip.js";
 import { generation as text } from "../strings/compare.js";
@@ -106,7 +107,7 @@ export class CompareGeneration extends ComparePart {
     if (this.run !== this.app.run) {
       this.run = this.app.run;
       this.sides = {};
-      this.help.textContent = text.help(format.count(this.run.config.window));
+      this.help.textContent = text.help(format.count(shortestWindow(this.run)));
       const { numTokens } = this.run;
       this.prompt.value = this.run.text(Math.max(0, numTokens - PROMPT_TOKENS), numTokens);
       this.show();

@@ -31,13 +31,10 @@ export class HeadChoice {
     const focused = this.node.contains(document.activeElement);
     /** @param {string} number */
     const chosen = (number) => this.app.setPart(Number(number));
-    const many = parts.length > BUTTONS;
-    this.node.replaceChildren(
-      many
-        ? dropdown(text.choice, options, String(part), chosen)
-        : choiceOf(text.choice, options, String(part), chosen),
-      hintButton(tooltip, text.differ, text.choiceHint),
-    );
+    const field = (parts.length > BUTTONS ? dropdown : choiceOf)(text.choice, options, String(part), chosen);
+    const hint = hintButton(tooltip, text.differ, text.choiceHint);
+    this.node.replaceChildren(field, hint);
+    field.querySelector(".fx-choice-label")?.after(hint); // else options that take a line of their own part the two
     for (const input of this.node.querySelectorAll("input")) input.dataset.key = `heads-${input.getAttribute("value")}`;
     const checked = /** @type {HTMLElement | null} */ (this.node.querySelector("input:checked, select"));
     if (focused) checked?.focus({ preventScroll: true });

@@ -56,6 +56,15 @@ export const partRows = (parts) =>
 export const isUsual = (part, config) => !part.full && part.top_k === config.top_k && part.window === config.window;
 
 /**
+ * The shortest window of any head: within as many tokens the mask drops nothing.
+ * @param {{ config: { window: number }, layers: { parts: PartPayload[] }[] }} run
+ */
+export const shortestWindow = ({ config, layers }) => {
+  const windows = layers.flatMap(({ parts }) => parts.filter((part) => !part.full).map((part) => part.window));
+  return windows.length > 0 ? Math.min(...windows) : config.window;
+};
+
+/**
  * Layers and heads with one setting that is not the run's.
  * @typedef {object} BudgetGroup
  * @property {string} setting

@@ -1,6 +1,6 @@
 // @ts-check
 // What a run shows, in plain sentences whose clauses lead to the view that shows it. Thresholds: docs/explorer.md.
-import { el } from "../core/dom.js";
+import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { near } from "../core/pair-rule.js";
 import { selectTokens } from "../core/selection.js";
@@ -88,11 +88,16 @@ export function guidedAnswer(app) {
       }),
       text.collapsedMeans,
     ]);
-  return el(
-    "section",
-    { class: "fx-answer", "aria-label": text.label, "data-testid": "fx-answer" },
-    lines.map((line) => el("p", {}, line)),
-  );
+  const [verdict, ...others] = lines.map((line) => el("p", {}, line));
+  const section = el("section", { class: "fx-answer", "aria-label": text.label, "data-testid": "fx-answer" }, verdict);
+  if (others.length === 0) return section;
+  // On a narrow screen the others wait for a button, so that the views are not a screen away.
+  const open = () => {
+    section.dataset.open = "";
+    others[0].querySelector("a")?.focus();
+  };
+  section.append(buttonOf(text.more, open, { class: "fx-answer-more" }), ...others);
+  return section;
 }
 
 /** @param {App} app */

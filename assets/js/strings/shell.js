@@ -29,6 +29,7 @@ export const shell = {
   form: { open: "Another text", fold: "Hide the form" },
   answer: {
     label: "What this run shows",
+    more: "Where and why",
     focus: "Focus computed ",
     kept: (share) => `${share} of the token pairs`,
     and: " and ",

@@ -27,7 +27,7 @@ from focus_explorer.ui.requests.answers import KeptAnswers, guarded, of_objects,
 from focus_explorer.ui.requests.dispatch import dispatch
 from focus_explorer.ui.tabs import run_form, token_count
 from focus_explorer.ui.tabs.run_form import centroid_choices, read_form
-from focus_explorer.ui.text import BUTTONS, HELP, LABELS, MESSAGES
+from focus_explorer.ui.text import BUTTONS, HELP, LABELS, MESSAGES, TAGLINE
 from focus_explorer.views.payloads.stored_runs import DeletedPayload
 
 POLL_SECONDS = 0.3  # between two looks at the first run
@@ -117,6 +117,7 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
     """Lay out the tab."""
     with gr.Row(elem_classes="fe-explore"):
         with gr.Column(scale=1, min_width=300, elem_classes="fe-form", elem_id="fe-explore-form"):
+            gr.HTML(f'<p class="fe-intro">{TAGLINE}</p>', padding=False)
             text = gr.Textbox(
                 label=HELP["text"],
                 lines=8,

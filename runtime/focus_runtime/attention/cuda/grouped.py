@@ -30,7 +30,7 @@ from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 
 COPY_FROM = 4096  # far keys that a key is read for, on average and over its query heads, from which copies pay
-COPY_ENGINE = (9, 0)  # compute capability
+HOPPER = (9, 0)  # compute capability of the first GPU whose copy engine fetches tiles
 ROWS_COPIED, COPY_WARPS = 64, 4
 FEWEST_GROUPS = 8  # columns of what is looked up by group; few sizes are few kernels to compile
 Grid = tuple[int, int, int]
@@ -48,9 +48,12 @@ class Tiles:
 
 NEAR_TILES = {64: Tiles(64, 64, 4, 3), 128: Tiles(64, 32, 4, 3), 256: Tiles(64, 32, 4, 2)}
 FAR_TILES = {64: Tiles(64, 64, 4, 3), 128: Tiles(128, 128, 8, 2), 256: Tiles(64, 32, 4, 2)}
-SMALL_FAR_TILES = FAR_TILES | {128: Tiles(64, 32, 4, 2)}  # where a multiprocessor shares less, compiled but not timed
-LARGE_SHARED = 166_000  # bytes a program may share on an A100 and on every data centre's GPU after it
+LARGE_SHARED = 166_000  # bytes a program may share on a data centre's GPU
 COPIED_TILES = {64: Tiles(128, 64, 4, 3), 128: Tiles(128, 128, 8, 2), 256: Tiles(128, 64, 8, 2)}
+# Before Hopper, or where a multiprocessor shares less: what fits into its memory and registers (on an A100 the larger
+# tiles leave 2 to 4 KB of every thread in memory); compiled, not timed.
+SMALL_FAR_TILES = FAR_TILES | {128: Tiles(64, 32, 4, 2), 256: Tiles(64, 32, 8, 2)}
+SMALL_COPIED_TILES = COPIED_TILES | {128: Tiles(64, 64, 4, 2), 256: Tiles(64, 32, 8, 2)}
 
 
 def copies_pay(query: Tensor, key: Tensor, extent: Extent) -> bool:
@@ -63,7 +66,7 @@ def copies_pay(query: Tensor, key: Tensor, extent: Extent) -> bool:
     rows = key.shape[0] * key.shape[1] * key.shape[2] * extent.top_k
     if extent.beyond or key.shape[3] * key.element_size() % 16 or rows >= 1 << 31:
         return False  # copies of tokens in every group could take K times the memory
-    if query.device.type == "cuda" and torch.cuda.get_device_capability(query.device) < COPY_ENGINE:
+    if query.device.type == "cuda" and torch.cuda.get_device_capability(query.device) < HOPPER:
         return False
     readers = query.shape[2] * extent.top_k / extent.num_groups * (query.shape[1] // key.shape[1])
     return readers >= COPY_FROM
@@ -83,13 +86,17 @@ class Heads:
 
 
 def _far_tiles(device: torch.device, copied: bool) -> dict[int, Tiles]:
-    if copied:
-        return COPIED_TILES
+    if _takes_large_tiles(device):
+        return COPIED_TILES if copied else FAR_TILES
+    return SMALL_COPIED_TILES if copied else SMALL_FAR_TILES
+
+
+def _takes_large_tiles(device: torch.device) -> bool:
     if device.type != "cuda":
-        return FAR_TILES
+        return True
     properties: Any = torch.cuda.get_device_properties(device)
     shared = getattr(properties, "shared_memory_per_block_optin", LARGE_SHARED)
-    return FAR_TILES if shared >= LARGE_SHARED else SMALL_FAR_TILES
+    return shared >= LARGE_SHARED and (properties.major, properties.minor) >= HOPPER
 
 
 class _Plan(NamedTuple):

@@ -1,0 +1,53 @@
+"""What Triton's compiler makes of the kernels for a GPU, where there is none: see compiler.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers import ROOT, needs_triton
+
+needs_triton()
+pytestmark = pytest.mark.slow
+KERNELS = {
+    *("pairwise_kernel", "near_kernel", "far_kernel", "rest_kernel", "copy_kernel", "count_kernel", "place_kernel"),
+    *("factors_kernel", "chunk_kernel", "join_kernel", "route_kernel", "sets_kernel", "decide_kernel"),
+}
+SHARED = {80: 163 << 10, 90: 227 << 10, 120: 99 << 10}  # bytes that a program may share
+MOST_SPILLED = 512  # bytes of a thread: kilobytes would make a kernel several times as slow
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    seed = str(int.from_bytes(os.urandom(2), "little"))
+    print(f"seed: {seed}")
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton")), "PYTHONPATH": f"{ROOT / 'runtime'}"}
+    command = [sys.executable, "-m", "tests.runtime.attention.cuda.compiler", seed]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_kernel_compiles(found):
+    assert {row["kernel"] for row in found["kernels"] if row["capability"] == 90} == KERNELS
+    for capability in SHARED:  # those whose tiles depend on it
+        rows = {row["kernel"] for row in found["kernels"] if row["capability"] == capability}
+        assert {"near_kernel", "far_kernel"} < rows
+
+
+def test_they_fit_into_what_a_multiprocessor_has(found):
+    for row in found["kernels"]:
+        assert row["shared"] <= SHARED[row["capability"]], row
+        assert row["spilled"] <= MOST_SPILLED, row
+        assert 0 < row["registers"] <= 255, row
+
+
+def test_calls_that_share_a_compiled_kernel_would_be_compiled_alike(found):
+    """A kernel compiled for aligned rows, given others, would read wrong numbers, or end the process."""
+    assert found["launches"] > 300
+    assert found["mistaken"] == []

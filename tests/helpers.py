@@ -72,7 +72,8 @@ def needs_triton() -> None:
 
 @functools.cache
 def _quicken_interpreter() -> None:
-    """Leave out of Triton's interpreter what takes more than half of its time and computes nothing.
+    """Leave out of Triton's interpreter what takes more than half of its time and changes no result; a version that
+    names its parts otherwise is left as it is.
 
     It looks through the whole language at each call of a kernel's functions, although the kernel's own call has
     replaced everything until it returns; it tests each sum of whole numbers for an overflow, in 64 bits; and it makes a
@@ -81,6 +82,9 @@ def _quicken_interpreter() -> None:
     import triton.language as tl
     from triton.runtime import interpreter
 
+    parts = ("_patch_lang", "_get_np_dtype", "_LangPatchScope", "interpreter_builder")
+    if not all(hasattr(interpreter, part) for part in parts):
+        return
     patch = interpreter._patch_lang
 
     @functools.cache

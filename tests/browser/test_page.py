@@ -394,3 +394,36 @@ def test_a_first_visit_that_fails_is_tried_again_and_two_visitors_see_its_stages
 def test_a_view_that_does_not_exist_is_the_first_one(open_page, view):
     page = open_page(f"?view={view}")
     expect(page.get_by_role("tab", name="Tokens")).to_have_attribute("aria-selected", "true")
+
+
+def test_a_phone_shows_the_views_and_one_sentence_first(open_page):
+    """The other sentences come on request, and the keyboard goes on in them; a wide screen shows them all."""
+    wide = open_page()
+    sentences = wide.get_by_test_id("fx-answer").locator("p")
+    assert sentences.count() > 1
+    expect(sentences.last).to_be_visible()
+    expect(wide.get_by_role("button", name="Where and why")).to_be_hidden()
+    narrow = open_page(size="narrow")
+    sentences, more = (
+        narrow.get_by_test_id("fx-answer").locator("p"),
+        narrow.get_by_role("button", name="Where and why"),
+    )
+    expect(sentences.first).to_be_visible()
+    expect(sentences.last).to_be_hidden()
+    assert narrow.get_by_role("tab", name="Sparsity").first.bounding_box()["y"] < 700
+    more.press("Enter")
+    expect(sentences.last).to_be_visible()
+    expect(more).to_be_hidden()
+    expect(sentences.nth(1).locator("a").first).to_be_focused()
+
+
+@pytest.mark.parametrize("width", [1000, 1440])
+def test_a_long_name_covers_no_tab(open_page, width):
+    """As after a translation by the browser: name, tabs and help share a line."""
+    page = open_page(before=lambda page: page.set_viewport_size({"width": width, "height": 900}))
+    page.locator(".fe-masthead h1").evaluate("h1 => { h1.textContent = 'Explorador de enfoque de atención'; }")
+    for name in ("Training", "Explore"):
+        page.get_by_role("tab", name=name, exact=True).click(timeout=5000)
+        expect(page.get_by_role("tab", name=name, exact=True)).to_have_attribute("aria-selected", "true")
+    page.get_by_test_id("fx-keys-open").click(timeout=5000)
+    expect(page.get_by_test_id("fx-keys")).to_be_visible()

@@ -21,11 +21,13 @@ export const runs = {
   count: (shown, all) => (shown === all ? `${all} ${all === "1" ? "run" : "runs"}` : `${shown} of ${all} runs`),
   more: (count) => `Show ${count} more`,
   madeBy: (date, owner) => `${date}, by ${owner}`,
-  setting: (config) => `K=${config.num_groups}, k=${config.top_k}, w=${config.window}, s=${config.num_sinks}`,
+  setting: ({ num_groups: K, top_k: k, window: w, num_sinks: s, window_growth: growth }) =>
+    `K=${K}, k=${k}, w=${w}${growth ? ` growing (${growth.join(" to ")})` : ""}, s=${s}`,
   settingSubject: "the setting",
   settingHint:
     "K: groups in a layer. k: groups a token joins. w: tokens this near always attend (the window). s: first tokens " +
-    "that every token may attend to (the sinks).",
+    "that every token may attend to (the sinks). Growing: a window that grows in proportion to the position, between " +
+    "the positions named.",
   tokens: (count) => `${count} tokens`,
   perplexity: "Perplexity",
   perplexityHint: "How surprised the model is by the text, lower is better: full attention, then Focus.",

@@ -181,10 +181,11 @@ def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids)
     from focus_runtime.baselines.no_groups import no_groups
     from focus_runtime.baselines.random_baseline import COMPARISON_SEED, baseline_seed, random_baseline, random_seed
 
-    causal = run_config(run).assignment == "causal"
+    executed = run_config(run)
+    causal = executed.assignment == "causal"
     random = random_baseline(
         loaded.model,
-        own.config,
+        own.config.replace(window_growth=executed.window_growth),
         seed=baseline_seed(random_seed(own), COMPARISON_SEED),
         layers=own.routers,
         calibrate_on=calibration_ids(loaded.tokenizer) if causal else None,

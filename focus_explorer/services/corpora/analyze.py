@@ -264,9 +264,10 @@ def _balanced(request: CorpusRequest, job: CorpusJob, loaded: LoadedModel) -> Co
         return job
     from focus_runtime.baselines.random_baseline import random_baseline
 
+    growth = job.options.window_growth
     random = random_baseline(
         loaded.model,
-        own.config,
+        own.config if growth is None else own.config.replace(window_growth=growth),
         seed=_baseline_seed(own),
         layers=own.routers,
         calibrate_on=calibration_ids(loaded.tokenizer) if causal else None,

@@ -82,7 +82,7 @@ def test_bad_input_is_one_line(arguments, message, model_folder, centroid_file, 
 
 def test_help_names_the_options(capsys):
     named = {"--model", "--centroids", "--text", "--lengths", "--layer-lengths", "--top-k", "--window", "--sinks"}
-    named |= {"--budget"}
+    named |= {"--budget", "--window-growth"}
     assert options_in_help(capsys, "bench") == named | {
         "--device",
         "--dtype",

@@ -15,7 +15,7 @@ from tests.explorer.conftest import TEXT
 
 def test_help_names_the_options(capsys):
     named = {"--top-k", "--window", "--repeats", "--max-tokens", "--model", "--centroids", "--db", "--json"}
-    named |= {"--device", "--dtype", "--backend", "--budget"}
+    named |= {"--device", "--dtype", "--backend", "--budget", "--window-growth"}
     assert options_in_help(capsys, "compare") == named
 
 

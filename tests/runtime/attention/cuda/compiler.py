@@ -36,7 +36,7 @@ from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.on_gpu import TextSinks, route_on_gpu, sets_on_gpu
 
 GROWTH = (1024, 8192)
-TARGETS = {80: 128, 90: 64, 120: 256}  # head size by compute capability: an A100, an H100, a consumer's Blackwell
+TARGETS = ((80, 128), (80, 256), (90, 64), (120, 256))  # capability and head size: an A100, an H100, an RTX 5090
 COPIES_FROM = WHOLE = 90
 LARGE = (90, 100, 103)  # whose multiprocessors share more than 163 KiB and have a copy engine
 ROUNDS = 5
@@ -179,6 +179,7 @@ def compiled(compiler: Compiler, targets: list[tuple[int, int]], *, everything: 
     rule, softcap = RULES[-1]
     for compiler.capability, size in targets:
         grouped._takes_large_tiles = lambda _: compiler.capability in LARGE
+        _kept.clear()  # plans know nothing of the capability
         given = Inputs(torch.bfloat16, size, 300)
         scoring, copied = Scoring(0.125, softcap), compiler.capability >= COPIES_FROM
         if everything or compiler.capability == WHOLE:
@@ -187,7 +188,6 @@ def compiled(compiler: Compiler, targets: list[tuple[int, int]], *, everything: 
             calls = tuple(tiled_calls(given, rule, scoring, copied=copied))
         for call in calls:
             call()
-        _kept.clear()  # plans know nothing of the capability
     return list(found.values())
 
 
@@ -254,14 +254,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("seed", type=int, help="of the calls that are compared")
     parser.add_argument("--sizes", type=int, nargs="+", help="head sizes that are compiled for each capability")
-    parser.add_argument("--capabilities", type=int, nargs="+", default=list(TARGETS))
+    parser.add_argument("--capabilities", type=int, nargs="+", help="in place of what the test compiles")
     parser.add_argument("--everything", action="store_true", help="every kernel for each of them; else for an H100")
     chosen, compiler = parser.parse_args(), Compiler()
     driver.set_active(compiler)
-    targets = [(each, size) for each in chosen.capabilities for size in chosen.sizes or [TARGETS[each]]]
+    targets = [(each, size) for each in chosen.capabilities or () for size in chosen.sizes or (64, 128, 256)]
     with torch.no_grad():
         launches, wrong = mistaken(compiler, ROUNDS, chosen.seed)
-        kernels = compiled(compiler, targets, everything=chosen.everything)
+        kernels = compiled(compiler, targets or list(TARGETS), everything=chosen.everything)
     print(json.dumps({"kernels": kernels, "launches": launches, "mistaken": wrong}))
 
 

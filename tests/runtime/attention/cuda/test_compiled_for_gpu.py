@@ -6,18 +6,27 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from tests.helpers import ROOT, needs_triton
 
 needs_triton()
+
+from focus_runtime.attention.cuda import grouped  # noqa: E402
+
 pytestmark = pytest.mark.slow
 KERNELS = {
     *("pairwise_kernel", "near_kernel", "far_kernel", "rest_kernel", "copy_kernel", "count_kernel", "place_kernel"),
     *("factors_kernel", "chunk_kernel", "join_kernel", "route_kernel", "sets_kernel", "decide_kernel"),
 }
-SHARED = {80: 163 << 10, 90: 227 << 10, 120: 99 << 10}  # bytes that a program may share
+SHARED = {
+    80: 99 << 10,
+    90: 227 << 10,
+    120: 99 << 10,
+}  # bytes a program may share; 8.6 and 8.9 have the tiles of 8.0
 MOST_SPILLED = 512  # bytes of a thread: kilobytes would make a kernel several times as slow
 
 
@@ -51,3 +60,16 @@ def test_calls_that_share_a_compiled_kernel_would_be_compiled_alike(found):
     """A kernel compiled for aligned rows, given others, would read wrong numbers, or end the process."""
     assert found["launches"] > 300
     assert found["mistaken"] == []
+
+
+@pytest.mark.parametrize(
+    ("capability", "shared", "large"),
+    [((8, 0), 166_912, False), ((8, 9), 101_376, False), ((9, 0), 232_448, True), ((12, 0), 101_376, False)],
+)
+def test_large_tiles_are_for_gpus_that_hold_them(capability, shared, large, monkeypatch):
+    properties = SimpleNamespace(major=capability[0], minor=capability[1], shared_memory_per_block_optin=shared)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    for copied, (small, usual) in enumerate(
+        ((grouped.SMALL_FAR_TILES, grouped.FAR_TILES), (grouped.SMALL_COPIED_TILES, grouped.COPIED_TILES))
+    ):
+        assert grouped._far_tiles(torch.device("cuda"), bool(copied)) == (usual if large else small)

@@ -11,7 +11,7 @@ import triton.language as tl
 from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, near, products, rows, softmax_step
 
 
-@triton.jit(do_not_specialize=["lses", "length", "tiles", "window", "num_sinks", "heads", "grow_first", "grow_last"])
+@triton.jit(do_not_specialize=["lses", "length", "tiles", "window", "num_sinks", "heads"])
 def chunk_kernel(
     Q,
     K,

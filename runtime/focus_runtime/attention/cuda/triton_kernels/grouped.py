@@ -14,7 +14,7 @@ SINKS_AT_ONCE = tl.constexpr(16)
 NEAR_AT_ONCE = tl.constexpr(128)
 
 
-@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "grow_first", "grow_last"])
+@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads"])
 def near_kernel(
     Q,
     K,
@@ -145,7 +145,7 @@ def _far_tile(X, COPY, row, key_n, token, real_n, d, real_d, COPIED: tl.constexp
     return tile_nd
 
 
-@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "grow_first", "grow_last", "num_groups"])
+@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "num_groups"])
 def far_kernel(
     Q,
     K,
@@ -298,7 +298,7 @@ def far_kernel(
     tl.store(LSE, (top_m + tl.math.log2(sum_m)) * LN_2, mask=real_m)
 
 
-@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "grow_first", "grow_last", "num_groups"])
+@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "num_groups"])
 def rest_kernel(
     Q,
     K,

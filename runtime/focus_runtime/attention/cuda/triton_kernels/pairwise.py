@@ -20,7 +20,7 @@ def _bits(MEMBER, n, real_n, WIDE: tl.constexpr):
     return bits_n
 
 
-@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads", "grow_first", "grow_last"])
+@triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads"])
 def pairwise_kernel(
     Q,
     K,

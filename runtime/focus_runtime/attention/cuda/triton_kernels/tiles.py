@@ -47,7 +47,10 @@ def powers(FACTOR, ACTS, TOKENS, visible_m, position_m, grow_first, grow_last):
 
 @triton.jit
 def near(window, position, reach, grow_first, grow_last):
-    """How far back queries see every key, see PairRule; `position` is one or a tile of them."""
+    """How far back queries see every key, see PairRule; `position` is one or a tile of them.
+
+    Kernels are compiled for the growth 1 to 1 apart, of windows that do not grow: a division less for each query.
+    """
     grown = tl.minimum(tl.maximum(position, grow_first), grow_last).to(tl.int64) * window // grow_first
     return tl.minimum(grown, reach - 1).to(tl.int32)
 

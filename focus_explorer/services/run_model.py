@@ -134,7 +134,7 @@ def compose_run(
         top_k=config.top_k,
         window=config.window,
         num_sinks=config.num_sinks,
-        window_growth=config.window_growth or CONSTANT,
+        window_growth=config.growth,
         assignment=assignment or config.assignment,
         budget=config.budget,
         backend=backend,

@@ -172,6 +172,11 @@ class FocusConfig:
                     expected=f"top_k between 0 and {self.num_groups}",
                 )
 
+    @property
+    def growth(self) -> tuple[int, int]:
+        """Positions from which to which windows grow; `CONSTANT` where they do not, which None leaves to a file."""
+        return self.window_growth or CONSTANT
+
     def head_groups(self, layer: int, counts: HeadCounts) -> tuple[HeadGroup, ...]:
         """Heads of one layer by what they execute, the group of head 0 first.
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
+from focus_explorer.cli.main import main
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.service import Service
 from focus_runtime.budget import read_budget
@@ -78,3 +81,16 @@ def budget_run(service, heads_model, tmp_path_factory):
     save_centroids(centroids, path)
     request = AnalyzeRequest(model=heads_model, centroids=str(path), repeats=1)
     return analyze(service, TEXT, request, command="focus-explorer test")
+
+
+def ran(capsys, *words):
+    """The JSON object that a command printed last.
+
+    Args:
+        capsys: pytest's fixture.
+        words: of the command line.
+    """
+    code = main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return json.loads(out.splitlines()[-1])

@@ -20,7 +20,6 @@ from focus_explorer.services.run_model import backend_again, lease_run_model, ru
 from focus_explorer.services.runs import run_config, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.comparisons import GridCellPayload, GridValuesPayload, MeasuredGrid
-from focus_runtime.config import CONSTANT
 from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.store.comparisons import write_setting
 
@@ -219,7 +218,7 @@ def _measure_cell(
         top_k=k or None,
         window=w,
         num_sinks=config.num_sinks,
-        window_growth=config.window_growth or CONSTANT,
+        window_growth=config.growth,
         assignment=config.assignment,
         budget=config.budget,
         backend=backend_again(run),

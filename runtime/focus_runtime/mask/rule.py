@@ -44,7 +44,7 @@ class PairRule:
             window: w of the heads.
             sliding_window: of their layer's own, None for a global layer.
         """
-        return cls(window, config.num_sinks, sliding_window, config.window_growth or CONSTANT)
+        return cls(window, config.num_sinks, sliding_window, config.growth)
 
     @property
     def grows(self) -> bool:

@@ -11,7 +11,7 @@ from focus_explorer.services.centroids.files import add_centroids
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from tests.explorer.conftest import BUDGET, TEXT
+from tests.explorer.conftest import BUDGET, TEXT, ran
 from tests.helpers import build_centroids, build_model
 
 pytestmark = pytest.mark.slow
@@ -31,13 +31,6 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def chosen(folder, heads_model):
     return ["--model", heads_model, "--centroids", str(folder / "c.safetensors")]
-
-
-def ran(capsys, *words):
-    code = main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    assert code == 0, err
-    return json.loads(out.splitlines()[-1])
 
 
 def analysed(capsys, folder, chosen, *more):

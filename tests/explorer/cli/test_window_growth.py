@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from focus_explorer.cli.main import main
@@ -12,7 +10,7 @@ from focus_explorer.services.run_model import request_of
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_runtime.routing.centroid_file import save_centroids
-from tests.explorer.conftest import TEXT
+from tests.explorer.conftest import TEXT, ran
 from tests.helpers import build_centroids, build_model
 
 pytestmark = pytest.mark.slow
@@ -29,13 +27,6 @@ def folder(tmp_path_factory):
         file = build_centroids(model, top_k=1, window=WINDOW, num_sinks=0, window_growth=growth)
         save_centroids(file, folder / f"{name}.safetensors")
     return folder
-
-
-def ran(capsys, *words):
-    code = main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    assert code == 0, err
-    return json.loads(out.splitlines()[-1])
 
 
 def analysed(capsys, folder, model, name, *more):

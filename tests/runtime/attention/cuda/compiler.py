@@ -36,6 +36,7 @@ from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.on_gpu import TextSinks, route_on_gpu, sets_on_gpu
 
 GROWTH = (1024, 8192)
+RULES = ((PairRule(128, 4), None), (PairRule(64, 4, 256, GROWTH), 3.0))  # with no softcap, and one
 TARGETS = ((80, 128), (80, 256), (90, 64), (120, 256))  # capability and head size: an A100, an H100, an RTX 5090
 COPIES_FROM = WHOLE = 90
 LARGE = (90, 100, 103)  # whose multiprocessors share more than 163 KiB and have a copy engine
@@ -70,7 +71,8 @@ class Inputs:
 
     def whole(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Query, key and value of a text."""
-        return self.rows(self.length, self.heads), self.rows(self.length, self.kv_heads), self.rows(self.length, 3)
+        query, key, value = (self.rows(self.length, count) for count in (self.heads, self.kv_heads, self.kv_heads))
+        return query, key, value
 
     def step(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Those of a decode step."""
@@ -93,9 +95,7 @@ class Inputs:
         return HeadFactors(torch.ones(self.heads), torch.ones(self.heads), torch.ones(self.heads), GROWTH)
 
 
-def attention_calls(
-    given: Inputs, rule: PairRule, scoring: Scoring, copies: tuple[bool, ...] = (False, True)
-) -> Iterator[Callable[[], Any]]:
+def attention_calls(given: Inputs, rule: PairRule, scoring: Scoring, *, copied: bool) -> Iterator[Callable[[], Any]]:
     """Every kernel of attention, with and without what it may be given."""
     whole, member = given.whole(), given.sets(1)[0]
     by_head = PairHeads(given.numbers(given.heads), given.numbers(given.heads))
@@ -109,13 +109,15 @@ def attention_calls(
     yield lambda: pairwise_attention(
         *whole, given.sets(2), rule, scoring, num_groups=40, heads=by_head, factors=given.factors()
     )
-    for name, extent in extents.items():
-        for copied in copies if name != "beyond" else (False,):
-            yield lambda e=extent, c=copied: grouped_attention(*whole, member, rule, scoring, extent=e, copied=c)
+    for extent in extents.values():
+        yield lambda e=extent: grouped_attention(*whole, member, rule, scoring, extent=e, copied=False)
+        if copied and not extent.beyond:
+            yield lambda e=extent: grouped_attention(*whole, member, rule, scoring, extent=e, copied=True)
     yield lambda: grouped_attention(*whole, member, rule, scoring, extent=extents["beyond"], heads=some)
     yield lambda: multiplied_on_gpu(whole[0], given.factors(), given.length)
     yield lambda: multiplied_on_gpu(given.step()[0], given.factors(), given.length, 90)
-    for settings in (None, StepHeads(given.numbers(3), given.numbers(3)), StepHeads(*[given.numbers(given.heads)] * 2)):
+    by_key, by_query = (StepHeads(given.numbers(n), given.numbers(n)) for n in (given.kv_heads, given.heads))
+    for settings in (None, by_key, by_query):
         yield lambda s=settings: decode_on_gpu(*given.step(), given.sets(2), rule, scoring, s)
 
 
@@ -146,13 +148,10 @@ def tiled_calls(given: Inputs, rule: PairRule, scoring: Scoring, *, copied: bool
         yield lambda: grouped_attention(*whole, member, rule, scoring, extent=extent, copied=True)
 
 
-RULES = ((PairRule(128, 4), None), (PairRule(64, 4, 256, GROWTH), 3.0))
-
-
 def every_call(given: Inputs) -> Iterator[Callable[[], Any]]:
     """Every kernel, plain and with all that it may be given."""
     for rule, softcap in RULES:
-        yield from attention_calls(given, rule, Scoring(0.125, softcap))
+        yield from attention_calls(given, rule, Scoring(0.125, softcap), copied=True)
     yield from routing_calls(given)
 
 
@@ -183,7 +182,7 @@ def compiled(compiler: Compiler, targets: list[tuple[int, int]], *, everything: 
         given = Inputs(torch.bfloat16, size, 300)
         scoring, copied = Scoring(0.125, softcap), compiler.capability >= COPIES_FROM
         if everything or compiler.capability == WHOLE:
-            calls = (*attention_calls(given, rule, scoring, (False, True)[: 1 + copied]), *routing_calls(given))
+            calls = (*attention_calls(given, rule, scoring, copied=copied), *routing_calls(given))
         else:
             calls = tuple(tiled_calls(given, rule, scoring, copied=copied))
         for call in calls:
@@ -204,18 +203,17 @@ def resources(cubin: bytes) -> dict[str, int]:
 def mistaken(compiler: Compiler, rounds: int, seed: int) -> tuple[int, list[str]]:
     """Launches of calls that are alike by their facts, and those for which Triton would compile another kernel."""
     compiler.capability = 90
-    specialised: dict[tuple[int, str], str] = {}
-    launches, wrong, kept = 0, [], []
+    specialised: dict[tuple[Launches, str], str] = {}
+    launches, wrong = 0, []
 
     def compare(self: Launches, name: str, kernel: Any, grid: Any, arguments: Any, warps: int, stages: int) -> None:
         nonlocal launches
         launches += 1
         binder = kernel.device_caches[compiler.capability][-1]
-        told = str(binder(*arguments, num_warps=warps, num_stages=stages)[1:])
-        kept.append(self)  # so that no other takes its address
-        known = specialised.setdefault((id(self), name), told)
-        if known != told:
-            wrong.append(f"{kernel.__name__} {name}: {known} and {told}")
+        own = str(binder(*arguments, num_warps=warps, num_stages=stages)[1:])
+        first = specialised.setdefault((self, name), own)
+        if first != own:
+            wrong.append(f"{kernel.__name__} {name}: {first} and {own}")
 
     Launches.run = compare  # type: ignore[method-assign]
     drawn = random.Random(seed)

@@ -22,11 +22,8 @@ KERNELS = {
     *("pairwise_kernel", "near_kernel", "far_kernel", "rest_kernel", "copy_kernel", "count_kernel", "place_kernel"),
     *("factors_kernel", "chunk_kernel", "join_kernel", "route_kernel", "sets_kernel", "decide_kernel"),
 }
-SHARED = {
-    80: 99 << 10,
-    90: 227 << 10,
-    120: 99 << 10,
-}  # bytes a program may share; 8.6 and 8.9 have the tiles of 8.0
+# Bytes that a program may share. Of 8.0 those of 8.6 and 8.9, which have the same tiles.
+SHARED = {80: 99 << 10, 90: 227 << 10, 120: 99 << 10}
 MOST_SPILLED = 512  # bytes of a thread: kilobytes would make a kernel several times as slow
 
 

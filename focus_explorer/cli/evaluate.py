@@ -162,7 +162,7 @@ def _describe_task(task: dict[str, Any]) -> list[str]:
     lines = [
         f"  items       {task['items']}, {tokens['low']:,} to {tokens['high']:,} tokens, median "
         f"{tokens['median']:,.0f}",
-        f"  long items  {task['longer_than_window']:.0%} are longer than the window; Focus can differ on "
+        f"  long items  {task['longer_than_window']:.0%} are longer than the shortest window; Focus can differ on "
         f"{task['may_differ']:.0%}, the others see full attention",
     ]
     if task["cut"]:

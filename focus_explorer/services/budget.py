@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, InputError
 from focus_runtime.budget import EXPECTED, HeadException, read_budget
-from focus_runtime.config import growth_words
+from focus_runtime.config import CONSTANT, FocusConfig, growth_words
+from focus_runtime.store.database import Database
 
 NONE = "none"
+OF_THE_FILE, ALL_ALIKE = "file", "alike"  # whose budget and growth of windows an analysis has; otherwise a run's id
 MAX_BYTES = 4 * 2**20  # every head of a thousand layers is far below
 
 
@@ -52,6 +55,28 @@ def budget_of(source: str | None) -> tuple[HeadException, ...] | None:
         return read_budget(values)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
+
+
+def heads_of(database: Database, source: str) -> dict[str, Any]:
+    """Budget and growth of windows that a page's field names.
+
+    Args:
+        database: with the run.
+        source: "file" for the centroid file's own, "alike" for no budget and windows of one length, or the id of a run
+            for those it was made with.
+
+    Returns:
+        Fields of `AnalyzeRequest`.
+
+    Raises:
+        NotFoundError: it is neither, and there is no such run.
+    """
+    if source == OF_THE_FILE:
+        return {}
+    if source == ALL_ALIKE:
+        return {"budget": (), "window_growth": CONSTANT}
+    config = FocusConfig.from_json(fetch_run(database, source)["config"])
+    return {"budget": config.budget, "window_growth": config.growth}
 
 
 def exception_words(entry: HeadException) -> str:

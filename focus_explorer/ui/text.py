@@ -72,6 +72,7 @@ HELP = {
     "window": "Tokens this near always attend; grows in long texts where the file says so",
     "sinks": "First tokens that all may see",
     "assignment": "Causal never looks at later tokens; Sinkhorn balances over the whole text",
+    "heads": "Settings of single heads, and windows that grow: the centroid file's, none, or the opened run's",
     "limit": "Longer texts are cut here; 0 means no cut",
     "public_limit": "Longer texts are cut here; at most {tokens:,}",
     "device": "What computes: the processor or a graphics card",
@@ -89,6 +90,7 @@ LABELS = {
     "sinks": "Sinks",
     "limit": "Longest text",
     "assignment": "Assignment",
+    "heads": "Heads",
     "device": "Device",
     "dtype": "Number format",
     "backend": "Backend",
@@ -99,6 +101,7 @@ LABELS = {
     "placeholder": "Paste a text…",
     "upload": "Centroid file",
 }
+HEADS = {"file": "Of the file", "alike": "All alike", "run": "Of the opened run"}
 TRAIN_LABELS = {
     "name": "Name",
     "model": "Model",

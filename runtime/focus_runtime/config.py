@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -176,6 +177,24 @@ class FocusConfig:
     def growth(self) -> tuple[int, int]:
         """Positions from which to which windows grow; `CONSTANT` where they do not, which None leaves to a file."""
         return self.window_growth or CONSTANT
+
+    @property
+    def shortest_window(self) -> int:
+        """The shortest window of any head, at the start of a text."""
+        return min([self.window, *(entry.window for entry in self.budget if entry.window is not None)])
+
+    @property
+    def full_up_to(self) -> int:
+        """Tokens of the longest text in which windows and sinks of every head keep all pairs, whatever the groups."""
+        first, last = self.growth
+
+        def near(position: int) -> int:  # as `PairRule.near`
+            return self.shortest_window * min(max(position, first), last) // first
+
+        far = near(last) + self.num_sinks + 1  # no later query sees every key
+        if self.shortest_window >= first:  # up to `last` the window is as long as the text before it
+            return far
+        return bisect.bisect_right(range(far), self.num_sinks, key=lambda position: position - near(position))
 
     def head_groups(self, layer: int, counts: HeadCounts) -> tuple[HeadGroup, ...]:
         """Heads of one layer by what they execute, the group of head 0 first.

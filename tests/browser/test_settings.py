@@ -1,11 +1,14 @@
-"""More settings of the form: device, precision, backend, and how random centroids are drawn."""
+"""More settings of the form: heads, device, precision, backend, and how random centroids are drawn."""
 
 from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
 
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import list_runs
+from focus_runtime.budget import HeadException
+from tests.browser.conftest import HARBOUR
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -60,3 +63,24 @@ def test_what_a_device_lacks_is_one_line(tiny_page):
     alert = page.locator("#fe-status [role=alert]")
     expect(alert).to_contain_text("does not compute in float16", timeout=60_000)
     expect(alert).to_contain_text("leave the precision to auto")
+
+
+def test_another_text_has_the_heads_of_the_run_until_other_centroids_are_chosen(tiny_page):
+    open_one, service, _ = tiny_page
+    model = list_runs(service.database)[-1]["model_id"]
+    own = {"budget": (HeadException(layer=0, window=2),), "window_growth": (4, 64)}
+    how = AnalyzeRequest(model=model, centroids="random", top_k=1, window=8, repeats=1, **own)
+    opened = analyze(service, HARBOUR[:300], how)
+    page = open_one(f"?run={opened}")
+    page.get_by_role("button", name="Another text").click()
+    page.get_by_text("More settings").first.click()
+    expect(page.get_by_label("Of the opened run")).to_be_checked()
+    page.locator("#fe-text textarea").fill(HARBOUR[:420])
+    page.locator("#fe-run").click()
+    expect(page.locator("#fe-status")).to_contain_text("Done", timeout=60_000)
+    config = list_runs(service.database)[0]["config"]
+    assert config["window_growth"] == [4, 64]
+    assert config["budget"] == [{"layer": 0, "window": 2}]
+    page.get_by_role("button", name="Another text").click()
+    choose(page, "centroids", "default")
+    expect(page.get_by_label("Of the file")).to_be_checked()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 
 import pytest
 
+from focus_runtime.budget import HeadException
 from focus_runtime.config import MAX_GROUPS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError
+from focus_runtime.mask.rule import PairRule
 
 WHOLE = ["num_groups", "routing_dim", "top_k", "window", "num_sinks", "sinkhorn_iterations"]
 
@@ -112,3 +115,25 @@ def test_errors_are_input_errors_with_their_parts():
     assert isinstance(error, ValueError)
     assert str(error) == "x is 3; expected 4; change it"
     assert (error.problem, error.expected, error.fix) == ("x is 3.", "4.", "change it.")
+
+
+def test_full_up_to_is_where_the_rule_first_lets_a_pair_fall(fresh_seed):
+    """Counted query by query, for random windows, sinks, growths and budgets."""
+    for _ in range(200):
+        windows = [random.randint(0, 20) for _ in range(3)]
+        first = random.randint(1, 25)
+        config = FocusConfig(
+            window=windows[0],
+            num_sinks=random.randint(0, 4),
+            window_growth=random.choice([None, (first, random.randint(first, 80))]),
+            budget=[
+                HeadException(layer=0, window=windows[1]),
+                HeadException(layer=1, query_head=2, window=windows[2]),
+                HeadException(layer=2, full=True),
+            ],
+        )
+        rules = [PairRule.of(config, window) for window in windows]
+        dropping = (i for i in range(2000) if any(rule.nearest_far(i) > config.num_sinks for rule in rules))
+        assert config.full_up_to == next(dropping), config
+    assert config.shortest_window == min(windows)
+    assert FocusConfig(window=2**31 - 1, window_growth=(1, 2**31 - 1)).full_up_to > 2**60

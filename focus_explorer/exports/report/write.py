@@ -16,7 +16,7 @@ from focus_explorer.exports.report.pdf import print_pdf
 from focus_explorer.services.budget import budget_words
 from focus_explorer.services.service import Service
 from focus_runtime.budget import read_budget
-from focus_runtime.config import growth_words
+from focus_runtime.config import FocusConfig, growth_words
 from focus_runtime.files import replacing
 from focus_runtime.version import __version__
 
@@ -215,8 +215,8 @@ def cautions(report: RunReport) -> list[str]:
         if weak:
             notes.append(f"No more than under shuffled groups: {numbers.joined(weak)}.")
     notes += report.sample_notes
-    if run["num_tokens"] <= config["window"] + 1:
-        notes.append("The window covers the whole text, so Focus drops nothing here.")
+    if run["num_tokens"] <= FocusConfig.from_dict(config).full_up_to:
+        notes.append("Windows and first tokens cover the whole text, so Focus drops nothing here.")
     repeats = [row["repeats"] for modes in report.timings.values() for row in modes.values()]
     if repeats and min(repeats) < 3:
         notes.append(f"Times rest on {min(repeats)} repeat{'s' if min(repeats) > 1 else ''} only.")

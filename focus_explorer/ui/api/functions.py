@@ -12,6 +12,7 @@ import gradio as gr
 from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.analyze import analyze as analyze_text
+from focus_explorer.services.budget import OF_THE_FILE, heads_of
 from focus_explorer.services.jobs import DEFECT, Job, done_here
 from focus_explorer.services.logs import LOG
 from focus_explorer.services.names import known_to_page
@@ -99,6 +100,7 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
         device: str = request.device or "auto",
         dtype: str = request.dtype or "auto",
         backend: str = request.backend,
+        heads: str = OF_THE_FILE,
     ) -> dict:
         """Run full attention and Focus on a text, store the run and return its numbers.
 
@@ -114,6 +116,8 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             device: auto, cpu, cuda, cuda:N, mps or split.
             dtype: auto, float32, bfloat16 or float16.
             backend: what computes Focus attention, auto for the fastest.
+            heads: settings of single heads and growth of windows: file for the centroid file's, alike for none, or a
+                run's id for those it was made with.
 
         Returns:
             run_id, perplexity, retained_pairs, dominance, milliseconds, config and more.
@@ -130,6 +134,7 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             dtype=dtype,
             backend=backend,
             repeats=request.repeats,
+            **heads_of(service.database, heads),
         )
         chosen = known_to_page(service, text, chosen)
 

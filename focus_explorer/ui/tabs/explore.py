@@ -26,7 +26,7 @@ from focus_explorer.ui.parameters import layer_of, whole_number
 from focus_explorer.ui.requests.answers import KeptAnswers, guarded, of_objects, packed
 from focus_explorer.ui.requests.dispatch import dispatch
 from focus_explorer.ui.tabs import run_form, token_count
-from focus_explorer.ui.tabs.run_form import centroid_choices, read_form
+from focus_explorer.ui.tabs.run_form import centroid_choices, heads_choices, read_form
 from focus_explorer.ui.text import BUTTONS, HELP, LABELS, MESSAGES, TAGLINE
 from focus_explorer.views.payloads.stored_runs import DeletedPayload
 
@@ -63,7 +63,7 @@ const start = () => {
 start();
 """
 OPEN_FORM = "() => window.FocusForm.open()"  # for tabs that fill the form
-LIKE_RUN = ("model", "centroids", "top_k", "window", "num_sinks", "assignment")  # fields a run of the link fills
+LIKE_RUN = ("model", "centroids", "top_k", "window", "num_sinks", "assignment", "heads")  # that a run of the link fills
 TEXT_FIELDS = ("text", "sample")  # that every opened run fills
 LONGEST_FILL = 200_000  # characters of a run's text put into the form; a longer one leaves it empty
 # The load event answers after the reader may have begun to fill the form: what was changed by then stays.
@@ -240,13 +240,14 @@ class Runner:
             request: of the browser; its session has one analysis at a time.
             values: of the form, one for each of its fields.
         """
-        chosen = replace(read_form(dict(zip(self.fields, values, strict=True))), repeats=self.repeats)
+        form = dict(zip(self.fields, values, strict=True))
 
         def work(job: Job) -> str:
             def stored(run_id: str) -> None:
                 repeats = job.partial.get("repeats", 0) + 1
                 job.partial |= {"repeats": repeats, "view": f"{run_id} timing {repeats}"}
 
+            chosen = replace(read_form(self.service.database, form), repeats=self.repeats)
             return analyze(
                 self.service,
                 text,
@@ -307,7 +308,7 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
     fields = [explore.fields[name] for name in filled]
     usual = [field.value for field in fields]
 
-    def initial(page: gr.Request) -> tuple[Any, Any, Any, Any]:
+    def initial(page: gr.Request) -> tuple[Any, Any, Any, Any, Any]:
         run_id = page.query_params.get("run") if page else None
         try:
             with service.database.read():  # once: opening the file takes longer than most reads
@@ -317,19 +318,21 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
                 opened = run_id if run_id in runs else next(iter(runs), "")
                 like = _text_of(service, opened) if opened else {}
         except InputError as error:
-            return gr.skip(), alert(str(error)), gr.skip(), gr.skip()
+            return gr.skip(), alert(str(error)), gr.skip(), gr.skip(), gr.skip()
         offered = gr.update(choices=choices)
         if run_id in runs:
-            return run_id, gr.skip(), offered, like | _like_run(runs[run_id], [value for _, value in choices])
+            like |= _like_run(runs[run_id], [value for _, value in choices])
+            heads = gr.update(choices=heads_choices(like.get("heads")))
+            return run_id, gr.skip(), offered, heads, like
         if run_id in deleted:  # the view offers to bring it back
-            return run_id, gr.skip(), offered, gr.skip()
+            return run_id, gr.skip(), offered, gr.skip(), gr.skip()
         notice = alert(MESSAGES["other_run"].format(run=run_id)) if run_id else gr.skip()
-        return opened, notice, offered, like
+        return opened, notice, offered, gr.skip(), like
 
     loaded = blocks.load(
         initial,
         None,
-        [explore.view, explore.notice, explore.centroids, explore.like_run],
+        [explore.view, explore.notice, explore.centroids, explore.fields["heads"], explore.like_run],
         show_progress="hidden",
         api_visibility="private",
     )
@@ -391,9 +394,9 @@ def _text_of(service: Service, run_id: str) -> dict[str, Any]:
 
 
 def _like_run(run: dict[str, Any], centroids: list[str]) -> dict[str, Any]:
-    """Values of the form that explore another text like this run; its centroids only if they are offered."""
+    """Values of the form that explore another text like this run; its centroids and heads only if those are offered."""
     values = {"model": run["model_id"], **run["config"]}
     same = [name for name in (run["centroids_name"], run["centroids_sha256"]) if name in centroids]
     if same:
-        values["centroids"] = same[0]
+        values |= {"centroids": same[0], "heads": run["run_id"]}
     return {name: values[name] for name in LIKE_RUN if name in values}

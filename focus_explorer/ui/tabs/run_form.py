@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 
 from focus_explorer.services.analyze import AnalyzeRequest
+from focus_explorer.services.budget import ALL_ALIKE, OF_THE_FILE, heads_of
 from focus_explorer.services.centroids.files import shipped_names, uploaded_centroids
 from focus_explorer.services.centroids.fit import DrawnCentroids
 from focus_explorer.services.service import Service
@@ -15,9 +16,12 @@ from focus_explorer.services.visitors.limits import VisitorLimits
 from focus_explorer.services.visitors.service import PublicNames, visitor_limits
 from focus_explorer.settings import BACKENDS, DTYPES
 from focus_explorer.ui.tabs.device_field import device_field, list_devices
-from focus_explorer.ui.text import HELP, LABELS
+from focus_explorer.ui.text import HEADS, HELP, LABELS
+from focus_runtime.store.database import Database
 
 DEFAULT_LIMIT = 4000  # tokens
+# Heads of a run that the page opened with are no longer meant once other centroids or another model are chosen.
+NOT_OF_THE_RUN = f"heads => heads === '{ALL_ALIKE}' ? heads : '{OF_THE_FILE}'"
 DRAWN = ("num_groups", "routing_dim", "seed")  # fields that random centroids alone have
 
 
@@ -34,14 +38,10 @@ def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
         with gr.Group(visible=request.centroids == "random", elem_id="fe-random") as drawn, gr.Row():
             form |= _random_centroids(request)
     list_devices(more, form["device"])
-    form["centroids"].change(
-        lambda name: gr.update(visible=name == "random"),
-        form["centroids"],
-        drawn,
-        show_progress="hidden",
-        queue=False,
-        api_visibility="private",
-    )
+    quiet: dict[str, Any] = {"show_progress": "hidden", "queue": False, "api_visibility": "private"}
+    others = [form["centroids"].input, form["model"].input]
+    gr.on(others, None, form["heads"], form["heads"], js=NOT_OF_THE_RUN, **quiet)
+    form["centroids"].change(lambda name: gr.update(visible=name == "random"), form["centroids"], drawn, **quiet)
     return form
 
 
@@ -81,6 +81,9 @@ def _more(request: AnalyzeRequest, limits: VisitorLimits | None) -> dict[str, An
         info=HELP["assignment"],
         elem_id="fe-assignment",
     )
+    heads = gr.Radio(
+        heads_choices(None), value=OF_THE_FILE, label=LABELS["heads"], info=HELP["heads"], elem_id="fe-heads"
+    )
     own = limits is None  # visitors compute where and how the page does
     device = device_field(
         (request.device or "auto") if own else "auto",
@@ -96,6 +99,7 @@ def _more(request: AnalyzeRequest, limits: VisitorLimits | None) -> dict[str, An
         "num_sinks": sinks,
         "max_tokens": limit,
         "assignment": assignment,
+        "heads": heads,
         "device": device,
         "dtype": dtype,
         "backend": backend,
@@ -131,15 +135,30 @@ def _choice(value: str, choices: Sequence[str], name: str, *, visible: bool = Tr
     )
 
 
-def read_form(chosen: dict[str, Any]) -> AnalyzeRequest:
-    """The request that a form holds: a value for each component of `build`."""
+def heads_choices(run_id: str | None) -> list[tuple[str, str]]:
+    """(label, value) of the field of heads, see `heads_of`; the last one is for a run that the page opened with."""
+    usual = [(HEADS["file"], OF_THE_FILE), (HEADS["alike"], ALL_ALIKE)]
+    return usual if run_id is None else [*usual, (HEADS["run"], run_id)]
+
+
+def read_form(database: Database, chosen: dict[str, Any]) -> AnalyzeRequest:
+    """The request that a form holds.
+
+    Args:
+        database: with the run whose heads may be meant.
+        chosen: a value for each component of `build`.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
     chosen = chosen | {"model": (chosen["model"] or "").strip(), "max_tokens": chosen["max_tokens"] or None}
+    heads = heads_of(database, chosen.pop("heads", OF_THE_FILE))
     if chosen["centroids"] == "random":
         chosen["seed"] = chosen["seed"] or 0
     else:  # what they were drawn like is in their file
         for name in DRAWN:
             del chosen[name]
-    return AnalyzeRequest(**chosen)
+    return AnalyzeRequest(**chosen, **heads)
 
 
 def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]]:

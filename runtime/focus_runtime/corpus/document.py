@@ -223,14 +223,16 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
         return pa.Table.from_pylist([row], schema=DOCUMENT)
 
     def _notes(self, tokens: TokenizedText) -> list[str]:
-        notes, count, window = [], len(tokens.ids), self.focus.config.window
+        notes, count, whole = [], len(tokens.ids), self.focus.config.full_up_to
         if count < tokens.total_tokens:
             notes.append(f"cut to its first {count:,} of {tokens.total_tokens:,} tokens")
         context = context_length(self.model)
         if context is not None and count > context:
             notes.append(f"longer than the {context:,} tokens the model was trained for")
-        if count <= window + 1:
-            notes.append(f"no longer than the window of {window} + 1 tokens: Focus is full attention here")
+        if count <= whole:
+            notes.append(
+                f"no longer than the {whole:,} tokens that windows and sinks keep: Focus is full attention here"
+            )
         return notes
 
 

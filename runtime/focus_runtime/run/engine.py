@@ -372,9 +372,10 @@ def _notes(
     beyond = _beyond_context(model, length)
     if beyond is not None:
         notes.append(beyond)
-    if length <= focus.config.window + 1:
+    if length <= focus.config.full_up_to:
         notes.append(
-            f"The text is no longer than the window of {focus.config.window} + 1 tokens: Focus is full attention here."
+            f"Windows and first tokens keep every pair of a text of up to {focus.config.full_up_to:,} tokens: Focus is "
+            "full attention here."
         )
     if length < 200:
         notes.append(f"With {length} tokens, shares and perplexities are rough.")

@@ -135,7 +135,7 @@ def test_cut_and_context_are_noted(service, model_folder):
     run = analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", max_tokens=40, repeats=1))
     notes = " ".join(run_summary(service.database, run)["notes"])
     assert "cut to its first 40" in notes
-    assert "no longer than the window" in notes
+    assert "Focus is full attention here" in notes
     assert "estimated" in notes
 
 

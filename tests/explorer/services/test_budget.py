@@ -6,8 +6,10 @@ import json
 
 import pytest
 
-from focus_explorer.errors import InputError
-from focus_explorer.services.budget import budget_of, budget_words, other_settings
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.budget import budget_of, budget_words, heads_of, other_settings
+from focus_explorer.services.service import Service
 from focus_runtime.budget import HeadException
 
 ENTRIES = [
@@ -61,3 +63,16 @@ def test_a_bad_file_is_one_clear_line(tmp_path, content, message):
     with pytest.raises(InputError, match=message) as caught:
         budget_of(str(path))
     assert "\n" not in str(caught.value)
+
+
+def test_heads_are_the_files_alike_or_a_runs(model_folder, tmp_path):
+    service = Service(tmp_path / "runs.duckdb")
+    budget = (HeadException(layer=0, window=3),)
+    own = {"budget": budget, "window_growth": (4, 9)}
+    how = AnalyzeRequest(model=model_folder, centroids="random", window=8, max_tokens=20, repeats=1, **own)
+    run_id = analyze(service, "The cat sat on the mat and left. " * 3, how)
+    assert heads_of(service.database, "file") == {}
+    assert heads_of(service.database, "alike") == {"budget": (), "window_growth": (1, 1)}
+    assert heads_of(service.database, run_id) == own
+    with pytest.raises(NotFoundError, match="there is no run 'nobody'"):
+        heads_of(service.database, "nobody")

@@ -8,6 +8,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.runs import list_runs
 from focus_explorer.ui.tabs import explore
 from focus_explorer.ui.tabs.explore import Runner
 from focus_explorer.ui.text import MESSAGES
@@ -92,3 +94,21 @@ def test_a_long_text_is_shown_before_its_timings_are_repeated(monkeypatch, servi
     assert views[:-1]
     assert set(views[:-1]) <= {f"{run} timing {repeats}" for repeats in range(1, REPEATS + 1)}
     assert MESSAGES["explored"] in message
+
+
+def test_heads_of_an_opened_run_are_those_of_another_text(service, model_folder):
+    how = AnalyzeRequest(model=model_folder, centroids="random", window=8, num_sinks=0, repeats=1, window_growth=(4, 9))
+    opened = analyze(service, TEXT, how)
+    growth = {}
+    for heads in (opened, "file", "alike"):
+        form = {"model": model_folder, "heads": heads, **FORM}
+        *_, last = run(collected(Runner(service, tuple(form), 1).analyze(TEXT[:90], VISITOR, *form.values())))
+        growth[heads] = list_runs(service.database)[0]["config"].get("window_growth")
+        assert MESSAGES["explored"] in last[0]
+    assert growth == {opened: [4, 9], "file": None, "alike": None}
+
+
+def test_heads_of_a_run_that_is_gone_are_one_message(service, model_folder):
+    form = {"model": model_folder, "heads": "nobody", **FORM}
+    *_, last = run(collected(Runner(service, tuple(form), 1).analyze(TEXT, VISITOR, *form.values())))
+    assert "There is no run &#x27;nobody&#x27;" in last[0]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import Cancelled, ConfigError, InputError
@@ -210,8 +211,19 @@ def test_a_text_beyond_the_context_is_announced_before_any_work(model, centroids
 def test_notes_say_what_limits_the_numbers(model, centroids):
     short = " ".join(run(model, centroids, window=60, max_tokens=50).notes)
     assert "cut to its first 50 of 168 tokens" in short
-    assert "no longer than the window of 60 + 1 tokens" in short
+    assert "keep every pair of a text of up to 62 tokens: Focus is full attention here" in short
     assert "With 50 tokens, shares and perplexities are rough." in short
+
+
+def test_a_short_window_of_one_head_is_enough_to_drop_pairs(model, centroids):
+    """A text within the window that most heads have: nothing says that Focus is full attention unless it is."""
+    budget = (HeadException(layer=1, query_head=2, top_k=0, window=3),)
+    trace = run(model, centroids, window=60, max_tokens=50, budget=budget)
+    assert not any("full attention here" in note for note in trace.notes)
+    assert trace.retained_pairs < 1
+    grown = run(model, centroids, window=60, max_tokens=50, budget=budget, window_growth=(3, 60))
+    assert any("full attention here" in note for note in grown.notes)
+    assert grown.retained_pairs == 1
 
 
 # --- stopping, and what stays behind

@@ -68,7 +68,8 @@ class TaskResult:
         metrics: by name, with the filter's name where the task has several.
         tokens: (N,) int64, tokens of context and continuation of each item, as fed to the model.
         cut: items whose context was cut to the model's positions.
-        window, num_sinks: of the setting that item lengths are held against.
+        window: of the setting that item lengths are held against.
+        full_up_to: tokens up to which that setting drops nothing.
         written: whether answers are written token by token; then `tokens` depend on what the model wrote.
     """
 
@@ -77,7 +78,7 @@ class TaskResult:
     tokens: NDArray[np.int64]
     cut: int
     window: int
-    num_sinks: int
+    full_up_to: int
     written: bool = False
 
     @property
@@ -87,13 +88,13 @@ class TaskResult:
 
     @property
     def beyond_window(self) -> NDArray[np.bool_]:
-        """(N,) whether an item has more than window + 1 tokens; the others see full attention."""
+        """(N,) whether an item has more than window + 1 tokens."""
         return self.tokens > self.window + 1
 
     @property
     def may_differ(self) -> NDArray[np.bool_]:
-        """(N,) whether Focus can drop a pair: the last token is not fed, and sinks are seen from anywhere."""
-        return self.tokens - 1 > self.window + 1 + self.num_sinks
+        """(N,) whether Focus can drop a pair, where the last token is not fed; the others see full attention."""
+        return self.tokens - 1 > self.full_up_to
 
 
 def require_harness() -> None:
@@ -240,6 +241,7 @@ def run_tasks(
     *,
     window: int,
     num_sinks: int = 0,
+    full_up_to: int | None = None,
     task_folder: str | Path | None = None,
     limit: int | None = None,
     batch_size: int = 1,
@@ -252,6 +254,8 @@ def run_tasks(
         tokenizer: the model's; left as it is.
         tasks: names, or what `load_tasks` gave.
         window, num_sinks: setting that item lengths are held against; give full attention those of Focus.
+        full_up_to: tokens up to which that setting drops nothing, where heads have windows of their own or windows
+            grow (`FocusConfig.full_up_to`); window + num_sinks + 1 when None.
         task_folder: see `load_tasks`.
         limit: only the first so many items of each task.
         batch_size: requests at once.
@@ -287,7 +291,8 @@ def run_tasks(
         metrics = _metrics(evaluated["results"][name], evaluated["samples"][name])
         cut = sum(task == name for task, _ in wrapped.cut)
         written = loaded[name].OUTPUT_TYPE == "generate_until"
-        results[name] = TaskResult(name, metrics, tokens, cut, window, num_sinks, written)
+        whole = window + num_sinks + 1 if full_up_to is None else full_up_to
+        results[name] = TaskResult(name, metrics, tokens, cut, window, whole, written)
     return results
 
 

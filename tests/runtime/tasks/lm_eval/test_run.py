@@ -266,7 +266,8 @@ def test_requests_that_feed_the_same_tokens_share_a_row(model, tokenizer):
 
 def result(items, *, tokens=(10, 10, 90, 90), metric="acc", window=WINDOW):
     items = np.array(items, dtype=np.float64)
-    return {"t": TaskResult("t", {metric: Metric(items.mean(), None, items)}, np.array(tokens), 0, window, SINKS)}
+    metrics = {metric: Metric(items.mean(), None, items)}
+    return {"t": TaskResult("t", metrics, np.array(tokens), 0, window, window + SINKS + 1)}
 
 
 def test_accuracies_are_compared_by_mcnemar_and_long_items_alone():

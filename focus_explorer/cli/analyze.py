@@ -207,7 +207,7 @@ def _describe(summary: Mapping[str, Any]) -> str:
         + (f", {kept:.1%} of the distant ones" if kept is not None else ""),
         f"largest group          {summary['dominance']:.1%} of tokens, mean over layers (even would be {even:.1%})",
         row("end_to_end", "forward pass"),
-        row("attention", "attention alone"),
+        row("attention", "attention with routing"),
         *(f"note                   {note}" for note in summary["notes"]),
         f"stored in              {summary['db']}",
     ]

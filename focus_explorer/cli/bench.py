@@ -91,20 +91,21 @@ def describe(result: dict[str, Any]) -> str:
     for row in result["layer"]:
         lines.append(
             f"one layer    {row['tokens']:>7,} tokens  full {row['full_ms']['median']:>9,.1f} ms  Focus "
-            f"{row['focus_ms']['median']:>9,.1f} ms  {row['full_over_focus']:.2f}x as fast, "
+            f"{row['focus_ms']['median'] + row['routing_ms']['median']:>9,.1f} ms  "
+            f"{row['full_over_focus_with_routing']:.2f}x as fast with routing, "
             f"{row['retained_pairs']:.0%} of pairs kept ({row['backend']})"
         )
     for row in result["prefill"]:
         lines.append(
             f"prefill      {row['tokens']:>7,} tokens  full {row['full_ms']['median']:>9,.1f} ms  Focus "
-            f"{row['focus_ms']['median']:>9,.1f} ms  {row['full_over_focus']:.2f}x as fast, attention alone "
+            f"{row['focus_ms']['median']:>9,.1f} ms  {row['full_over_focus']:.2f}x as fast, attention with routing "
             f"{row['attention_full_over_focus']:.2f}x"
         )
     for row in result["decode"]:
         lines.append(
             f"decode after {row['past_tokens']:>7,} tokens  full {row['full_tokens_per_second']:>9,.1f} /s  Focus "
-            f"{row['focus_tokens_per_second']:>9,.1f} /s  {row['full_over_focus']:.2f}x as fast, attention alone "
-            f"{row['attention_full_over_focus']:.2f}x"
+            f"{row['focus_tokens_per_second']:>9,.1f} /s  {row['full_over_focus']:.2f}x as fast, attention with "
+            f"routing {row['attention_full_over_focus']:.2f}x"
         )
     if "perplexity" in result:
         quality = result["perplexity"]

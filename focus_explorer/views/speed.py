@@ -26,7 +26,8 @@ def speed_figure(result: dict[str, Any]) -> go.Figure:
     layer, prefill, decode = result["layer"], result["prefill"], result["decode"]
     if layer:
         tokens = [row["tokens"] for row in layer]
-        figure.add_trace(_line("one attention layer", BLUE, tokens, [row["full_over_focus"] for row in layer]))
+        ratios = [row["full_over_focus_with_routing"] for row in layer]
+        figure.add_trace(_line("one attention layer, with routing", BLUE, tokens, ratios))
         limits = [row["limit"] for row in layer]
         figure.add_trace(_line("pairs kept: limit for one kernel", BLUE, tokens, limits, "dot"))
     if prefill:

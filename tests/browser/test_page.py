@@ -145,6 +145,15 @@ async ([payload, timings]) => {
 """
 
 
+def test_attention_time_is_what_was_measured(open_page, database):
+    """The stage of Focus has the routing in it; it was added once more."""
+    page = open_page()
+    measured = run_summary(Service(database).database, shown_run(page))["milliseconds"]
+    full, focus = (measured["attention"][mode]["median"] for mode in ("full", "focus"))
+    assert measured["routing"]["focus"]["median"] > 0.02 * focus  # enough to be seen in two digits
+    expect(page.locator(".fx-card").last).to_contain_text(f"{focus / full:.2f}×")
+
+
 def test_times_of_a_long_text_come_after_it_is_shown(open_page, database):
     page = open_page()
     service = Service(database)

@@ -377,17 +377,6 @@ export class Run {
     return full && focus && full.median > 0 ? focus.median / full.median : null;
   }
 
-  /**
-   * Attention with finding the groups, which full attention has no need of: medians of all layers, in ms.
-   * @param {string} mode
-   * @returns {number | null}
-   */
-  attentionTime(mode) {
-    const attention = this.timing(mode, "attention");
-    if (attention === null) return null;
-    return attention.median + (this.timing(mode, "routing")?.median ?? 0);
-  }
-
   meanKept() {
     return mean(this.layers.map((layer) => layer.retained_pairs));
   }

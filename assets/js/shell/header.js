@@ -185,9 +185,9 @@ function dominanceCard(run, tooltip) {
  */
 function attentionCard(run, tooltip) {
   const words = text.cards.attention;
-  const full = run.attentionTime("full");
-  const focus = run.attentionTime("focus");
-  if (full === null || focus === null || full === 0) return card(tooltip, words, common.notMeasured, "");
+  const full = run.timing("full", "attention")?.median;
+  const focus = run.timing("focus", "attention")?.median; // with finding the groups
+  if (!full || !focus) return card(tooltip, words, common.notMeasured, "");
   const pass = run.timeRatio("end_to_end");
   return card(
     tooltip,

@@ -16,7 +16,7 @@ from tests.explorer.conftest import TEXT
 def test_readable_summary(analyze, text_file, capsys):
     assert analyze(text_file) == 0
     out = capsys.readouterr().out
-    for part in ("perplexity", "pairs kept", "largest group", "attention alone", "even would be 12.5%"):
+    for part in ("perplexity", "pairs kept", "largest group", "attention with routing", "even would be 12.5%"):
         assert part in out
 
 

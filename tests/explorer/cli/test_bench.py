@@ -54,10 +54,14 @@ def test_every_number_comes_with_that_of_full_attention(result):
 def test_the_plot_draws_what_was_measured(result):
     figure = speed_figure(result)
     drawn = {trace.name: (list(trace.x), list(trace.y)) for trace in figure.data}
-    assert drawn["one attention layer"] == ([64, 128], [row["full_over_focus"] for row in result["layer"]])
+    with_routing = [row["full_over_focus_with_routing"] for row in result["layer"]]
+    assert drawn["one attention layer, with routing"] == ([64, 128], with_routing)
     assert drawn["whole model, decode"] == ([16, 40], [row["full_over_focus"] for row in result["decode"]])
-    assert all("nan" not in line for line in describe(result).splitlines())
-    assert len(describe(result).splitlines()) == 2 + 2 + 2 + 1
+    lines = describe(result).splitlines()
+    assert all("nan" not in line for line in lines)
+    assert len(lines) == 2 + 2 + 2 + 1
+    for line, ratio in zip(lines, with_routing, strict=False):
+        assert f"{ratio:.2f}x as fast with routing" in line
 
 
 @pytest.mark.parametrize(

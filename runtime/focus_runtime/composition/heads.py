@@ -119,7 +119,7 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
         return assignment.by_top_k[1]
     if top_ks == (usual,):
         return assignment.membership[None]
-    if not (assignment.uniform or everywhere_BT is not None or edit is not None):
+    if not (assignment.uniform or assignment.beyond or edit is not None):  # probabilities decided nothing
         return torch.stack([assignment.membership if k else torch.zeros_like(assignment.membership) for k in top_ks])
     own = assignment.probabilities.detach()
     if _sets_fit(own, top_ks):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from focus_runtime.baselines.no_groups import no_groups
+from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.scores import score
 from focus_runtime.studies.rows import focus_row
@@ -45,6 +46,26 @@ def test_without_groups_window_and_sinks_are_left(model, centroids, sequences, b
     row = focus_row(model, nothing, sequences, score(model, sequences), "none")
     assert row["dominance_mean"] is None
     assert row["distant_kept"] == 0.0
+
+
+@torch.no_grad()
+def test_looking_for_text_sinks_gives_no_head_any_group(model, centroids, sequences):
+    """Uniform probabilities decide nothing, whatever a head's top-k; a token that is found belongs to all groups."""
+    budget = (HeadException(layer=0, top_k=2), HeadException(layer=1, query_head=1, top_k=2, window=3))
+    settings = {"window": 5, "num_sinks": 2, "budget": budget}
+    nothing = no_groups(centroids)
+    focus = compose(model, nothing, **settings)
+    expected = model(input_ids=sequences, use_cache=False).logits
+    focus.detach()
+    nothing.config = nothing.config.replace(text_sinks=1.0, text_sinks_from=0)
+    focus = compose(model, nothing, **settings)
+    actual = model(input_ids=sequences, use_cache=False).logits
+    found = focus.found_sinks.tokens
+    masks = [mask for masks in focus.head_masks().values() for mask in masks]
+    focus.detach()
+    assert not found.any()
+    assert not any(mask.membership.any() for mask in masks)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
 @torch.no_grad()

@@ -185,16 +185,23 @@ class FocusConfig:
 
     @property
     def full_up_to(self) -> int:
-        """Tokens of the longest text in which windows and sinks of every head keep all pairs, whatever the groups."""
-        first, last = self.growth
+        """Tokens of the longest text in which Focus is full attention whatever the groups.
+
+        Windows and sinks of every head keep all pairs there, and factors of the logits do not act yet: they begin where
+        a text is longer than a head's window.
+        """
+        window, (first, last) = self.shortest_window, self.growth
 
         def near(position: int) -> int:  # as `PairRule.near`
-            return self.shortest_window * min(max(position, first), last) // first
+            return window * min(max(position, first), last) // first
 
-        far = near(last) + self.num_sinks + 1  # no later query sees every key
-        if self.shortest_window >= first:  # up to `last` the window is as long as the text before it
-            return far
-        return bisect.bisect_right(range(far), self.num_sinks, key=lambda position: position - near(position))
+        kept = near(last) + self.num_sinks + 1  # no later query sees every key
+        grows_along = window >= first  # up to `last` a window is as long as the text before it
+        if not grows_along:
+            kept = bisect.bisect_right(range(kept), self.num_sinks, key=lambda position: position - near(position))
+        if not self.logit_factors:
+            return kept
+        return min(kept, (window + 1) * last // first if grows_along else window + 1)
 
     def head_groups(self, layer: int, counts: HeadCounts) -> tuple[HeadGroup, ...]:
         """Heads of one layer by what they execute, the group of head 0 first.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+from fractions import Fraction
 
 import pytest
 
@@ -125,6 +126,7 @@ def test_full_up_to_is_where_the_rule_first_lets_a_pair_fall(fresh_seed):
         config = FocusConfig(
             window=windows[0],
             num_sinks=random.randint(0, 4),
+            logit_factors=random.random() < 0.3,
             window_growth=random.choice([None, (first, random.randint(first, 80))]),
             budget=[
                 HeadException(layer=0, window=windows[1]),
@@ -133,7 +135,12 @@ def test_full_up_to_is_where_the_rule_first_lets_a_pair_fall(fresh_seed):
             ],
         )
         rules = [PairRule.of(config, window) for window in windows]
-        dropping = (i for i in range(2000) if any(rule.nearest_far(i) > config.num_sinks for rule in rules))
+        (first, last), sinks = config.growth, config.num_sinks
+        acting = [
+            i + 1 > Fraction((min(windows) + 1) * min(max(i, first), last), first) and config.logit_factors
+            for i in range(2000)
+        ]
+        dropping = (i for i in range(2000) if acting[i] or any(rule.nearest_far(i) > sinks for rule in rules))
         assert config.full_up_to == next(dropping), config
     assert config.shortest_window == min(windows)
     assert FocusConfig(window=2**31 - 1, window_growth=(1, 2**31 - 1)).full_up_to > 2**60

@@ -230,6 +230,25 @@ def test_what_cannot_be_used_is_refused(values, message, tmp_path):
         compose(model, load_centroids(tmp_path / "a.safetensors"))
 
 
+@pytest.mark.parametrize("growth", [None, (3, 12), (2, 9)])
+@pytest.mark.parametrize("factors", [True, False])
+@torch.no_grad()
+def test_up_to_so_many_tokens_focus_is_full_attention(growth, factors, fresh_seed):
+    """A token more is enough for another result: `FocusConfig.full_up_to` is neither too large nor too small."""
+    model = build_model(num_hidden_layers=3)
+    centroids = with_factors(model, fresh_seed, window_growth=growth, num_sinks=2)
+    budget = (HeadException(layer=1, query_head=0, top_k=0, window=2), HeadException(layer=2, full=True))
+    centroids.config = centroids.config.replace(budget=budget, logit_factors=factors)
+    most = centroids.config.full_up_to
+    for length, same in ((most, True), (most + 1, False)):
+        ids = random_ids(length, seed=fresh_seed % 1000)
+        plain = model(input_ids=ids, use_cache=False).logits
+        focus = compose(model, centroids)
+        sparse = model(input_ids=ids, use_cache=False).logits
+        focus.detach()
+        assert torch.allclose(sparse, plain, rtol=1e-5, atol=1e-5) is same, (length, most)
+
+
 def test_factors_that_the_configuration_does_not_name_are_refused_and_not_written(tmp_path, fresh_seed):
     model = build_model()
     centroids = with_factors(model, fresh_seed)

@@ -25,12 +25,20 @@ def add_action_database(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--db", default=argparse.SUPPRESS, help=_help("db"))
 
 
-def add_focus_settings(parser: argparse.ArgumentParser, *, assignment: bool = True) -> None:
-    """Add settings of Focus that replace the centroid file's."""
+def add_focus_settings(parser: argparse.ArgumentParser, *, assignment: bool = True, budget: bool = True) -> None:
+    """Add settings of Focus that replace the centroid file's.
+
+    Args:
+        parser: of the command.
+        assignment, budget: whether those two can be replaced.
+    """
     parser.add_argument("--top-k", type=int, help="groups a token belongs to (default: the centroid file's)")
-    parser.add_argument("--window", type=int, help="pairs at most this far apart always attend")
+    parser.add_argument(
+        "--window", type=int, help="pairs at most this far apart always attend, in heads without a window of their own"
+    )
     parser.add_argument("--sinks", type=int, help="first tokens every token may attend to")
-    add_budget(parser)
+    if budget:
+        add_budget(parser)
     add_window_growth(parser)
     if assignment:
         parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")

@@ -16,7 +16,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Texts, targets and their files, what heads may get, how much is measured."""
     _add_texts_and_targets(parser)
     add_settings(parser, "model", "centroids", "db")
-    add_focus_settings(parser, assignment=False)
+    add_focus_settings(parser, assignment=False, budget=False)
     _add_choices(parser)
     _add_amounts(parser)
     add_compute(parser)

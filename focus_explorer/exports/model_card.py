@@ -169,6 +169,8 @@ def _domains(publication: Publication) -> list[str]:
         other += " **They were measured before its groups were balanced on other text.**"
     if record.before_growth:
         other += " **They were measured with windows that did not grow as they do now.**"
+    if record.before_text_sinks:
+        other += " **They were measured with other text sinks.**"
     return [
         *lines,
         f"Measured on held-out text when the budget was searched; {_INTERVALS}.{other}",

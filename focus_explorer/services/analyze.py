@@ -35,7 +35,7 @@ class AnalyzeRequest:
         model: embedded name, Hugging Face id, folder or .gguf file.
         centroids: a shipped file's name such as default, random, an uploaded file's name or hash, or a path.
         top_k: groups per token.
-        window: pairs at most this many tokens apart always attend.
+        window: pairs at most this many tokens apart always attend, in heads without a window of their own.
         num_sinks: first tokens that every token may attend to.
         window_growth: positions from which to which windows grow, (1, 1) for windows of one length.
         assignment: causal or sinkhorn.

@@ -199,6 +199,7 @@ class _Search:
             record = record | {"balanced": centroids.training["balanced"]}
         if centroids.config.window_growth is not None:
             record = record | {"window_growth": list(centroids.config.window_growth)}
+        record = record | {"text_sinks": centroids.config.text_sinks}
         if written:
             config, training = centroids.config.replace(budget=budget), centroids.training | {"budget": record}
             save_centroids(replace(centroids, config=config, training=training), out)

@@ -69,7 +69,7 @@ HELP = {
     "public_model": "A model that this page offers",
     "centroids": "Who decides the groups; random is the untrained baseline",
     "top_k": "Groups per token: more keeps more pairs",
-    "window": "Tokens this near always attend; grows in long texts where the file says so",
+    "window": "Tokens this near always attend, unless the file gives a head another window or lets them grow",
     "sinks": "First tokens that all may see",
     "assignment": "Causal never looks at later tokens; Sinkhorn balances over the whole text",
     "heads": "Settings of single heads, and windows that grow: the centroid file's, none, or the opened run's",

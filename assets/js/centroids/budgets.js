@@ -79,6 +79,7 @@ export class Budgets {
       record.before_factors ? text.beforeFactors : null,
       record.before_balance ? text.beforeBalance : null,
       record.before_growth ? text.beforeGrowth : null,
+      record.before_text_sinks ? text.beforeTextSinks : null,
     ].filter(Boolean);
     this.before.hidden = since.length === 0;
     this.before.textContent = since.join(" ");

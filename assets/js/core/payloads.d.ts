@@ -1237,6 +1237,7 @@ export interface BudgetRecordPayload {
   before_factors: boolean;
   before_balance: boolean;
   before_growth: boolean;
+  before_text_sinks: boolean;
   pairs_counted_at: number | null;
 }
 

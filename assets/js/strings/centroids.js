@@ -104,6 +104,8 @@ export const centroids = {
   beforeGrowth:
     "Since then the growth of this file's windows was changed, which changes what every budget keeps and loses on " +
     "texts that are longer than the position from which windows grow.",
+  beforeTextSinks:
+    "Since then the text sinks of this file were changed, which changes what every budget keeps and loses.",
   heldOutUnknown: "These rows were measured with another budget than this file's own.",
   heldOutColumns: ["Domain", "Perplexity above full attention", "95 % interval", "Pairs kept", "Sequences"],
   heldOutInterval: (low, high) => `${low} to ${high}`,

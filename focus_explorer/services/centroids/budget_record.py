@@ -61,6 +61,7 @@ class BudgetRecord:
         before_factors: whether all was measured before the file's factors of logits were learned.
         before_balance: whether all was measured before the file's groups were balanced as they are.
         before_growth: whether all was measured with windows that grew otherwise.
+        before_text_sinks: whether all was measured with other text sinks; False in files that do not say.
         pairs_counted_at: tokens of the texts on which the points' pairs were counted; None in files that do not say.
     """
 
@@ -74,6 +75,7 @@ class BudgetRecord:
     before_factors: bool
     before_balance: bool
     before_growth: bool
+    before_text_sinks: bool
     pairs_counted_at: int | None
 
 
@@ -121,6 +123,7 @@ def record_payload(record: BudgetRecord, own: Budget) -> BudgetRecordPayload:
         "before_factors": record.before_factors,
         "before_balance": record.before_balance,
         "before_growth": record.before_growth,
+        "before_text_sinks": record.before_text_sinks,
         "pairs_counted_at": record.pairs_counted_at,
     }
 
@@ -159,6 +162,7 @@ def _read(record: dict[str, Any], config: FocusConfig, layers: frozenset[int], *
         record.get("before_factors") is True,
         record.get("balanced") != balanced,
         record.get("window_growth") != config.to_dict().get("window_growth"),
+        record.get("text_sinks", config.text_sinks) != config.text_sinks,
         _whole(record["pairs_counted_at"], 1) if "pairs_counted_at" in record else None,
     )
 

@@ -64,7 +64,9 @@ class TrainRequest:
         f"width of the space in which tokens meet their centroids (default: {ROUTING_DIM}, or that of --init)",
     )
     top_k: int = _option(2, "groups per token the file is to be used with")
-    window: int = _option(OURS.window, "pairs at most this far apart always attend")
+    window: int = _option(
+        OURS.window, "pairs at most this far apart always attend, in heads without a window of their own"
+    )
     train_window: int | None = _option(None, "window during training (default: the same as --window)")
     sinks: int = _option(OURS.num_sinks, "first tokens every token may attend to")
     iterations: int = _option(OURS.sinkhorn_iterations, "Sinkhorn iterations, which balance the groups")

@@ -109,7 +109,7 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             model: embedded name, the page's model or Hugging Face id; a path where --allow-path names its folder.
             centroids: a shipped name such as default, random, or the hash of an uploaded file.
             top_k: groups a token belongs to.
-            window: pairs at most this far apart always attend.
+            window: pairs at most this far apart always attend, in heads without a window of their own.
             sinks: first tokens that every token may attend to.
             assignment: causal or sinkhorn.
             max_tokens: longer texts are cut here; 0 means no cut.

@@ -148,6 +148,7 @@ class BudgetRecordPayload(TypedDict):
     before_factors: bool
     before_balance: bool
     before_growth: bool
+    before_text_sinks: bool
     pairs_counted_at: int | None
 
 

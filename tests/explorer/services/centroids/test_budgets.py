@@ -131,6 +131,19 @@ def test_a_record_is_older_than_windows_that_grow_otherwise():
     assert before([10, 20], (10, 30))
 
 
+def test_a_record_is_older_than_other_text_sinks():
+    def before(record, file_of):
+        config = own_config().replace(text_sinks=file_of)
+        made = read_record({"budget": tuned_record() | record}, config, LAYERS)
+        return record_payload(made, config.budget)["before_text_sinks"]
+
+    assert not before({}, None)
+    assert not before({}, 0.9)  # an older file does not say
+    assert before({"text_sinks": None}, 0.9)
+    assert before({"text_sinks": 0.8}, 0.9)
+    assert not before({"text_sinks": 0.9}, 0.9)
+
+
 @pytest.mark.parametrize(
     "record",
     [

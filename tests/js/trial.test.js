@@ -51,10 +51,14 @@ const answer = {
   fixed: { 3: [], 7: [[5, (1 << GROUPS) - 1, 0]] },
 };
 
-function share(layerIndex, { topK, window, sinks }, [first, last] = [1, 1]) {
-  const { sliding_window: sliding } = layers[layerIndex];
+const share = (layerIndex, settings, growth) =>
+  shareOf(layerIndex, settings, growth, layers[layerIndex].sliding_window, answer.fixed);
+
+const NONE = { 3: [], 7: [] };
+
+function shareOf(layerIndex, { topK, window, sinks }, [first, last] = [1, 1], sliding = null, fixed = NONE) {
   const sets = order[layerIndex].map((groups) => new Set(groups.slice(0, topK)));
-  for (const [pos] of answer.fixed[run.layerIds[layerIndex]]) sets[pos] = new Set(times(GROUPS, (group) => group));
+  for (const [pos] of fixed[run.layerIds[layerIndex]]) sets[pos] = new Set(times(GROUPS, (group) => group));
   let count = 0;
   for (let query = 0; query < TOKENS; query += 1) {
     const reached = Math.floor((window * Math.max(first, Math.min(query, last))) / first);
@@ -106,6 +110,47 @@ for (const growth of [undefined, [8, 30]])
       near(new KeptPairs(trial.pictured(1), 1, 0).share, share(1, settings, growth));
     }
   });
+
+test("a head that the budget gives a window alone follows the top-k; one given the usual top-k keeps it", () => {
+  const parts = [
+    { heads: [0, 1, 2], query_heads: true, full: false, top_k: 1, window: 4, retained_pairs: 0.1 },
+    { heads: [3], query_heads: true, full: false, top_k: 1, window: 9, retained_pairs: 0.2 },
+    { heads: [4, 5], query_heads: true, full: false, top_k: 3, window: 4, retained_pairs: 0.3 },
+  ];
+  const budget = [
+    { layer: 3, query_head: 1, top_k: 1 },
+    { layer: 3, query_head: 3, window: 9 },
+    { layer: 3, head: 2, top_k: 3 }, // query heads 4 and 5 share it, as layer 7 tells
+    { layer: 7, top_k: 1, window: 4 },
+  ];
+  const alike = { ...layers[1], layer: 7, sliding_window: null, parts: [{ ...layers[1].parts[0], heads: [0, 1, 2] }] };
+  const trial = new Trial({
+    ...run,
+    layers: [{ retained_pairs: 0.2, layer: 3, sliding_window: null, parts }, alike],
+    config: { ...run.config, budget },
+  });
+  trial.take({ ...answer, fixed: { 3: [], 7: [] } });
+  for (const settings of [
+    { topK: 2, window: 4, sinks: 2 },
+    { topK: 1, window: 16, sinks: 2 },
+    { topK: 5, window: 0, sinks: 1 },
+  ]) {
+    trial.settings = settings;
+    const { topK, window, sinks } = settings;
+    const heads = [
+      [topK, window],
+      [1, window],
+      [topK, window],
+      [topK, 9],
+      [3, window],
+      [3, window],
+    ];
+    const shares = heads.map(([k, w]) => shareOf(0, { topK: k, window: w, sinks }));
+    near(trial.kept(0), shares.reduce((a, b) => a + b) / heads.length);
+    near(trial.kept(1), shareOf(1, { topK: 1, window: 4, sinks }));
+    near(new KeptPairs(trial.pictured(0), 0, 1).share, shares[3]);
+  }
+});
 
 test("windows are powers of two below the length of the text, and the run's own", () => {
   assert.deepEqual(new Trial(run).windows, [0, 4, 8, 16, 32]);

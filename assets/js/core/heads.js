@@ -56,6 +56,54 @@ export const partRows = (parts) =>
 export const isUsual = (part, config) => !part.full && part.top_k === config.top_k && part.window === config.window;
 
 /**
+ * Heads of a part by what they have from the run's settings, not from the budget; that follows another top-k or window.
+ * @typedef {{ topK: boolean, window: boolean, heads: number }} Following
+ */
+
+/**
+ * Query heads that share a key-value head; null where no layer tells.
+ * @param {{ layers: { parts: { heads: number[], query_heads: boolean }[] }[] }} run
+ */
+function sharedBy({ layers }) {
+  const counts = [true, false].map((query) => {
+    const layer = layers.find(({ parts }) => parts[0].query_heads === query);
+    return layer ? sum(layer.parts.map((part) => part.heads.length)) : 0;
+  });
+  return counts[0] > 0 && counts[1] > 0 ? counts[0] / counts[1] : null;
+}
+
+/**
+ * What the heads of a part without full attention follow, most heads first. An exception that names only a top-k leaves
+ * the window to the settings, and the other way round.
+ * @param {{ config: ConfigPayload, layers: LayerPayload[] }} run
+ * @param {LayerPayload} layer
+ * @param {PartPayload} part
+ * @returns {Following[]}
+ */
+export function following(run, layer, part) {
+  const { budget = [], top_k: topK, window } = run.config;
+  const entries = budget.filter((entry) => entry.layer === layer.layer);
+  const shared = part.query_heads ? sharedBy(run) : 1;
+  /** @type {(head: number) => typeof entries[number] | undefined} */
+  const exception = (head) =>
+    entries.find((entry) => part.query_heads && entry.query_head === head) ??
+    entries.find((entry) => shared !== null && entry.head === Math.floor(head / shared)) ??
+    entries.find((entry) => (entry.head ?? entry.query_head ?? null) === null);
+  /** @type {Map<string, Following>} */
+  const found = new Map();
+  for (const head of part.heads.length > 0 ? part.heads : [0]) {
+    const own = exception(head);
+    const follows = {
+      topK: part.top_k === topK && (own?.top_k ?? null) === null,
+      window: part.window === window && (own?.window ?? null) === null,
+    };
+    const key = JSON.stringify(follows);
+    found.set(key, { ...follows, heads: (found.get(key)?.heads ?? 0) + 1 });
+  }
+  return [...found.values()].sort((a, b) => b.heads - a.heads);
+}
+
+/**
  * The shortest window of any head: within as many tokens the mask drops nothing.
  * @param {{ config: { window: number }, layers: { parts: PartPayload[] }[] }} run
  */

@@ -1,9 +1,10 @@
 // @ts-check
 // A run's mask under settings it was not run with: the groups are its own, the rule is another.
 import { mean, range, sum } from "../core/arrays.js";
-import { isUsual } from "../core/heads.js";
+import { following } from "../core/heads.js";
 import { GroupOrder } from "./recount.js";
 /** @import { GroupOrdersPayload } from "../core/payloads.js" */
+/** @import { Following } from "../core/heads.js" */
 /** @import { Run } from "../core/run.js" */
 /** @import { ArrangedRun } from "./arrangement.js" */
 
@@ -49,19 +50,33 @@ export class Trial {
   }
 
   /**
-   * What heads of a layer would execute; null for full attention. Heads with a setting of their own keep it.
+   * What heads of a part would execute; null for full attention. What a head has from the budget it keeps.
    * @param {number} layerIndex
    * @param {number} part
+   * @param {Following} follows - the part's first where it has several
    */
-  rule(layerIndex, part) {
+  rule(layerIndex, part, follows = this.following(layerIndex, part)[0]) {
     const { config, layers } = this.run;
     const { sliding_window: sliding, parts } = layers[layerIndex];
-    const growth = config.window_growth;
     const own = parts[part];
     if (own.full) return null;
     const { topK, window, sinks } = this.settings;
-    const usual = isUsual(own, config);
-    return { topK: usual ? topK : (own.top_k ?? topK), window: usual ? window : own.window, sinks, sliding, growth };
+    return {
+      topK: follows.topK ? topK : (own.top_k ?? topK),
+      window: follows.window ? window : own.window,
+      sinks,
+      sliding,
+      growth: config.window_growth,
+    };
+  }
+
+  /**
+   * @param {number} layerIndex
+   * @param {number} part
+   */
+  following(layerIndex, part) {
+    const layer = this.run.layers[layerIndex];
+    return following(this.run, layer, layer.parts[part]);
   }
 
   /**
@@ -76,12 +91,14 @@ export class Trial {
     const order = this.order(layerIndex);
     if (order === undefined) return null;
     const all = (run.numTokens * (run.numTokens + 1)) / 2;
-    const shares = layer.parts.map((part, number) => {
-      const rule = this.rule(layerIndex, number);
-      return rule === null ? part.retained_pairs : order.sets(rule.topK).kept(rule) / all;
-    });
-    const heads = layer.parts.map((part) => part.heads.length);
-    return sum(shares.map((share, number) => share * heads[number])) / sum(heads);
+    const shares = layer.parts.flatMap((part, number) =>
+      this.following(layerIndex, number).map((follows) => {
+        const rule = this.rule(layerIndex, number, follows);
+        const share = rule === null ? part.retained_pairs : order.sets(rule.topK).kept(rule) / all;
+        return [share, follows.heads];
+      }),
+    );
+    return sum(shares.map(([share, heads]) => share * heads)) / sum(shares.map(([, heads]) => heads));
   }
 
   /**

@@ -277,6 +277,8 @@ def test_exports_figures_report_and_bundle(analysed, said, refused):
     printed = bool(analysed.budget)  # one kind is enough: the browser prints any page alike
     said("report", run, other, "--out", analysed.path("report"), *([] if printed else ["--no-pdf"]), *analysed.db)
     assert (analysed.folder / "report/report.pdf").exists() == printed
+    written = (analysed.folder / "report/report.html").read_text()
+    assert ("Layers and heads that the budget names do so with" in written) == bool(analysed.budget)
     with pytest.MonkeyPatch.context() as patch:  # what is drawn was drawn above; a browser draws anything alike
         patch.setattr("focus_explorer.exports.figures.render.picture", lambda figure, form: figure.to_json().encode())
         patch.setattr("focus_explorer.exports.figures.render.open_browser", nullcontext)

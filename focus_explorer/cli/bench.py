@@ -88,12 +88,13 @@ def _lengths(text: str, option: str) -> tuple[int, ...]:
 def describe(result: dict[str, Any]) -> str:
     """The measured values as text, one line each."""
     lines = []
+    alike = ", heads alike" if result["config"].get("budget") else ""
     for row in result["layer"]:
         lines.append(
             f"one layer    {row['tokens']:>7,} tokens  full {row['full_ms']['median']:>9,.1f} ms  Focus "
             f"{row['focus_ms']['median'] + row['routing_ms']['median']:>9,.1f} ms  "
             f"{row['full_over_focus_with_routing']:.2f}x as fast with routing, "
-            f"{row['retained_pairs']:.0%} of pairs kept ({row['backend']})"
+            f"{row['retained_pairs']:.0%} of pairs kept{alike} ({row['backend']})"
         )
     for row in result["prefill"]:
         lines.append(

@@ -20,10 +20,10 @@ from focus_explorer.cli.options import (
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.budget import budget_of
+from focus_explorer.services.budget import budget_of, kept_budget
 from focus_explorer.services.centroids.files import pinned_name
 from focus_explorer.services.compare.settings import NAMES, REPEATS, grid, measure_grid
-from focus_explorer.services.runs import list_runs
+from focus_explorer.services.runs import list_runs, run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file
 
@@ -70,7 +70,13 @@ def run(arguments: argparse.Namespace) -> None:
             centroids=None if stored else arguments.centroids,
             progress=progress,
         )
-    result = {"run_id": run_id, "cells": grid(service, run_id)["cells"], "db": str(service.database.path)}
+    config = run_summary(service.database, run_id)["config"]
+    result = {
+        "run_id": run_id,
+        "cells": grid(service, run_id)["cells"],
+        "note": kept_budget(config) or None,
+        "db": str(service.database.path),
+    }
     print(json.dumps(result, ensure_ascii=False) if arguments.json else describe(result))
 
 
@@ -120,4 +126,5 @@ def describe(result: dict[str, Any]) -> str:
             f"{cell['delta_high']:+.4f}, {cell['scored']:,} tokens), {cell['retained_pairs']:.0%} of pairs, attention "
             f"{cell['attention_full']:,.1f} -> {cell['attention_focus']:,.1f} ms (median of {cell['repeats']})"
         )
-    return "\n".join([*lines, f"stored in {result['db']}"])
+    notes = [f"note: {result['note']}"] if result["note"] else []
+    return "\n".join([*lines, *notes, f"stored in {result['db']}"])

@@ -44,7 +44,8 @@ def _list(arguments: argparse.Namespace) -> None:
         print(
             f"{row['corpus_id']}  {row['status']:<11}  {row['documents']:>7,} documents"
             + (f", {skipped:,} skipped" if skipped else "")
-            + f"  {row['model_id']}  K={config['num_groups']} k={config['top_k']} w={config['window']}  {row['name']}"
+            + f"  {row['model_id']}  K={config['num_groups']} k={config['top_k']} w={config['window']}"
+            + f"{other_settings(config)}  {row['name']}"
         )
 
 

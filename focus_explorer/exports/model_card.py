@@ -12,7 +12,7 @@ from focus_explorer.exports.tables.markdown import escape, line
 from focus_explorer.services.budget import budget_words
 from focus_explorer.services.centroids.publish import Publication
 from focus_explorer.services.centroids.training_record import balanced_on
-from focus_runtime.config import growth_words
+from focus_runtime.config import FocusConfig, growth_words
 
 LIBRARY = "focus-explorer"
 TAGS = ["focus-explorer", "focus-centroids", "sparse-attention"]
@@ -81,7 +81,7 @@ def _settings(publication: Publication) -> list[str]:
         ("layers with groups", publication.layers),
         ("K, groups per layer", config.num_groups),
         ("k, groups per token", config.top_k),
-        ("w, pairs up to this distance are always kept", config.window),
+        ("w, pairs up to this distance are always kept", _windows(config)),
         *([("windows", growth_words(config.window_growth))] if config.window_growth is not None else []),
         ("first tokens that all see", config.num_sinks),
         ("sinks in the middle of a text", sinks),
@@ -95,6 +95,11 @@ def _settings(publication: Publication) -> list[str]:
     if config.budget:
         lines += ["", f"Budget: {escape(budget_words(config.budget))}."]
     return lines
+
+
+def _windows(config: FocusConfig) -> str:
+    own = [entry.window for entry in config.budget if entry.window is not None]
+    return f"{config.window}" + (f", in heads with a window of their own {min(own)} to {max(own)}" if own else "")
 
 
 def _facts(training: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -138,7 +143,7 @@ def _held_out(publication: Publication) -> list[str]:
         kept = "not recorded" if pairs is None else f"{100 * pairs:.1f} %"
         rows.append([_cell(name), f"{values['perplexity']:.2f}", kept])
     scored = "" if found["scored"] is None else f" on {found['scored']:,} held-out tokens"
-    return [*lines, f"Perplexity{scored}, before any budget was searched:", "", *_rows(_HELD_OUT, rows)]
+    return [*lines, f"Perplexity{scored}, with the budget of that time, if there was one:", "", *_rows(_HELD_OUT, rows)]
 
 
 _HELD_OUT = ("setting", "perplexity", "pairs kept")

@@ -100,3 +100,21 @@ def other_settings(config: Mapping[str, Any]) -> str:
     count = len(config.get("budget") or ())
     grows = f", windows {growth_words(config['window_growth'])}" if config.get("window_growth") else ""
     return grows + (f", budget of {count} exception{'s' * (count != 1)}" if count else "")
+
+
+def kept_budget(config: Mapping[str, Any]) -> str:
+    """What readers of other settings of a run must know of its budget, in a sentence; "" where it has none.
+
+    Args:
+        config: of the run, as JSON.
+    """
+    budget = read_budget(config.get("budget") or [])
+    if not budget:
+        return ""
+    full = sum(entry.full for entry in budget)
+    return (
+        f"The run's budget of {len(budget)} exception{'s' * (len(budget) != 1)} is in force at every setting: layers "
+        "and heads keep what it gives them"
+        + (f", {full} of them full attention, without groups too" if full else "")
+        + "."
+    )

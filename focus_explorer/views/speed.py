@@ -27,7 +27,7 @@ def speed_figure(result: dict[str, Any]) -> go.Figure:
     if layer:
         tokens = [row["tokens"] for row in layer]
         ratios = [row["full_over_focus_with_routing"] for row in layer]
-        figure.add_trace(_line("one attention layer, with routing", BLUE, tokens, ratios))
+        figure.add_trace(_line("one attention layer, heads alike, with routing", BLUE, tokens, ratios))
         limits = [row["limit"] for row in layer]
         figure.add_trace(_line("pairs kept: limit for one kernel", BLUE, tokens, limits, "dot"))
     if prefill:

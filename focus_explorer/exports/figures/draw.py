@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from focus_explorer.data.parts import part_of, run_parts
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
+from focus_explorer.services.budget import kept_budget
 from focus_explorer.statistics.run_statistics import statistics_table
 from focus_explorer.views.figures import (
     agreement,
@@ -131,7 +132,7 @@ def _loss(database: Database, run: dict[str, Any], preset: Preset, layer: int | 
 
 def _quality(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
     rows = _rows(database, run, "comparisons", "no comparisons", "measure some: `focus-explorer compare --help`")
-    return quality.quality_figure(rows.to_pylist(), preset)
+    return quality.quality_figure(rows.to_pylist(), kept_budget(json.loads(run["config"])), preset)
 
 
 def _timings(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:

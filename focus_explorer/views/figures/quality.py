@@ -15,11 +15,12 @@ KINDS = {
 }
 
 
-def quality_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
+def quality_figure(rows: list[dict[str, Any]], note: str, preset: Preset) -> go.Figure:
     """Loss difference with its interval over the share of pairs kept.
 
     Args:
         rows: of the query `comparisons`.
+        note: end of the caption: what all settings share.
     """
     figure = go.Figure()
     for kind, (name, colour, symbol) in KINDS.items():
@@ -50,6 +51,7 @@ def quality_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
         f"point per setting, with 95 % moving-block bootstrap intervals over {scored:,} tokens. Settings: "
         + "; ".join(sorted({_setting(row) for row in rows}))
         + "."
+        + (f" {note}" if note else "")
     )
     return finish(
         figure,

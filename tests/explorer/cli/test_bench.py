@@ -55,7 +55,7 @@ def test_the_plot_draws_what_was_measured(result):
     figure = speed_figure(result)
     drawn = {trace.name: (list(trace.x), list(trace.y)) for trace in figure.data}
     with_routing = [row["full_over_focus_with_routing"] for row in result["layer"]]
-    assert drawn["one attention layer, with routing"] == ([64, 128], with_routing)
+    assert drawn["one attention layer, heads alike, with routing"] == ([64, 128], with_routing)
     assert drawn["whole model, decode"] == ([16, 40], [row["full_over_focus"] for row in result["decode"]])
     lines = describe(result).splitlines()
     assert all("nan" not in line for line in lines)

@@ -55,6 +55,7 @@ def test_the_shipped_files_card_has_its_recipe_and_its_domains(service):
         between = f"({100 * change['low']:+.1f} to {100 * change['high']:+.1f})"
         assert f"| {100 * change['value']:+.1f} % {between} | {100 * kept:.1f} % | 2 |" in row
     assert "another budget" not in card
+    assert "128, in heads with a window of their own 16 to 512" in card
     assert "**They were measured before its factors of logits were learned.**" in card
     assert "The file records no held-out perplexity of its training." in card
 

@@ -8,7 +8,7 @@ import pytest
 
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.budget import budget_of, budget_words, heads_of, other_settings
+from focus_explorer.services.budget import budget_of, budget_words, heads_of, kept_budget, other_settings
 from focus_explorer.services.service import Service
 from focus_runtime.budget import HeadException
 
@@ -76,3 +76,11 @@ def test_heads_are_the_files_alike_or_a_runs(model_folder, tmp_path):
     assert heads_of(service.database, run_id) == own
     with pytest.raises(NotFoundError, match="there is no run 'nobody'"):
         heads_of(service.database, "nobody")
+
+
+def test_readers_of_other_settings_are_told_what_heads_keep():
+    assert kept_budget({}) == kept_budget({"budget": []}) == ""
+    assert "budget of 1 exception is" in kept_budget({"budget": ENTRIES[:1]})
+    assert "full" not in kept_budget({"budget": ENTRIES[:1]})
+    assert "3 exceptions" in kept_budget({"budget": ENTRIES})
+    assert "2 of them full attention, without groups too" in kept_budget({"budget": ENTRIES})

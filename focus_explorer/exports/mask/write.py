@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import executed, part_of
+from focus_explorer.data.parts import executed, named_part
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.mask.names import MASK, SUFFIXES
@@ -67,12 +67,7 @@ def write_mask(
         raise InputError(f"there is no format {file_format!r} of a mask", expected=" or ".join(SUFFIXES))
     run = fetch_run(database, run_id)
     parts = executed(database, run, layer)[layer]
-    if head is None and len(parts) > 1:
-        raise InputError(
-            f"the heads of layer {layer} differ ({'; '.join(one.part.title for one in parts)})",
-            fix="name one of them with --head",
-        )
-    chosen = part_of([one.part for one in parts], layer, head)
+    chosen = named_part([one.part for one in parts], layer, head, "name one of them with --head")
     membership, rule = parts[chosen.number].membership, chosen.rule
     total = membership.size
     first, last = rows or (0, total)

@@ -73,7 +73,7 @@ def draw_mask(
         run: its row.
         preset: size and type.
         layer: its number.
-        head: key-value head; the first when None.
+        head: key-value head, or query head where the heads of a key-value head differ; the first when None.
 
     Raises:
         NotFoundError: the layer has no such head.

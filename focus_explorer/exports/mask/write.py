@@ -56,7 +56,8 @@ def write_mask(
             (T, T), int8, in which 1 + the place in `CAUSES` stands for each kept pair.
         out: file to write; folders above it are made.
         rows: first and one past the last query; the whole text when None.
-        head: key-value head whose mask it is; needed where the heads of the layer differ.
+        head: whose mask it is, needed where the heads of the layer differ: key-value head, or query head where the
+            heads of a key-value head differ.
         progress: takes the stage and the fraction done, before every few rows; may raise Cancelled.
 
     Raises:

@@ -27,7 +27,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "from token A to before token B",
     )
     parser.add_argument("--layer", type=int, help="only the rows of this layer")
-    parser.add_argument("--head", type=int, help="key-value head of the mask, where those of the layer differ")
+    parser.add_argument(
+        "--head",
+        type=int,
+        help="key-value head of the mask, or query head where those of a key-value head differ"
+        "; needed where the heads of the layer differ",
+    )
     parser.set_defaults(run=run)
 
 

@@ -20,7 +20,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="size and type, for the place it will stand; --list names them (default: column)",
     )
     parser.add_argument("--layer", type=int, help="of a figure of one layer (default: the middle one)")
-    parser.add_argument("--head", type=int, help="key-value head of the mask, where those of the layer differ")
+    parser.add_argument(
+        "--head",
+        type=int,
+        help="key-value head of the mask, or query head where those of a key-value head differ"
+        "; the first when left out",
+    )
     parser.set_defaults(run=run)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.data.queries import fetch, rows_of
-from focus_explorer.errors import NotFoundError
+from focus_explorer.errors import InputError, NotFoundError
 from focus_runtime.budget import HeadCounts
 from focus_runtime.config import CONSTANT, FocusConfig
 from focus_runtime.mask.rule import CAUSES, PairRule
@@ -201,6 +201,23 @@ def part_of(parts: Sequence[Part], layer: int, head: int | None) -> Part:
             expected=f"0 to {heads[-1]}" if heads else "none: the run was made before heads could differ",
         )
     return next(part for part in parts if head in part.heads)
+
+
+def named_part(parts: Sequence[Part], layer: int, head: int | None, fix: str) -> Part:
+    """The part of a layer with one head, which must be named where the heads differ.
+
+    Args:
+        parts: of the layer.
+        layer: its number.
+        head: as of `part_of`.
+        fix: how a head is named.
+
+    Raises:
+        InputError: the layer has no such head, or its heads differ and none was named.
+    """
+    if head is None and len(parts) > 1:
+        raise InputError(f"the heads of layer {layer} differ ({'; '.join(part.title for part in parts)})", fix=fix)
+    return part_of(parts, layer, head)
 
 
 def by_top_k(parts: Sequence[PartGroups]) -> Ints:

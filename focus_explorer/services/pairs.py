@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from focus_explorer.data.parts import PartGroups, by_top_k, executed, mean_over_heads
+from focus_explorer.data.parts import Part, PartGroups, by_top_k, executed, mean_over_heads, named_part
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError, NotFoundError
 from focus_explorer.progress import Progress
@@ -112,6 +112,20 @@ class PairViews:
         self._means: dict[str, DistanceMeanPayload] = {}
         self._jobs = JobRunner()
         self._lock = threading.Lock()
+
+    def part_with(self, run_id: str, layer: int, head: int | None, fix: str) -> Part:
+        """The heads of a layer that are alike with one of them, which must be named where they differ.
+
+        Args:
+            run_id: of the run.
+            layer: layer number.
+            head: key-value head, or query head where the heads of a key-value head differ.
+            fix: how a head is named.
+
+        Raises:
+            InputError: there is no such run, layer or head, or the heads differ and none was named.
+        """
+        return named_part([one.part for one in self._layer(run_id, layer)], layer, head, fix)
 
     def tile(
         self, run_id: str, layer: int, rows: tuple[int, int], keys: tuple[int, int], part: int = 0

@@ -205,7 +205,8 @@ def _causes(pairs: Mapping[str, Any]) -> CausesPayload:
     }
 
 
-def _part(one: PartPairs) -> PartPayload:
+def part_payload(one: PartPairs) -> PartPayload:
+    """Heads of one setting, and the pairs of one of them."""
     part = one.part
     return {
         "heads": list(part.heads),
@@ -229,7 +230,7 @@ def _layer(row: dict[str, Any], parts: Sequence[PartPairs], num_tokens: int) -> 
         "distant_kept": mean_distant_kept(parts, num_tokens),
         "sliding_window": row["sliding_window"],
         "pairs": _causes(dict(zip(CAUSES, np.asarray(pairs).tolist(), strict=True))),
-        "parts": [_part(one) for one in parts],
+        "parts": [part_payload(one) for one in parts],
     }
 
 

@@ -13,13 +13,14 @@ from playwright.sync_api import expect
 from focus_explorer.data.queries import fetch
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.compare.heads import measured_heads
-from focus_explorer.services.compare.lengths import lengths
+from focus_explorer.services.compare.lengths import lengths, measure_lengths
 from focus_explorer.services.compare.missing_links import explained, most_hurt
 from focus_explorer.services.compare.runs import compare_runs
 from focus_explorer.services.compare.settings import grid_rows
 from focus_explorer.services.compare.what_if import WhatIfs
 from focus_explorer.services.runs import list_runs, run_summary
 from focus_explorer.services.service import Service
+from focus_runtime.budget import HeadException
 from tests.browser.conftest import opening, reload, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -316,6 +317,25 @@ def test_lengths_are_measured_and_shown(open_part, pair):
     expect(part.locator("[data-testid=fx-crossover] .point")).to_have_count(2 * len(layer["points"]))
     page.locator("input[type=range]").first.press("ArrowRight")
     expect(part).to_contain_text("Layer 16 is not measured yet")
+
+
+@pytest.mark.slow
+def test_lengths_are_said_with_what_the_heads_of_the_layer_have(tiny_page):
+    open_one, service, _ = tiny_page
+    own = (HeadException(layer=0, full=True), HeadException(layer=1, head=0, top_k=0, window=20))
+    model = list_runs(service.database)[-1]["model_id"]
+    how = AnalyzeRequest(
+        model=model, centroids="random", top_k=1, window=8, repeats=1, budget=own, window_growth=(64, 256)
+    )
+    run_id = analyze(service, OTHER_TEXT, how)
+    said = {
+        0: "Full attention. 2 repeats",
+        1: "Head 0: no groups, window 20; head 1: top-k 1, window 8; windows grow from token 64 to 256. 2 repeats",
+    }
+    for layer, words in said.items():
+        measure_lengths(service, run_id, layer, seconds=1, repeats=2)
+        page = open_one(f"?run={run_id}&view=compare&part=lengths&layer={layer}")
+        expect(page.locator("[data-testid=fx-compare-lengths] .fx-verdict")).to_contain_text(words)
 
 
 def test_both_texts_grow_and_are_coloured_by_the_open_layer(open_part):

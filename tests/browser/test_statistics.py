@@ -11,12 +11,15 @@ import scipy.sparse
 from playwright.sync_api import expect
 
 from focus_explorer.cli.main import main
+from focus_explorer.data.queries import fetch_run
 from focus_explorer.exports.figures.write import write_figure
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.run_payload import load_run
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.run_statistics import statistics_table
-from tests.browser.conftest import reload
+from focus_runtime.budget import HeadException
+from tests.browser.conftest import HARBOUR, reload
 from tests.browser.test_accessibility import findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -223,6 +226,44 @@ def test_a_mask_is_fetched_from_the_dialog_once_its_queries_are_in_the_text(open
     matrix = scipy.sparse.load_npz(tmp_path / "fetched.npz")
     assert matrix.shape == (whole + 1, whole + 1)
     assert set(matrix.tocoo().row.tolist()) == set(range(40, 100))
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "scheme"), [("wide", "light"), ("narrow", "dark")])
+def test_the_mask_of_heads_that_differ_is_fetched_from_the_dialog(tiny_page, tmp_path, size, scheme):
+    open_one, service, _ = tiny_page
+    own = (HeadException(layer=0, head=0, full=True), HeadException(layer=1, query_head=1, top_k=0, window=20))
+    model = list_runs(service.database)[-1]["model_id"]
+    how = AnalyzeRequest(model=model, centroids="random", top_k=1, window=8, repeats=1, budget=own)
+    run_id = analyze(service, HARBOUR[:300], how)
+    page = open_one(f"?run={run_id}&view=sparsity&layer=1&head=1&__theme={scheme}", size=size, scheme=scheme)
+    page.locator("[data-testid=fx-export-open]").click()
+    command = page.locator("[data-testid=fx-export-command]")
+    page.locator("[data-testid=fx-export-command]:not(:empty)").wait_for(timeout=WAIT)
+    page.locator("[data-field=kind-mask]").check(force=True)
+    heads = page.get_by_test_id("fx-export").get_by_label("Heads")
+    expect(heads.locator("option:checked")).to_have_text("query head 1: no groups, window 20")
+    expect(command).to_contain_text("--layer 1 --head 1")
+    assert findings(page) == []
+    page.locator("[data-field=maskLayer]").select_option("0")
+    heads.select_option("head 0: full attention")
+    tokens = fetch_run(service.database, run_id)["num_tokens"]
+    expect(page.get_by_test_id("fx-export")).to_contain_text(f"This head keeps {tokens * (tokens + 1) // 2:,} pairs")
+    heads.select_option("head 1: top-k 1, window 8")
+    expect(command).to_contain_text("--layer 0 --head 1")
+    page.locator("[data-field=maskFormat]").select_option("npz")
+    expect(command).to_contain_text("--format npz --layer 0 --head 1")
+    with page.expect_download(timeout=WAIT) as waiting:
+        page.locator("[data-testid=fx-export-make]").click()
+    assert waiting.value.suggested_filename == f"{run_id}-mask-layer0-head1.npz"
+    waiting.value.save_as(tmp_path / "fetched.npz")
+    words = shlex.split(command.inner_text())
+    words[words.index("--out") + 1] = str(tmp_path / "written.npz")
+    assert main(words[1:]) == 0
+    assert (tmp_path / "written.npz").read_bytes() == (tmp_path / "fetched.npz").read_bytes()
+    kept = scipy.sparse.load_npz(tmp_path / "fetched.npz").nnz
+    expect(page.get_by_test_id("fx-export")).to_contain_text(f"This head keeps {kept:,} pairs")
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 

@@ -5,6 +5,7 @@ import {
   budgetGroups,
   headCount,
   isUsual,
+  layerWords,
   partOf,
   partTitle,
   shortestWindow,
@@ -30,6 +31,17 @@ test("parts are titled by their heads, of either kind, and their setting", () =>
   assert.equal(partTitle(part([1], full)), "head 1: full attention");
   assert.ok(isUsual(part([0]), config));
   assert.ok(!isUsual(part([0], { top_k: 0 }), config));
+});
+
+test("a layer's setting is that of each part of its heads, and how windows grow where a head has one", () => {
+  const growing = { ...config, window_growth: [1024, 8192] };
+  const parts = [part([0, 2], { top_k: 0, window: 256 }), part([1], full)];
+  assert.equal(layerWords(parts, config), "Heads 0, 2: no groups, window 256; head 1: full attention");
+  assert.equal(
+    layerWords([part([0, 1, 2], { top_k: 2 })], growing),
+    "Top-k 2, window 64; windows grow from token 1,024 to 8,192",
+  );
+  assert.equal(layerWords([part([0, 1, 2], full)], growing), "Full attention");
 });
 
 test("the mask drops nothing within the shortest window of heads that have one", () => {

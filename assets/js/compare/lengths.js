@@ -4,6 +4,7 @@ import { ComparePart } from "./part.js";
 import { el } from "../core/dom.js";
 import { dropdown } from "../core/fields.js";
 import { format } from "../core/format.js";
+import { layerWords } from "../core/heads.js";
 import { LEGEND_ABOVE, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { lazyDetails, tableOf } from "../core/widgets.js";
@@ -82,7 +83,8 @@ export class CompareLengths extends ComparePart {
     if (lengths === undefined) return;
     this.points = lengths.points;
     this.crossing = lengths.crossing;
-    this.verdict.replaceChildren(...sentences(this.layer, lengths).map((words) => el("p", {}, words)));
+    const setting = layerWords(this.run.layers[this.app.layerIndex].parts, this.run.info.config);
+    this.verdict.replaceChildren(...sentences(this.layer, lengths, setting).map((words) => el("p", {}, words)));
     if (this.table.open) this.table.refresh();
     if (this.open) this.draw();
   }
@@ -140,8 +142,9 @@ const atPoint = (p) => [
 /**
  * @param {number} layer
  * @param {LayerLengthsPayload} given
+ * @param {string} setting of the layer's heads
  */
-function sentences(layer, { points, crossing }) {
+function sentences(layer, { points, crossing }, setting) {
   /** @param {number} tokens */
   const count = (tokens) => format.count(Math.round(tokens));
   const first = points[0];
@@ -158,7 +161,8 @@ function sentences(layer, { points, crossing }) {
     mixed: () => text.mixed(layer, count(last.tokens)),
     never: () => text.never(layer, count(last.tokens)),
   }[crossing.kind]();
-  return [verdict, ...(crossing.clear ? [] : [text.unclear]), text.atLongest(...atPoint(last)), text.setting(last)];
+  const unclear = crossing.clear ? [] : [text.unclear];
+  return [verdict, ...unclear, text.atLongest(...atPoint(last)), text.setting(setting, last)];
 }
 
 /**

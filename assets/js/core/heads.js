@@ -49,6 +49,17 @@ export const partRows = (parts) =>
   );
 
 /**
+ * What the heads of a layer execute: one setting where they are alike, else that of each part.
+ * @param {PartPayload[]} parts
+ * @param {{ window_growth?: readonly number[] }} config
+ */
+export function layerWords(parts, config) {
+  const settings = parts.length === 1 ? [settingWords(parts[0])] : parts.map(partTitle);
+  const growth = parts.every(({ full }) => full) ? null : growthWords(config);
+  return text.settingTitle([...settings, growth].filter((words) => words !== null).join("; "));
+}
+
+/**
  * Whether a part has the setting that heads without an exception have.
  * @param {PartPayload} part
  * @param {ConfigPayload} config

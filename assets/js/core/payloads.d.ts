@@ -941,10 +941,11 @@ export interface PresetPayload {
   height: number;
 }
 
-/** A row of `layers` of the mask's choices. */
+/** A row of `layers` of the mask's choices: `pairs` is the mean over the heads, each of `parts` has its own mask. */
 export interface MaskLayerPayload {
   layer: number;
   pairs: number;
+  parts: PartPayload[];
 }
 
 /** `mask` of choices. */

@@ -186,6 +186,7 @@ export class App {
       request: (what, details = {}) => callServer(() => this.server.ask({ what, run: id, ...details })),
       run: id,
       layer: null,
+      head: null,
     });
   }
 

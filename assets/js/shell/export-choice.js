@@ -6,7 +6,7 @@
  * The fields of the dialog.
  * @typedef {{ kind: "table" | "mask" | "figure" | "bundle" | "report", table: string, format: string, figure: string,
  *   figureFormat: string, preset: string, reportFormat: string, text: boolean, only: boolean, maskLayer: string,
- *   maskFormat: string, first: string, last: string }} Choice
+ *   maskHead: string, maskFormat: string, first: string, last: string }} Choice
  */
 
 /**

@@ -1,24 +1,63 @@
 // @ts-check
-// The fields of a mask in the export dialog: layer, format, and the query tokens whose pairs are written.
+// The fields of a mask in the export dialog: layer, heads where they differ, format, and the query tokens whose pairs
+// are written.
 import { el } from "../core/dom.js";
+import { partOf, partTitle } from "../core/heads.js";
 import { exporting as text } from "../strings/export.js";
-/** @import { MaskChoicesPayload } from "../core/payloads.js" */
+import { heads as headWords } from "../strings/heads.js";
+/** @import { MaskChoicesPayload, MaskLayerPayload, PartPayload } from "../core/payloads.js" */
 /** @import { UiEvent } from "../core/types.js" */
 /** @import { Choice } from "./export-choice.js" */
 
 /** @typedef {"first" | "last"} End */
 
 /**
- * What the server is asked for.
+ * @param {MaskChoicesPayload} mask
  * @param {Choice} options
  */
-export const maskQuestion = ({ maskFormat, maskLayer, first, last }) => ({
-  kind: "mask",
-  format: maskFormat,
-  layer: Number(maskLayer),
-  first,
-  last,
-});
+const layerOf = ({ layers }, { maskLayer }) =>
+  /** @type {MaskLayerPayload} */ (layers.find(({ layer }) => String(layer) === maskLayer));
+
+/**
+ * The heads whose mask is written.
+ * @param {MaskChoicesPayload} mask
+ * @param {Choice} options
+ */
+function chosenPart(mask, options) {
+  const { parts } = layerOf(mask, options);
+  return parts[partOf(parts, options.maskHead === "" ? null : Number(options.maskHead))];
+}
+
+/**
+ * The chosen heads by their first, and all there are to choose from; none where the heads of the layer are alike.
+ * @param {MaskChoicesPayload} mask
+ * @param {Choice} options
+ * @returns {{ chosen: string, heads: [string, string][] }}
+ */
+export function maskHeads(mask, options) {
+  const { parts } = layerOf(mask, options);
+  /** @param {PartPayload} part */
+  const first = (part) => String(part.heads[0]);
+  if (parts.length === 1) return { chosen: options.maskHead, heads: [] };
+  return { chosen: first(chosenPart(mask, options)), heads: parts.map((part) => [first(part), partTitle(part)]) };
+}
+
+/**
+ * What the server is asked for.
+ * @param {MaskChoicesPayload} mask
+ * @param {Choice} options
+ */
+export const maskQuestion = (mask, options) => {
+  const { chosen, heads } = maskHeads(mask, options);
+  return {
+    kind: "mask",
+    format: options.maskFormat,
+    layer: Number(options.maskLayer),
+    head: heads.length > 0 ? Number(chosen) : null,
+    first: options.first,
+    last: options.last,
+  };
+};
 
 /**
  * Two numbers that are typed; they stay as they are meanwhile, so that nothing takes the focus.
@@ -49,10 +88,14 @@ export const endFields = (options, typed) => {
  * @param {MaskChoicesPayload} mask
  * @param {Choice} options
  */
-export const maskNotes = ({ layers, tokens }, { maskLayer, maskFormat }) => {
-  const pairs = layers.find(({ layer }) => String(layer) === maskLayer)?.pairs ?? 0;
-  const notes = [text.maskSize(maskLayer, pairs, tokens), text.maskNotes[maskFormat]];
-  return el("p", { class: "fx-help" }, notes.join(" "));
+export const maskNotes = (mask, options) => {
+  const { parts } = layerOf(mask, options);
+  const { heads, pairs } = chosenPart(mask, options);
+  const { local_only: near, group_only: shared, local_and_group: both, sink_only: sinks } = pairs;
+  const which = parts.length === 1 ? text.layer(options.maskLayer) : text.maskHeads(heads.length);
+  const notes = [text.maskSize(which, near + shared + both + sinks, mask.tokens)];
+  if (parts.length > 1) notes.push(headWords.choiceHint);
+  return el("p", { class: "fx-help" }, [...notes, text.maskNotes[options.maskFormat]].join(" "));
 };
 
 /**

@@ -5,7 +5,7 @@ import { buttonOf, el, newId } from "../core/dom.js";
 import { JobProgress, isLive } from "../core/job-progress.js";
 import { alertBox, choiceOf, progressBox } from "../core/widgets.js";
 import { itemNamed, middleOf } from "./export-choice.js";
-import { endFields, markEnds, maskNotes, maskQuestion } from "./export-mask.js";
+import { endFields, markEnds, maskHeads, maskNotes, maskQuestion } from "./export-mask.js";
 import { exporting as text } from "../strings/export.js";
 /** @import { Choice } from "./export-choice.js" */
 /** @import { ExportChoicesPayload, ExportFilePayload } from "../core/payloads.js" */
@@ -13,8 +13,8 @@ import { exporting as text } from "../strings/export.js";
 /** @import { RequestAnswer, Details, UiEvent } from "../core/types.js" */
 
 /**
- * The run to export, and its open layer if there is one.
- * @typedef {{ request: RequestAnswer, run: string, layer: number | null }} ExportSource
+ * The run to export, and its open layer and head if there is one.
+ * @typedef {{ request: RequestAnswer, run: string, layer: number | null, head: number | null }} ExportSource
  */
 
 const POLL_MS = 400;
@@ -30,6 +30,8 @@ class Dialog {
   run;
   /** @type {number | null} */
   layer;
+  /** @type {number | null} */
+  head;
   /** @type {string} */
   kind;
   /** @type {number} */
@@ -53,11 +55,11 @@ class Dialog {
   node;
 
   /**
-   * `request(what, details)` asks the server about the run; `layer` is the open one, null where none is.
+   * `request(what, details)` asks the server about the run; `layer` and `head` are the open ones, null where none is.
    * @param {ExportSource} given
    */
-  constructor({ request, run, layer }) {
-    Object.assign(this, { request, run, layer, kind: "table", requestId: 0 });
+  constructor({ request, run, layer, head }) {
+    Object.assign(this, { request, run, layer, head, kind: "table", requestId: 0 });
     const title = el("h2", { class: "fx-title", id: newId("export"), tabindex: "-1", autofocus: true }, text.title);
     this.about = el("p", { class: "fx-help" });
     this.fields = el("div", { class: "fx-export-fields" });
@@ -129,6 +131,7 @@ class Dialog {
       preset: choices.presets[0].name,
       reportFormat: choices.report_formats[0],
       maskLayer: String(this.layer ?? middleOf(choices.mask.layers).layer),
+      maskHead: String(this.head ?? ""),
       maskFormat: choices.mask.formats[0],
       first: "0",
       last: String(choices.mask.tokens - 1),
@@ -254,6 +257,8 @@ class Dialog {
   mask() {
     const { mask } = this.choices;
     const layers = mask.layers.map(({ layer }) => /** @type {[string, string]} */ ([String(layer), text.layer(layer)]));
+    const { chosen, heads } = maskHeads(mask, this.options);
+    this.options.maskHead = chosen;
     return [
       el(
         "div",
@@ -261,6 +266,7 @@ class Dialog {
         this.select("maskLayer", text.maskLayer, layers),
         this.formats("maskFormat", mask.formats),
       ),
+      heads.length > 0 ? this.select("maskHead", text.maskHead, heads) : null,
       endFields(this.options, (name, value) => this.typed(name, value)),
       (this.problem = el("div", { class: "fx-export-problem", "data-testid": "fx-export-problem" })),
       maskNotes(mask, this.options),
@@ -338,7 +344,7 @@ class Dialog {
         preset: options.preset,
         layer: this.offersLayer("figures", options.figure) ? layer : null,
       };
-    if (options.kind === "mask") return maskQuestion(options);
+    if (options.kind === "mask") return maskQuestion(this.choices.mask, options);
     return options.kind === "report"
       ? { kind: "report", format: options.reportFormat }
       : { kind: "bundle", text: options.text };

@@ -16,6 +16,7 @@ const exportButton = (app) => {
       request: (what, details = {}) => app.request(what, details),
       run: run.info.run_id,
       layer: run.layerIds[app.layerIndex],
+      head: app.head,
     });
   return buttonOf(text.open, open, {
     class: "fx-button fx-export-open",

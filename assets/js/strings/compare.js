@@ -367,9 +367,8 @@ export const lengths = {
   unclear: "At the longest length the repeats of the two overlap, so this may not hold.",
   atLongest: (tokens, full, focus, ratio) =>
     `At ${tokens} tokens: full attention ${full}, Focus with routing ${focus} (${ratio} the time).`,
-  setting: (points) =>
-    `Top-k ${points.top_k}, window ${points.window_size}; ${points.repeats} repeats, median with lowest and ` +
-    `highest; ${points.device}, ${points.dtype}, ` +
+  setting: (setting, points) =>
+    `${setting}. ${points.repeats} repeats, median with lowest and highest; ${points.device}, ${points.dtype}, ` +
     `${points.threads === 1 ? "1 thread" : `${points.threads} threads`}, ${points.backend} backend.`,
   full: "full attention",
   focus: "Focus with routing",

@@ -49,11 +49,13 @@ export const exporting = {
     csv: "Text cells that a spreadsheet would run (=, +, -, @) get an apostrophe in front.",
   }),
   maskLayer: "Layer",
+  maskHead: "Heads",
+  maskHeads: (count) => (count === 1 ? "This head" : "Each of these heads"),
   layer: (layer) => `Layer ${layer}`,
   first: "First query token",
   last: "Last query token",
-  maskSize: (layer, pairs, tokens) =>
-    `Layer ${layer} keeps ${pairs.toLocaleString("en-US")} pairs over the whole text, tokens 0 to ` +
+  maskSize: (which, pairs, tokens) =>
+    `${which} keeps ${pairs.toLocaleString("en-US")} pairs over the whole text, tokens 0 to ` +
     `${(tokens - 1).toLocaleString("en-US")}. ` +
     (pairs > 2e7 ? "That is a large file; fewer query tokens make it smaller." : ""),
   maskNotes: /** @type {Record<string, string>} */ ({

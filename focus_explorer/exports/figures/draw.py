@@ -14,7 +14,7 @@ from focus_explorer.data.parts import part_of, run_parts
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.services.budget import kept_budget
-from focus_explorer.statistics.run_statistics import statistics_table
+from focus_explorer.statistics.run_statistics import run_statistics, statistics_table
 from focus_explorer.views.figures import (
     agreement,
     attention,
@@ -74,7 +74,7 @@ def draw_mask(
         run: its row.
         preset: size and type.
         layer: its number.
-        head: key-value head; the first when None.
+        head: key-value head, or query head where the heads of a key-value head differ; the first when None.
 
     Raises:
         NotFoundError: the layer has no such head.
@@ -117,9 +117,11 @@ def _agreement(database: Database, run: dict[str, Any], preset: Preset, layer: i
 
 def _distances(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
     rows = [row for row in _statistic(database, run, "distances") if row["layer"] == layer]
-    config = json.loads(run["config"])
-    grows = config.get("window_growth") is not None
-    return distances.distances_figure(rows, config["window"], run["num_tokens"], layer, preset, grows=grows)
+    grows = json.loads(run["config"]).get("window_growth") is not None
+    sample = run_statistics(database, run["run_id"]).sample
+    shown = [parts for number, parts in zip(sample.layers, sample.parts, strict=True) if layer in (None, number)]
+    windows = [part.rule.window for parts in shown for part in parts if not part.full]
+    return distances.distances_figure(rows, windows, run["num_tokens"], layer, preset, grows=grows)
 
 
 def _loss(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:

@@ -57,7 +57,8 @@ def figure(
         name: one of `FIGURES`, of a corpus one of `OF_CORPUS`.
         preset: one of `PRESETS`, or `screen`.
         layer: of the figures in `LAYERED`, the middle one when None; of those in `EITHER`, all when None.
-        head: key-value head of the mask, where the heads of the layer differ; the first when None.
+        head: of the mask, where the heads of the layer differ: key-value head, or query head where the heads of a
+            key-value head differ; the first when None.
 
     Raises:
         InputError: unknown run, figure, preset, layer or head, or what it shows was not measured yet.

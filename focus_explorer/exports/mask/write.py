@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import executed, part_of
+from focus_explorer.data.parts import executed, named_part
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.mask.names import MASK, SUFFIXES
@@ -56,7 +56,8 @@ def write_mask(
             (T, T), int8, in which 1 + the place in `CAUSES` stands for each kept pair.
         out: file to write; folders above it are made.
         rows: first and one past the last query; the whole text when None.
-        head: key-value head whose mask it is; needed where the heads of the layer differ.
+        head: whose mask it is, needed where the heads of the layer differ: key-value head, or query head where the
+            heads of a key-value head differ.
         progress: takes the stage and the fraction done, before every few rows; may raise Cancelled.
 
     Raises:
@@ -67,12 +68,7 @@ def write_mask(
         raise InputError(f"there is no format {file_format!r} of a mask", expected=" or ".join(SUFFIXES))
     run = fetch_run(database, run_id)
     parts = executed(database, run, layer)[layer]
-    if head is None and len(parts) > 1:
-        raise InputError(
-            f"the heads of layer {layer} differ ({'; '.join(one.part.title for one in parts)})",
-            fix="name one of them with --head",
-        )
-    chosen = part_of([one.part for one in parts], layer, head)
+    chosen = named_part([one.part for one in parts], layer, head, "name one of them with --head")
     membership, rule = parts[chosen.number].membership, chosen.rule
     total = membership.size
     first, last = rows or (0, total)

@@ -107,7 +107,7 @@ def _measure(
         return membership_like(torch.from_numpy(one.membership.copy()), length, torch.Generator().manual_seed(length))
 
     how: dict[str, Any] = {"repeats": repeats, "seed": length, "device": device}
-    if len(parts) == 1:
+    if len(parts) == 1 and not parts[0].part.full:
         setting = replace(setting, window=parts[0].part.rule.window)
         measured = layer_speed(setting, length, membership=like(parts[0]), **how)
     else:

@@ -18,10 +18,13 @@ WORDS = {
     bool: "true or false",
     list: "a list",
     dict: "an object",
+    int | None: "a whole number, or null",
 }
 # Numbers that the database and JSON can hold; a text may not hold the halves of a pair of UTF-16.
+_WHOLE = Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]
 _LIMITS: dict[Any, Any] = {
-    int: Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)],
+    int: _WHOLE,
+    int | None: _WHOLE | None,
     float: Annotated[float, Field(strict=True, allow_inf_nan=False)],
     str: Annotated[str, Field(strict=True)],
     bool: Annotated[bool, Field(strict=True)],

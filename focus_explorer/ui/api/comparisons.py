@@ -48,7 +48,8 @@ class ComparisonFunctions:
 
         Returns:
             layers: by layer number, points (tokens; milliseconds of one layer's attention, full and Focus: median, low,
-            high; routing in milliseconds) and crossing (kind: interpolated, from the start, never or mixed; tokens: the
+            high; routing in milliseconds; top_k and window_size: the run's, of heads without an exception, while each
+            head was timed with its own) and crossing (kind: interpolated, from the start, never or mixed; tokens: the
             length of equal times, between the measured lengths below and above; clear: whether the repeats of the two
             do not overlap).
         """

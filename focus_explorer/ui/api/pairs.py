@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from focus_explorer.errors import InputError
+from focus_explorer.services.pairs import PairViews
 from focus_explorer.services.runs import layer_numbers
 from focus_explorer.services.service import Service
 from focus_explorer.ui.api.request import ask
@@ -22,8 +23,17 @@ class PairFunctions:
     def __init__(self, service: Service) -> None:
         self.service = service
 
-    def mask(self, run_id: str, layer: int, first_query: int, last_query: int, first_key: int, last_key: int) -> dict:
-        """A rectangle of the attention mask: pairs of tokens by the cause they are kept or dropped for.
+    def mask(
+        self,
+        run_id: str,
+        layer: int,
+        first_query: int,
+        last_query: int,
+        first_key: int,
+        last_key: int,
+        head: int | None = None,
+    ) -> dict:
+        """A rectangle of the attention mask of one head: pairs of tokens by the cause they are kept or dropped for.
 
         Args:
             run_id: as listed by runs.
@@ -32,18 +42,24 @@ class PairFunctions:
             last_query: position of the last query token, included.
             first_key: position of the first key token.
             last_key: position of the last key token, included.
+            head: key-value head, or query head where the heads of a key-value head differ; needed where the heads of
+                the layer differ.
 
         Returns:
+            heads: those that have this mask, query_heads: whether the numbers are of query heads;
             block_size: tokens to a side of a cell, 1 while the rectangle is at most 160 tokens wide and high;
             rows, keys: first position and one past the last of what was counted, widened to whole cells;
             causes; counts: by cause, rows x columns of pairs (a key after its query is no pair and counts nowhere).
         """
         rows, keys = [first_query, last_query], [first_key, last_key]
-        payload = ask(self.service, "mask_tile", run_id, layer=layer, rows=rows, keys=keys)
+        part = self.service.part(PairViews).part_with(run_id, layer, head, "name one of them as head")
+        payload = ask(self.service, "mask_tile", run_id, layer=layer, rows=rows, keys=keys, part=part.number)
         kind = np.dtype(f"<u{payload['bytes']}")
         shape = (len(payload["causes"]), payload["num_rows"], payload["num_columns"])
         counts = np.frombuffer(base64.b64decode(payload["counts"]), dtype=kind).reshape(shape)
         return {
+            "heads": list(part.heads),
+            "query_heads": part.by_query,
             "block_size": payload["block_size"],
             "rows": list(payload["rows"]),
             "keys": list(payload["keys"]),

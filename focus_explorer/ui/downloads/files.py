@@ -61,6 +61,7 @@ def make(service: Service, request: ExportRequest, folder: Path, job: Job) -> Pa
             request.format,
             out,
             rows=request.rows,
+            head=request.head,
             progress=job.step,
         )
     if request.kind == "bundle":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from focus_explorer.errors import InputError
 from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS, checked_layer
-from focus_explorer.exports.mask.choices import num_queries
+from focus_explorer.exports.mask.choices import checked_head, num_queries
 from focus_explorer.exports.mask.names import MASK
 from focus_explorer.exports.mask.names import SUFFIXES as MASK_SUFFIXES
 from focus_explorer.exports.tables.sources import TABLES
@@ -16,7 +16,7 @@ from focus_explorer.exports.tables.write import FORMATS, SUFFIXES
 from focus_explorer.services.runs import check_run
 from focus_explorer.services.service import Service
 from focus_explorer.settings import default_database
-from focus_explorer.ui.parameters import Request, layer_of, one_of, run_of
+from focus_explorer.ui.parameters import Request, layer_of, one_of, run_of, whole_number
 
 KINDS = ("table", "mask", "figure", "bundle", "report")
 REPORT_FORMATS = ("html", "pdf")
@@ -33,6 +33,7 @@ class ExportRequest:
         format: of the file.
         preset: of a figure.
         layer: of a mask, a figure or a table's rows, None for all.
+        head: of a mask, where the heads of the layer differ; else None.
         rows: of a mask, first and one past the last query; None for all.
         text: whether a bundle includes the text.
     """
@@ -43,6 +44,7 @@ class ExportRequest:
     format: str = ""
     preset: str = ""
     layer: int | None = None
+    head: int | None = None
     rows: tuple[int, int] | None = None
     text: bool = False
 
@@ -55,17 +57,19 @@ class ExportRequest:
         if self.kind == "report":
             return f"{self.run_id}-report.{self.format}"
         if self.kind == "mask":
+            head = "" if self.head is None else f"-head{self.head}"
             rows = "" if self.rows is None else f"-rows{self.rows[0]}-{self.rows[1]}"
-            return f"{self.run_id}-mask{layer}{rows}{MASK_SUFFIXES[self.format]}"
+            return f"{self.run_id}-mask{layer}{head}{rows}{MASK_SUFFIXES[self.format]}"
         suffix = SUFFIXES[self.format] if self.kind == "table" else f".{self.format}"
         return f"{self.run_id}-{self.name}{layer}{suffix}"
 
     def command(self, database: Path) -> str:
         """The command that writes the same bytes."""
         layer = [] if self.layer is None else ["--layer", str(self.layer)]
+        head = [] if self.head is None else ["--head", str(self.head)]
         rows = [] if self.rows is None else ["--rows", f"{self.rows[0]}:{self.rows[1]}"]
         words = {
-            "mask": ["export", self.run_id, "--what", MASK, "--format", self.format, *layer, *rows],
+            "mask": ["export", self.run_id, "--what", MASK, "--format", self.format, *layer, *head, *rows],
             "table": ["export", self.run_id, "--what", self.name, "--format", self.format, *layer],
             "figure": [
                 "figure",
@@ -87,10 +91,11 @@ class ExportRequest:
 
 
 def read_request(service: Service, request: Request) -> ExportRequest:
-    """The file a request names, checked: run, kind; name, format, preset, layer, first, last, text.
+    """The file a request names, checked: run, kind; name, format, preset, layer, head, first, last, text.
 
     Raises:
-        InputError: there is no such run, table, figure, format, preset, layer or query.
+        InputError: there is no such run, table, figure, format, preset, layer, head or query, or the heads of a mask's
+            layer differ and none is named.
     """
     run_id = run_of(request)
     check_run(service.database, run_id)
@@ -103,18 +108,20 @@ def read_request(service: Service, request: Request) -> ExportRequest:
         name, form = one_of(request, "name", TABLES), one_of(request, "format", FORMATS)
         return ExportRequest(kind=kind, run_id=run_id, name=name, format=form, layer=_layer(service, run_id, request))
     if kind == "mask":
+        layer = checked_layer(service.database, run_id, layer_of(request))
         return ExportRequest(
             kind=kind,
             run_id=run_id,
             format=one_of(request, "format", MASK_SUFFIXES),
-            layer=checked_layer(service.database, run_id, layer_of(request)),
+            layer=layer,
+            head=checked_head(service.database, run_id, layer, _head(request)),
             rows=_queries(request, num_queries(service.database, run_id)),
         )
     if kind == "figure":
         name, form = one_of(request, "name", FIGURES), one_of(request, "format", FIGURE_FORMATS)
-        layer = checked_layer(service.database, run_id, _layer(service, run_id, request)) if name in LAYERED else None
+        one = checked_layer(service.database, run_id, _layer(service, run_id, request)) if name in LAYERED else None
         preset = one_of(request, "preset", PRESETS)
-        return ExportRequest(kind=kind, run_id=run_id, name=name, format=form, preset=preset, layer=layer)
+        return ExportRequest(kind=kind, run_id=run_id, name=name, format=form, preset=preset, layer=one)
     raise InputError(f"there is no export {kind!r}", expected=" or ".join(KINDS))
 
 
@@ -135,6 +142,10 @@ def _queries(request: Request, total: int) -> tuple[int, int] | None:
     if first > last:
         raise InputError(f"the first query, {first}, comes after the last, {last}", fix="exchange them")
     return None if (first, last) == (0, total - 1) else (first, last + 1)
+
+
+def _head(request: Request) -> int | None:
+    return None if request.get("head") is None else whole_number(request, "head")
 
 
 def _layer(service: Service, run_id: str, request: Request) -> int | None:

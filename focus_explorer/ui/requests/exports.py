@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS
-from focus_explorer.exports.mask.choices import kept_by_layer, num_queries
+from focus_explorer.exports.mask.choices import kept_by_layer, num_queries, pairs_by_part
 from focus_explorer.exports.mask.names import SUFFIXES as MASK_SUFFIXES
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import FORMATS
@@ -21,6 +21,7 @@ from focus_explorer.views.payloads.exports import (
     ExportPayload,
     MaskChoicesPayload,
 )
+from focus_explorer.views.run import part_payload
 
 WITHOUT_LAYERS = ("tokens", "losses", "predictions", "timings", "timing_repeats", "comparisons")
 
@@ -46,10 +47,12 @@ def choices(service: Service, request: Request) -> ExportChoicesPayload:
 
 
 def _mask(service: Service, run_id: str) -> MaskChoicesPayload:
+    parts = pairs_by_part(service.database, run_id)
     return {
         "formats": list(MASK_SUFFIXES),
         "layers": [
-            {"layer": layer, "pairs": pairs} for layer, pairs in kept_by_layer(service.database, run_id).items()
+            {"layer": layer, "pairs": pairs, "parts": [part_payload(one) for one in parts[layer]]}
+            for layer, pairs in kept_by_layer(service.database, run_id).items()
         ],
         "tokens": num_queries(service.database, run_id),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log10, sqrt
 from typing import Any
 
@@ -12,40 +13,50 @@ from focus_explorer.views.figures.style import INK, Preset, axis, finish
 
 
 def distances_figure(
-    rows: list[dict[str, Any]], window: int, tokens: int, layer: int | None, preset: Preset, *, grows: bool = False
+    rows: list[dict[str, Any]],
+    windows: Sequence[int],
+    tokens: int,
+    layer: int | None,
+    preset: Preset,
+    *,
+    grows: bool = False,
 ) -> go.Figure:
     """One line for Focus and each baseline over the distance.
 
     Args:
         rows: of the table `distances`, of one layer or of the mean over layers.
-        window: w of heads without an exception.
+        windows: w of the heads that are shown, in any order; none where all attend fully.
+        tokens: of the text.
         layer: None for the mean.
+        preset: size and type.
         grows: whether windows grow with the position.
     """
     kept = sorted((row | {"value": row["share"]} for row in rows if row["first"] > 0), key=lambda row: row["first"])
     middles = [sqrt(row["first"] * row["last"]) for row in kept]
     figure = go.Figure()
     drawn = add_bands(figure, kept, middles, preset)
-    figure.add_vline(x=window, line={"color": INK, "width": preset.scaled(0.6), "dash": "dot"})
-    figure.add_annotation(
-        x=log10(window),
-        y=0.02,
-        xref="x",
-        yref="paper",
-        xanchor="right",
-        yanchor="bottom",
-        text="window",
-        showarrow=False,
-        font={"size": preset.points(preset.small)},
-        xshift=-preset.scaled(2),
-    )
+    lines = sorted({window for window in (min(windows, default=0), max(windows, default=0)) if window > 0})
+    for window in lines:
+        figure.add_vline(x=window, line={"color": INK, "width": preset.scaled(0.6), "dash": "dot"})
+    if lines:
+        figure.add_annotation(
+            x=log10(lines[-1]),
+            y=0.02,
+            xref="x",
+            yref="paper",
+            xanchor="right",
+            yanchor="bottom",
+            text="window" if len(lines) == 1 else "windows",
+            showarrow=False,
+            font={"size": preset.points(preset.small)},
+            xshift=-preset.scaled(2),
+        )
     pairs = sum(row["pairs"] for row in kept)
     where = "mean over layers" if layer is None else f"layer {layer}"
     caption = (
         f"Share of the causal pairs at each distance that the mask keeps, {where}, with 95 % bootstrap intervals over "
         f"{kept[0]['units']:,} {kept[0]['unit']}s, beside {', '.join(name for name in drawn if name != 'Focus')}. "
-        f"{pairs:,} pairs of {tokens:,} tokens; the dotted line is the window of {window} tokens"
-        + (", which grows with the position." if grows else ".")
+        f"{pairs:,} pairs of {tokens:,} tokens; {_window_words(windows, grows)}."
     )
     return finish(
         figure,
@@ -56,3 +67,19 @@ def distances_figure(
         xaxis=axis(preset, "Distance (tokens, logarithmic)", type="log", dtick=1, tickformat=",d"),
         yaxis=axis(preset, "Pairs kept (share)", tickformat=".0%", range=[0, 1.04]),
     )
+
+
+def _window_words(windows: Sequence[int], grows: bool) -> str:
+    """What the dotted lines are; a logarithmic axis has no place for a window of no tokens."""
+    if not windows:
+        return "full attention has no window"
+    shortest, longest = min(windows), max(windows)
+    growing = ", growing with the position" if grows and longest else ""
+    if not longest:
+        return "the window is 0 tokens, for which there is no line"
+    if shortest == longest:
+        return f"the dotted line is the window of {longest} tokens{growing}"
+    if not shortest:
+        return f"the windows of the heads are 0 to {longest} tokens{growing}, and the dotted line is the longest"
+    which = f"{shortest} and {longest} tokens{growing}"
+    return f"the dotted lines are the shortest and the longest window of the heads, {which}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from focus_explorer.views.payloads.jobs import JobPayload
+from focus_explorer.views.payloads.runs import PartPayload
 
 
 class ExportItemPayload(TypedDict):
@@ -25,10 +26,11 @@ class PresetPayload(TypedDict):
 
 
 class MaskLayerPayload(TypedDict):
-    """A layer whose mask can be exported, and how many pairs it keeps."""
+    """A layer whose masks can be exported: that of each part of its heads; `pairs` it keeps, mean over its heads."""
 
     layer: int
     pairs: int
+    parts: list[PartPayload]
 
 
 class MaskChoicesPayload(TypedDict):

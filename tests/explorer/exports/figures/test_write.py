@@ -13,7 +13,10 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.exports.figures.render import open_browser, picture
 from focus_explorer.exports.figures.write import PRESETS, figure, write_figure
+from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.views.figures.token_map import token_map_figure
+from focus_runtime.budget import HeadException
+from tests.explorer.conftest import TEXT
 
 DRAWABLE = ("group_sizes", "mask", "loss", "timings", "agreement", "distances", "categories")
 
@@ -35,6 +38,40 @@ def test_figures_say_what_they_show(figures, service, run_id):
         kinds = {trace.type for trace in drawn.data}
         assert kinds <= {"scatter", "bar"}, name  # what Plotly draws as vectors
     assert f"{run['num_tokens']:,} tokens" in figures["group_sizes"].layout.title.text
+
+
+def lines_of(drawn):
+    """Where the dotted lines stand, and the caption's words about them."""
+    return [shape.x0 for shape in drawn.layout.shapes], drawn.layout.meta["caption"].split("; ")[-1]
+
+
+def test_the_windows_of_the_heads_are_the_lines_of_the_distances(service, run_id, budget_run):
+    at, words = lines_of(figure(service.database, run_id, "distances"))
+    assert at == [8]
+    assert words == "the dotted line is the window of 8 tokens."
+    grows = "growing with the position."
+    for layer in (None, 1):  # 3 and 8 tokens, and a head without a window
+        at, words = lines_of(figure(service.database, budget_run, "distances", layer=layer))
+        assert at == [3, 8]
+        assert (
+            words == f"the dotted lines are the shortest and the longest window of the heads, 3 and 8 tokens, {grows}"
+        )
+    at, words = lines_of(figure(service.database, budget_run, "distances", layer=2))
+    assert (at, words) == ([8], f"the dotted line is the window of 8 tokens, {grows}")
+    at, words = lines_of(figure(service.database, budget_run, "distances", layer=0))
+    assert (at, words) == ([], "full attention has no window.")
+
+
+def test_a_window_of_no_tokens_has_no_line(service, model_folder):
+    how = {"model": model_folder, "centroids": "random", "top_k": 1, "window": 0, "repeats": 1}
+    own = AnalyzeRequest(**how, budget=(HeadException(layer=1, head=0, window=6),))
+    run_id = analyze(service, TEXT, own)
+    at, words = lines_of(figure(service.database, run_id, "distances", layer=0))
+    assert (at, words) == ([], "the window is 0 tokens, for which there is no line.")
+    for layer in (None, 1):
+        at, words = lines_of(figure(service.database, run_id, "distances", layer=layer))
+        assert at == [6]
+        assert words == "the windows of the heads are 0 to 6 tokens, and the dotted line is the longest."
 
 
 def test_what_was_not_measured_is_named(tmp_path, service, run_id):

@@ -137,6 +137,7 @@ def test_functions_for_programs_have_stable_names_and_descriptions(service):
         "last_query",
         "first_key",
         "last_key",
+        "head",
     ]
     assert all(endpoints[f"/{name}"].get("description") for name in ("analyze", "runs", "sql", *VIEWS))
 
@@ -239,6 +240,36 @@ def test_a_rectangle_of_the_mask_is_the_one_the_groups_make(service, run_id):
             assert [name for name in answer["causes"] if answer["counts"][name][i - 20][j - 5]] == expected
     with pytest.raises(InputError, match="outside the text"):
         views["mask"](run_id, layer, 9000, 9001, 0, 3)
+
+
+def test_the_mask_is_of_the_heads_that_are_named_where_they_differ(service, budget_run):
+    mask = _views(service)["mask"]
+    (message,) = _problem(lambda: mask(budget_run, 1, 0, 99, 0, 99))
+    assert message.startswith("the heads of layer 1 differ (head 0: top-k 2, window 3; heads 1, 3: top-k 1, window 8;")
+    assert message.endswith("; name one of them as head")
+    answers = {head: mask(budget_run, 1, 0, 99, 0, 99, head) for head in range(4)}
+    assert [(one["heads"], one["query_heads"]) for one in answers.values()] == [
+        ([0], False),
+        ([1, 3], False),
+        ([2], False),
+        ([1, 3], False),
+    ]
+    dropped = {head: sum(map(sum, one["counts"]["dropped"])) for head, one in answers.items()}
+    assert dropped[2] == 0 < min(dropped[0], dropped[1])
+    assert dropped[1] == dropped[3] != dropped[0]
+    alike = mask(budget_run, 2, 0, 99, 0, 99)
+    assert alike == mask(budget_run, 2, 0, 99, 0, 99, 3)
+    assert alike["heads"] == [0, 1, 2, 3]
+    with pytest.raises(InputError, match=r"layer 1 has no key-value head 4; expected 0 to 3"):
+        mask(budget_run, 1, 0, 99, 0, 99, 4)
+    with pytest.raises(gr.Error, match="head is True; expected a whole number, or null"):
+        api.readable_errors(mask)(budget_run, 1, 0, 99, 0, 99, True)
+
+
+def _problem(call):
+    with pytest.raises(InputError) as refused:
+        call()
+    return str(refused.value).splitlines()
 
 
 def test_serving_language_models_without_the_package_is_one_clear_line(tmp_path, capsys, monkeypatch):

@@ -563,7 +563,7 @@ export interface RunSummaryPayload {
 export interface RunNumbersPayload {
   first: RunSummaryPayload;
   second: RunSummaryPayload;
-  settings_that_differ: Record<string, (string | number | number[] | null)[]>;
+  settings_that_differ: Record<string, (string | number | boolean | number[] | HeadExceptionPayload[] | null)[]>;
 }
 
 /** A row of `points` of lengths. */

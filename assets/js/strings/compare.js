@@ -327,6 +327,10 @@ export const numbers = {
     window: "Window",
     window_growth: "Window grows from token, to",
     num_sinks: "Sinks",
+    text_sinks: "Sinks in the text from similarity",
+    text_sinks_from: "Sinks in the text from layer",
+    logit_factors: "Learned factors of the logits",
+    budget: "Budget",
     assignment: "Assignment",
     routing_dim: "Routing dimensions",
     temperature: "Temperature",
@@ -338,7 +342,6 @@ export const numbers = {
   sameSettings: "No setting differs.",
   both: (full, focus) => `${full} → ${focus}`,
   nats: (value) => `${value} nats`,
-  all: "all",
   none: "not measured",
 };
 

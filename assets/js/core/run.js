@@ -249,14 +249,18 @@ export class Run {
   }
 
   /**
+   * The groups of a token for some heads of a layer, its most probable one first; none where these have full attention.
    * @param {number} layerIndex
    * @param {number} pos
+   * @param {number} part of the layer's heads
    * @returns {number[]}
    */
-  groupsOf(layerIndex, pos) {
+  groupsOf(layerIndex, pos, part) {
+    const { full, top_k: topK } = this.layers[layerIndex].parts[part];
+    if (full || (topK === 0 && !this.hasLayer(layerIndex))) return [];
     const top = this.top(layerIndex, pos);
-    const others = range(this.numGroups).filter((group) => group !== top && this.belongs(layerIndex, pos, group));
-    return [top, ...others];
+    const others = range(this.numGroups).filter((group) => group !== top);
+    return [top, ...others].filter((group) => this.belongs(layerIndex, pos, group, part));
   }
 
   /**

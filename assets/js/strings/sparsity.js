@@ -87,12 +87,16 @@ export const pairs = {
     query: "Query",
     key: "Key",
     fullReason: (distance) => `Kept: full attention, ${distance} apart`,
+    beyond: (distance, window) => `Dropped: ${distance} apart, beyond the layer's own window of ${window}`,
+    inGroups: (groups) => `both are in group ${groups}`,
+    inOneGroup: "both are in one group",
+    linked: "linked by hand",
     reasons: {
-      local_only: (distance, groups, config) => `Kept: ${distance} apart, within the window of ${config.window}`,
-      group_only: (distance, groups) => `Kept: both are in group ${groups}, ${distance} apart`,
-      local_and_group: (distance, groups, config) =>
-        `Kept twice over: ${distance} apart, within the window of ${config.window}, and both are in group ${groups}`,
-      sink_only: (distance, groups, config) => `Kept: the key is one of the first ${config.num_sinks} tokens`,
+      local_only: (distance, shared, config) => `Kept: ${distance} apart, within the window of ${config.window}`,
+      group_only: (distance, shared) => `Kept: ${shared}, ${distance} apart`,
+      local_and_group: (distance, shared, config) =>
+        `Kept twice over: ${distance} apart, within the window of ${config.window}, and ${shared}`,
+      sink_only: (distance, shared, config) => `Kept: the key is one of the first ${config.num_sinks} tokens`,
       dropped: (distance) => `Dropped: ${distance} apart and no shared group`,
     },
     tokensApart: (count) => (count === "1" ? "1 token" : `${count} tokens`),

@@ -888,7 +888,7 @@ export interface LinkColumnsPayload extends TokenPairColumnsPayload {
   probability: number[];
 }
 
-/** StatisticsViews.pairs when it is computed. */
+/** StatisticsViews.pairs when it is computed; the links are of `query_heads` heads. */
 export interface PairStatisticsPayload {
   state: "done";
   distances: DistanceColumnsPayload;
@@ -896,6 +896,7 @@ export interface PairStatisticsPayload {
   links: LinkColumnsPayload;
   links_stored: Record<string, number>;
   links_measured: boolean;
+  query_heads: number | null;
 }
 
 /** agreement_between: two runs, layer by layer. */

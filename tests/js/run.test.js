@@ -4,6 +4,8 @@ import { decodeBase64, expectLength } from "../../assets/js/core/bytes.js";
 import { Mask } from "../../assets/js/core/mask.js";
 import { withoutGroups } from "../../assets/js/core/group-names.js";
 import { Run } from "../../assets/js/core/run.js";
+import { budget } from "../../assets/js/strings/budget.js";
+import { shell } from "../../assets/js/strings/shell.js";
 import { MaskTile } from "../../assets/js/sparsity/tile.js";
 import { base64, below, random, randomCells, randomRun, times } from "./helpers.js";
 
@@ -53,6 +55,28 @@ for (const numGroups of [3, 8, 16, 33, 64]) {
     }
   });
 }
+
+test("a run knows whether layers slide in its text, and whether the model has others", () => {
+  const { run, payload } = randomRun({ numTokens: 40, layerIds: [0, 1] });
+  const of = (config, slidings, layer_ids = payload.layer_ids) => {
+    const layers = slidings.map((sliding_window, i) => ({ ...payload.layers[i], sliding_window }));
+    return new Run({ ...payload, run: { ...payload.run, config: { ...run.config, ...config } }, layers, layer_ids });
+  };
+  assert.ok(!of({}, [null, 40]).slides);
+  assert.ok(of({}, [null, 39]).slides);
+  assert.ok(!of({ layers: null }, [null, null]).hasOtherLayers);
+  assert.ok(of({ layers: [0, 1] }, [null, null]).hasOtherLayers);
+  assert.ok(of({ layers: null }, [null, null], [0, 5]).hasOtherLayers);
+});
+
+test("where layers slide, no ratio to full attention is said", () => {
+  const words = (slides) => budget.layers("20 %", "", "5.0×", slides).join("");
+  assert.equal(words(false), "All layers with groups keep 20 %: full attention computes 5.0× as many pairs.");
+  assert.ok(!words(true).includes("5.0×"));
+  assert.match(words(true), /^All layers with groups keep 20 %\. Pairs beyond a layer's own sliding window/);
+  assert.equal(shell.answer.kept("20 %", false), "20 % of the token pairs");
+  assert.equal(shell.answer.kept("20 %", true), "20 % of the token pairs in the layers it runs in");
+});
 
 test("a token has the groups of the heads that are looked at, and none for heads that use none", () => {
   const { payload } = randomRun({ layerIds: [2], numGroups: 8 });

@@ -385,6 +385,16 @@ export class Run {
     return mean(this.layers.map((layer) => layer.retained_pairs));
   }
 
+  /** Whether pairs of this text lie beyond a layer's own sliding window: they count as dropped. */
+  get slides() {
+    return this.layers.some(({ sliding_window: sliding }) => sliding !== null && sliding < this.numTokens);
+  }
+
+  /** Whether the model is known to have layers that Focus does not run in. */
+  get hasOtherLayers() {
+    return this.config.layers !== null || this.layerIds[this.numLayers - 1] >= this.numLayers;
+  }
+
   meanDominance() {
     return mean(this.layers.map((layer) => layer.dominance));
   }

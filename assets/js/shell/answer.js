@@ -103,7 +103,7 @@ export function guidedAnswer(app) {
 /** @param {App} app */
 function first(app) {
   const { run } = app;
-  const kept = link(text.kept(format.percent(run.meanKept())), () => app.openView("sparsity"));
+  const kept = link(text.kept(format.percent(run.meanKept()), run.hasOtherLayers), () => app.openView("sparsity"));
   const { quality } = run;
   if (!quality) return [text.focus, kept, "."];
   const { delta_mean: mean, delta_low: low, delta_high: high } = quality;

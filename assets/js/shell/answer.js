@@ -67,10 +67,14 @@ function windowWords({ config, numTokens }) {
   return last === config.window ? text.within(words) : text.withinGrowing(words, format.count(last));
 }
 
-/** @param {Run} run */
-export const collapsedLayers = (run) =>
-  run.layers
-    .filter(({ layer, dominance }) => !run.fullLayers.includes(layer) && run.numGroups > 2 && dominance > COLLAPSED)
+/**
+ * Layers with a head that uses groups, of which one has most tokens.
+ * @param {Run} run
+ */
+export const collapsedLayers = ({ layers, numGroups }) =>
+  layers
+    .filter(({ parts }) => parts.some(({ full, top_k: topK }) => !full && topK !== 0))
+    .filter(({ dominance }) => numGroups > 2 && dominance > COLLAPSED)
     .map(({ layer }) => layer);
 
 /** @param {App} app */

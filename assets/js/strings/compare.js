@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences of the Compare view, by its parts.
+import { common } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -231,7 +232,8 @@ export const runs = {
   elsewhere: (side) => `${side.name || side.title} (another text)`,
   option: (run) =>
     `${run.name ? `${run.name}: ` : ""}${run.centroids_name}, top-k ${run.config.top_k}, window ` +
-    `${run.config.window}, K = ${run.config.num_groups}, ${run.date}`,
+    `${run.config.window}${common.growing(run.config)}, K = ${run.config.num_groups}` +
+    `${common.exceptions(run.config)}, ${run.date}`,
   agreement: (changed, count, layer, overlap, rand) =>
     `In layer ${layer}, ${changed} of ${count} tokens (by their top group) are in another group: ${overlap} in ` +
     `matched groups, adjusted Rand index ${rand}.`,

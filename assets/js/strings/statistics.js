@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences of the Statistics view.
+import { common } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -419,6 +420,7 @@ export const statistics = {
       `Mean over layers ${mean}; shuffled groups give ${shuffled}. In ${above} of ${layers} layers the whole ` +
       "interval lies above shuffled groups.",
     option: (run) =>
-      `${run.name || run.centroids_name}, top-k ${run.config.top_k}, window ${run.config.window}, ${run.date}`,
+      `${run.name || run.centroids_name}, top-k ${run.config.top_k}, window ${run.config.window}` +
+      `${common.growing(run.config)}${common.exceptions(run.config)}, ${run.date}`,
   },
 };

@@ -1,15 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  budgetWords,
-  countChanges,
   nearAndFar,
   percentChange,
   shareDigits,
   worstDomain,
   domainsToName,
 } from "../../assets/js/centroids/budget-points.js";
-import { settingInWords } from "../../assets/js/centroids/setting-words.js";
+import { budgetWords, countChanges, settingInWords } from "../../assets/js/core/setting-words.js";
 import { below, times } from "./helpers.js";
 
 test("every exception of a budget is counted once, by what it changes", () => {

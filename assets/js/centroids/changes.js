@@ -1,11 +1,11 @@
 // @ts-check
 // The differences between two centroid files.
-import { settingInWords } from "./setting-words.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format, sentence } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { LEGEND_ABOVE, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { callServer } from "../core/server.js";
+import { settingInWords } from "../core/setting-words.js";
 import { cssColour } from "../core/theme.js";
 import { alertBox, lazyDetails, tableOf } from "../core/widgets.js";
 import { centroids as text } from "../strings/centroids.js";

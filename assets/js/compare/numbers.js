@@ -1,8 +1,8 @@
 // @ts-check
 // Two stored runs: their numbers and settings side by side.
-import { settingInWords } from "../centroids/setting-words.js";
 import { el, scrollRegion } from "../core/dom.js";
 import { format, memorySize } from "../core/format.js";
+import { settingInWords } from "../core/setting-words.js";
 import { hintButton } from "../core/tooltip.js";
 import { tableOf } from "../core/widgets.js";
 import { numbers as text } from "../strings/compare.js";

@@ -1096,6 +1096,7 @@ export interface FilmPayload {
   window: number;
   window_growth: [number, number] | null;
   num_sinks: number;
+  has_budget: boolean;
   sliding_window: number | null;
   steps: number[];
   top: string;

@@ -39,6 +39,12 @@ export function partOfQueryHead(parts, head, count) {
 }
 
 /**
+ * Whether layers or heads have settings of their own.
+ * @param {Pick<ConfigPayload, "budget">} config
+ */
+export const hasBudget = ({ budget }) => budget !== undefined && budget.length > 0;
+
+/**
  * How windows grow, where they do.
  * @param {{ window_growth?: readonly number[] }} config
  */

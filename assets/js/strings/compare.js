@@ -118,10 +118,13 @@ export const settings = {
     "This run's text is measured again at every top-k and window you name, with this run's model and centroids, and " +
     "with two baselines nobody trained. Full attention and Focus take turns at every setting, so speed and " +
     "predictions always belong together.",
+  budget:
+    "Heads with a setting of their own keep it at every top-k and window; heads with full attention stay full, also " +
+    "in “Window and sinks only”.",
   topK: "Top-k",
   topKHint: "How many groups a token belongs to; more groups keep more pairs",
   window: "Window",
-  windowHint: "Tokens at most this far apart always attend to each other",
+  windowHint: "Tokens at most this far apart always attend to each other, except in heads with another window",
   repeats: "Repeats",
   repeatsHint: "How often each time is measured; the median is shown",
   cost: (settings, time) =>

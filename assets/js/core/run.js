@@ -392,7 +392,7 @@ export class Run {
 
   /** Whether the model is known to have layers that Focus does not run in. */
   get hasOtherLayers() {
-    return this.config.layers !== null || this.layerIds[this.numLayers - 1] >= this.numLayers;
+    return Array.isArray(this.config.layers) || this.layerIds[this.numLayers - 1] >= this.numLayers;
   }
 
   meanDominance() {

@@ -439,3 +439,36 @@ def test_changes_are_made_listed_undone_and_saved(tiny_page):
     part.get_by_role("button", name="Open it").click(timeout=60_000)
     expect(page.get_by_test_id("fx-header")).to_contain_text("What if: silence:1:A")
     expect(page.get_by_test_id("fx-header")).to_contain_text("Changed by hand: silence:1:A")
+
+
+def test_a_budget_is_in_words_and_a_token_has_the_groups_of_the_heads_shown(tiny_page):
+    open_one, service, _ = tiny_page
+    usual = list_runs(service.database)[-1]
+    budget = (
+        HeadException(layer=0, query_head=0, full=True),
+        HeadException(layer=0, query_head=1, top_k=0),
+        HeadException(layer=0, query_head=2, top_k=2),
+        HeadException(layer=1, top_k=2),
+    )
+    chosen = AnalyzeRequest(model=usual["model_id"], centroids="random", top_k=1, window=8, repeats=1, budget=budget)
+    own = analyze(service, OTHER_TEXT, chosen)
+    page = open_one(f"?run={own}&layer=0&view=compare&part=runs&with={usual['run_id']}")
+    row = page.get_by_test_id("fx-run-numbers").locator("tr", has_text="Budget")
+    alone = "1 query head without groups, 1 query head with another top-k"
+    words = f"1 layer with another top-k, 1 query head in full, {alone}"
+    expect(row.locator("th, td")).to_have_text([re.compile("^Budget"), words, "none"], timeout=20_000)
+    page.get_by_role("radio", name="Other settings").check()
+    expect(page.get_by_test_id("fx-grid-budget")).to_contain_text("heads with full attention stay full, also in")
+    page.get_by_role("tab", name="Tokens").click()
+    page.locator("#fx-token-20").click()
+    groups = page.get_by_test_id("fx-detail").locator(".fx-tooltip-row", has_text="Groups in this layer")
+    heads = page.get_by_test_id("fx-detail").locator(".fx-head-choice select")
+    for number, shown in enumerate(("no group: full attention", "no group: these heads use none", 2, 1)):
+        heads.select_option(index=number)
+        if isinstance(shown, str):
+            expect(groups).to_contain_text(shown)
+        else:
+            expect(groups.locator(".fx-chip")).to_have_count(shown)
+    other = open_one(f"?run={usual['run_id']}&view=compare&part=settings")
+    expect(other.get_by_test_id("fx-compare-settings")).to_be_visible(timeout=20_000)
+    expect(other.get_by_test_id("fx-grid-budget")).to_be_hidden()

@@ -183,7 +183,7 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     budget = page.locator(".fx-file-changes tr", has_text="budget").first.locator("td")
     words = r"^1 head in full, 3 heads without groups, .*, 8 query heads in full, \d+"
     expect(budget.first).to_have_text(re.compile(words))
-    expect(budget.last).to_have_text("–")
+    expect(budget.last).to_have_text("none")
     unused.get_by_test_id("fx-file-rename").click()
     unused.get_by_label("New name of five-groups").fill("default")
     unused.get_by_role("button", name="Save").click()

@@ -357,4 +357,8 @@ def test_query_heads_that_differ_are_named_and_chosen_from_a_list(tiny_page):
     expect(page.locator(".fx-part, h3, h2").filter(has_text="layer 0, query head 1").first).to_be_visible()
     same_group = page.locator(".fx-causes li", has_text="same group").locator(".fx-muted")
     expect(same_group).to_have_text(re.compile(r"^0\.0\s%$"))
+    page.get_by_role("button", name="Measure attention mass").click()
+    kept = page.get_by_test_id("fx-links-kept").locator(".fx-link-details")
+    expect(kept.filter(has_text="head 0, full attention").first).to_be_visible(timeout=60_000)
+    expect(kept.filter(has_text=re.compile("head [123], full attention"))).to_have_count(0)
     assert findings(page) == []

@@ -28,8 +28,12 @@ test("tokens whose latest use lies beyond the window", () => {
   assert.deepEqual([...farRepeats({ ...run, config: { window: 2, window_growth: [2, 9] } })], []);
 });
 
-test("collapsed layers have more than half of the tokens in one group, and run Focus", () => {
-  const layers = [0.5, 0.51, 0.9, 0.7].map((dominance, layer) => ({ layer, dominance }));
-  assert.deepEqual(collapsedLayers({ layers, fullLayers: [2], numGroups: 8 }), [1, 3]);
-  assert.deepEqual(collapsedLayers({ layers, fullLayers: [], numGroups: 2 }), []);
+test("collapsed layers have more than half of the tokens in one group, and a head that uses groups", () => {
+  const [usual, alone, full] = [1, 0, null].map((topK) => ({ full: topK === null, top_k: topK }));
+  const parts = [[usual], [alone, usual, full], [full], [usual], [alone], [alone, full]];
+  const layers = [0.5, 0.51, 0.9, 0.7, 0.8, 0.9].map((dominance, layer) => {
+    return { layer, dominance, parts: parts[layer] };
+  });
+  assert.deepEqual(collapsedLayers({ layers, numGroups: 8 }), [1, 3]);
+  assert.deepEqual(collapsedLayers({ layers, numGroups: 2 }), []);
 });

@@ -1,14 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  budgetWords,
-  countChanges,
   nearAndFar,
   percentChange,
   shareDigits,
   worstDomain,
   domainsToName,
 } from "../../assets/js/centroids/budget-points.js";
+import { budgetWords, countChanges, settingInWords } from "../../assets/js/core/setting-words.js";
 import { below, times } from "./helpers.js";
 
 test("every exception of a budget is counted once, by what it changes", () => {
@@ -77,4 +76,16 @@ test("points are told apart, and the worst domain is the one that loses most", (
   assert.deepEqual(domainsToName(many, 4), worst);
   assert.equal(percentChange(0.0213), "+2.13\u00a0%");
   assert.equal(percentChange(-0.25), "\u221225.0\u00a0%");
+});
+
+test("a setting is in words, also a budget, and only layers that are not named are all", () => {
+  const budget = [{ layer: 1, full: true }, { layer: 2, head: 0, top_k: 0 }, { layer: 2, head: 1, top_k: 0 }];
+  assert.equal(settingInWords("budget", budget), "1 layer in full, 2 heads without groups");
+  for (const name of ["budget", "window_growth", "text_sinks", "logit_factors"])
+    for (const absent of [null, undefined]) assert.equal(settingInWords(name, absent), "none");
+  assert.equal(settingInWords("layers", null), "all");
+  assert.equal(settingInWords("layers", [0, 2]), "0, 2");
+  assert.equal(settingInWords("window_growth", [1024, 8192]), "1024, 8192");
+  assert.equal(settingInWords("logit_factors", true), "yes");
+  assert.equal(settingInWords("top_k", 0), "0");
 });

@@ -7,9 +7,11 @@ import {
   isUsual,
   layerWords,
   partOf,
+  partOfQueryHead,
   partTitle,
   shortestWindow,
 } from "../../assets/js/core/heads.js";
+import { keptFarWords } from "../../assets/js/sparsity/attention.js";
 
 const config = { top_k: 1, window: 64, budget: [] };
 
@@ -75,4 +77,20 @@ test("the part of a head is found, and without one the first that is not in full
   assert.equal(partOf(parts, 1), 0);
   assert.equal(partOf(parts, null), 1);
   assert.equal(partOf(parts, 7), 1);
+});
+
+test("the part of a query head is found, also where parts number key-value heads", () => {
+  const parts = [part([0, 2]), part([1], full)];
+  const found = [...Array(9).keys()].map((head) => partOfQueryHead(parts, head, 9).full);
+  assert.deepEqual(found, [false, false, false, true, true, true, false, false, false]);
+  const query = [part([0, 1, 2, 5], { query_heads: true }), part([3, 4], { query_heads: true, ...full })];
+  assert.deepEqual([2, 3, 4, 5].map((head) => partOfQueryHead(query, head, 6).full), [false, true, true, false]);
+  const old = part([]); // of a run whose heads were not numbered
+  assert.equal(partOfQueryHead([old], 7, 9), old);
+});
+
+test("far pairs are kept by groups, by full attention, or by one of both", () => {
+  assert.equal(keptFarWords([part([0])]), "same group");
+  assert.equal(keptFarWords([part([0], full)]), "full attention");
+  assert.equal(keptFarWords([part([0]), part([1], full)]), "same group or full attention");
 });

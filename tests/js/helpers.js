@@ -46,9 +46,11 @@ export function randomRun({ numTokens = 40, layerIds = [3, 5, 9], numGroups = 8,
   const tops = Uint8Array.from({ length: layerIds.length * numTokens }, () => below(numGroups));
   const losses = { full: times(numTokens - 1, random), focus: times(numTokens - 1, random) };
   const parts = [{ heads: [], top_k: 1, window: 4, full: false, retained_pairs: 0.5 }];
-  const layers = layerIds.map((layer) => ({ layer, retained_pairs: random(), dominance: random(), parts }));
+  const layers = layerIds.map((layer) => {
+    return { layer, retained_pairs: random(), dominance: random(), sliding_window: null, parts };
+  });
   const payload = {
-    run: { run_id: "run", config: { num_groups: numGroups, window: 4, num_sinks: 2 } },
+    run: { run_id: "run", changes: [], config: { num_groups: numGroups, window: 4, num_sinks: 2 } },
     num_layers: layerIds.length,
     layer_ids: layerIds,
     pieces: times(numTokens, (pos) => ` w${pos}`),

@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { decodeBase64, expectLength } from "../../assets/js/core/bytes.js";
 import { Mask } from "../../assets/js/core/mask.js";
+import { withoutGroups } from "../../assets/js/core/group-names.js";
 import { Run } from "../../assets/js/core/run.js";
+import { budget } from "../../assets/js/strings/budget.js";
+import { shell } from "../../assets/js/strings/shell.js";
 import { MaskTile } from "../../assets/js/sparsity/tile.js";
 import { base64, below, random, randomCells, randomRun, times } from "./helpers.js";
 
@@ -52,6 +55,52 @@ for (const numGroups of [3, 8, 16, 33, 64]) {
     }
   });
 }
+
+test("a run knows whether layers slide in its text, and whether the model has others", () => {
+  const { run, payload } = randomRun({ numTokens: 40, layerIds: [0, 1] });
+  const of = (config, slidings, layer_ids = payload.layer_ids) => {
+    const layers = slidings.map((sliding_window, i) => ({ ...payload.layers[i], sliding_window }));
+    return new Run({ ...payload, run: { ...payload.run, config: { ...run.config, ...config } }, layers, layer_ids });
+  };
+  assert.ok(!of({}, [null, 40]).slides);
+  assert.ok(of({}, [null, 39]).slides);
+  assert.ok(!of({ layers: null }, [null, null]).hasOtherLayers);
+  assert.ok(of({ layers: [0, 1] }, [null, null]).hasOtherLayers);
+  assert.ok(of({ layers: null }, [null, null], [0, 5]).hasOtherLayers);
+});
+
+test("where layers slide, no ratio to full attention is said", () => {
+  const words = (slides) => budget.layers("20 %", "", "5.0×", slides).join("");
+  assert.equal(words(false), "All layers with groups keep 20 %: full attention computes 5.0× as many pairs.");
+  assert.ok(!words(true).includes("5.0×"));
+  assert.match(words(true), /^All layers with groups keep 20 %\. Pairs beyond a layer's own sliding window/);
+  assert.equal(shell.answer.kept("20 %", false), "20 % of the token pairs");
+  assert.equal(shell.answer.kept("20 %", true), "20 % of the token pairs in the layers it runs in");
+});
+
+test("a token has the groups of the heads that are looked at, and none for heads that use none", () => {
+  const { payload } = randomRun({ layerIds: [2], numGroups: 8 });
+  const byte = (bits) => base64(Uint8Array.from({ length: 40 }, () => bits));
+  payload.top = byte(4);
+  const part = { heads: [], window: 4, full: false };
+  payload.layers[0].parts = [
+    { ...part, top_k: 1 },
+    { ...part, top_k: 2 },
+    { ...part, top_k: 0 },
+    { ...part, top_k: null, full: true },
+    { ...part, top_k: 0 },
+  ];
+  const cells = { ...randomCells(40, 8).payload, membership: byte(0b10000) };
+  const part_memberships = { 1: byte(0b10010), 2: byte(0), 4: byte(0b11111111) }; // a text sink is in all groups
+  const whole = new Run({ ...payload, cells: { 2: { ...cells, part_memberships } } }, () => {});
+  const groups = (run) => times(5, (number) => run.groupsOf(0, 7, number));
+  assert.deepEqual(groups(whole), [[4], [4, 1], [], [], [4, 0, 1, 2, 3, 5, 6, 7]]);
+  assert.deepEqual(groups(new Run(payload, () => {})), [[4], [4], [], [], []]);
+  assert.deepEqual(payload.layers[0].parts.slice(2, 4).map(withoutGroups), [
+    "no group: these heads use none",
+    "no group: full attention",
+  ]);
+});
 
 test("a layer is requested once and then kept; a failure can be requested again", async () => {
   const { run, requests, answers } = randomRun();

@@ -1,7 +1,6 @@
 // @ts-check
 // The Centroids tab: files as cards, the contents of one file, and the differences between two.
 import { Balance } from "./balance.js";
-import { budgetWords } from "./budget-points.js";
 import { Budgets } from "./budgets.js";
 import { Changes } from "./changes.js";
 import { facts, heldOut, trainedOn } from "./facts.js";
@@ -12,6 +11,7 @@ import { sentence } from "../core/format.js";
 import { growthWords } from "../core/heads.js";
 import { resizePlots } from "../core/plot.js";
 import { callServer } from "../core/server.js";
+import { budgetWords } from "../core/setting-words.js";
 import { installShades } from "../core/shades.js";
 import { watchTheme } from "../core/theme.js";
 import { Tooltip, hintButton } from "../core/tooltip.js";

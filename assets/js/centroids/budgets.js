@@ -1,8 +1,6 @@
 // @ts-check
 // The measured budgets of a file: chart, table with a button to use each, and the results on held-out text.
 import {
-  countChanges,
-  countWords,
   domainsOf,
   domainsToName,
   isTuned,
@@ -15,11 +13,12 @@ import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { format, sentence } from "../core/format.js";
 import { LEGEND_ABOVE, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { callServer } from "../core/server.js";
+import { countChanges, countWords } from "../core/setting-words.js";
 import { cssColour } from "../core/theme.js";
 import { tooltipHead, tooltipRow } from "../core/tooltip.js";
 import { alertBox, tableOf } from "../core/widgets.js";
 import { centroids as text } from "../strings/centroids.js";
-/** @import { AllChanges, Changes } from "./budget-points.js" */
+/** @import { AllChanges, Changes } from "../core/setting-words.js" */
 /** @import { BudgetHeldOutPayload, BudgetPointPayload, BudgetRecordPayload } from "../core/payloads.js" */
 /** @import { PlotPoint } from "../core/types.js" */
 /** @import { App } from "./app.js" */

@@ -1,18 +1,17 @@
 // @ts-check
 // The differences between two centroid files.
-import { budgetWords } from "./budget-points.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format, sentence } from "../core/format.js";
 import { groupLabel } from "../core/labels.js";
 import { LEGEND_ABOVE, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { callServer } from "../core/server.js";
+import { settingInWords } from "../core/setting-words.js";
 import { cssColour } from "../core/theme.js";
 import { alertBox, lazyDetails, tableOf } from "../core/widgets.js";
 import { centroids as text } from "../strings/centroids.js";
 import { sparsity as sparsityText } from "../strings/sparsity.js";
 /** @import { App } from "./app.js" */
 /** @import { CentroidCardPayload, CentroidChangesPayload } from "../core/payloads.js" */
-/** @import { HeadExceptionPayload } from "../core/payloads.js" */
 /** @import { PlotPoint } from "../core/types.js" */
 
 export class Changes {
@@ -83,7 +82,10 @@ export class Changes {
   /** @param {CentroidChangesPayload} answer */
   show(answer) {
     this.answer = answer;
-    const rows = answer.settings.map(([name, a, b]) => [name.replaceAll("_", " "), inWords(name, a), inWords(name, b)]);
+    const rows = answer.settings.map(([name, ...values]) => [
+      name.replaceAll("_", " "),
+      ...values.map((value) => settingInWords(name, value)),
+    ]);
     const settings =
       rows.length === 0
         ? el("p", { class: "fx-muted" }, text.noDifference)
@@ -156,14 +158,4 @@ export class Changes {
     );
     return tableOf(text.pairColumns(...this.answer.names), rows);
   }
-}
-
-/**
- * A setting as it stands in the table.
- * @param {string} name
- * @param {CentroidChangesPayload["settings"][number][1]} setting
- */
-function inWords(name, setting) {
-  if (name === "budget") return budgetWords(/** @type {HeadExceptionPayload[] | undefined} */ (setting)) ?? text.none;
-  return setting === null || setting === undefined ? text.none : String(setting);
 }

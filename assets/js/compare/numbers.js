@@ -2,6 +2,7 @@
 // Two stored runs: their numbers and settings side by side.
 import { el, scrollRegion } from "../core/dom.js";
 import { format, memorySize } from "../core/format.js";
+import { settingInWords } from "../core/setting-words.js";
 import { hintButton } from "../core/tooltip.js";
 import { tableOf } from "../core/widgets.js";
 import { numbers as text } from "../strings/compare.js";
@@ -25,7 +26,7 @@ export const runNumbers = (answer, tooltip, sameText) => {
     const words = text.settings[name] || name.replaceAll("_", " ");
     return [
       el("span", { class: "fx-column" }, words, el("span", { class: "fx-own-mark" }, text.differ)),
-      ...values.map(setting),
+      ...values.map((value) => settingInWords(name, value)),
     ];
   });
   const table = tableOf(text.columns, [...rows, ...settings], {
@@ -93,12 +94,6 @@ function memory(side) {
   const peaks = Object.values(side.milliseconds).flatMap((stage) => Object.values(stage.peak_memory_bytes));
   const peak = Math.max(0, .../** @type {(number)[]} */ (peaks));
   return peak === 0 ? null : memorySize(peak);
-}
-
-/** @param {string | number | number[] | null} value */
-function setting(value) {
-  if (value === null) return text.all;
-  return Array.isArray(value) ? value.join(", ") : String(value);
 }
 
 /**

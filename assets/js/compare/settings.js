@@ -7,6 +7,7 @@ import { ComparePart } from "./part.js";
 import { el, newId } from "../core/dom.js";
 import { labelledField } from "../core/fields.js";
 import { format } from "../core/format.js";
+import { hasBudget } from "../core/heads.js";
 import { LEGEND_ABOVE, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour, themeOf } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
@@ -100,7 +101,8 @@ export class CompareSettings extends ComparePart {
     );
     this.nothing = el("p", { class: "fx-muted", "data-testid": "fx-grid-empty", hidden: true }, text.empty);
     const help = el("p", { class: "fx-help" }, text.help);
-    this.node.append(help, this.form, this.estimate, this.line.node, this.nothing, this.results);
+    this.budget = el("p", { class: "fx-help", "data-testid": "fx-grid-budget", hidden: true }, text.budget);
+    this.node.append(help, this.budget, this.form, this.estimate, this.line.node, this.nothing, this.results);
   }
 
   update() {
@@ -108,6 +110,7 @@ export class CompareSettings extends ComparePart {
     if (this.run !== this.app.run) {
       this.run = this.app.run;
       this.cells = /** @type {any} */ (null);
+      this.budget.hidden = !hasBudget(this.run.config);
       this.results.hidden = this.nothing.hidden = true;
       this.watch();
     } else {

@@ -5,6 +5,7 @@ import { requestOnce } from "./answers.js";
 import { el } from "./dom.js";
 import { groupLabel } from "./labels.js";
 import { groupChip } from "./widgets.js";
+import { heads as text } from "../strings/heads.js";
 /** @import { GroupNamePayload, GroupNamesPayload } from "./payloads.js" */
 /** @import { Run } from "./run.js" */
 /** @import { App } from "../shell/app.js" */
@@ -73,3 +74,23 @@ export const namedChip = (run, layerIndex, group) => {
   const name = groupName(run, layerIndex, group);
   return [groupChip(group), ...(name ? [el("span", { class: "fx-group-title" }, name)] : [])];
 };
+
+/**
+ * The groups of a token for some heads of a layer: their chips, or why there are none.
+ * @param {Run} run
+ * @param {number} layerIndex
+ * @param {number} pos
+ * @param {number} part of the layer's heads
+ */
+export const tokenChips = (run, layerIndex, pos, part) => {
+  const groups = run.groupsOf(layerIndex, pos, part);
+  if (groups.length > 0) return groups.flatMap((group) => namedChip(run, layerIndex, group));
+  return [withoutGroups(run.layers[layerIndex].parts[part])];
+};
+
+/**
+ * Why a token has no group for some heads.
+ * @param {{ full: boolean, top_k: number | null }} part
+ */
+export const withoutGroups = ({ full, top_k: topK }) =>
+  full ? text.noneInFull : topK === 0 ? text.noneUsed : text.noneLeft;

@@ -27,6 +27,24 @@ export function partOf(parts, head) {
 export const headCount = (parts) => sum(parts.map((part) => part.heads.length));
 
 /**
+ * The part of a layer with a query head; parts may number key-value heads, which as many query heads share.
+ * @template {Pick<PartPayload, "heads">} T
+ * @param {T[]} parts
+ * @param {number} head
+ * @param {number} count of query heads in the layer
+ */
+export function partOfQueryHead(parts, head, count) {
+  const shared = count / sum(parts.map((part) => part.heads.length));
+  return parts.find((part) => part.heads.includes(Math.floor(head / shared))) ?? parts[0];
+}
+
+/**
+ * Whether layers or heads have settings of their own.
+ * @param {Pick<ConfigPayload, "budget">} config
+ */
+export const hasBudget = ({ budget }) => budget !== undefined && budget.length > 0;
+
+/**
  * How windows grow, where they do.
  * @param {{ window_growth?: readonly number[] }} config
  */

@@ -563,7 +563,7 @@ export interface RunSummaryPayload {
 export interface RunNumbersPayload {
   first: RunSummaryPayload;
   second: RunSummaryPayload;
-  settings_that_differ: Record<string, (string | number | number[] | null)[]>;
+  settings_that_differ: Record<string, (string | number | boolean | number[] | HeadExceptionPayload[] | null)[]>;
 }
 
 /** A row of `points` of lengths. */
@@ -888,7 +888,7 @@ export interface LinkColumnsPayload extends TokenPairColumnsPayload {
   probability: number[];
 }
 
-/** StatisticsViews.pairs when it is computed. */
+/** StatisticsViews.pairs when it is computed; the links are of `query_heads` heads. */
 export interface PairStatisticsPayload {
   state: "done";
   distances: DistanceColumnsPayload;
@@ -896,6 +896,7 @@ export interface PairStatisticsPayload {
   links: LinkColumnsPayload;
   links_stored: Record<string, number>;
   links_measured: boolean;
+  query_heads: number | null;
 }
 
 /** agreement_between: two runs, layer by layer. */
@@ -1096,6 +1097,7 @@ export interface FilmPayload {
   window: number;
   window_growth: [number, number] | null;
   num_sinks: number;
+  has_budget: boolean;
   sliding_window: number | null;
   steps: number[];
   top: string;

@@ -249,14 +249,18 @@ export class Run {
   }
 
   /**
+   * The groups of a token for some heads of a layer, its most probable one first; none where these have full attention.
    * @param {number} layerIndex
    * @param {number} pos
+   * @param {number} part of the layer's heads
    * @returns {number[]}
    */
-  groupsOf(layerIndex, pos) {
+  groupsOf(layerIndex, pos, part) {
+    const { full, top_k: topK } = this.layers[layerIndex].parts[part];
+    if (full || (topK === 0 && !this.hasLayer(layerIndex))) return [];
     const top = this.top(layerIndex, pos);
-    const others = range(this.numGroups).filter((group) => group !== top && this.belongs(layerIndex, pos, group));
-    return [top, ...others];
+    const others = range(this.numGroups).filter((group) => group !== top);
+    return [top, ...others].filter((group) => this.belongs(layerIndex, pos, group, part));
   }
 
   /**
@@ -379,6 +383,16 @@ export class Run {
 
   meanKept() {
     return mean(this.layers.map((layer) => layer.retained_pairs));
+  }
+
+  /** Whether pairs of this text lie beyond a layer's own sliding window: they count as dropped. */
+  get slides() {
+    return this.layers.some(({ sliding_window: sliding }) => sliding !== null && sliding < this.numTokens);
+  }
+
+  /** Whether the model is known to have layers that Focus does not run in. */
+  get hasOtherLayers() {
+    return Array.isArray(this.config.layers) || this.layerIds[this.numLayers - 1] >= this.numLayers;
   }
 
   meanDominance() {

@@ -7,7 +7,7 @@ import { groupColour } from "../core/colours.js";
 import { decodeBase64 } from "../core/bytes.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { namedChip } from "../core/group-names.js";
+import { tokenChips } from "../core/group-names.js";
 import { groupLabel } from "../core/labels.js";
 import { LayerLoader } from "../core/loader.js";
 import { asChart, drawPlot, plotLayout, scatterType } from "../core/plot.js";
@@ -364,7 +364,7 @@ export class MapView {
       el(
         "div",
         {},
-        app.run.groupsOf(app.layerIndex, pos).flatMap((group) => namedChip(app.run, app.layerIndex, group)),
+        tokenChips(app.run, app.layerIndex, pos, app.part),
       ),
     );
   }

@@ -67,10 +67,14 @@ function windowWords({ config, numTokens }) {
   return last === config.window ? text.within(words) : text.withinGrowing(words, format.count(last));
 }
 
-/** @param {Run} run */
-export const collapsedLayers = (run) =>
-  run.layers
-    .filter(({ layer, dominance }) => !run.fullLayers.includes(layer) && run.numGroups > 2 && dominance > COLLAPSED)
+/**
+ * Layers with a head that uses groups, of which one has most tokens.
+ * @param {Run} run
+ */
+export const collapsedLayers = ({ layers, numGroups }) =>
+  layers
+    .filter(({ parts }) => parts.some(({ full, top_k: topK }) => !full && topK !== 0))
+    .filter(({ dominance }) => numGroups > 2 && dominance > COLLAPSED)
     .map(({ layer }) => layer);
 
 /** @param {App} app */
@@ -103,7 +107,7 @@ export function guidedAnswer(app) {
 /** @param {App} app */
 function first(app) {
   const { run } = app;
-  const kept = link(text.kept(format.percent(run.meanKept())), () => app.openView("sparsity"));
+  const kept = link(text.kept(format.percent(run.meanKept()), run.hasOtherLayers), () => app.openView("sparsity"));
   const { quality } = run;
   if (!quality) return [text.focus, kept, "."];
   const { delta_mean: mean, delta_low: low, delta_high: high } = quality;

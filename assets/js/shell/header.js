@@ -164,7 +164,8 @@ function pairsCard(run, tooltip) {
   const words = text.cards.pairs;
   const retained = run.layers.map((layer) => layer.retained_pairs);
   const detail = words.detail(format.percent(Math.min(...retained)), format.percent(Math.max(...retained)));
-  return card(tooltip, words, format.percent(run.meanKept()), detail);
+  const hinted = { ...words, hint: run.slides ? words.slidingHint : words.hint };
+  return card(tooltip, hinted, format.percent(run.meanKept()), detail);
 }
 
 /**

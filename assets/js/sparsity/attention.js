@@ -4,6 +4,7 @@ import { mean, range } from "../core/arrays.js";
 import { setAttentionState } from "../core/attention-state.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { partOfQueryHead } from "../core/heads.js";
 import { JobProgress } from "../core/job-progress.js";
 import { layerFrame, layerTicks } from "../core/layer-axis.js";
 import { colourScale, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
@@ -304,10 +305,12 @@ export class AttentionPart {
     /** @param {Part} name */
     const swatch = (name) => el("span", { class: `fx-cause fx-cause-${text.partCauses[name]}`, "aria-hidden": "true" });
     const far = part("grouped") + part("dropped");
+    const { parts } = app.run.layers[layer];
+    const farWords = keptFarWords(whole ? parts : [partOfQueryHead(parts, column, this.heads)]);
     return [
       tooltipHead(whole ? text.meanCell(id) : text.cell(id, column)),
       ...PARTS.map((name) =>
-        tooltipRow([swatch(name), text.parts[name]], share(part(name))),
+        tooltipRow([swatch(name), name === "grouped" ? farWords : text.parts[name]], share(part(name))),
       ),
       tooltipRow(text.kept, share(1 - part("dropped"))),
       tooltipRow(text.distantKept, share(far > 0 ? part("grouped") / far : null)),
@@ -347,4 +350,13 @@ export class AttentionPart {
       rows,
     );
   }
+}
+
+/**
+ * Why pairs beyond window and sinks are kept by some heads of a layer.
+ * @param {{ full: boolean }[]} parts
+ */
+export function keptFarWords(parts) {
+  if (parts.every(({ full }) => full)) return text.inFull;
+  return parts.some(({ full }) => full) ? text.groupOrFull : text.parts.grouped;
 }

@@ -163,7 +163,9 @@ export class BudgetTrial {
     const lines = [el("p", {}, text.layer(layer.layer, strong(kept), this.than(layer.retained_pairs)))];
     const every = trial.meanKept();
     if (every !== null)
-      lines.push(el("p", {}, text.layers(strong(every), this.than(run.meanKept()), format.ratio(1 / every))));
+      lines.push(
+        el("p", {}, text.layers(strong(every), this.than(run.meanKept()), format.ratio(1 / every), run.slides)),
+      );
     else lines.push(el("p", { class: "fx-help" }, text.oneLayer));
     return lines;
   }

@@ -3,6 +3,7 @@
 import { range } from "../core/arrays.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { partOfQueryHead } from "../core/heads.js";
 import { LayerLoader } from "../core/loader.js";
 import { selectTokens } from "../core/selection.js";
 import { linkEnd } from "../core/token-text.js";
@@ -31,6 +32,7 @@ export class LinkLists {
     this.app = app;
     /** @type {number | null} */
     this.head = null;
+    this.numHeads = 0;
     this.title = el("span", {});
     this.status = el("div", { class: "fx-status" });
     this.select = el("select", { onchange: (event) => this.chosen(event.target.value) });
@@ -82,6 +84,7 @@ export class LinkLists {
 
   /** @param {number} count */
   setHeads(count) {
+    this.numHeads = count;
     if (this.head !== null && this.head >= count) this.head = null;
     this.select.replaceChildren(
       el("option", { value: ALL }, text.allHeads),
@@ -134,11 +137,12 @@ export class LinkLists {
 
   /** @param {[number, number, number, number, number]} pair */
   item([head, query, key, probability, affinity]) {
-    const { run } = this.app;
+    const { run, layerIndex } = this.app;
+    const { full } = partOfQueryHead(run.layers[layerIndex].parts, head, this.numHeads);
     const percent = format.percent(probability, 1);
     const [distance, headText, affinityText] = text.details(
       format.count(query - key),
-      head,
+      full ? text.fullHead(head) : text.oneHead(head),
       affinity < 0.005 ? "<0.01" : format.decimal(affinity, 2),
     );
     return el(

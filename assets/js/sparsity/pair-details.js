@@ -8,6 +8,7 @@ import { groupLabel } from "../core/labels.js";
 import { near } from "../core/pair-rule.js";
 import { tokenSummary } from "../core/token-text.js";
 import { pairs as pairsText } from "../strings/sparsity.js";
+/** @import { Run } from "../core/run.js" */
 /** @import { Cause } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 
@@ -22,16 +23,32 @@ const text = pairsText.zoom;
  * @returns {string}
  */
 export function pairReason({ run, layerIndex, part }, query, key, cause) {
-  const { window, full } = run.layers[layerIndex].parts[part];
+  const { sliding_window: sliding, parts } = run.layers[layerIndex];
+  const { window, full } = parts[part];
   const apart = text.tokensApart(format.count(query - key));
+  if (cause === "dropped" && sliding !== null && query - key >= sliding)
+    return text.beyond(apart, format.count(sliding));
   if (full && cause !== "dropped") return text.fullReason(apart);
-  const shared = range(run.numGroups).filter(
-    (group) => run.belongs(layerIndex, query, group, part) && run.belongs(layerIndex, key, group, part),
-  );
-  return text.reasons[cause](apart, shared.map(groupLabel).join(", "), {
+  return text.reasons[cause](apart, sharedWords(run, layerIndex, part, query, key), {
     ...run.config,
     window: near(window, query, run.config.window_growth),
   });
+}
+
+/**
+ * What two tokens share for some heads of a layer; tokens linked by hand need no group for that.
+ * @param {Run} run
+ * @param {number} layerIndex
+ * @param {number} part
+ * @param {number} query
+ * @param {number} key
+ */
+function sharedWords(run, layerIndex, part, query, key) {
+  const shared = range(run.numGroups).filter(
+    (group) => run.belongs(layerIndex, query, group, part) && run.belongs(layerIndex, key, group, part),
+  );
+  if (shared.length > 0) return text.inGroups(shared.map(groupLabel).join(", "));
+  return run.info.changes.some((change) => change.startsWith("see:")) ? text.linked : text.inOneGroup;
 }
 
 /**

@@ -3,6 +3,7 @@
 import { range } from "../core/arrays.js";
 import { buttonOf, el, scrollRegion } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { partOfQueryHead } from "../core/heads.js";
 import { visibleToken } from "../core/labels.js";
 import { drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { selectTokens } from "../core/selection.js";
@@ -222,7 +223,7 @@ export class StatDistances {
       format.count(row.distance),
       format.percent(row.probability, 1),
       format.decimal(row.affinity, 2),
-      String(row.head),
+      this.headWords(row.head),
     ];
     const table = () =>
       scrolled(words.kinds[kind], tableOf(words.linkColumns, rows.map(cells), { "aria-label": words.kinds[kind] }));
@@ -237,6 +238,13 @@ export class StatDistances {
         words.more(format.count(rows.length), format.count(this.answer.links_stored[kind])),
       ),
     );
+  }
+
+  /** @param {number} head a query head of the layer on screen */
+  headWords(head) {
+    const { parts } = this.app.run.layers[this.app.layerIndex];
+    const { full } = partOfQueryHead(parts, head, /** @type {number} */ (this.answer.query_heads));
+    return full ? words.fullHead(head) : String(head);
   }
 
   /**

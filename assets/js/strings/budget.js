@@ -19,11 +19,14 @@ export const budget = {
   waiting: "Loading the groups…",
   /** @type {(layer: number, share: Child, than: string) => Child[]} */
   layer: (layer, share, than) => [`Layer ${layer} keeps `, share, ` of its pairs${than}.`],
-  /** @type {(share: Child, than: string, ratio: string) => Child[]} */
-  layers: (share, than, ratio) => [
+  /** @type {(share: Child, than: string, ratio: string, slides: boolean) => Child[]} */
+  layers: (share, than, ratio, slides) => [
     "All layers with groups keep ",
     share,
-    `${than}: full attention computes ${ratio} as many pairs.`,
+    than,
+    slides
+      ? ". Pairs beyond a layer's own sliding window, which full attention does not compute either, count as dropped."
+      : `: full attention computes ${ratio} as many pairs.`,
   ],
   than: (share) => `, with the run's settings ${share}`,
   oneLayer: "Of a text this long only the layer on screen is counted.",

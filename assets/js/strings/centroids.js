@@ -143,6 +143,10 @@ export const centroids = {
   settingColumn: "Setting",
   noDifference: "No setting differs.",
   none: "–",
+  notSet: "none",
+  allLayers: "all",
+  yes: "yes",
+  no: "no",
   distanceTitle: "Distance of matched groups, layer by layer",
   distanceHelp:
     "Groups are numbered anew by every training, so each group of one file is matched with the one most like it in " +

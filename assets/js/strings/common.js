@@ -17,6 +17,9 @@ export const common = {
       "probability it gave to the token that came. 0 nats: it was certain; 0.69 nats: it gave one half. A loss 0.1 " +
       "nats higher means a perplexity 10.5 % higher.",
   },
+  growing: ({ window_growth: growth }) => (growth ? ` growing (${growth.join(" to ")})` : ""),
+  exceptions: ({ budget }) =>
+    budget?.length ? `, budget of ${budget.length} exception${budget.length === 1 ? "" : "s"}` : "",
   group: (label) => `Group ${label}`,
   selection: {
     token: (pos) => `token ${pos}`,

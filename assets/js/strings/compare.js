@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences of the Compare view, by its parts.
+import { common } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -117,10 +118,13 @@ export const settings = {
     "This run's text is measured again at every top-k and window you name, with this run's model and centroids, and " +
     "with two baselines nobody trained. Full attention and Focus take turns at every setting, so speed and " +
     "predictions always belong together.",
+  budget:
+    "Heads with a setting of their own keep it at every top-k and window; heads with full attention stay full, also " +
+    "in “Window and sinks only”.",
   topK: "Top-k",
   topKHint: "How many groups a token belongs to; more groups keep more pairs",
   window: "Window",
-  windowHint: "Tokens at most this far apart always attend to each other",
+  windowHint: "Tokens at most this far apart always attend to each other, except in heads with another window",
   repeats: "Repeats",
   repeatsHint: "How often each time is measured; the median is shown",
   cost: (settings, time) =>
@@ -231,7 +235,8 @@ export const runs = {
   elsewhere: (side) => `${side.name || side.title} (another text)`,
   option: (run) =>
     `${run.name ? `${run.name}: ` : ""}${run.centroids_name}, top-k ${run.config.top_k}, window ` +
-    `${run.config.window}, K = ${run.config.num_groups}, ${run.date}`,
+    `${run.config.window}${common.growing(run.config)}, K = ${run.config.num_groups}` +
+    `${common.exceptions(run.config)}, ${run.date}`,
   agreement: (changed, count, layer, overlap, rand) =>
     `In layer ${layer}, ${changed} of ${count} tokens (by their top group) are in another group: ${overlap} in ` +
     `matched groups, adjusted Rand index ${rand}.`,
@@ -327,6 +332,10 @@ export const numbers = {
     window: "Window",
     window_growth: "Window grows from token, to",
     num_sinks: "Sinks",
+    text_sinks: "Sinks in the text from similarity",
+    text_sinks_from: "Sinks in the text from layer",
+    logit_factors: "Learned factors of the logits",
+    budget: "Budget",
     assignment: "Assignment",
     routing_dim: "Routing dimensions",
     temperature: "Temperature",
@@ -338,7 +347,6 @@ export const numbers = {
   sameSettings: "No setting differs.",
   both: (full, focus) => `${full} → ${focus}`,
   nats: (value) => `${value} nats`,
-  all: "all",
   none: "not measured",
 };
 

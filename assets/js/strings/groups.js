@@ -79,7 +79,9 @@ export const groups = {
   flagHints: /** @type {Record<string, string>} */ ({
     dead: "No token of this text has this as its most probable group.",
     starved: "Holds less than a tenth of an even share.",
-    collapsed: "Holds more than halfway between an even share and all tokens: the layer is close to full attention.",
+    collapsed:
+      "Holds more than halfway between an even share and all tokens: heads of this layer that use groups are close " +
+      "to full attention.",
   }),
 
   finder: {

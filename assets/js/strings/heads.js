@@ -6,6 +6,9 @@
 export const heads = {
   full: "full attention",
   setting: (topK, window) => (topK === 0 ? `no groups, window ${window}` : `top-k ${topK}, window ${window}`),
+  noneInFull: "no group: full attention",
+  noneUsed: "no group: these heads use none",
+  noneLeft: "no group",
   growth: (first, last) => `windows grow from token ${first} to ${last}`,
   heads: (numbers, query = false) =>
     `${query ? "query " : ""}${numbers.length === 1 ? `head ${numbers[0]}` : `heads ${numbers.join(", ")}`}`,

@@ -15,7 +15,11 @@ export const keys = {
     ["Top-k", "How many groups a token joins."],
     ["Window", "How far apart two tokens may be and still see each other whatever their groups."],
     ["Sinks", "The first few tokens of a text, which all may see: models rest spare attention there."],
-    ["Pairs kept", "The share of all pairs that is computed under the mask. One divided by it bounds the speed-up."],
+    [
+      "Pairs kept",
+      "The share of all pairs that is computed under the mask. One divided by it bounds the speed-up, unless layers " +
+      "slide: pairs beyond a layer’s own window count as dropped.",
+    ],
     ["Largest group", "The share of tokens in it. Even groups have one K-th each; one group of all saves nothing."],
     ["Assignment", "Causal: groups depend on no later token. Sinkhorn: they are balanced over the whole text."],
     ["Budget", "Settings of single layers and heads, such as full attention where grouping costs most."],

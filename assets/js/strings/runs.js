@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences of the Runs tab.
+import { common } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -21,13 +22,15 @@ export const runs = {
   count: (shown, all) => (shown === all ? `${all} ${all === "1" ? "run" : "runs"}` : `${shown} of ${all} runs`),
   more: (count) => `Show ${count} more`,
   madeBy: (date, owner) => `${date}, by ${owner}`,
-  setting: ({ num_groups: K, top_k: k, window: w, num_sinks: s, window_growth: growth }) =>
-    `K=${K}, k=${k}, w=${w}${growth ? ` growing (${growth.join(" to ")})` : ""}, s=${s}`,
+  setting: (config) =>
+    `K=${config.num_groups}, k=${config.top_k}, w=${config.window}${common.growing(config)}, s=${config.num_sinks}` +
+    common.exceptions(config),
   settingSubject: "the setting",
   settingHint:
-    "K: groups in a layer. k: groups a token joins. w: tokens this near always attend (the window). s: first tokens " +
-    "that every token may attend to (the sinks). Growing: a window that grows in proportion to the position, between " +
-    "the positions named.",
+    "K: groups in a layer. k: groups a token joins. w: tokens this near always attend (the window), except in heads " +
+    "with another. s: first tokens that every token may attend to (the sinks). Growing: a window that grows in " +
+    "proportion to the position, between the positions named. Budget: how many layers and heads have settings of " +
+    "their own.",
   tokens: (count) => `${count} tokens`,
   perplexity: "Perplexity",
   perplexityHint: "How surprised the model is by the text, lower is better: full attention, then Focus.",

@@ -31,7 +31,7 @@ export const shell = {
     label: "What this run shows",
     more: "Where and why",
     focus: "Focus computed ",
-    kept: (share) => `${share} of the token pairs`,
+    kept: (share, otherLayers) => `${share} of the token pairs${otherLayers ? " in the layers it runs in" : ""}`,
     and: " and ",
     worse: "predicts worse",
     better: "predicts better",
@@ -102,8 +102,12 @@ export const shell = {
     pairs: {
       label: "Pairs kept",
       hint:
-        "The share of token pairs a layer still computes under Focus, averaged over the layers. Full attention is " +
-        "100 %; the best possible speed-up of attention is one divided by this share.",
+        "The share of token pairs a layer still computes under Focus, averaged over the layers that Focus runs in. " +
+        "Full attention is 100 %; the best possible speed-up of attention is one divided by this share.",
+      slidingHint:
+        "The share of token pairs a layer still computes under Focus, averaged over the layers that Focus runs in. " +
+        "Layers of this model have sliding windows of their own: pairs beyond them count as dropped, though full " +
+        "attention does not compute them either. So one divided by this share is more than the speed-up can be.",
       detail: (low, high) => `${low} to ${high} a layer`,
     },
     dominance: {

@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences of the Statistics view.
+import { common } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -382,8 +383,9 @@ export const statistics = {
     linksTitle: (layer) => `Strongest distant links of full attention, layer ${layer}`,
     linksHelp: "Single links beyond window and sinks, over all heads, by the probability full attention gives them.",
     linksMissing: "Full attention is not measured for this run; the overview has a button for it.",
-    kinds: { kept: "Kept: a shared group", dropped: "Dropped: no shared group" },
+    kinds: { kept: "Kept: a shared group or full attention", dropped: "Dropped: no shared group" },
     pairColumns: ["Tokens", "Apart", "Affinity", "Group"],
+    fullHead: (head) => `${head} (full attention)`,
     linkColumns: ["Tokens", "Apart", "Probability", "Affinity", "Head"],
     nonePairs: "There are no such pairs in this layer.",
     noneLinks: "None in this layer.",
@@ -418,6 +420,7 @@ export const statistics = {
       `Mean over layers ${mean}; shuffled groups give ${shuffled}. In ${above} of ${layers} layers the whole ` +
       "interval lies above shuffled groups.",
     option: (run) =>
-      `${run.name || run.centroids_name}, top-k ${run.config.top_k}, window ${run.config.window}, ${run.date}`,
+      `${run.name || run.centroids_name}, top-k ${run.config.top_k}, window ${run.config.window}` +
+      `${common.growing(run.config)}${common.exceptions(run.config)}, ${run.date}`,
   },
 };

@@ -33,8 +33,8 @@ export const tour = {
     ],
     tokens: [
       "Colours are groups",
-      "Tokens of one colour share a group in this layer and may attend to each other at any distance. Hover over a " +
-      "token for its details.",
+      "Tokens of one colour have the same most probable group in this layer. Heads that use groups let them attend " +
+      "to each other also when they are far apart. Hover over a token for its details.",
     ],
     more: [
       "Train, upload, keep",

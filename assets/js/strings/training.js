@@ -145,9 +145,9 @@ export const training = {
   zoomHelp: "Drag over a chart to enlarge a part of all; double-click to see everything.",
   film: {
     title: "Film",
-    help:
+    help: (budget) =>
       "How the groups came about: each frame is a centroid file that the training kept on the way, used on a text as " +
-      "a run would use it.",
+      `a run would use it${budget ? ", in heads without a setting of their own" : ""}.`,
     make: "Make the film",
     reading: "Reading the first files…",
     read: (done, total) => `Read ${done} of ${total} files…`,
@@ -165,8 +165,9 @@ export const training = {
     spread: (share) =>
       `The same plane in all frames, that of the largest differences: it shows ${share} of them. Tokens near each ` +
       "other have similar probabilities.",
-    words: (step, share, moved, before) =>
+    words: (step, share, moved, before, budget) =>
       `After step ${step}, ${share} of this text's pairs are kept` +
+      (budget ? " in heads without a setting of their own" : "") +
       (moved === null ? "." : `; ${moved} of the tokens changed their group since step ${before}.`),
   },
   noCurve: "The curve appears after the first steps.",

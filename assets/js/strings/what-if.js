@@ -21,7 +21,9 @@ export const whatIf = {
   kindHints: {
     move: "The token's most probable group becomes another one, in one layer.",
     see: "The pair attends in every head of the layer, or of all layers.",
-    silence: "The group links no tokens: its tokens see near ones and sinks only. Heads with full attention see on.",
+    silence:
+      "The group links no tokens: its tokens see near ones and sinks only, unless they belong to another group, too. " +
+      "Heads with full attention see on.",
     full: "A layer, or one key-value head of it, sees every earlier token.",
     k: "Tokens belong to more or fewer groups. Heads with full attention keep it, unless you name the head.",
     window: "Tokens this near always attend. Heads with full attention keep it, unless you name the head.",

@@ -3,7 +3,7 @@
 import { range } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { namedChip } from "../core/group-names.js";
+import { tokenChips } from "../core/group-names.js";
 import { groupLabel } from "../core/labels.js";
 import { shareBar } from "../core/widgets.js";
 import { reading, tokens as text } from "../strings/tokens.js";
@@ -13,8 +13,9 @@ import { reading, tokens as text } from "../strings/tokens.js";
  * @param {Run} run
  * @param {number} layerIndex
  * @param {number} pos
+ * @param {number} part of the layer's heads
  */
-export const tokenDetails = (run, layerIndex, pos) => {
+export const tokenDetails = (run, layerIndex, pos, part) => {
   const words = text.tooltip;
   return [
     el(
@@ -30,7 +31,7 @@ export const tokenDetails = (run, layerIndex, pos) => {
       el(
         "span",
         {},
-        run.groupsOf(layerIndex, pos).flatMap((group) => namedChip(run, layerIndex, group)),
+        tokenChips(run, layerIndex, pos, part),
       ),
     ),
     ...(run.hasLayer(layerIndex)

@@ -3,7 +3,7 @@
 import { range } from "../core/arrays.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { namedChip, namedLabel } from "../core/group-names.js";
+import { namedLabel, tokenChips } from "../core/group-names.js";
 import { HeadChoice } from "../core/head-choice.js";
 import { groupLabel } from "../core/labels.js";
 import { KEPT_CAUSES } from "../core/pair-rule.js";
@@ -173,7 +173,7 @@ export class TokenPanel {
         el(
           "span",
           {},
-          run.groupsOf(layerIndex, pos).flatMap((group) => namedChip(run, layerIndex, group)),
+          tokenChips(run, layerIndex, pos, this.app.part),
         ),
       ),
       el(

@@ -309,6 +309,7 @@ export class TokensView {
   describe(span) {
     if (this.input.dragging) return;
     const rect = span.getClientRects()[0] || span.getBoundingClientRect();
-    this.app.tooltip.show(tokenDetails(this.run, this.app.layerIndex, span.fxPos), rect);
+    const { layerIndex, part } = this.app;
+    this.app.tooltip.show(tokenDetails(this.run, layerIndex, span.fxPos, part), rect);
   }
 }

@@ -77,12 +77,13 @@ export class Film {
     this.groups = el("ul", { class: "fx-arranged-groups" });
     this.causes = el("ul", { class: "fx-arranged-groups" });
     this.tokens = el("p", { class: "fx-film-tokens", "aria-label": text.tokens });
+    this.help = el("p", { class: "fx-help" });
     this.body = this.layout(id);
     this.node = el(
       "section",
       { class: "fx-film", "data-testid": "fx-film" },
       el("h3", { class: "fx-subtitle" }, text.title),
-      el("p", { class: "fx-help" }, text.help),
+      this.help,
       this.make,
       this.message,
       this.body,
@@ -130,6 +131,7 @@ export class Film {
     this.frames = null;
     this.wanted = {};
     this.body.hidden = true;
+    setText(this.help, text.help(false));
     this.make.hidden = false;
     this.message.replaceChildren();
   }
@@ -185,6 +187,7 @@ export class Film {
     this.layers.value = String(film.layer);
     this.texts.replaceChildren(...film.texts.map((name) => el("option", { value: name }, name)));
     this.texts.value = film.text;
+    setText(this.help, text.help(film.has_budget));
     setText(this.spread, text.spread(format.percent(film.spread, 0)));
     const tokens = film.pieces.map((piece) => el("span", { class: "fx-film-token" }, piece));
     this.tokens.replaceChildren(...tokens);
@@ -203,14 +206,15 @@ export class Film {
   describe() {
     const { frame } = this;
     const frames = /** @type {Frames} */ (this.frames);
-    const { numTokens, steps } = frames;
+    const { film, numTokens, steps } = frames;
     const step = format.count(steps[frame]);
     const share = format.percent(this.mask.kept / ((numTokens * (numTokens + 1)) / 2), 1);
     const moved = format.percent(frames.changed(frame) / numTokens, 0);
     this.slider.value = String(frame);
     this.slider.setAttribute("aria-valuetext", text.step(step));
     setText(this.step, text.step(step));
-    setText(this.words, text.words(step, share, frame === 0 ? null : moved, frame && format.count(steps[frame - 1])));
+    const before = frame && format.count(steps[frame - 1]);
+    setText(this.words, text.words(step, share, frame === 0 ? null : moved, before, film.has_budget));
     this.groups.replaceChildren(
       ...frames.sizes(frame).map((size, group) =>
         el(

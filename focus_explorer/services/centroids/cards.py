@@ -25,10 +25,10 @@ from focus_explorer.views.payloads.centroids import (
     CentroidTrainingPayload,
     HeldOutPayload,
     HeldOutSettingPayload,
-    SettingValue,
     SimilarityPayload,
     TrainedOnPayload,
 )
+from focus_explorer.views.payloads.runs import SettingValue
 from focus_runtime.config import FocusConfig
 
 MOST_CACHED = 24

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from focus_explorer.data.queries import fetch_run
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.service import Service
@@ -184,4 +184,11 @@ def _pairs(computed: RunStatistics, layer: int) -> PairStatisticsPayload:
         "links": cast(LinkColumnsPayload, columns(pa.concat_tables([rows.slice(0, LINKS) for rows in kinds.values()]))),
         "links_stored": {kind: rows.num_rows for kind, rows in kinds.items()},
         "links_measured": links.num_rows > 0,
+        "query_heads": _query_heads(computed),
     }
+
+
+def _query_heads(computed: RunStatistics) -> int | None:
+    """Query heads of a layer, of which the links are; None before full attention is measured."""
+    last = pa.compute.max(fetch(computed.database, "attention_mass", run_id=computed.run_id)["head"]).as_py()
+    return None if last is None else last + 1

@@ -115,6 +115,7 @@ class Films:
             "window": config["window"],
             "window_growth": config.get("window_growth"),
             "num_sinks": config["num_sinks"],
+            "has_budget": bool(config.get("budget")),
             "sliding_window": shot.sliding[chosen],
             "steps": steps,
             "top": encode(top),

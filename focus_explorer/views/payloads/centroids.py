@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from focus_explorer.views.payloads.runs import ConfigPayload, HeadExceptionPayload
+from focus_explorer.views.payloads.runs import ConfigPayload, HeadExceptionPayload, SettingValue
 
 
 class CentroidTrainingPayload(TypedDict):
@@ -186,9 +186,6 @@ class CentroidDistancePayload(LayerMatch):
     """Matched groups of one layer of two files."""
 
     layer: int
-
-
-SettingValue = str | float | bool | list[int] | list[HeadExceptionPayload] | None
 
 
 class CentroidChangesPayload(TypedDict):

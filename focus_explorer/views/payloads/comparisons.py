@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 from focus_explorer.views.payloads.jobs import JobPayload
-from focus_explorer.views.payloads.runs import ConfigPayload
+from focus_explorer.views.payloads.runs import ConfigPayload, SettingValue
 
 
 class GridCellPayload(TypedDict):
@@ -176,7 +176,7 @@ class RunNumbersPayload(TypedDict):
 
     first: RunSummaryPayload
     second: RunSummaryPayload
-    settings_that_differ: dict[str, list[str | float | list[int] | None]]
+    settings_that_differ: dict[str, list[SettingValue]]
 
 
 class LengthPayload(TypedDict):

@@ -18,6 +18,9 @@ class HeadExceptionPayload(TypedDict):
     full: NotRequired[bool]
 
 
+SettingValue = str | float | bool | list[int] | list[HeadExceptionPayload] | None
+
+
 class ConfigPayload(TypedDict):
     """FocusConfig as JSON; `budget`, `text_sinks`, `logit_factors` and `window_growth` where there are some."""
 

@@ -169,7 +169,7 @@ class LinkColumnsPayload(TokenPairColumnsPayload):
 
 
 class PairStatisticsPayload(TypedDict):
-    """Statistics of the pairs of one layer."""
+    """Statistics of the pairs of one layer; the links are of `query_heads` heads."""
 
     state: Literal["done"]
     distances: DistanceColumnsPayload
@@ -177,6 +177,7 @@ class PairStatisticsPayload(TypedDict):
     links: LinkColumnsPayload
     links_stored: dict[str, int]
     links_measured: bool
+    query_heads: int | None
 
 
 class AgreementColumnsPayload(TypedDict):

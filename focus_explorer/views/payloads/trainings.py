@@ -127,6 +127,7 @@ class FilmPayload(TypedDict):
     """One layer's groups of a text under the files a training kept: F frames, T tokens.
 
     `top` (F, T) bytes; `membership` (F, T, B) bytes, B as K needs; `places` (F, T, 2) int16, at one scale; all base64.
+    `top_k` and `window` are those of heads without a setting of their own; `has_budget` says whether others have one.
     `spread`: share of the variance that the plane of the places shows. `waiting`: files that are not in yet.
     """
 
@@ -141,6 +142,7 @@ class FilmPayload(TypedDict):
     window: int
     window_growth: tuple[int, int] | None
     num_sinks: int
+    has_budget: bool
     sliding_window: int | None
     steps: list[int]
     top: str

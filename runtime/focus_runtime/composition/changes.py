@@ -4,7 +4,7 @@ Each is one short text, the same on the page, on the command line and in the dat
 
     move:12:163:B        in layer 12, token 163 belongs to group B
     see:12:163:1         in layer 12, token 163 sees token 1; see:all:163:1 in every layer
-    silence:12:B         in layer 12, group B links nothing: its tokens see near ones and sinks
+    silence:12:B         in layer 12, group B links nothing: its tokens see near ones, sinks and their other groups
     full:12  full:12:0   full attention in layer 12, or in its key-value head 0
     k:12=2   k:12:0=2    another top-k; heads that have full attention keep it unless they are named
     window:12=256        another window

@@ -24,6 +24,7 @@ from focus_explorer.services.training.processes import Trainings
 from focus_explorer.ui.requests.dispatch import dispatch
 from focus_explorer.views.payloads import PAYLOADS
 from focus_explorer.views.runs import run_card
+from focus_runtime.budget import HeadException
 from focus_runtime.config import FocusConfig
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
@@ -102,10 +103,10 @@ def run_id(service, model_folder):
 
 @pytest.fixture(scope="module")
 def other_id(service, run_id, model_folder):
-    """A second run of the same tokens."""
-    return analyze(
-        service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)
-    )
+    """A second run of the same tokens, with a budget and windows that grow."""
+    budget = (HeadException(layer=0, head=1, full=True), HeadException(layer=1, top_k=0))
+    chosen = {"top_k": 2, "window": 8, "num_sinks": 2, "budget": budget, "window_growth": (8, 64)}
+    return analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", repeats=1, **chosen))
 
 
 @pytest.fixture(scope="module")

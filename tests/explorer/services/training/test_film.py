@@ -106,6 +106,13 @@ def test_what_has_no_film_is_said(trainings, trained, tmp_path):
         trainings.films.payload(row | {"model_fingerprint": "other"}, None, "Novel")
 
 
+def test_a_film_says_whether_heads_have_settings_of_their_own(trainings):
+    [row] = trainings.rows()
+    assert trainings.films.payload(row, None, "Novel")["has_budget"] is False
+    config = row["config"] | {"budget": [{"layer": 1, "head": 0, "full": True}]}
+    assert trainings.films.payload(row | {"config": config}, None, "Novel")["has_budget"] is True
+
+
 def test_files_of_an_earlier_training_of_that_name_are_left_out(trainings):
     [row] = trainings.rows()
     assert [step for step, _ in kept_files(row)] == [2, 4, 6]

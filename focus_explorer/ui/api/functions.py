@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -39,19 +40,28 @@ def check_mcp() -> None:
 
 
 class Page(gr.Blocks):
-    """Gradio's page; a call with too few values is answered in one sentence, not with objects of Python and texts."""
+    """Gradio's page; a call with too few values is answered in one sentence, not with objects of Python and texts.
+
+    Values that a function of ours has a default for may be left out at the end, so that calls of a program keep working
+    when a function gets another argument.
+    """
 
     def validate_inputs(self, block_fn: Any, inputs: list[Any]) -> None:
-        """Refuse a call of a function with fewer values than it takes.
+        """Add defaults, and refuse a call of a function with fewer values than it needs.
 
         Args:
             block_fn: the function.
-            inputs: the values.
+            inputs: the values, which defaults are appended to.
 
         Raises:
             gr.Error: there are too few.
         """
         needed = len(block_fn.inputs)
+        if block_fn.api_name and block_fn.fn is not None and len(inputs) < needed:
+            parameters = [*inspect.signature(block_fn.fn).parameters.values()]
+            left_out = [each.default for each in parameters[len(inputs) : needed]]
+            if len(parameters) == needed and inspect.Parameter.empty not in left_out:
+                inputs.extend(left_out)
         if len(inputs) < needed:
             problem = f"{block_fn.api_name or 'this function'} got {len(inputs)} of {needed} values"
             raise gr.Error(f"{problem}; /gradio_api/info lists them", print_exception=False)

@@ -247,7 +247,7 @@ class Runner:
                 repeats = job.partial.get("repeats", 0) + 1
                 job.partial |= {"repeats": repeats, "view": f"{run_id} timing {repeats}"}
 
-            chosen = replace(read_form(self.service.database, form), repeats=self.repeats)
+            chosen = replace(read_form(self.service, form), repeats=self.repeats)
             return analyze(
                 self.service,
                 text,

@@ -17,7 +17,6 @@ from focus_explorer.services.visitors.service import PublicNames, visitor_limits
 from focus_explorer.settings import BACKENDS, DTYPES
 from focus_explorer.ui.tabs.device_field import device_field, list_devices
 from focus_explorer.ui.text import HEADS, HELP, LABELS
-from focus_runtime.store.database import Database
 
 DEFAULT_LIMIT = 4000  # tokens
 # Heads of a run that the page opened with are no longer meant once other centroids or another model are chosen.
@@ -141,18 +140,18 @@ def heads_choices(run_id: str | None) -> list[tuple[str, str]]:
     return usual if run_id is None else [*usual, (HEADS["run"], run_id)]
 
 
-def read_form(database: Database, chosen: dict[str, Any]) -> AnalyzeRequest:
+def read_form(service: Service, chosen: dict[str, Any]) -> AnalyzeRequest:
     """The request that a form holds.
 
     Args:
-        database: with the run whose heads may be meant.
+        service: whose database has the run whose heads may be meant.
         chosen: a value for each component of `build`.
 
     Raises:
         NotFoundError: there is no such run.
     """
     chosen = chosen | {"model": (chosen["model"] or "").strip(), "max_tokens": chosen["max_tokens"] or None}
-    heads = heads_of(database, chosen.pop("heads", OF_THE_FILE))
+    heads = heads_of(service.database, chosen.pop("heads", OF_THE_FILE))
     if chosen["centroids"] == "random":
         chosen["seed"] = chosen["seed"] or 0
     else:  # what they were drawn like is in their file

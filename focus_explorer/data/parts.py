@@ -222,6 +222,34 @@ def mean_over_heads(values: Sequence[Any], parts: Sequence[Part]) -> Any:
     return np.average(np.asarray(values, dtype=np.float64), axis=0, weights=[part.weight for part in parts])
 
 
+def sums_by_part(values: Sequence[float] | NDArray[np.float64], parts: Sequence[Part]) -> NDArray[np.float64]:
+    """(P,) sums of what each query head has, over the heads of each part of a layer.
+
+    Args:
+        values: one for each query head of the layer.
+        parts: of the layer.
+    """
+    heads = len(values) if parts[0].by_query else sum(part.weight for part in parts)
+    shared_by = len(values) // heads
+    place = {head: number for number, part in enumerate(parts) for head in part.heads}
+    own = [place.get(head // shared_by, 0) for head in range(len(values))]  # without numbers there is one part
+    return np.bincount(own, weights=values, minlength=len(parts)).astype(np.float64)
+
+
+def chance_beyond(sharing: Sequence[float], far: Sequence[float] | NDArray[np.float64], parts: Sequence[Part]) -> float:
+    """Share of what lies beyond window and sinks of a layer that groups keep by chance.
+
+    Every head counts with as much as it has there; all heads alike where none has any.
+
+    Args:
+        sharing: one for each part, the probability that two tokens share a group once groups are permuted.
+        far: pairs or attention beyond window and sinks, summed over the heads of each part.
+        parts: of the layer.
+    """
+    weights = far if sum(far) > 0 else [part.weight for part in parts]
+    return float(np.average(sharing, weights=weights))
+
+
 @dataclass(frozen=True, slots=True)
 class PartPairs:
     """A part with its pairs.

@@ -7,8 +7,9 @@ stands for a whole layer is the mean over its heads; full attention counts as on
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,15 @@ def full_layers(parts: Mapping[int, Sequence[Part]]) -> list[int]:
         parts: of the layers of a run.
     """
     return [layer for layer, of_layer in parts.items() if all(part.full for part in of_layer)]
+
+
+def full_share(layers: Iterable[Sequence[Part]]) -> float:
+    """Share of the heads that attend fully, mean over layers.
+
+    Args:
+        layers: the parts of each.
+    """
+    return fmean(sum(part.weight for part in of if part.full) / sum(part.weight for part in of) for of in layers)
 
 
 def executed(database: Database, run: Mapping[str, Any], layer: int | None = None) -> dict[int, tuple[PartGroups, ...]]:

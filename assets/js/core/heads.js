@@ -56,6 +56,12 @@ export const partRows = (parts) =>
 export const isUsual = (part, config) => !part.full && part.top_k === config.top_k && part.window === config.window;
 
 /**
+ * Whether some head attends fully.
+ * @param {{ parts: PartPayload[] }[]} layers
+ */
+export const someFull = (layers) => layers.some(({ parts }) => parts.some((part) => part.full));
+
+/**
  * The shortest window of any head: within as many tokens the mask drops nothing.
  * @param {{ config: { window: number }, layers: { parts: PartPayload[] }[] }} run
  */

@@ -4,6 +4,7 @@ import { mean, range } from "../core/arrays.js";
 import { setAttentionState } from "../core/attention-state.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { someFull } from "../core/heads.js";
 import { JobProgress } from "../core/job-progress.js";
 import { layerFrame, layerTicks } from "../core/layer-axis.js";
 import { colourScale, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
@@ -275,8 +276,11 @@ export class AttentionPart {
     const retained = meanOfSome(layers.map((layer) => this.layerMean(layer)));
     const shuffled = meanOfSome(nulls.map((value) => value.shuffled));
     const alone = format.percent(mean(nulls.map((value) => value.windowOnly)), 1);
+    const full = someFull(app.run.layers);
     this.finding.textContent =
-      this.kind === "mass_kept" ? text.summary(retained, shuffled, alone) : text.summaryDistant(retained, shuffled);
+      this.kind === "mass_kept"
+        ? text.summary(retained, shuffled, alone, full)
+        : text.summaryDistant(retained, shuffled, full);
     const counts = [layers.length, this.heads, answer.num_tokens].map(format.count);
     this.denominator.textContent =
       answer.num_tokens < app.run.numTokens

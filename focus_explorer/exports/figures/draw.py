@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from focus_explorer.data.parts import part_of, run_parts
+from focus_explorer.data.parts import full_share, part_of, run_parts
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
-from focus_explorer.statistics.run_statistics import statistics_table
+from focus_explorer.statistics.run_statistics import run_statistics, statistics_table
 from focus_explorer.views.figures import (
     agreement,
     attention,
@@ -118,7 +118,10 @@ def _distances(database: Database, run: dict[str, Any], preset: Preset, layer: i
     rows = [row for row in _statistic(database, run, "distances") if row["layer"] == layer]
     config = json.loads(run["config"])
     grows = config.get("window_growth") is not None
-    return distances.distances_figure(rows, config["window"], run["num_tokens"], layer, preset, grows=grows)
+    sample = run_statistics(database, run["run_id"]).sample
+    shown = [parts for number, parts in zip(sample.layers, sample.parts, strict=True) if layer in (None, number)]
+    full = full_share(shown) > 0
+    return distances.distances_figure(rows, config["window"], run["num_tokens"], layer, preset, grows=grows, full=full)
 
 
 def _loss(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:

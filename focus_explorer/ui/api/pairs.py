@@ -64,6 +64,8 @@ class PairFunctions:
             shuffled, window_only: share of a bin's pairs that random groups of the same sizes, or window and sinks
             alone, would keep; beyond: by layer, the share of pairs beyond window and sinks that the groups keep (null
             where there are none), and sharing, what random groups would keep of them: of those of all heads together.
+            Heads with full attention keep all of theirs in both; in window_only they count with the window, as if they
+            had no full attention.
         """
         if layer == ALL_LAYERS:
             return ask(self.service, "pair_distances_mean", run_id)

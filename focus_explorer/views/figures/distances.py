@@ -12,7 +12,14 @@ from focus_explorer.views.figures.style import INK, Preset, axis, finish
 
 
 def distances_figure(
-    rows: list[dict[str, Any]], window: int, tokens: int, layer: int | None, preset: Preset, *, grows: bool = False
+    rows: list[dict[str, Any]],
+    window: int,
+    tokens: int,
+    layer: int | None,
+    preset: Preset,
+    *,
+    grows: bool = False,
+    full: bool = False,
 ) -> go.Figure:
     """One line for Focus and each baseline over the distance.
 
@@ -21,6 +28,7 @@ def distances_figure(
         window: w of heads without an exception.
         layer: None for the mean.
         grows: whether windows grow with the position.
+        full: whether some heads attend fully.
     """
     kept = sorted((row | {"value": row["share"]} for row in rows if row["first"] > 0), key=lambda row: row["first"])
     middles = [sqrt(row["first"] * row["last"]) for row in kept]
@@ -46,6 +54,7 @@ def distances_figure(
         f"{kept[0]['units']:,} {kept[0]['unit']}s, beside {', '.join(name for name in drawn if name != 'Focus')}. "
         f"{pairs:,} pairs of {tokens:,} tokens; the dotted line is the window of {window} tokens"
         + (", which grows with the position." if grows else ".")
+        + (" Window only: heads with full attention count with the window, as if they had none of it." if full else "")
     )
     return finish(
         figure,

@@ -37,6 +37,18 @@ def test_figures_say_what_they_show(figures, service, run_id):
     assert f"{run['num_tokens']:,} tokens" in figures["group_sizes"].layout.title.text
 
 
+def test_pairs_by_distance_say_how_heads_with_full_attention_count_without_groups(service, run_id, budget_run):
+    words = "Window only: heads with full attention count with the window"
+    for run, layer, said in (
+        (budget_run, None, True),
+        (budget_run, 1, True),
+        (budget_run, 2, False),
+        (run_id, 1, False),
+    ):
+        caption = figure(service.database, run, "distances", layer=layer).layout.meta["caption"]
+        assert (words in caption) == said
+
+
 def test_what_was_not_measured_is_named(tmp_path, service, run_id):
     for name, words in (("attention", "has no measured attention; measure it"), ("quality", "has no comparisons")):
         with pytest.raises(InputError, match=words):

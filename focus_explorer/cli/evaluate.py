@@ -143,6 +143,10 @@ def _span(row: dict[str, Any], form: str, joint: str = " to ") -> str:
     return f"{format(row['value'], form)} ({ends})"
 
 
+def _distant(kept: float | None) -> str:
+    return "none are distant" if kept is None else f"{kept:.1%} of the distant ones"
+
+
 def _describe_perplexity(row: dict[str, Any], groups: int) -> list[str]:
     return [
         f"perplexity    full {_span(row['full_perplexity'], '.3f')}, Focus {_span(row['focus_perplexity'], '.3f')}",
@@ -150,7 +154,7 @@ def _describe_perplexity(row: dict[str, Any], groups: int) -> list[str]:
         f"p = {row['p_value']:.2g}",
         f"measured on   {row['tokens']:,} tokens, {row['sequences']} sequences of {row['seq_len']:,}, "
         f"documents {row['documents']}, seeds {row['seeds']}; {row['level']:.0%} intervals over {row['units']}",
-        f"pairs kept    {row['retained_pairs']:.1%} of all, {row['distant_kept']:.1%} of the distant ones",
+        f"pairs kept    {row['retained_pairs']:.1%} of all, {_distant(row['distant_kept'])}",
         f"largest group {row['dominance']:.1%} of tokens, mean over layers, {row['highest_dominance']:.1%} in the "
         f"worst (even would be {1 / groups:.1%})",
         *(f"note          {note}" for note in row["notes"]),

@@ -7,8 +7,9 @@ stands for a whole layer is the mean over its heads; full attention counts as on
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,15 @@ def full_layers(parts: Mapping[int, Sequence[Part]]) -> list[int]:
     return [layer for layer, of_layer in parts.items() if all(part.full for part in of_layer)]
 
 
+def full_share(layers: Iterable[Sequence[Part]]) -> float:
+    """Share of the heads that attend fully, mean over layers.
+
+    Args:
+        layers: the parts of each.
+    """
+    return fmean(sum(part.weight for part in of if part.full) / sum(part.weight for part in of) for of in layers)
+
+
 def executed(database: Database, run: Mapping[str, Any], layer: int | None = None) -> dict[int, tuple[PartGroups, ...]]:
     """Parts and their memberships by layer.
 
@@ -237,6 +247,34 @@ def mean_over_heads(values: Sequence[Any], parts: Sequence[Part]) -> Any:
     if len(parts) == 1:
         return values[0]
     return np.average(np.asarray(values, dtype=np.float64), axis=0, weights=[part.weight for part in parts])
+
+
+def sums_by_part(values: Sequence[float] | NDArray[np.float64], parts: Sequence[Part]) -> NDArray[np.float64]:
+    """(P,) sums of what each query head has, over the heads of each part of a layer.
+
+    Args:
+        values: one for each query head of the layer.
+        parts: of the layer.
+    """
+    heads = len(values) if parts[0].by_query else sum(part.weight for part in parts)
+    shared_by = len(values) // heads
+    place = {head: number for number, part in enumerate(parts) for head in part.heads}
+    own = [place.get(head // shared_by, 0) for head in range(len(values))]  # without numbers there is one part
+    return np.bincount(own, weights=values, minlength=len(parts)).astype(np.float64)
+
+
+def chance_beyond(sharing: Sequence[float], far: Sequence[float] | NDArray[np.float64], parts: Sequence[Part]) -> float:
+    """Share of what lies beyond window and sinks of a layer that groups keep by chance.
+
+    Every head counts with as much as it has there; all heads alike where none has any.
+
+    Args:
+        sharing: one for each part, the probability that two tokens share a group once groups are permuted.
+        far: pairs or attention beyond window and sinks, summed over the heads of each part.
+        parts: of the layer.
+    """
+    weights = far if sum(far) > 0 else [part.weight for part in parts]
+    return float(np.average(sharing, weights=weights))
 
 
 @dataclass(frozen=True, slots=True)

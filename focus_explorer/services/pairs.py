@@ -10,7 +10,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from focus_explorer.data.parts import Part, PartGroups, by_top_k, executed, mean_over_heads, named_part
+import numpy as np
+from numpy.typing import NDArray
+
+from focus_explorer.data.parts import (
+    Part,
+    PartGroups,
+    by_top_k,
+    chance_beyond,
+    executed,
+    named_part,
+    sums_by_part,
+)
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError, NotFoundError
 from focus_explorer.progress import Progress
@@ -94,10 +105,11 @@ def _by_distance(parts: tuple[PartGroups, ...], rules: Sequence[PairRule]) -> Di
     return mean_counts(counts, [one.part for one in parts])
 
 
-def _sharing(parts: tuple[PartGroups, ...], measured: int) -> float:
-    """Share of pairs that shuffled groups of the first tokens keep, mean over heads."""
-    shares = [shuffled_sharing(one.membership[:measured]) for one in parts]
-    return float(mean_over_heads(shares, [one.part for one in parts]))
+def _chance(groups: Sequence[PartGroups], far: NDArray[np.float64], measured: int) -> float:
+    """Share of a layer's distant attention, given by query head, that shuffled groups of the first tokens keep."""
+    parts = [one.part for one in groups]
+    sharing = [shuffled_sharing(one.membership[:measured]) for one in groups]
+    return chance_beyond(sharing, sums_by_part(far, parts), parts)
 
 
 AttentionState = AttentionMassPayload | AttentionRunningPayload | AttentionPlannedPayload
@@ -196,9 +208,11 @@ class PairViews:
         run = fetch_run(self.service.database, run_id)
         rows = fetch(self.service.database, "attention_mass", run_id=run_id)
         if rows.num_rows:
-            measured = rows["num_tokens"][0].as_py()
+            measured, layer = rows["num_tokens"][0].as_py(), rows["layer"].to_numpy()
+            far = rows["grouped"].to_numpy() + rows["dropped"].to_numpy()
             layers = executed(self.service.database, run)
-            return mass_payload(rows, [_sharing(parts, measured) for parts in layers.values()])
+            chances = [_chance(groups, far[layer == number], measured) for number, groups in layers.items()]
+            return mass_payload(rows, chances)
         planned: AttentionPlannedPayload = {
             "state": "none",
             "num_tokens": min(run["num_tokens"], MEASURED_TOKENS),

@@ -133,16 +133,7 @@ def _shuffle(
     if "stability" in focus.layer:
         tables = shuffled_tables(focus.by_type, draws=STABILITY_SHUFFLES, seed=seed + place)
         layers["stability"] = tables.max(axis=2).sum(axis=1) / focus.by_type.sum()
-    assert focus.pairs is not None
-    sharing = focus.pairs.sharing
-    pairs, ruled, undecided = (part.sum() for part in (focus.pairs.pairs, focus.pairs.ruled, focus.pairs.undecided))
-    expected = ruled + undecided * sharing if focus.pairs.expected is None else focus.pairs.expected.sum()
-    layers["pairs_kept"] = np.array([expected / pairs])
-    layers["distant_pairs_kept"] = layers["distant_mass_kept"] = np.array([sharing])
-    if "mass_kept" in focus.layer:
-        local, sinks, grouped, dropped = sample.mass["focus"].shares[place].mean(axis=0)
-        layers["mass_kept"] = np.array([local + sinks + (grouped + dropped) * sharing])
-    return layers, groups
+    return layers | {name: np.array([value]) for name, value in focus.chance.items()}, groups
 
 
 def _group_rows(sample: Sample, layer: Layer, resampler: Resampler) -> list[StatisticRow]:
@@ -191,7 +182,7 @@ def _layer_rows(sample: Sample, layer: Layer, resampler: Resampler) -> list[Stat
 
 def _run_rows(sample: Sample, layers: list[Layer], resampler: Resampler) -> list[StatisticRow]:
     rows = []
-    for name in layers[0].focus.layer:
+    for name in dict.fromkeys(name for layer in layers for name in layer.focus.layer):
         having = [layer for layer in layers if name in layer.focus.layer]
         estimate = mean_of([layer.focus.layer[name] for layer in having])
         others = [layer.random.layer[name] for layer in having if layer.random and name in layer.random.layer]

@@ -47,12 +47,13 @@ class PairCounts:
     sharing: float
     expected: Values | None = None
 
+    def by_chance(self) -> Values:
+        """(U, B) pairs that permuted assignments keep."""
+        return self.ruled + self.undecided * self.sharing if self.expected is None else self.expected
+
     def shuffled(self) -> Values:
         """(B,) share of the pairs that permuted assignments keep, by distance."""
-        pairs, ruled, undecided = (part.sum(axis=0) for part in (self.pairs, self.ruled, self.undecided))
-        if self.expected is not None:
-            return np.asarray(self.expected.sum(axis=0) / pairs)
-        return np.asarray(ruled / pairs + undecided / pairs * self.sharing)
+        return np.asarray(self.by_chance().sum(axis=0) / self.pairs.sum(axis=0))
 
 
 def mean_pairs(counts: Sequence[PairCounts], weights: Sequence[int]) -> PairCounts:
@@ -74,7 +75,7 @@ def mean_pairs(counts: Sequence[PairCounts], weights: Sequence[int]) -> PairCoun
         mean([one.kept for one in counts]),
         mean([one.undecided for one in counts]),
         float(mean([one.sharing for one in counts])),
-        mean([one.ruled + one.undecided * one.sharing for one in counts]),
+        mean([one.by_chance() for one in counts]),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from focus_explorer.data.parts import chance_beyond
 from focus_explorer.statistics.distances import Bins, PairCounts, count_pairs, mean_pairs
 from focus_explorer.statistics.group_purity import group_purity_estimates
 from focus_explorer.statistics.resample import Estimate, Resampler, Values, mean_of, ratio
@@ -29,6 +30,8 @@ class Measured:
         sizes: (K,) tokens.
         tokens: statistic -> tokens or pairs in its denominator, where these are not all tokens.
         pairs: pairs by unit and distance.
+        sharing: by part, the probability that two tokens share a group once groups are permuted over the tokens.
+        chance: statistic of pairs or attention -> its exact expectation under such groups.
         window_mass: share of full attention on window and sinks.
         by_type: (V', K) uses of the token types that are used often enough, by group.
     """
@@ -40,6 +43,8 @@ class Measured:
     sizes: Values = field(default_factory=lambda: np.zeros(0))
     tokens: dict[str, int] = field(default_factory=dict)
     pairs: PairCounts | None = None
+    sharing: list[float] = field(default_factory=list)
+    chance: dict[str, float] = field(default_factory=dict)
     by_type: Values = field(default_factory=lambda: np.zeros((0, 0)))
     window_mass: float | None = None
 
@@ -145,17 +150,21 @@ def _pairs(measured: Measured, sample: Sample, groups: Groups, place: int, resam
     parts = sample.parts[place]
     by_part = [count_pairs(groups.executed(place, part), sample.starts, bins, part.rule, resampler) for part in parts]
     counts = measured.pairs = mean_pairs(by_part, [part.weight for part in parts])
+    measured.sharing = [own.sharing for own in by_part]
     kept, pairs = counts.kept.sum(axis=1), counts.pairs.sum(axis=1)
     measured.layer["pairs_kept"] = quotient(resampler, kept, pairs)
+    measured.chance["pairs_kept"] = float(counts.by_chance().sum() / pairs.sum())
     measured.tokens["pairs_kept"] = int(pairs.sum())
-    distant, weights = [], []
+    distant, sharing, weights = [], [], []
     for part, own in zip(parts, by_part, strict=True):
         kept, ruled, undecided = (values.sum(axis=1) for values in (own.kept, own.ruled, own.undecided))
         if undecided.sum() > 0:
             distant.append(quotient(resampler, kept - ruled, undecided))
+            sharing.append(own.sharing)
             weights.append(part.weight)
     if distant:
         measured.layer["distant_pairs_kept"] = mean_of(distant, weights)
+        measured.chance["distant_pairs_kept"] = float(np.average(sharing, weights=weights))
         measured.tokens["distant_pairs_kept"] = int(counts.undecided.sum())
 
 
@@ -177,7 +186,8 @@ def quotient(resampler: Resampler, numerator: Values, denominator: Values) -> Es
 def _mass(measured: Measured, sample: Sample, place: int, centroids: str, resampler: Resampler) -> None:
     if centroids not in sample.mass:
         return
-    shares = sample.mass[centroids].shares[place]
+    mass, parts = sample.mass[centroids], sample.parts[place]
+    shares = mass.shares[place]
     zero = np.zeros(len(shares), dtype=np.int64)
 
     def summed(values: NDArray[np.float64]) -> Values:
@@ -188,6 +198,9 @@ def _mass(measured: Measured, sample: Sample, place: int, centroids: str, resamp
     measured.layer["mass_kept"] = quotient(resampler, summed(1.0 - dropped), summed(np.ones(len(shares))))
     measured.tokens["mass_kept"] = len(shares)
     far = grouped + dropped
+    chance = chance_beyond(measured.sharing, () if mass.far is None else mass.far[place].tolist(), parts)
+    measured.chance["mass_kept"] = float((local + sinks + far * chance).mean())
     if far.sum() > 0:
         measured.layer["distant_mass_kept"] = quotient(resampler, summed(grouped), summed(far))
+        measured.chance["distant_mass_kept"] = chance
         measured.tokens["distant_mass_kept"] = len(shares)

@@ -79,16 +79,13 @@ def _mean_counts(parts: list[PairCounts]) -> PairCounts:
     """Counts of the layers, averaged."""
     kept = np.mean([part.kept.sum(axis=0) for part in parts], axis=0)[None]
     first = parts[0]
-    expected = None
-    if any(part.expected is not None for part in parts):
-        expected = np.mean([part.shuffled() for part in parts], axis=0)[None] * first.pairs.sum(axis=0)
     return PairCounts(
         first.pairs.sum(axis=0)[None],
         np.mean([part.ruled.sum(axis=0) for part in parts], axis=0)[None],
         kept,
         np.mean([part.undecided.sum(axis=0) for part in parts], axis=0)[None],
         float(np.mean([part.sharing for part in parts])),
-        expected,
+        np.mean([part.by_chance().sum(axis=0) for part in parts], axis=0)[None],
     )
 
 

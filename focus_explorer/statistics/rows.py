@@ -25,7 +25,8 @@ class StatisticRow:
         value, low, high: estimate and 95 % bootstrap interval over units.
         shuffled, shuffled_low, shuffled_high: mean and 95 % range under permuted assignments of the same sizes.
         random, random_low, random_high: the same statistic, with its interval, for random centroids on the same text.
-        window_only: the same without groups: one group of all tokens, pairs of window and sinks alone.
+        window_only: the same without groups: one group of all tokens, pairs of window and sinks alone, heads with
+            full attention counted with the window, as if they had none of it.
         p_value: how often shuffled assignments reach the value, itself counted in; q_value: corrected over all rows of
             this scope, statistic and set of categories (Benjamini and Hochberg).
         count: tokens or pairs in the denominator; denominator: what they are.

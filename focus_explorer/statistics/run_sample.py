@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import head_memberships, run_parts
+from focus_explorer.data.parts import Part, head_memberships, run_parts, sums_by_part
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several
 from focus_explorer.statistics.sample import Groups, MassByQuery, Sample, Scheme
 from focus_runtime.store.database import Database
@@ -22,6 +22,7 @@ NEEDED = (
     "baseline_assignments",
     "baseline_head_memberships",
     "attention_queries",
+    "attention_mass",
     "parts",
     "all_head_memberships",
 )
@@ -53,10 +54,11 @@ def run_sample(database: Database, run_id: str) -> Sample:
     if not random.num_rows:
         notes.append(NO_RANDOM)
     parts = run_parts(config, rows["parts"])
+    of_layers = [parts[layer] for layer in layers.tolist()]
     return Sample(
         layers=layers.tolist(),
         num_groups=config["num_groups"],
-        parts=[parts[layer] for layer in layers.tolist()],
+        parts=of_layers,
         focus=_groups(rows["all_assignments"], rows["all_head_memberships"], layers, count),
         random=_groups(random, rows["baseline_head_memberships"], layers, count) if random.num_rows else None,
         pieces=list(numbers),
@@ -65,7 +67,7 @@ def run_sample(database: Database, run_id: str) -> Sample:
         units=units,
         unit="sentence",
         starts=np.zeros(count, dtype=np.int64),
-        mass=_mass(rows["attention_queries"], layers),
+        mass=_mass(rows["attention_queries"], _far(rows["attention_mass"], layers, of_layers), layers),
         notes=tuple(notes),
     )
 
@@ -104,7 +106,19 @@ def scheme(labels: list[str]) -> Scheme:
     return Scheme([str(name) for name in names], codes.astype(np.uint8))
 
 
-def _mass(rows: pa.Table, layers: NDArray[np.int64]) -> dict[str, MassByQuery]:
+def _far(
+    rows: pa.Table, layers: NDArray[np.int64], parts: list[tuple[Part, ...]]
+) -> tuple[NDArray[np.float64], ...] | None:
+    """Attention beyond window and sinks by layer and part, from that of every head."""
+    layer, far = rows["layer"].to_numpy(), rows["grouped"].to_numpy() + rows["dropped"].to_numpy()
+    if not np.array_equal(np.unique(layer), layers):
+        return None
+    return tuple(sums_by_part(far[layer == number], own) for number, own in zip(layers, parts, strict=True))
+
+
+def _mass(
+    rows: pa.Table, far: tuple[NDArray[np.float64], ...] | None, layers: NDArray[np.int64]
+) -> dict[str, MassByQuery]:
     mass = {}
     for centroids in ("focus", "random"):
         selected = rows.filter(pa.compute.equal(rows["centroids"], centroids))
@@ -113,7 +127,7 @@ def _mass(rows: pa.Table, layers: NDArray[np.int64]) -> dict[str, MassByQuery]:
             place = np.searchsorted(layers, selected["layer"].to_numpy()), selected["position"].to_numpy()
             shares = np.zeros((layers.size, int(place[1].max()) + 1, len(CAUSES)))
             shares[place] = values
-            mass[centroids] = MassByQuery(shares)
+            mass[centroids] = MassByQuery(shares, far if centroids == "focus" else None)
     return mass
 
 

@@ -52,9 +52,12 @@ class MassByQuery:
 
     Attributes:
         shares: (L, n, 4) of the first n tokens: local, sinks, grouped, dropped.
+        far: layer by layer, grouped and dropped together, summed over the heads of each part; None where it is not
+            known by head.
     """
 
     shares: NDArray[np.float64]
+    far: tuple[NDArray[np.float64], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

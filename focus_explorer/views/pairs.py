@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import Part, mean_over_heads
+from focus_explorer.data.parts import Part, chance_beyond, mean_over_heads
 from focus_explorer.views.payloads.pairs import (
     AttentionLinksPayload,
     AttentionMassPayload,
@@ -52,15 +52,20 @@ def tile_payload(
 def mean_counts(counts: Sequence[DistanceCounts], parts: Sequence[Part]) -> DistanceCounts:
     """Pairs by distance of a layer whose heads may differ, mean over heads; whole numbers where they do not.
 
+    Its `sharing` is what `beyond_shared` of `beyond` is by chance.
+
     Args:
         counts: one for each part.
         parts: of the layer.
     """
     if len(parts) == 1:
         return counts[0]
-    means = ("counts", "sharing", "shuffled", "window_only", "beyond", "beyond_shared")
+    means = ("counts", "shuffled", "window_only", "beyond", "beyond_shared")
+    far = [one.beyond * part.weight for one, part in zip(counts, parts, strict=True)]
     return replace(
-        counts[0], **{name: mean_over_heads([getattr(one, name) for one in counts], parts) for name in means}
+        counts[0],
+        sharing=chance_beyond([one.sharing for one in counts], far, parts),
+        **{name: mean_over_heads([getattr(one, name) for one in counts], parts) for name in means},
     )
 
 
@@ -106,7 +111,7 @@ def mass_payload(rows: pa.Table, sharing: list[float]) -> AttentionMassPayload:
     """Share of full attention kept, layers x heads.
 
     Args:
-        sharing: of every layer, the expected share of distant attention that shuffled groups keep.
+        sharing: of every layer, the expected share of its heads' distant attention that shuffled groups keep.
     """
     layers = np.unique(rows["layer"].to_numpy())
 

@@ -10,8 +10,10 @@ import {
   partOfQueryHead,
   partTitle,
   shortestWindow,
+  someFull,
 } from "../../assets/js/core/heads.js";
 import { keptFarWords } from "../../assets/js/sparsity/attention.js";
+import { pairs } from "../../assets/js/strings/sparsity.js";
 
 const config = { top_k: 1, window: 64, budget: [] };
 
@@ -50,6 +52,15 @@ test("the mask drops nothing within the shortest window of heads that have one",
   const layers = [{ parts: [part([0], full), part([1])] }, { parts: [part([0], { window: 9 }), part([1])] }];
   assert.equal(shortestWindow({ config, layers }), 9);
   assert.equal(shortestWindow({ config, layers: [{ parts: [part([0, 1], { window: 9, ...full })] }] }), 64);
+});
+
+test("distant pairs are said to be kept by groups alone where no head attends fully", () => {
+  const { far } = pairs.distance;
+  for (const [parts, words] of [
+    [[part([0]), part([1], full)], "groups, and heads with full attention, keep 9 %"],
+    [[part([0]), part([1], { top_k: 0 })], "the groups keep 9 %"],
+  ])
+    assert.ok(far("9 %", "8 %", someFull([{ parts: [part([0, 1])] }, { parts }])).includes(words));
 });
 
 test("a budget is counted in query heads where some layer tells them apart", () => {

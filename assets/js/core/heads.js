@@ -133,6 +133,12 @@ export function following(run, layer, part) {
 }
 
 /**
+ * Whether some head attends fully.
+ * @param {{ parts: PartPayload[] }[]} layers
+ */
+export const someFull = (layers) => layers.some(({ parts }) => parts.some((part) => part.full));
+
+/**
  * The shortest window of any head: within as many tokens the mask drops nothing.
  * @param {{ config: { window: number }, layers: { parts: PartPayload[] }[] }} run
  */

@@ -4,7 +4,7 @@ import { mean, range } from "../core/arrays.js";
 import { setAttentionState } from "../core/attention-state.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { partOfQueryHead } from "../core/heads.js";
+import { partOfQueryHead, someFull } from "../core/heads.js";
 import { JobProgress } from "../core/job-progress.js";
 import { layerFrame, layerTicks } from "../core/layer-axis.js";
 import { colourScale, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
@@ -160,8 +160,10 @@ export class AttentionPart {
   }
 
   /**
-   * What shuffled groups and the window alone would keep of a layer; the mean over its heads.
+   * What shuffled groups and the window alone would keep of a layer; the mean over its heads. Of distant attention
+   * shuffled groups keep nothing that can be said where there is none.
    * @param {number} layer
+   * @returns {{ shuffled: number | null, windowOnly: number }}
    */
   nulls(layer) {
     const { answer } = this;
@@ -170,7 +172,7 @@ export class AttentionPart {
     const far = mean(answer.grouped[layer].map((grouped, head) => grouped + answer.dropped[layer][head]));
     const distant = this.kind === "distant_mass_kept";
     return {
-      shuffled: distant ? answer.sharing[layer] : near + far * answer.sharing[layer],
+      shuffled: !distant ? near + far * answer.sharing[layer] : far > 0 ? answer.sharing[layer] : null,
       windowOnly: distant ? 0 : near,
     };
   }
@@ -269,14 +271,16 @@ export class AttentionPart {
     const { answer, app } = this;
     const layers = range(answer.mass_kept.length);
     const nulls = layers.map((layer) => this.nulls(layer));
-    const retained = format.percent(
-      mean(layers.map((layer) => this.layerMean(layer)).filter((value) => value !== null)),
-      1,
-    );
-    const shuffled = format.percent(mean(nulls.map((value) => value.shuffled)), 1);
+    /** @param {(number | null)[]} values */
+    const meanOfSome = (values) => format.percent(mean(values.filter((value) => value !== null)), 1);
+    const retained = meanOfSome(layers.map((layer) => this.layerMean(layer)));
+    const shuffled = meanOfSome(nulls.map((value) => value.shuffled));
     const alone = format.percent(mean(nulls.map((value) => value.windowOnly)), 1);
+    const full = someFull(app.run.layers);
     this.finding.textContent =
-      this.kind === "mass_kept" ? text.summary(retained, shuffled, alone) : text.summaryDistant(retained, shuffled);
+      this.kind === "mass_kept"
+        ? text.summary(retained, shuffled, alone, full)
+        : text.summaryDistant(retained, shuffled, full);
     const counts = [layers.length, this.heads, answer.num_tokens].map(format.count);
     this.denominator.textContent =
       answer.num_tokens < app.run.numTokens

@@ -3,6 +3,7 @@
 import { mean, range, sum } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { someFull } from "../core/heads.js";
 import { LayerLoader } from "../core/loader.js";
 import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
@@ -160,10 +161,12 @@ export class DistanceChart {
   // Share of pairs beyond window and sinks, in one number: the groups' and that of shuffled ones.
   farSentence() {
     const { beyond, sharing } = this.answer;
+    const { layers } = this.app.run;
+    const full = someFull(this.scope === MEAN ? layers : [layers[this.app.layerIndex]]);
     const measured = beyond.filter((share) => share !== null);
     return measured.length < beyond.length
       ? ""
-      : text.far(format.percent(mean(measured), 1), format.percent(mean([sharing].flat()), 1));
+      : text.far(format.percent(mean(measured), 1), format.percent(mean([sharing].flat()), 1), full);
   }
 
   /** @param {number} at */

@@ -319,7 +319,9 @@ export const numbers = {
       "Mean loss of Focus minus that of full attention on the same text, in nats per token; above zero Focus " +
       "predicts worse",
     pairs: "Share of all pairs of a token and an earlier one (or itself) that Focus keeps, mean over layers",
-    far: "Of the pairs beyond window and sinks, the share kept because both tokens share a group, mean over layers",
+    far:
+      "Of the pairs beyond window and sinks, the share kept because both tokens share a group or the head has full " +
+      "attention, mean over layers",
     largest: "Share of the tokens in the largest group, mean over layers",
     endToEnd: "One whole forward pass, median: full attention, then Focus",
     attention: "The attention operation only, all layers, median: full attention, then Focus",

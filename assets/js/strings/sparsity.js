@@ -147,9 +147,12 @@ export const pairs = {
       "What would be kept, on average, if all tokens swapped their groups at random: the groups keep their sizes " +
       "and lose their meaning. Calculated exactly, nothing is drawn.",
     windowOnly: "window and sinks only",
-    windowOnlyHint: "What would be kept without any groups",
+    windowOnlyHint:
+      "What would be kept without any groups. Heads with full attention count with the window, as if they had none " +
+      "of it.",
     layersHint:
-      "Diamonds: random groups of the same sizes. Dashed line: window and sinks only.",
+      "Diamonds: random groups of the same sizes. Dashed line: window and sinks only, heads with full attention " +
+      "counted with the window.",
   },
 
   distance: {
@@ -168,10 +171,10 @@ export const pairs = {
     binTitleMean: (bin, pairs, layers) => `${bin} tokens apart, ${pairs} pairs in each of ${layers} layers`,
     span: "least and most of any layer",
     range: (low, high) => `${low} to ${high}`,
-    far: (kept, shuffled) =>
-      `Beyond window and sinks the groups keep ${kept} of the pairs; random groups of the same sizes would keep ` +
-      `${shuffled}. How many pairs are kept follows from the sizes almost alone; whether they are the right ones is ` +
-      "what “Attention kept” measures.",
+    far: (kept, shuffled, full) =>
+      `Beyond window and sinks ${full ? "groups, and heads with full attention, keep" : "the groups keep"} ${kept} ` +
+      `of the pairs; with random groups of the same sizes it would be ${shuffled}. How many pairs are kept follows ` +
+      "from the sizes almost alone; whether they are the right ones is what “Attention kept” measures.",
     plotLabel: (scope) => `Pairs kept by distance, ${scope}`,
     table: "The same numbers as a table: pairs by distance",
     distanceColumn: "Distance",
@@ -215,12 +218,14 @@ export const pairs = {
     scaleHigh: "100 % kept",
     distantKept: "of the distant attention",
     none: "none",
-    summary: (kept, shuffled, window) =>
+    summary: (kept, shuffled, window, full) =>
       `The mask keeps ${kept} of full attention's probability. Random groups of the same sizes would keep ` +
-      `${shuffled}, window and sinks alone ${window}.`,
-    summaryDistant: (kept, shuffled) =>
-      `Of the attention beyond window and sinks the groups keep ${kept}; random groups of the same sizes would keep ` +
-      `${shuffled}.`,
+      `${shuffled}, window and sinks alone ${window}` +
+      `${full ? ", with the heads that have full attention counted with the window" : ""}.`,
+    summaryDistant: (kept, shuffled, full) =>
+      "Of the attention beyond window and sinks " +
+      `${full ? "groups, and heads with full attention, keep" : "the groups keep"} ${kept}; with random groups of ` +
+      `the same sizes it would be ${shuffled}.`,
     denominator: (layers, heads, tokens) =>
       `Means over ${layers} layers, ${heads} heads and ${tokens} query positions.`,
     denominatorCut: (layers, heads, tokens, whole) =>

@@ -108,7 +108,8 @@ export const statistics = {
     pairs_kept: ["Pairs kept", "The share of causal token pairs the mask computes."],
     distant_pairs_kept: [
       "Distant pairs kept",
-      "The same for the pairs that window and sinks would drop: what the groups alone keep.",
+      "The same for the pairs that window and sinks would drop: what the groups alone keep, and heads with full " +
+      "attention, which keep all of theirs.",
     ],
     mass_kept: [
       "Attention kept",
@@ -116,7 +117,8 @@ export const statistics = {
     ],
     distant_mass_kept: [
       "Distant attention kept",
-      "The same for the attention beyond window and sinks: what the groups alone keep of it.",
+      "The same for the attention beyond window and sinks: what the groups alone keep of it, and heads with full " +
+      "attention, which keep all of theirs.",
     ],
     share: ["Share of tokens", "The share of all tokens that lie in this group."],
   }),
@@ -231,7 +233,7 @@ export const statistics = {
     window: [
       "No groups",
       "The same without any groups: one group of all tokens for sizes and categories, window and sinks alone for " +
-      "pairs and attention.",
+      "pairs and attention. Heads with full attention count with the window there, as if they had none of it.",
     ],
     difference: [
       "Minus random",

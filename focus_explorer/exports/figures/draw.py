@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from focus_explorer.data.parts import part_of, run_parts
+from focus_explorer.data.parts import full_share, part_of, run_parts
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.services.budget import kept_budget
@@ -121,7 +121,8 @@ def _distances(database: Database, run: dict[str, Any], preset: Preset, layer: i
     sample = run_statistics(database, run["run_id"]).sample
     shown = [parts for number, parts in zip(sample.layers, sample.parts, strict=True) if layer in (None, number)]
     windows = [part.rule.window for parts in shown for part in parts if not part.full]
-    return distances.distances_figure(rows, windows, run["num_tokens"], layer, preset, grows=grows)
+    full = full_share(shown) > 0
+    return distances.distances_figure(rows, windows, run["num_tokens"], layer, preset, grows=grows, full=full)
 
 
 def _loss(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:

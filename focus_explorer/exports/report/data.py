@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from focus_explorer.data.parts import full_share
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.exports.bundle.manifest import describe_measured
 from focus_runtime.mask.group_labels import group_label
@@ -35,6 +36,7 @@ class RunReport:
         groups: its groups: share, categories, characteristic pieces.
         causes: rows of the table of layers.
         distances: rows over all layers.
+        full_heads: share of the heads that attend fully.
         loss: full, focus and difference, each with mean, low, high.
         timings: stage -> mode -> median, low, high, repeats, values.
         settings: compared settings, if any were measured.
@@ -49,6 +51,7 @@ class RunReport:
     groups: list[Row]
     causes: list[Row]
     distances: list[Row]
+    full_heads: float
     loss: dict[str, Row]
     timings: dict[str, dict[str, Row]]
     settings: list[Row]
@@ -92,6 +95,7 @@ def read_run(database: Database, run_id: str) -> RunReport:
         groups=_groups(tables, rows, layer, scheme),
         causes=fetch(database, "layers", run_id=run_id).to_pylist(),
         distances=[row for row in tables.table("distances").to_pylist() if row["layer"] is None],
+        full_heads=full_share(tables.sample.parts),
         loss=_loss(database, run_id),
         timings=_timings(database, run_id),
         settings=fetch(database, "comparisons", run_id=run_id).to_pylist(),

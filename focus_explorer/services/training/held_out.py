@@ -57,11 +57,15 @@ def score(model: Any, centroids: Any, sequences: Mapping[str, Any]) -> dict[str,
 
 
 def _mean(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    from focus_runtime.measure.loss import mean_of_some
+
     made: dict[str, Any] = {}
     for name, value in reports[0].items():
         values = [report[name] for report in reports]
         if isinstance(value, dict):
             made[name] = _mean(values)
+        elif name == "distant_kept":
+            made[name] = mean_of_some(values)
         elif name in ("full", "perplexity"):
             made[name] = math.exp(sum(map(math.log, values)) / len(values))
         elif name in ("scored_tokens", "scored"):
@@ -92,9 +96,10 @@ def describe_scores(report: dict[str, Any]) -> list[str]:
     lines = [f"held-out perplexity, full attention: {report['full']:.3f} ({report['scored_tokens']:,} tokens{mean})"]
     for name, row in report.items():
         if name.startswith("k="):
+            distant = "none" if row["distant_kept"] is None else f"{row['distant_kept']:.1%}"
             lines.append(
                 f"held-out perplexity, Focus {name}: {row['perplexity']:.3f}, largest group {row['dominance']:.1%}, "
-                f"pairs kept {row['retained_pairs']:.1%}, distant pairs kept {row['distant_kept']:.1%}"
+                f"pairs kept {row['retained_pairs']:.1%}, distant pairs kept {distant}"
             )
     for domain, own in domains.items():
         focus = (f"{name} {row['perplexity']:.3f}" for name, row in own.items() if name.startswith("k="))

@@ -79,7 +79,9 @@ class PairFunctions:
             shares: the same as shares of a bin's pairs (mean) with kept_least and kept_most of any layer and pairs;
             shuffled, window_only: share of a bin's pairs that random groups of the same sizes, or window and sinks
             alone, would keep; beyond: by layer, the share of pairs beyond window and sinks that the groups keep (null
-            where there are none), and sharing, what random groups would keep of them.
+            where there are none), and sharing, what random groups would keep of them: of those of all heads together.
+            Heads with full attention keep all of theirs in both; in window_only they count with the window, as if they
+            had no full attention.
         """
         if layer == ALL_LAYERS:
             return ask(self.service, "pair_distances_mean", run_id)
@@ -95,7 +97,7 @@ class PairFunctions:
             state: none, running, failed or done. Done: layers: their numbers; num_tokens measured; mass_kept,
             distant_mass_kept, local, sinks, grouped, dropped: layers x heads, shares of the attention probability
             from 0 to 1, means over the query tokens (distant: beyond window and sinks, null where there is none);
-            sharing: by layer, the share of distant attention that shuffled groups would keep.
+            sharing: by layer, the share of its heads' distant attention together that shuffled groups would keep.
         """
         payload = ask(self.service, "attention", run_id)
         return (

@@ -30,7 +30,8 @@ class StatisticFunctions:
 
         Returns:
             Rows as objects, at most 5,000: value, low and high (95 %), shuffled, random (null until random centroids
-            were run on the text), window_only, p_value, q_value, count with denominator, units, and a warning.
+            were run on the text), window_only (heads with full attention counted with the window, as if they had none
+            of it), p_value, q_value, count with denominator, units, and a warning.
         """
         rows = statistics_rows(self.service, run_id, table)
         if layer != ALL_LAYERS:

@@ -20,6 +20,7 @@ def distances_figure(
     preset: Preset,
     *,
     grows: bool = False,
+    full: bool = False,
 ) -> go.Figure:
     """One line for Focus and each baseline over the distance.
 
@@ -30,6 +31,7 @@ def distances_figure(
         layer: None for the mean.
         preset: size and type.
         grows: whether windows grow with the position.
+        full: whether some heads attend fully.
     """
     kept = sorted((row | {"value": row["share"]} for row in rows if row["first"] > 0), key=lambda row: row["first"])
     middles = [sqrt(row["first"] * row["last"]) for row in kept]
@@ -56,7 +58,8 @@ def distances_figure(
     caption = (
         f"Share of the causal pairs at each distance that the mask keeps, {where}, with 95 % bootstrap intervals over "
         f"{kept[0]['units']:,} {kept[0]['unit']}s, beside {', '.join(name for name in drawn if name != 'Focus')}. "
-        f"{pairs:,} pairs of {tokens:,} tokens; {_window_words(windows, grows)}."
+        + ("Window only: heads with full attention count with the window, as if they had none of it. " if full else "")
+        + f"{pairs:,} pairs of {tokens:,} tokens; {_window_words(windows, grows)}."
     )
     return finish(
         figure,

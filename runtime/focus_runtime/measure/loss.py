@@ -150,17 +150,18 @@ class Quality:
         scored: count of scored tokens.
         dominance: share of tokens whose most probable group is the largest, mean over layers (1/K is perfect).
         retained_pairs: allowed pairs over causal pairs, mean over layers.
-        distant_kept: of the pairs beyond window and sinks, the share kept, mean over layers.
+        distant_kept: of the pairs beyond window and sinks, the share kept, mean over the layers, and in each over the
+            heads, that have some; None where none has.
     """
 
     perplexity: float
     scored: int
     dominance: float
     retained_pairs: float
-    distant_kept: float
+    distant_kept: float | None
 
 
-def pair_shares(membership: NDArray[np.int64], rule: PairRule) -> tuple[float, float]:
+def pair_shares(membership: NDArray[np.int64], rule: PairRule) -> tuple[float, float | None]:
     """Retained pairs and distant pairs kept of one layer.
 
     Args:
@@ -168,26 +169,42 @@ def pair_shares(membership: NDArray[np.int64], rule: PairRule) -> tuple[float, f
         rule: window, sinks and the layer's own sliding window.
 
     Returns:
-        Allowed pairs over causal pairs; kept over all pairs beyond window and sinks that the layer reaches, 1 when
+        Allowed pairs over causal pairs; kept over all pairs beyond window and sinks that the layer reaches, None when
         there are none.
     """
     total = membership.size
     counts = dict(zip(CAUSES, pair_totals(membership[None], [rule])[0].tolist(), strict=True))
     far = counts["group_only"] + counts["dropped"] - rule.unreached(total)
     # sink pairs that also share a group count as group_only; they are few and kept by both causes
-    kept = counts["group_only"] / far if far else 1.0
+    kept = counts["group_only"] / far if far else None
     return 1.0 - counts["dropped"] / (total * (total + 1) // 2), kept
 
 
-def layer_shares(masks: Sequence[HeadMask]) -> tuple[float, float]:
+def layer_shares(masks: Sequence[HeadMask]) -> tuple[float, float | None]:
     """Retained pairs and distant pairs kept of one layer, mean over its heads and the texts of a batch.
 
     Args:
         masks: of the layer's groups of heads, from `FocusModel.head_masks`.
+
+    Returns:
+        Both means; of distant pairs over the heads that have some, None where none has.
     """
-    shares = [np.mean([pair_shares(row, mask.rule) for row in mask.membership.cpu().numpy()], axis=0) for mask in masks]
-    retained, distant = np.average(shares, axis=0, weights=[len(mask.group.heads) for mask in masks])
-    return float(retained), float(distant)
+    shares = [[pair_shares(row, mask.rule) for row in mask.membership.cpu().numpy()] for mask in masks]
+    weights = [len(mask.group.heads) for mask in masks]
+    retained = np.average([np.mean([row[0] for row in of_heads]) for of_heads in shares], weights=weights)
+    return float(retained), mean_of_some([mean_of_some([row[1] for row in of_heads]) for of_heads in shares], weights)
+
+
+def mean_of_some(values: Sequence[float | None], weights: Sequence[float] | None = None) -> float | None:
+    """Mean of the values that are neither None nor NaN; None where there is none.
+
+    Args:
+        values: of a layer, head or text each.
+        weights: of each; all alike when None.
+    """
+    pairs = zip(values, [1.0] * len(values) if weights is None else weights, strict=True)
+    some = [(value, weight) for value, weight in pairs if value is not None and not math.isnan(value)]
+    return sum(value * weight for value, weight in some) / sum(weight for _, weight in some) if some else None
 
 
 def dominance(probabilities: Tensor) -> float:
@@ -210,12 +227,14 @@ def evaluate_full(model: Any, sequences: Tensor) -> tuple[float, int]:
 def evaluate_focus(focus: FocusModel, sequences: Tensor) -> Quality:
     """Perplexity under the hard mask on (N, T) sequences, with balance and sparsity."""
     total, count = 0.0, 0
-    rows: list[tuple[float, float, float]] = []
+    rows: list[tuple[float, float, float | None]] = []
     for ids in sequences.to(input_device(focus.model)).split(1):
         nll = token_nll(focus.model, final_hidden(focus.model, ids), ids)
         total, count = total + nll.double().sum().item(), count + nll.numel()
         masks = focus.head_masks()
         for index, assignment in focus.assignments().items():
             rows.append((dominance(assignment.probabilities), *layer_shares(masks[index])))
-    mean = np.mean(rows, axis=0)
-    return Quality(math.exp(total / count), count, float(mean[0]), float(mean[1]), float(mean[2]))
+    dominances, retained, distant = zip(*rows, strict=True)
+    return Quality(
+        math.exp(total / count), count, float(np.mean(dominances)), float(np.mean(retained)), mean_of_some(distant)
+    )

@@ -15,7 +15,7 @@ from torch import Tensor
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError
 from focus_runtime.measure.intervals import LEVEL, bootstrap_test, mean_interval, sign_flip_test, wilcoxon_test
-from focus_runtime.measure.loss import check_positions, dominance, final_hidden, layer_shares, token_nll
+from focus_runtime.measure.loss import check_positions, dominance, final_hidden, layer_shares, mean_of_some, token_nll
 from focus_runtime.models.device_map import input_device
 
 MANY_DOCUMENTS = 8  # from here on documents are resampled; an interval over fewer means little
@@ -31,7 +31,8 @@ class Scores:
         scored: (N,) int64, tokens scored in each.
         dominance: (L,) share of tokens whose most probable group is the largest, by focused layer; empty without Focus.
         retained_pairs: (L,) allowed pairs over causal pairs.
-        distant_kept: (L,) of the pairs beyond window and sinks, the share kept.
+        distant_kept: (L,) of the pairs beyond window and sinks, the share kept, mean over the heads that have some; NaN
+            where none has.
     """
 
     nll: NDArray[np.float64]
@@ -44,6 +45,11 @@ class Scores:
     def perplexity(self) -> float:
         """exp of the mean negative log-likelihood over all scored tokens."""
         return math.exp(float(np.average(self.nll, weights=self.scored)))
+
+    @property
+    def mean_distant_kept(self) -> float | None:
+        """Mean of `distant_kept` over the layers that have such pairs; None where none has."""
+        return mean_of_some(self.distant_kept.tolist())
 
 
 @torch.no_grad()
@@ -59,7 +65,7 @@ def score(model: Any, sequences: Tensor) -> Scores:
     device = input_device(network)
     check_positions(network, sequences.shape[1])
     losses, counts = [], []
-    shares: dict[int, list[tuple[float, float, float]]] = {}
+    shares: dict[int, list[tuple[float, float, float | None]]] = {}
     for row in sequences.split(1):
         ids = row.to(device)
         nll = token_nll(network, final_hidden(network, ids), ids).double()
@@ -71,7 +77,8 @@ def score(model: Any, sequences: Tensor) -> Scores:
         for index, assignment in focus.assignments().items():
             row_shares = (dominance(assignment.probabilities), *layer_shares(masks[index]))
             shares.setdefault(index, []).append(row_shares)
-    columns = np.array([np.mean(rows, axis=0) for _, rows in sorted(shares.items())]).reshape(-1, 3).T
+    means = [[mean_of_some(column) for column in zip(*rows, strict=True)] for _, rows in sorted(shares.items())]
+    columns = np.array(means, dtype=np.float64).reshape(-1, 3).T
     return Scores(np.array(losses), np.array(counts), columns[0], columns[1], columns[2])
 
 
@@ -99,7 +106,8 @@ def compare(
     Returns:
         JSON-ready: perplexities and the difference in nats per token and relative, each with `value`, `low`, `high`
         (None when one unit allows no interval); `p_value` (sign flips, exact on few units) and the other tests; counts
-        of documents, sequences, tokens and seeds; dominance and pairs, means over layers and seeds; `notes`.
+        of documents, sequences, tokens and seeds; dominance and pairs, means over layers and seeds, of distant pairs
+        over those that have some (None where none has); `notes`.
 
     Raises:
         InputError: the scores are not of the same sequences, or not of Focus.
@@ -139,7 +147,7 @@ def compare(
         "dominance": float(np.mean([run.dominance.mean() for run in runs])),
         "highest_dominance": float(max(run.dominance.max() for run in runs)),
         "retained_pairs": float(np.mean([run.retained_pairs.mean() for run in runs])),
-        "distant_kept": float(np.mean([run.distant_kept.mean() for run in runs])),
+        "distant_kept": mean_of_some([run.mean_distant_kept for run in runs]),
         "notes": _notes(len(runs), len(set(labels)), place.max() + 1),
     }
 

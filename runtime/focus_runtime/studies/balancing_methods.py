@@ -270,6 +270,6 @@ def summary(scores: Scores) -> dict[str, Any]:
         "dominance": float(scores.dominance.mean()),
         "dominance_max": float(scores.dominance.max()),
         "retained_pairs": float(scores.retained_pairs.mean()),
-        "distant_kept": float(scores.distant_kept.mean()),
+        "distant_kept": scores.mean_distant_kept,
         "nll": scores.nll.tolist(),
     }

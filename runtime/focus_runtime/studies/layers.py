@@ -160,12 +160,12 @@ def _subset_row(
     """A row for Focus in some layers; shares over the whole model count a layer without Focus as keeping all."""
     row = focus_row(model, restrict(centroids, layers), sequences, full, "given", **settings)
     total, focused = len(attention_modules(model)), row["setting"]["focused_layers"]
-    dropped = focused * (1.0 - row["retained_pairs"])
+    dropped, distant = focused * (1.0 - row["retained_pairs"]), row["distant_kept"]
     return {
         **row,
         "layers": list(layers),
         "retained_pairs_of_model": 1.0 - dropped / total,
         "dropped_layers": dropped,
-        "distant_kept_of_model": 1.0 - focused * (1.0 - row["distant_kept"]) / total,
+        "distant_kept_of_model": None if distant is None else 1.0 - focused * (1.0 - distant) / total,
         "loss_per_dropped_pair": row["difference_nats"] / dropped if dropped > 0 else float("inf"),
     }

@@ -58,7 +58,7 @@ def focus_row(model: Any, centroids: Centroids, sequences: Tensor, full: Scores,
     Returns:
         setting, perplexity, difference_nats (mean over scored tokens), differences (N nats per token, one per
         sequence, for intervals), scored_tokens, dominance_mean and dominance_max over focused layers (None without
-        groups), retained_pairs and distant_kept, means over focused layers.
+        groups), retained_pairs and distant_kept, means over focused layers (distant_kept None without such pairs).
     """
     chosen = variant(centroids, **settings)
     focus = compose(model, chosen)
@@ -75,7 +75,7 @@ def focus_row(model: Any, centroids: Centroids, sequences: Tensor, full: Scores,
         "dominance_mean": float(scores.dominance.mean()) if grouped else None,
         "dominance_max": float(scores.dominance.max()) if grouped else None,
         "retained_pairs": float(scores.retained_pairs.mean()),
-        "distant_kept": float(scores.distant_kept.mean()),
+        "distant_kept": scores.mean_distant_kept,
     }
 
 

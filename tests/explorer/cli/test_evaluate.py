@@ -16,6 +16,7 @@ from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.text.sequences import encode_texts, even_sequences
 from tests.explorer.cli.conftest import one_error, options_in_help
+from tests.explorer.conftest import ran
 from tests.helpers import ROOT, build_centroids
 from tests.runtime.tasks.test_last_word import novel
 
@@ -80,6 +81,29 @@ def test_the_readable_report_says_what_a_perplexity_must_be_read_with(run, texts
         assert part in out
 
 
+def test_distant_pairs_kept_are_those_of_analyze(texts, tmp_path, capsys, model_folder):
+    model, _ = load_model(model_folder)
+    path, text = tmp_path / "heads.safetensors", tmp_path / "text.txt"
+    text.write_text((texts / "1.txt").read_text()[:64])
+    budget = [{"layer": 0, "head": 0, "window": 64}, {"layer": 1, "window": 64}]
+    save_centroids(build_centroids(model, window=8, budget=budget), path)
+    common = ["--model", model_folder, "--centroids", str(path)]
+    database = ["--db", tmp_path / "runs.duckdb"]
+    analysed = ran(capsys, "analyze", text, *common, "--repeats", 1, *database, "--json")
+    evaluated = ran(capsys, "evaluate", "--text", text, *common, "--seq-len", 64, "--json")["perplexity"]
+    assert analysed["num_tokens"] == 64
+    assert 0 < evaluated["distant_kept"] < 1
+    assert evaluated["distant_kept"] == pytest.approx(analysed["distant_pairs_kept"])
+    assert evaluated["retained_pairs"] == pytest.approx(analysed["retained_pairs"])
+
+
+def test_without_distant_pairs_none_are_said_to_be_kept(run, texts, capsys):
+    assert run("--text", texts / "1.txt", "--window", "64") == 0
+    assert "pairs kept    100.0% of all, none are distant\n" in capsys.readouterr().out
+    assert run("--text", texts / "1.txt", "--window", "64", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["perplexity"]["distant_kept"] is None
+
+
 def test_short_texts_of_a_folder_are_left_out_by_name(run, texts, tmp_path, capsys):
     (tmp_path / "a.txt").write_text("too short")
     (tmp_path / "b.txt").write_text((texts / "1.txt").read_text())
@@ -124,8 +148,8 @@ def test_tasks_made_here_run_without_a_network(model_folder, centroids, texts, t
     )
     assert (done.returncode, done.stderr) == (0, "")
     text = done.stdout
-    assert "100% are longer than the window" in text
-    assert "0% are longer than the window" in text
+    assert "100% are longer than the shortest window" in text
+    assert "0% are longer than the shortest window" in text
     result = json.loads(out.read_text())
     assert result["perplexity"] is None
     (tasks,) = result["tasks"]

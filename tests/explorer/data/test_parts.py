@@ -223,3 +223,20 @@ def test_random_centroids_and_attention_follow_the_budget(service, budget_run):
     by_head = {row["head"]: row["mass_kept"] for row in rows if row["layer"] == 1}
     assert by_head[4] == by_head[5] == pytest.approx(1.0)  # the query heads that share key-value head 2
     assert by_head[2] < 0.999
+    sharing = [1 if part.full else shared(sample.focus.executed(1, part)) for part in sample.parts[1]]
+    of_heads = [sharing[part] for part in (0, 0, 1, 1, 2, 2, 1, 1)]
+    far = [row["grouped"] + row["dropped"] for row in rows if row["layer"] == 1]
+    chance = pytest.approx(np.average(of_heads, weights=far))
+    assert np.mean(of_heads) != chance
+    assert PairViews(service).attention(budget_run)["sharing"][1] == chance
+    table = run_statistics(service.database, budget_run).table("statistics").to_pylist()
+    shuffled = {row["statistic"]: row["shuffled"] for row in table if row["scope"] == "layer" and row["layer"] == 1}
+    assert shuffled["distant_mass_kept"] == chance
+    near = [row["local"] + row["sinks"] for row in rows if row["layer"] == 1]
+    assert shuffled["mass_kept"] == pytest.approx(np.mean(near) + np.mean(np.multiply(far, of_heads)))
+
+
+def shared(membership):
+    """Share of pairs of two tokens with a common group."""
+    meet = (membership[:, None] & membership[None, :]) != 0
+    return meet[~np.eye(membership.size, dtype=bool)].mean()

@@ -39,6 +39,21 @@ def test_under_focus_the_shares_come_by_layer(tiny_model):
     assert scores.distant_kept.mean() == pytest.approx(expected.distant_kept)
 
 
+def test_layers_without_distant_pairs_do_not_count_among_those_that_keep_them(tiny_model):
+    sequences = random_ids(40, batch=3)
+    full, centroids = score(tiny_model, sequences), build_centroids(tiny_model)
+    focus = compose(tiny_model, centroids, top_k=1, budget=[{"layer": 0, "window": 40}])
+    scores = score(focus, sequences)
+    assert np.isnan(scores.distant_kept).tolist() == [True, False]
+    assert scores.distant_kept[1] < 1
+    assert evaluate_focus(focus, sequences).distant_kept == pytest.approx(scores.distant_kept[1])
+    assert compare(full, scores)["distant_kept"] == scores.distant_kept[1]
+    focus.detach()
+    none = compare(full, score(compose(tiny_model, centroids, window=40), sequences))
+    assert none["distant_kept"] is None
+    assert json.loads(json.dumps(none, allow_nan=False)) == none
+
+
 def scores_of(nll, *, scored=100, layers=2):
     """Scores made up from losses; without layers they are those of full attention."""
     nll = np.asarray(nll, dtype=np.float64)

@@ -74,6 +74,18 @@ def test_a_window_of_no_tokens_has_no_line(service, model_folder):
         assert words == "the windows of the heads are 0 to 6 tokens, and the dotted line is the longest."
 
 
+def test_pairs_by_distance_say_how_heads_with_full_attention_count_without_groups(service, run_id, budget_run):
+    words = "Window only: heads with full attention count with the window"
+    for run, layer, said in (
+        (budget_run, None, True),
+        (budget_run, 1, True),
+        (budget_run, 2, False),
+        (run_id, 1, False),
+    ):
+        caption = figure(service.database, run, "distances", layer=layer).layout.meta["caption"]
+        assert (words in caption) == said
+
+
 def test_what_was_not_measured_is_named(tmp_path, service, run_id):
     for name, words in (("attention", "has no measured attention; measure it"), ("quality", "has no comparisons")):
         with pytest.raises(InputError, match=words):

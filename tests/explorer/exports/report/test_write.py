@@ -100,6 +100,15 @@ def test_numbers_are_those_of_the_run(runs, reports):
     assert "Random centroids were not run" in words
 
 
+def test_heads_with_full_attention_are_named_where_they_count_otherwise(service, budget_run, reports):
+    report = read_run(service.database, budget_run)
+    assert report.full_heads == (1 + 0 + 1 / 4 + 0) / 4  # layer 0, and a head of four in layer 1
+    words = " ".join("".join(Page(render([report])).words).split())
+    assert f"{report_words.percent(report.full_heads)} of the heads have full attention" in words
+    assert "counted with the window, as if they had no full attention. " in words
+    assert "of the heads have full attention" not in render(reports)
+
+
 @pytest.mark.browser
 def test_it_prints_to_pages_with_every_section(tmp_path, reports):
     if report_print.browser() is None:

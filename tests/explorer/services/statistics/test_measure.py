@@ -16,11 +16,13 @@ from focus_explorer.services.compare.settings import baseline_centroids
 from focus_explorer.services.corpora.analyze import analyze_corpus
 from focus_explorer.services.corpora.request import CorpusRequest
 from focus_explorer.services.run_model import lease_run_model, run_centroids
+from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.services.statistics.measure import measure_random, measure_run
 from focus_explorer.statistics.run_sample import NO_RANDOM, NO_TAGGER, stored_measurements
 from focus_explorer.statistics.run_statistics import NAMES, agreement_between, run_statistics, statistics_table
 from focus_runtime.baselines.random_baseline import COMPARISON_SEED, STATISTICS_SEED
+from focus_runtime.budget import HeadException
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
@@ -171,3 +173,15 @@ def test_a_recorded_seed_gives_the_recorded_baseline(stored, model_folder):
     rows = [fetch(service.database, name, run_id=run_id) for name in ("all_assignments", "baseline_assignments")]
     own, baseline = (row["membership"].to_numpy() for row in rows)
     assert (own == baseline).mean() > 0.95  # but for near ties
+
+
+def test_a_first_layer_without_distant_pairs_hides_those_of_no_other(service, model_folder):
+    """Its heads have a window as long as the text."""
+    budget = (HeadException(layer=0, window=500),)
+    how = AnalyzeRequest(model=model_folder, centroids="random", window=4, num_sinks=0, budget=budget, repeats=1)
+    run_id = analyze(service, TEXT[:200], how)
+    rows = statistics_table(service.database, run_id, "statistics").to_pylist()
+    layers = [row["layer"] for row in rows if row["statistic"] == "distant_pairs_kept"]
+    assert layers == [1, None]
+    of_run = next(row for row in rows if row["statistic"] == "distant_pairs_kept" and row["layer"] is None)
+    assert of_run["value"] == pytest.approx(run_summary(service.database, run_id)["distant_pairs_kept"])

@@ -257,7 +257,7 @@ def sums_by_part(values: Sequence[float] | NDArray[np.float64], parts: Sequence[
         parts: of the layer.
     """
     heads = len(values) if parts[0].by_query else sum(part.weight for part in parts)
-    shared_by = len(values) // heads
+    shared_by = max(1, len(values) // heads)  # a file that somebody wrote may have fewer rows than heads
     place = {head: number for number, part in enumerate(parts) for head in part.heads}
     own = [place.get(head // shared_by, 0) for head in range(len(values))]  # without numbers there is one part
     return np.bincount(own, weights=values, minlength=len(parts)).astype(np.float64)

@@ -35,6 +35,12 @@ LAYERS = [  # of four key-value heads that two query heads share each
 ]
 
 
+def test_attention_of_fewer_heads_than_there_are_is_no_error():
+    """As a database may hold that something else wrote."""
+    assert sums_by_part([0.5, 0.25], LAYERS[0]).tolist() == [0.5, 0.25, 0, 0]
+    assert sums_by_part([0.5, 0.25], LAYERS[3]).tolist() == [0.5, 0.25]
+
+
 @pytest.fixture
 def draws(fresh_seed):
     """Samples of the same tokens, attention and group sizes, the groups at random places."""

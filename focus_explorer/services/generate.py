@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from focus_explorer.data.queries import fetch_run
-from focus_explorer.errors import ConfigError, InputError, TextError
+from focus_explorer.errors import ConfigError, TextError
 from focus_explorer.services.jobs import Job
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.run_model import backend_again, composed_run, lease_run_model
-from focus_explorer.services.runs import run_config
+from focus_explorer.services.runs import check_beginning
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
 from focus_runtime.failures import Advice
@@ -41,12 +41,7 @@ def check_generation(service: Service, run_id: str, prompt: str, max_tokens: int
         raise ConfigError(f"the length is {max_tokens}", expected=f"1 to {MOST_TOKENS} tokens")
     if not 0 <= temperature <= MAX_TEMPERATURE:
         raise ConfigError(f"the temperature is {temperature:g}", expected=f"0 to {MAX_TEMPERATURE:g}")
-    if run_config(fetch_run(service.database, run_id)).assignment != "causal":
-        raise InputError(
-            "this run used sinkhorn assignment, which looks at the whole text",
-            expected="a run with causal assignment",
-            fix="explore the text again with it",
-        )
+    check_beginning(fetch_run(service.database, run_id), 0)
 
 
 def generate(

@@ -187,9 +187,27 @@ def token_pieces(database: Database, run_id: str) -> list[str]:
     return [str(piece) for piece in fetch(database, "pieces", run_id=run_id)["piece"].to_pylist()]
 
 
-def run_config(run: dict[str, Any]) -> FocusConfig:
+def run_config(run: Mapping[str, Any]) -> FocusConfig:
     """The settings a run was executed with, from its row."""
     return FocusConfig.from_json(run["config"])
+
+
+def check_beginning(run: Mapping[str, Any], tokens: int) -> None:
+    """Refuse to read the beginning of a run's text alone where its groups depend on the rest.
+
+    Args:
+        run: its row.
+        tokens: so many are read.
+
+    Raises:
+        InputError: there are more, and the run's assignment looks at the whole text.
+    """
+    if tokens < run["num_tokens"] and run_config(run).assignment != "causal":
+        raise InputError(
+            "this run used sinkhorn assignment, which looks at the whole text",
+            expected="a run with causal assignment",
+            fix="explore the text again with it",
+        )
 
 
 def layer_parts(database: Database, run: dict[str, Any]) -> dict[int, tuple[Part, ...]]:

@@ -10,7 +10,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.progress import Progress
 from focus_explorer.services.run_model import composed_run, lease_run_model
-from focus_explorer.services.runs import token_ids
+from focus_explorer.services.runs import check_beginning, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.comparisons import HeadCostPayload, MeasuredHeads
 
@@ -53,6 +53,7 @@ def measure_heads(
     from focus_runtime.tuning.meter import BudgetMeter
 
     run = fetch_run(service.database, run_id)
+    check_beginning(run, MOST_TOKENS)
     ids = token_ids(service.database, run_id)[:MOST_TOKENS]
     if len(ids) < 2:
         raise InputError("this run has no token with a prediction", fix="explore a longer text")

@@ -10,7 +10,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.progress import Progress
 from focus_explorer.services.run_model import composed_run, lease_run_model
-from focus_explorer.services.runs import layer_parts, token_ids
+from focus_explorer.services.runs import check_beginning, layer_parts, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.services.statistics.measure import measure_run
 from focus_explorer.views.payloads.comparisons import ExplainedTokenPayload, MeasuredLinks, MissingLinkPayload
@@ -22,7 +22,7 @@ MOST_TOKENS = 8192  # hidden states of all layers are kept up to the token: half
 
 
 def check_token(run: Mapping[str, Any], token: int) -> None:
-    """Refuse a token that has no prediction or lies too far into the text.
+    """Refuse a token that has no prediction, lies too far into the text, or whose groups depend on later ones.
 
     Args:
         run: its row.
@@ -31,6 +31,7 @@ def check_token(run: Mapping[str, Any], token: int) -> None:
     Raises:
         InputError: with what can be explained.
     """
+    check_beginning(run, token)
     last = min(run["num_tokens"] - 1, MOST_TOKENS)
     if not 1 <= token <= last:
         beyond = f"; of longer texts, the first {MOST_TOKENS:,} tokens" if run["num_tokens"] > MOST_TOKENS else ""

@@ -16,7 +16,7 @@ from focus_explorer.progress import Progress
 from focus_explorer.services.analyze import analyze
 from focus_explorer.services.labels import NAME_LENGTH, label_run
 from focus_explorer.services.run_model import composed_run, lease_run_model, request_again, run_changes
-from focus_explorer.services.runs import checked_text, layer_parts, run_config, token_ids
+from focus_explorer.services.runs import check_beginning, checked_text, layer_parts, run_config, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.runs import PredictionPayload
 from focus_explorer.views.payloads.what_if import (
@@ -67,6 +67,7 @@ def checked_changes(service: Service, run_id: str, texts: Sequence[str]) -> tupl
         NotFoundError: there is no such run.
     """
     run, changes = fetch_run(service.database, run_id), read_changes(texts)
+    check_beginning(run, MOST_TOKENS)
     parts = layer_parts(service.database, run)
     heads = [(of_layer[0].by_query, sum(part.weight for part in of_layer)) for of_layer in parts.values()]
     most = max(number for _, number in heads)

@@ -70,14 +70,6 @@ def default_memberships(centroids: Any, text: str, lengths: tuple[int, ...]) -> 
     return memberships
 
 
-def add_same_kernel(rows: list[dict[str, Any]]) -> None:
-    """Full attention over Focus, both by the fused kernel, where both were measured: what sparsity alone gains."""
-    full = {(r["tokens"], r["dtype"]): r["focus_ms"]["median"] for r in rows if r["num_groups"] == 1}
-    for row in rows:
-        if row["backend"] == "fused" and (row["tokens"], row["dtype"]) in full:
-            row["same_kernel_full_over_focus"] = full[row["tokens"], row["dtype"]] / row["focus_ms"]["median"]
-
-
 def main() -> None:
     """Run everything and write one JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -93,7 +85,8 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
 
     def add(setting: LayerSetting, length: int, **more: Any) -> None:
-        row = layer_speed(setting, length, repeats=repeats_for(length), seed=length, **more)
+        own = setting.backend == "fused" and setting.num_groups > 1  # what sparsity alone gains
+        row = layer_speed(setting, length, repeats=repeats_for(length), seed=length, same_kernel=own, **more)
         rows.append(row)
         print(
             f"{length:>6} tokens  K={setting.num_groups} k={setting.top_k} {setting.num_sinks} sinks {setting.dtype} "
@@ -111,7 +104,6 @@ def main() -> None:
     for length, memberships in default_memberships(centroids, text, given).items():
         for membership in memberships:
             add(LayerSetting(num_groups=centroids.config.num_groups), length, membership=membership)
-    add_same_kernel(rows)
     errors = [{**changes, **layer_error(LayerSetting(**changes), 2048, seed=1)} for changes in settings]
     for row in errors:
         print(row)

@@ -1,6 +1,7 @@
 """Whole passes and decode steps of a float32 model with torch's linear layers and with oneDNN's, timed in one run.
 
-They take turns, so that a drift of the machine's speed hits both; the same process, model, text and attention.
+They take turns, and full attention and Focus too, so that a drift of the machine's speed hits all; the same process,
+model and text.
 
     python benchmarks/linear_cpu.py TEXT.txt --out benchmarks/results/amd-zen5/linear_cpu.json
 """
@@ -11,7 +12,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import torch
 from torch import nn
 from transformers import DynamicCache
 
-from focus_runtime.composition.attach import compose
+from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.embedded import EMBEDDED
 from focus_runtime.models.linear import OneDnnLinear, linear_layers, onednn_is_faster
@@ -38,20 +39,33 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def medians(model: nn.Module, work: Callable[[], Any], repeats: int) -> dict[str, float]:
-    """Median seconds with torch's layers and with oneDNN's, in turns, and their ratio."""
+def medians(
+    model: nn.Module, works: Mapping[str, Callable[[], Any]], repeats: int
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Median seconds of each work with torch's layers and with oneDNN's, all in turns, and the ratio of the two."""
     layers = [module for module in model.modules() if isinstance(module, OneDnnLinear)]
     kinds: dict[str, Any] = {"torch": nn.Linear, "onednn": OneDnnLinear}
-    seconds: dict[str, list[float]] = {name: [] for name in kinds}
+    seconds: dict[tuple[str, str], list[float]] = {(work, kind): [] for work in works for kind in kinds}
     for repeat in range(repeats + 1):
-        for name, taken in seconds.items():
+        for (work, kind), taken in seconds.items():
             for layer in layers:
-                layer.__class__ = kinds[name]
-            taken.append(seconds_of(work))
+                layer.__class__ = kinds[kind]
+            taken.append(seconds_of(works[work]))
             if repeat == 0:
                 taken.clear()  # the first of each prepares
-    made = {name: statistics.median(taken) for name, taken in seconds.items()}
-    return made | {"times_as_fast": made["torch"] / made["onednn"]}
+    for work in works:
+        made = {kind: statistics.median(seconds[work, kind]) for kind in kinds}
+        yield work, made | {"times_as_fast": made["torch"] / made["onednn"]}
+
+
+def both_ways(focus: FocusModel, work: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
+    """A work with full attention and with Focus."""
+
+    def full() -> None:
+        with focus.full_attention():
+            work()
+
+    return {"full": full, "focus": work}
 
 
 def main() -> None:
@@ -76,25 +90,24 @@ def main() -> None:
 
     result: dict[str, Any] = {"machine": machine(), "model": given.model, "onednn_is_faster": onednn_is_faster()}
     rows = result["rows"] = []
-    for attention in ("full", "focus"):
-        focus = compose(model, load_centroids("default")) if attention == "focus" else None
-        with torch.no_grad():
-            for tokens in given.tokens:
-                row = medians(model, partial(model.base_model, input_ids=ids[:, :tokens]), given.repeats)
-                rows.append({"attention": attention, "what": "pass", "tokens": tokens, **row})
+    focus = compose(model, load_centroids("default"))
+    passes = {tokens: partial(model.base_model, input_ids=ids[:, :tokens]) for tokens in given.tokens}
+    measured: list[tuple[str, int, Callable[[], Any]]] = [
+        *(("pass", tokens, work) for tokens, work in passes.items()),
+        ("decode", DECODE_STEPS, decode),
+    ]
+    with torch.no_grad():
+        for what, tokens, work in measured:
+            for attention, row in medians(model, both_ways(focus, work), given.repeats):
+                rows.append({"attention": attention, "what": what, "tokens": tokens, **row})
                 print(rows[-1])
-            rows.append(
-                {"attention": attention, "what": "decode", "tokens": DECODE_STEPS}
-                | medians(model, decode, given.repeats)
-            )
-            print(rows[-1])
-        if focus is not None:
-            focus.detach()
+    focus.detach()
     hidden = torch.randn(given.tokens[0], model.config.hidden_size, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        row = medians(model, lambda: model.get_output_embeddings()(hidden), given.repeats)
-    rows.append({"attention": "none", "what": "vocabulary", "tokens": given.tokens[0], **row})
-    print(rows[-1])
+        works = {"none": lambda: model.get_output_embeddings()(hidden)}
+        for attention, row in medians(model, works, given.repeats):
+            rows.append({"attention": attention, "what": "vocabulary", "tokens": given.tokens[0], **row})
+            print(rows[-1])
     given.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -171,6 +171,14 @@ def test_a_layer_is_timed_with_what_it_kept():
     assert (row["tokens"], row["seed"], row["groups"]) == (96, 5, "random")
     assert row["backend"] != "auto"
     assert row["stages_ms"]["routing"] == row["routing_ms"]["median"]
+    assert "same_kernel_full_over_focus" not in row
+
+
+def test_its_own_kernel_takes_a_turn_with_every_pair():
+    """Which takes longer: an eighth of the pairs and a window of 8 are left of 1,024 tokens."""
+    many = replace(SMALL, num_groups=8, head_size=64, backend="decomposed")
+    row = layer_speed(many, 1024, repeats=5, seed=5, same_kernel=True)
+    assert row["same_kernel_full_over_focus"] > 1
 
 
 def test_a_layer_is_timed_with_the_groups_given():

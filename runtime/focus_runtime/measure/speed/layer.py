@@ -72,6 +72,7 @@ def layer_speed(
     device: str = "cpu",
     membership: Tensor | None = None,
     parts: Sequence[LayerPart] = (),
+    same_kernel: bool = False,
 ) -> dict[str, Any]:
     """Time one layer: full attention, Focus with its stages, and routing, in turn.
 
@@ -83,10 +84,12 @@ def layer_speed(
         device: "cpu" or "cuda".
         membership: (1, T) int64 in place of random groups.
         parts: all heads of the layer with what they execute, where they differ.
+        same_kernel: whether Focus's kernel takes a turn with every pair allowed too, for a ratio of pairs alone.
 
     Returns:
-        JSON-ready: milliseconds of both with their spread, `full_over_focus` (attention alone) and
-        `full_over_focus_with_routing`, shares of the stages, retained pairs, peak memory growth in bytes.
+        JSON-ready: milliseconds of both with their spread, `full_over_focus` (attention alone),
+        `full_over_focus_with_routing` and, where asked for, `same_kernel_full_over_focus`, shares of the stages,
+        retained pairs, peak memory growth in bytes.
 
     Raises:
         MemoryShortError: the memory does not suffice for this length. DeviceError: the GPU failed.
@@ -106,7 +109,14 @@ def layer_speed(
 
     with failures_named(shortage):
         return _layer_speed(
-            setting, length, repeats=repeats, seed=seed, device=device, membership=membership, parts=parts
+            setting,
+            length,
+            repeats=repeats,
+            seed=seed,
+            device=device,
+            membership=membership,
+            parts=parts,
+            same_kernel=same_kernel,
         )
 
 
@@ -120,6 +130,7 @@ def _layer_speed(
     device: str,
     membership: Tensor | None,
     parts: Sequence[LayerPart],
+    same_kernel: bool = False,
 ) -> dict[str, Any]:
     where = torch.device(device)
     query, key, value, drawn = layer_inputs(setting, length, seed=seed, device=device)
@@ -132,8 +143,12 @@ def _layer_speed(
     if parts:
         focus = _parts_call(setting, sliding, (query, key, value), parts)
     works = {"full": full, "focus": lambda: focus(None), "routing": lambda: router.assign(hidden)}
+    if same_kernel:
+        one_group = replace(setting, num_groups=1, top_k=1)
+        every = _focus_call(one_group, sliding, (query, key, value), torch.ones_like(groups))
+        works["every_pair"] = lambda: every(None)
     times = in_turn(works, repeats, where)
-    dense, sparse, routing = (times[name].median for name in works)
+    dense, sparse, routing = (times[name].median for name in ("full", "focus", "routing"))
     clock = StageClock(devices=[where])
     focus(clock)
     stages = {"routing": routing}
@@ -150,6 +165,7 @@ def _layer_speed(
         "routing_ms": asdict(times["routing"]),
         "full_over_focus": dense / sparse,
         "full_over_focus_with_routing": dense / (sparse + routing),
+        **({"same_kernel_full_over_focus": times["every_pair"].median / sparse} if same_kernel else {}),
         "retained_pairs": retained,
         "limit": 1 / retained,
         "stages_ms": {name: stages[name] for name in STAGES if name in stages},

@@ -75,7 +75,7 @@ PLACES = (
     Place("statistics", "[data-testid=fx-stat-run] tbody tr", "view=statistics"),
     Place("statistics-layers", "[data-testid=fx-stat-layers] .main-svg", "view=statistics&part=layers&layer=9"),
     Place("statistics-groups", "[data-testid=fx-stat-groups] .fx-group-card", "view=statistics&part=groups&layer=9"),
-    Place("statistics-distances", "[data-testid=fx-stat-pairs] h3", "view=statistics&part=distances&layer=9"),
+    Place("statistics-distances", ".fx-panel .js-plotly-plot:visible", "view=statistics&part=distances&layer=9"),
     Place("export", "[data-testid=fx-export-command]:not(:empty)", go=_press("[data-testid=fx-export-open]")),
     Place("training", "#fe-train-start", go=_tab("Training")),
     Place("centroids", "[data-testid=fx-file-inspect]", go=_tab("Centroids")),

@@ -109,13 +109,13 @@ test-browser: $(PACKAGES)
 	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/ui $(ARGS)
 
 test-explorer: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/ui --ignore=tests/explorer/reproduce tests/explorer tests/security $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/ui --ignore=tests/explorer/reproduce --ignore=tests/explorer/services/corpora tests/explorer tests/security $(ARGS)
 
 test-runtime: $(PACKAGES)
 	nice -n 5 $(BIN)/python -m pytest tests/runtime $(ARGS)
 
 test-rest: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest $(wildcard tests/test_*.py) tests/explorer/reproduce $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest $(wildcard tests/test_*.py) tests/explorer/reproduce tests/explorer/services/corpora $(ARGS)
 
 wheel: $(PACKAGES)
 	$(BIN)/python -m hatchling build -d dist

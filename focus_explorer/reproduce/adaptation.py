@@ -18,7 +18,8 @@ from focus_runtime.measure.scores import score
 
 APART = "margin: both intervals against full attention lie apart; where they overlap it is not decided"
 ALIKE = 0.05  # difference in the share of pairs kept up to which two methods count as keeping as many
-SELECTED = 32  # keys a query reads under SparQ and MagicPIG, as in the paper
+SELECTED = 32  # keys a query reads under SparQ and the window of MagicPIG, as in the paper
+KEYS = Column("keys", "keys a query", 1)
 
 
 def focus_rows(lab: Lab, groups: int, top_ks: tuple[int, ...]) -> list[dict[str, Any]]:
@@ -122,7 +123,7 @@ def sparse_methods(lab: Lab) -> list[tuple[str, Any]]:
 
 
 def _retrofit_rows(lab: Lab, keys: int) -> list[dict[str, Any]]:
-    """Methods on the frozen model, then with trained weights, then Focus; SparQ, MagicPIG keep `keys` a query."""
+    """Methods on the frozen model, then with trained weights, then Focus; `keys` as in `selecting_rows`."""
     sparse = sparse_methods(lab)
     rows = [full_row(lab)]
     rows += [{"trained": 0, **row} for row in null_rows(lab)]
@@ -152,13 +153,18 @@ def own_rows(lab: Lab) -> list[dict[str, Any]]:
 
 
 def selected_keys(lab: Lab) -> int:
-    """Keys a query reads under SparQ and MagicPIG; of short sequences a quarter."""
+    """Keys a query reads under SparQ, and the window of MagicPIG; of short sequences a quarter."""
     return min(SELECTED, lab.scale.seq_len // 4)
 
 
 def selecting_rows(lab: Lab, keys: int) -> list[dict[str, Any]]:
-    """Methods that choose `keys` keys for every query, on the frozen model."""
-    return [
+    """Methods that choose keys for every query, on the frozen model, each with the keys a query read.
+
+    Args:
+        lab: model, texts and scale.
+        keys: that SparQ reads a query; the window of MagicPIG, which reads sinks and the keys it draws besides.
+    """
+    rows = [
         {**_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=False), ""), **of_paper(paper.RETROFIT["SparQ"])},
         {
             **_attached(lab, "SparQ", SparQ(num_keys=keys, reallocate=True), "mean value"),
@@ -166,6 +172,18 @@ def selecting_rows(lab: Lab, keys: int) -> list[dict[str, Any]]:
         },
         {**_attached(lab, "MagicPIG", MagicPIG(window=keys), ""), **of_paper(paper.RETROFIT["MagicPIG"])},
     ]
+    return [{**row, KEYS.key: keys_per_query(row, lab.scale.seq_len)} for row in rows]
+
+
+def keys_per_query(row: dict[str, Any], length: int) -> float:
+    """Mean number of keys a query of the scored sequences read, from the pairs kept; also of rows kept on disk."""
+    return value_of(row, "retained") * (length + 1) / 2
+
+
+def selecting_setting(keys: int) -> dict[str, str]:
+    """What SparQ and MagicPIG are set to, in words; the keys that a query read stand in their rows."""
+    always = f"window {keys} and {MagicPIG().num_sinks} sinks, always read, and the keys it draws"
+    return {"SparQ": f"{keys} where there are so many", "MagicPIG": always}
 
 
 def table1(lab: Lab) -> Report:
@@ -181,6 +199,7 @@ def _table1(lab: Lab) -> Report:
         Column("method", "method"),
         Column("trained", "weights trained", 0),
         *QUALITY,
+        KEYS,
         *answer_columns(lab),
         Column("paper_ppl", "perplexity (GPT-2, PG-19)", 1, paper=True),
         *OF_PAPER,
@@ -192,7 +211,7 @@ def _table1(lab: Lab) -> Report:
         rows,
         {
             **lab.base_setting(),
-            "keys a query (SparQ, MagicPIG)": keys,
+            "keys a query (SparQ, MagicPIG)": selecting_setting(keys),
             "seeds": scale.seeds,
             "steps": {"centroids": scale.steps, "weights": scale.weight_steps},
             "passages longer than the window": beyond_window(rows),

@@ -9,7 +9,7 @@ from focus_explorer.reproduce.report import Column, agreed, unharmed
 from focus_runtime.errors import InputError, TextError
 from focus_runtime.measure.intervals import Interval
 from focus_runtime.tasks.last_word import write_last_word_tasks
-from focus_runtime.tasks.lm_eval.run import compare_tasks, load_tasks, run_tasks
+from focus_runtime.tasks.lm_eval.run import TaskResult, compare_tasks, load_tasks, run_tasks
 
 LAST_WORDS, UNCHANGED, BY_NAME = "last words", "the model as it is", "by name"  # what a laboratory keeps of them
 TASKS = {"hellaswag": "hellaswag", "arc_easy": "arc_easy", "piqa": "piqa", "lambada": "lambada_openai"}
@@ -41,15 +41,19 @@ def last_words(lab: Lab, model: Any) -> dict[str, Any]:
     """Last-word accuracy within the window and far beyond it, with intervals, and the share of long items.
 
     None where the held-out text is too short for such passages. `tests` are the paired comparisons, short and long,
-    with the model that was measured first, full attention as it is; `unharmed` whether both stayed.
+    with the laboratory's model as it is, whichever model is asked first; `unharmed` whether both stayed. The first
+    call must come while nothing is attached to the laboratory's model.
     """
     try:
         tasks = _last_word_tasks(lab)
     except TextError as error:
         lab.log(f"no last-word accuracy: {error}")
         return {"short": None, "long": None, "beyond": None, "unharmed": None, "tests": {}}
-    results = run_tasks(model, lab.tokenizer, tasks, window=lab.scale.window, num_sinks=lab.recipe.num_sinks)
-    test = compare_tasks(lab.answers.setdefault(UNCHANGED, results), results)
+    first = UNCHANGED not in lab.answers
+    if first:
+        lab.answers[UNCHANGED] = _run(lab, lab.model, tasks)
+    results = lab.answers[UNCHANGED] if first and model is lab.model else _run(lab, model, tasks)
+    test = compare_tasks(lab.answers[UNCHANGED], results)
     names = sorted(tasks, key=_length_of)
     short, long = (results[name].metrics["acc"] for name in names)
     beyond = float(results[names[-1]].beyond_window.mean())
@@ -64,6 +68,10 @@ def last_words(lab: Lab, model: Any) -> dict[str, Any]:
         "unharmed": agreed(unharmed(test[name]["metrics"]["acc"], test[name]["items"]) for name in names),
         "tests": {part: test[name]["metrics"]["acc"] for part, name in zip(("short", "long"), names, strict=False)},
     }
+
+
+def _run(lab: Lab, model: Any, tasks: dict[str, Any]) -> dict[str, TaskResult]:
+    return run_tasks(model, lab.tokenizer, tasks, window=lab.scale.window, num_sinks=lab.recipe.num_sinks)
 
 
 def _last_word_tasks(lab: Lab) -> dict[str, Any]:
@@ -102,7 +110,7 @@ def benchmarks(lab: Lab, model: Any) -> dict[str, Interval]:
             lab.log(f"{task} is not measured: {error}")
             continue
         by_name[task] = loaded
-        result = run_tasks(model, lab.tokenizer, loaded, window=lab.scale.window, num_sinks=lab.recipe.num_sinks)[task]
+        result = _run(lab, model, loaded)[task]
         cells[key] = with_error(result.metrics["acc"].value, result.metrics["acc"].stderr)
         lab.log(f"{task}: accuracy {cells[key].value:.3f} of {result.items} items")
     return cells

@@ -89,6 +89,8 @@ def _table6(lab: Lab) -> Report:
             "table 7.",
             "On the CPU short texts run the same mask in one fused kernel instead of the decomposition; the paper's "
             "slowdown there is of its two calls and the sorting.",
+            "Full attention is torch's kernel, so a ratio to it says as much about that kernel as about the pairs left "
+            "out; table 7 compares Focus with its own kernel at every pair.",
             "Groups are given: deciding them is not in the time. With it K=8 is "
             + " and ".join(
                 f"{raw[str(row['tokens'])]['K=8']['full_over_focus_with_routing']:.2f} times as fast at "

@@ -114,6 +114,25 @@ def loss(difference: Row) -> str:
     return "The interval includes zero: this text does not tell the two apart."
 
 
+def learned(gain: Row, trained: bool) -> str:
+    """What an advantage over random centroids allows to conclude.
+
+    Args:
+        gain: mutual information of groups and categories beyond that of random centroids; its ends are None where the
+            text has too few sentences for an interval.
+        trained: whether the run's own centroids were trained.
+    """
+    if gain["low"] is None or gain["high"] is None:
+        return "whether that is more than chance cannot be told without one."
+    if not trained:
+        return "this run’s centroids are random ones too, so a difference is that of two draws."
+    if gain["low"] > 0:
+        return "training found categories beyond those the model’s hidden states show by themselves."
+    if gain["high"] < 0:
+        return "less than untrained centroids find."
+    return "not clearly more than untrained centroids find."
+
+
 def joined(words: list[str]) -> str:
     """a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

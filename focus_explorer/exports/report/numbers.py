@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -112,6 +112,18 @@ def loss(difference: Row) -> str:
     if difference["high"] < 0:
         return "Focus predicts this text better than full attention does."
     return "The interval includes zero: this text does not tell the two apart."
+
+
+def warm_up(devices: Collection[str]) -> str:
+    """What comes before the timed passes, by the devices that were timed."""
+    from focus_runtime.measure.timing import WARM_UP_TOKENS
+
+    gpu = any("cuda" in device for device in devices)
+    on_cpu = [device.startswith("cpu") for device in devices]
+    beginning, whole = f"its first {WARM_UP_TOKENS} tokens", "all of it"
+    read = beginning if all(on_cpu) else f"{beginning} (on a GPU all of it)" if any(on_cpu) else whole
+    stages = " Attention layers alone are timed on a GPU in another pass just before." if gpu else ""
+    return f"one pass of each over {read} to warm up.{stages}"
 
 
 def learned(gain: Row, trained: bool) -> str:

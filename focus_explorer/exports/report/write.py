@@ -124,6 +124,7 @@ def render(reports: list[RunReport]) -> str:
         stages=STAGES,
         same_text=len({report.run["text_sha256"] for report in reports}) == 1,
         settings=_settings(reports),
+        warm_up=numbers.warm_up({report.run["device"] for report in reports}),
     )
 
 

@@ -99,6 +99,7 @@ def test_numbers_are_those_of_the_run(runs, reports):
     assert "Times rest on 1 repeat only" in words
     assert "Not measured for this run" in words
     assert "Random centroids were not run" in words
+    assert "in turn, after one pass of each over its first 256 tokens to warm up. Focus’s times" in words
 
 
 def test_heads_with_full_attention_are_named_where_they_count_otherwise(service, budget_run, reports):
@@ -123,6 +124,14 @@ def test_a_run_of_one_sentence_beside_random_centroids_concludes_nothing(service
     assert "The text has 1 sentence. " in words
     assert "interval )" not in words
     assert "interval ," not in words
+
+
+def test_how_times_were_warmed_up_is_said_by_device():
+    assert report_words.warm_up(["cpu"]) == "one pass of each over its first 256 tokens to warm up."
+    on_gpu, both = report_words.warm_up(["cuda:0"]), report_words.warm_up(["cpu", "cuda:0"])
+    assert on_gpu.startswith("one pass of each over all of it to warm up.")
+    assert "first 256 tokens (on a GPU all of it)" in both
+    assert all("on a GPU in another pass" in words for words in (on_gpu, both))
 
 
 def test_only_trained_centroids_are_said_to_have_learned():

@@ -205,7 +205,9 @@ class Lab:
         )
         save_centroids(centroids, file)
         part.unlink(missing_ok=True)
-        self.log(f"{what}: {centroids.training['seconds']:.0f} s, final loss {centroids.training['final_loss']}")
+        seconds = centroids.training.get("seconds")  # not known after a resume from an older version's checkpoint
+        took = "" if seconds is None else f"{seconds:.0f} s, "
+        self.log(f"{what}: {took}final loss {centroids.training['final_loss']}")
         return centroids
 
     def training(self, seed: int, plan: dict[str, Any] | None, **config: Any) -> tuple[TrainConfig, FocusConfig, Path]:

@@ -5,8 +5,15 @@ import { confidenceShade, lossShade, shareShade } from "../../assets/js/core/sha
 import { frontier, labelSides } from "../../assets/js/compare/frontier.js";
 import { countFlow, place } from "../../assets/js/groups/flow-layout.js";
 import { fits, ranked } from "../../assets/js/groups/finder-rows.js";
-import { indistinctWords, statInterval, statKey, statNumber } from "../../assets/js/statistics/numbers.js";
+import {
+  chanceVerdict,
+  indistinctWords,
+  statInterval,
+  statKey,
+  statNumber,
+} from "../../assets/js/statistics/numbers.js";
 import { statRows } from "../../assets/js/statistics/rows.js";
+import { statistics } from "../../assets/js/strings/statistics.js";
 import { Curve } from "../../assets/js/training/curve.js";
 import { below, random, randomRun, times } from "./helpers.js";
 
@@ -151,6 +158,19 @@ test("a number that cannot be distinguished from its baselines says so", () => {
   assert.equal(words("above", null), null);
   const different = [words("same", "same"), words("same", "above"), words("above", "same"), words("below", "above")];
   assert.equal(new Set(different).size, 4);
+});
+
+test("more or less than by chance is said only where an interval tells", () => {
+  const { verdicts } = statistics.questions;
+  const verdict = (shuffled, random_, values = {}) =>
+    chanceVerdict({ value: 0.2, shuffled: 0.1, from_shuffled: shuffled, from_random: random_, ...values });
+  const oneSentence = { value: 0.043, low: null, high: null, shuffled: 0.122 };
+  assert.equal(verdict(null, null, oneSentence), verdicts.unknown);
+  assert.equal(verdict(null, "same", { value: 1, shuffled: 1 }), verdicts.equal);
+  assert.equal(verdict("above", null), verdicts.above);
+  assert.equal(verdict("above", "below"), verdicts.belowRandom);
+  assert.equal(verdict("below", "above"), verdicts.below);
+  assert.match(verdict("same", "above"), /cannot tell: it could be shuffled/);
 });
 
 test("a curve grows by what is new and is smoothed without bias at its start", () => {

@@ -73,6 +73,19 @@ export const indistinctWords = (row) => {
 export const isIndistinct = (row) => row.from_shuffled === "same" || row.from_random === "same";
 
 /**
+ * Whether a number is more or less than by chance, in words; also where that cannot be told.
+ * @param {StatisticRow} row
+ * @returns {string}
+ */
+export function chanceVerdict(row) {
+  const { verdicts } = text.questions;
+  if (row.from_shuffled === null) return row.value === row.shuffled ? verdicts.equal : verdicts.unknown;
+  if (isIndistinct(row)) return verdicts.same(/** @type {string} */ (indistinctWords(row)));
+  if (row.from_shuffled === "below") return verdicts.below;
+  return row.from_random === "below" ? verdicts.belowRandom : verdicts.above;
+}
+
+/**
  * @param {string} statistic
  * @param {number | null | undefined} value
  * @param {number | null | undefined} [low]

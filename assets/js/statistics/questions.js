@@ -1,6 +1,6 @@
 // @ts-check
 // Questions about a run, each answered by a sentence with its interval and a figure beside its baselines.
-import { indistinctWords, isIndistinct, statInterval, statNumber } from "./numbers.js";
+import { chanceVerdict, statInterval, statNumber } from "./numbers.js";
 import { statRows } from "./rows.js";
 import { qualitySentence, speedSentence } from "../compare/verdict.js";
 import { buttonOf, el } from "../core/dom.js";
@@ -172,13 +172,6 @@ function measured(run, name) {
   return { sentences: [speedSentence(run), repeats], axis: words.fasterAxis, percent: false, marks };
 }
 
-/** @param {StatisticRow} row */
-function verdictOf(row) {
-  if (isIndistinct(row)) return words.verdicts.same(/** @type {string} */ (indistinctWords(row)));
-  if (row.from_shuffled === "below") return words.verdicts.below;
-  return row.from_random === "below" ? words.verdicts.belowRandom : words.verdicts.above;
-}
-
 /**
  * A statistic in a sentence: whether it can be told from its baselines, its interval, and what they are.
  * @param {StatisticRow} row
@@ -194,7 +187,8 @@ function described(row, answer, name, run) {
   const interval = statInterval(statistic, row.low, row.high) ?? words.noInterval;
   const called = text.name(text.names[statistic][0], text.schemes[row.category]);
   const even = name === "even" ? 1 / run.numGroups : null;
-  const verdict = even === null ? verdictOf(row) : words.evenVerdict(statNumber(statistic, even), value < EVEN * even);
+  const verdict =
+    even === null ? chanceVerdict(row) : words.evenVerdict(statNumber(statistic, even), value < EVEN * even);
   const baselines = [
     row.shuffled === null || even !== null ? null : words.shuffled(statNumber(statistic, row.shuffled)),
     row.random === null ? null : words.random(statNumber(statistic, row.random)),

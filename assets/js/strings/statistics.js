@@ -45,6 +45,8 @@ export const statistics = {
       below: "Less than by chance.",
       belowRandom: "More than by chance, but less than random centroids.",
       same: (what) => `This text cannot tell: it ${what}.`,
+      equal: "Shuffled groups give the same: this says nothing of what is in the groups.",
+      unknown: "This text cannot tell: there is no interval to compare with shuffled groups.",
     },
     evenVerdict: (even, isEven) =>
       isEven ? `Nearly: even groups would have ${even}.` : `No: even groups would have ${even}.`,

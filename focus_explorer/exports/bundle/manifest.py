@@ -1,7 +1,8 @@
 """The manifest of a bundle: everything needed to make its tables again, or to explain why they differ.
 
-Measured times are data: they are recorded here and carried over, never measured again. Without the text, nothing is
-recorded by its place in the text (docs/bundles.md explains why).
+Measured times are data: they are recorded here and carried over, never measured again. Without the text, nothing of a
+token is recorded by its place in the text (docs/bundles.md explains why). Changes made by hand are recorded all the
+same: without them the run cannot be made again.
 """
 
 from __future__ import annotations
@@ -97,9 +98,9 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
         },
         "balanced_on": {"texts": "the sample texts that ship with the tool", "tokens": CALIBRATION_TOKENS},
         "notes": json.loads(run["notes"]),
-        "measured": describe_measured(database, run_id),
+        "measured": describe_measured(database, run_id, with_text=with_text),
         "timing": {
-            "protocol": _protocol(),
+            "protocol": timing_protocol(run["device"]),
             "repeats": _rows(
                 database, "SELECT * EXCLUDE (run_id) FROM timings WHERE run_id = ? ORDER BY mode, stage, repeat", run_id
             ),
@@ -109,14 +110,20 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
     return entry, text
 
 
-def _protocol() -> str:
-    """How times were measured."""
+def timing_protocol(device: str) -> str:
+    """How times were measured on a device."""
     from focus_runtime.measure.timing import WARM_UP_TOKENS
 
+    read = f"the first {WARM_UP_TOKENS} tokens" if device.startswith("cpu") else "all tokens"
+    stages = (
+        " Times of stages other than `end_to_end` are from another pass just before, since to time them slows a GPU."
+        if "cuda" in device
+        else ""
+    )
     return (
         f"Wall time of one forward pass to the last hidden state, device synchronised on both sides, after one pass of "
-        f"each kind over the first {WARM_UP_TOKENS} tokens; full attention and Focus in turn. `milliseconds` of every "
-        f"repeat are measurements: they are carried over when the tables are rebuilt."
+        f"each kind over {read}; full attention and Focus in turn.{stages} `milliseconds` of every repeat are "
+        f"measurements: they are carried over when the tables are rebuilt."
     )
 
 
@@ -146,8 +153,14 @@ def tokenizer_entry(tokenizer: Any) -> Row:
     }
 
 
-def describe_measured(database: Database, run_id: str) -> Row:
-    """Which measurements beyond the run itself were made, and with which settings; None for those that were not."""
+def describe_measured(database: Database, run_id: str, *, with_text: bool = True) -> Row:
+    """Which measurements beyond the run itself were made, and with which settings; None for those that were not.
+
+    Args:
+        database: has the run.
+        run_id: its id.
+        with_text: name the explained tokens by their places; else only how many they are, as `explained_count`.
+    """
     mass = _rows(
         database,
         "SELECT any_value(num_tokens) AS tokens, count(DISTINCT head) AS heads, "
@@ -170,6 +183,10 @@ def describe_measured(database: Database, run_id: str) -> Row:
         database, "SELECT count(nll) AS verified FROM head_costs WHERE run_id = ? HAVING count(*) > 0", run_id
     )
     explained = _rows(database, "SELECT token FROM explained_tokens WHERE run_id = ? ORDER BY token", run_id)
+    tokens = [row["token"] for row in explained]
+    places: Row = {"explained_tokens": tokens or None}
+    if tokens and not with_text:
+        places = {"explained_tokens": None, "explained_count": len(tokens)}
     return {
         "attention": mass[0] | {"queries": [row["centroids"] for row in queries]} if mass else None,
         "tags": tags[0] if tags else None,
@@ -177,7 +194,7 @@ def describe_measured(database: Database, run_id: str) -> Row:
         "comparisons": settings or None,
         "lengths": lengths or None,
         "head_costs": heads[0] if heads else None,
-        "explained_tokens": [row["token"] for row in explained] or None,
+        **places,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from focus_explorer.services.budget import other_settings
@@ -27,8 +28,7 @@ How to make the tables again
 ----------------------------
     focus-explorer rebuild manifest.json{text_option}
 
-On the same machine this gives the same bytes; elsewhere it says what differs and by how much. Times are
-measurements: they are carried over, never measured again. Figures are not made again.
+{promise}
 
 {text_part}
 """
@@ -48,6 +48,11 @@ text, not where they stand; tags and statistics over all tokens; and map coordin
 text of a few dozen tokens the counted tokens are most of its words: leave such a bundle unpublished if the text is
 confidential.
 """
+_CHANGED = """
+A run that was changed by hand cannot be made again without its changes. They are here, and those of single tokens name
+them by their place (the 163 of move:12:163:B), not by what stands there.
+"""
+_TIMES = "Times are measurements: they are carried over, never measured again. Figures are not made again."
 
 
 def readme(manifest: dict[str, Any]) -> str:
@@ -61,11 +66,31 @@ def readme(manifest: dict[str, Any]) -> str:
             runs="\n".join(_run(entry) for entry in runs),
             text_line="text/            the texts, in UTF-8" if with_text else "",
             text_option="" if with_text else " --text FILE",
-            text_part=_WITH if with_text else _WITHOUT,
+            promise=_promise(runs),
+            text_part=_WITH if with_text else _WITHOUT + (_CHANGED if any(run.get("changes") for run in runs) else ""),
         ).replace("\n\n\n", "\n\n"),
         *_missing(manifest),
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts)
+
+
+def _promise(runs: list[dict[str, Any]]) -> str:
+    """When the tables come back with the same bytes: docs/bundles.md promises it of runs in fp32 on a CPU alone."""
+    loose = [run for run in runs if (run["execution"]["device"], run["execution"]["dtype"]) != ("cpu", "float32")]
+    sentences = []
+    if len(loose) < len(runs):
+        sentences.append(
+            "On the same machine, with the same versions and as many threads, this gives the same bytes; elsewhere it "
+            "says what differs and by how much."
+        )
+    if loose:
+        made = sorted({f"{run['execution']['dtype']} on {run['execution']['device']}" for run in loose})
+        which = "" if len(loose) == len(runs) else f" ({', '.join(run['run_id'] for run in loose)})"
+        sentences.append(
+            f"Of what was computed in {' or '.join(made)}{which} it does not promise the same bytes, not even on the "
+            f"same machine: it says what differs and by how much."
+        )
+    return textwrap.fill(" ".join([*sentences, _TIMES]), 118, break_long_words=False, break_on_hyphens=False)
 
 
 def _run(entry: dict[str, Any]) -> str:

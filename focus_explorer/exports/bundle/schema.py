@@ -265,6 +265,7 @@ class Measured(TypedDict):
     lengths: Annotated[list[Length], Field(fail_fast=True, min_length=1, max_length=10_000)] | None
     head_costs: NotRequired[HeadCosts | None]
     explained_tokens: NotRequired[Annotated[list[Small], Field(fail_fast=True)] | None]
+    explained_count: NotRequired[Small]
 
 
 @with_config(_STRICT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -112,6 +112,37 @@ def loss(difference: Row) -> str:
     if difference["high"] < 0:
         return "Focus predicts this text better than full attention does."
     return "The interval includes zero: this text does not tell the two apart."
+
+
+def warm_up(devices: Collection[str]) -> str:
+    """What comes before the timed passes, by the devices that were timed."""
+    from focus_runtime.measure.timing import WARM_UP_TOKENS
+
+    gpu = any("cuda" in device for device in devices)
+    on_cpu = [device.startswith("cpu") for device in devices]
+    beginning, whole = f"its first {WARM_UP_TOKENS} tokens", "all of it"
+    read = beginning if all(on_cpu) else f"{beginning} (on a GPU all of it)" if any(on_cpu) else whole
+    stages = " Attention layers alone are timed on a GPU in another pass just before." if gpu else ""
+    return f"one pass of each over {read} to warm up.{stages}"
+
+
+def learned(gain: Row, trained: bool) -> str:
+    """What an advantage over random centroids allows to conclude.
+
+    Args:
+        gain: mutual information of groups and categories beyond that of random centroids; its ends are None where the
+            text has too few sentences for an interval.
+        trained: whether the run's own centroids were trained.
+    """
+    if gain["low"] is None or gain["high"] is None:
+        return "whether that is more than chance cannot be told without one."
+    if not trained:
+        return "this run’s centroids are random ones too, so a difference is that of two draws."
+    if gain["low"] > 0:
+        return "training found categories beyond those the model’s hidden states show by themselves."
+    if gain["high"] < 0:
+        return "less than untrained centroids find."
+    return "not clearly more than untrained centroids find."
 
 
 def joined(words: list[str]) -> str:

@@ -113,7 +113,7 @@ def render(reports: list[RunReport]) -> str:
         "signed_percent",
     ):
         environment.filters[name] = getattr(numbers, name)
-    environment.globals.update(speed=numbers.speed, loss=numbers.loss)
+    environment.globals.update(speed=numbers.speed, loss=numbers.loss, learned=numbers.learned)
     style = files(TEMPLATES).joinpath("templates/report.css").read_text(encoding="utf-8")
     return environment.get_template("report.html.jinja").render(
         runs=[_context(report, number) for number, report in enumerate(reports)],
@@ -124,6 +124,7 @@ def render(reports: list[RunReport]) -> str:
         stages=STAGES,
         same_text=len({report.run["text_sha256"] for report in reports}) == 1,
         settings=_settings(reports),
+        warm_up=numbers.warm_up({report.run["device"] for report in reports}),
     )
 
 
@@ -212,9 +213,10 @@ def cautions(report: RunReport) -> list[str]:
     run, config, measured = report.run, report.run["config"], report.measured
     notes = [str(note) for note in run["notes"]]
     if report.units < 30:
+        sentences = "1 sentence" if report.units == 1 else f"{report.units} sentences"
         notes.append(
-            f"The text has {report.units} sentences. Intervals come from drawing whole sentences again, so with fewer "
-            "than 30 they are rough, and with fewer than 10 they tell next to nothing."
+            f"The text has {sentences}. Intervals come from drawing whole sentences again, so with fewer than 30 they "
+            "are rough, and with fewer than 10 they tell next to nothing."
         )
     common = {warning for warning in report.warnings if "shuffled" in warning}
     if common:

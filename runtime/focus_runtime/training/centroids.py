@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -118,7 +117,6 @@ def train_centroids(
         identity["initial"] = initial.sha256
     if on_snapshot is not None and snapshot_every > 0:
         on_step = _with_snapshots(on_step, on_snapshot, snapshot_every, centroids, settings)
-    started = time.perf_counter()
     with training_focus(model, centroids) as focus:
         loop = centroid_loop(
             focus,
@@ -136,9 +134,11 @@ def train_centroids(
     _check_unchanged(model, hashes)
     if not factors:
         calibrate_potentials(model, centroids, calibration_sequences(model, ids, settings))
-    seconds = round(time.perf_counter() - started, 1)
+    seconds = loop.seconds
     centroids.training = training_summary(loop, settings, config, initial)
-    centroids.training |= {"base_weights_sha256": hashes.weights, "seconds": seconds}
+    centroids.training["base_weights_sha256"] = hashes.weights
+    if seconds is not None:
+        centroids.training["seconds"] = round(seconds, 1)
     return centroids
 
 

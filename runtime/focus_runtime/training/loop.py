@@ -76,6 +76,8 @@ class Loop:
         )
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.mixed_precision == "fp16")
         self.done = 0
+        self._started = time.perf_counter()
+        self._earlier_seconds: float | None = 0.0
         self.last: TrainStep | None = None
         if self.rates is not None:
             self.identity = {**self.identity, "rates": sorted(set(self.rates))}
@@ -93,6 +95,16 @@ class Loop:
     def values(self) -> list[Tensor]:
         """Everything the training changes."""
         return [*self.parameters, *self.state.values()]
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the training took so far, pauses between stop and resume left out.
+
+        None where it resumed a checkpoint of an older version, which says nothing of its time.
+        """
+        if self._earlier_seconds is None:
+            return None
+        return self._earlier_seconds + time.perf_counter() - self._started
 
     def _groups(self) -> list[dict[str, Any]]:
         """AdamW's parameter groups: one for each learning rate, as a factor of the configuration's."""
@@ -113,6 +125,7 @@ class Loop:
                 target.copy_(content["state"][name])
         self.optimiser.load_state_dict(content["optimiser"])
         self.scaler.load_state_dict(content["scaler"])
+        self._earlier_seconds = content.get("seconds")
         self.history[:] = [TrainStep(*row) for row in content.get("history", [])]
         self.last = self.history[-1] if self.history else None
         if self.validation is not None:
@@ -133,6 +146,7 @@ class Loop:
                 "optimiser": self.optimiser.state_dict(),
                 "scaler": self.scaler.state_dict(),
                 "history": [astuple(step) for step in self.history],
+                "seconds": self.seconds,
                 "validation": None if self.validation is None else self.validation.state(),
             },
         )

@@ -17,6 +17,8 @@ from focus_explorer.exports.bundle.read import read_bundle
 from focus_explorer.exports.bundle.rebuild import rebuild
 from focus_explorer.exports.bundle.write import write_bundle
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
+from focus_explorer.services.centroids.files import register_in_place
+from focus_explorer.services.compare.missing_links import explain_token
 from focus_explorer.services.compare.settings import measure_grid
 from focus_explorer.services.pairs import measure_attention
 from focus_explorer.services.service import Service
@@ -28,6 +30,7 @@ from tests.helpers import build_centroids, build_model
 
 pytestmark = pytest.mark.slow
 
+EXPLAINED = 60  # the place of a token
 FEW = ("groups", "tokens", "timings", "timing_repeats")  # the others take seconds
 
 
@@ -53,6 +56,8 @@ def made(tmp_path_factory, model_folder):
     write_projection(service.database, run_id, 0, np.random.default_rng(0).normal(size=(124, 2)), meta)
     measure_random(service, run, lambda stage, part: None)
     measure_attention(service, run_id)
+    register_in_place(service.database, str(folder / "own.safetensors"))
+    explain_token(service, run_id, EXPLAINED)
     measure_grid(service, run_id, [1], [8], repeats=1, centroids=str(folder / "own.safetensors"))
     write_bundle(service, [run_id], folder / "all.zip", text=True, figures=False)
     with pytest.MonkeyPatch.context() as patch:
@@ -88,13 +93,16 @@ def test_tables_come_back_byte_for_byte(made, tmp_path):
     written = {path.relative_to(tmp_path / "with").as_posix(): path for path in (tmp_path / "with").rglob("*.*")}
     assert written.keys() == bundle.hashes().keys()
     assert all(path.read_bytes() == bundle.file(name) for name, path in written.items())
-    for what in ("tokens", "comparisons", "timing_repeats", "attention", "statistics", "links"):
+    for what in ("tokens", "comparisons", "timing_repeats", "attention", "statistics", "links", "missing_links"):
         assert f"data/{run_id}/{what}.parquet" in written
     result = rebuild(
         None, folder / "without.zip", tmp_path / "without", texts=[str(folder / "whole.txt")], centroids=own
     )
     assert result.same
     assert result.files < len(written)
+    measured = {name: read_bundle(folder / name).manifest["runs"][0]["measured"] for name in ("all.zip", "without.zip")}
+    assert measured["all.zip"]["explained_tokens"] == [EXPLAINED]
+    assert (measured["without.zip"]["explained_tokens"], measured["without.zip"]["explained_count"]) == (None, 1)
 
 
 @pytest.mark.slow

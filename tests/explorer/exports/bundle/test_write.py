@@ -15,11 +15,13 @@ from focus_explorer.errors import InputError
 from focus_explorer.exports.bundle import manifest
 from focus_explorer.exports.bundle import tables as bundle_tables
 from focus_explorer.exports.bundle.read import read_bundle
+from focus_explorer.exports.bundle.readme import readme
 from focus_explorer.exports.bundle.tables import PLACES
 from focus_explorer.exports.bundle.write import pack, write_bundle
 from focus_explorer.exports.tables.write import table
 from focus_explorer.services.labels import label_run
 from focus_explorer.services.runs import list_runs
+from focus_runtime.config import FocusConfig
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow
@@ -94,6 +96,55 @@ def test_without_the_text_nothing_shows_it(bundles, service, run_id):
             assert "harbour" not in str(stored.to_pylist())
     maps = json.loads(files["manifest.json"])["runs"][0]["maps"]
     assert all("position" not in one["tokens"] and one["tokens"]["x"] == sorted(one["tokens"]["x"]) for one in maps)
+
+
+def executed(run_id, device, dtype, changes=()):
+    """The manifest's entry of a run, as far as the README depends on it."""
+    config = FocusConfig(num_groups=4, routing_dim=8).to_dict()
+    return {
+        "run_id": run_id,
+        "text": {"tokens": 120},
+        "model": {"id": "tiny"},
+        "centroids": {"name": "random"},
+        "config": config,
+        "changes": list(changes),
+        "execution": {"device": device, "dtype": dtype},
+        "left_out": {},
+    }
+
+
+def said(*runs):
+    figures = {"missing": [], "asked_for": True}
+    return " ".join(readme({"runs": list(runs), "includes_text": False, "figures": figures}).split())
+
+
+def test_the_same_bytes_are_promised_of_single_precision_on_the_processor_alone(bundles):
+    promised = "On the same machine, with the same versions and as many threads, this gives the same bytes"
+    exact, loose = executed("exact", "cpu", "float32"), executed("loose", "cuda:0", "float32")
+    assert promised in " ".join(contents(bundles[True])["README.txt"].decode().split())
+    assert promised in said(exact)
+    for run in (loose, executed("half", "cpu", "bfloat16")):
+        assert promised not in said(run)
+        assert "does not promise the same bytes" in said(run)
+    both = said(exact, loose)
+    assert promised in both
+    assert "float32 on cuda:0 (loose) it does not promise" in both
+
+
+def test_the_places_that_changes_by_hand_name_are_mentioned():
+    sentence = "name them by their place"
+    assert sentence in said(executed("changed", "cpu", "float32", ["move:12:163:B"]))
+    assert sentence not in said(executed("own", "cpu", "float32"))
+
+
+def test_the_protocol_of_times_is_that_of_the_device(bundles):
+    listed = read_bundle(bundles[True]).manifest["runs"][0]["timing"]["protocol"]
+    assert listed == manifest.timing_protocol("cpu")
+    assert "first 256 tokens" in listed
+    assert "another pass" not in listed
+    for device in ("cuda:0", "cuda:0 + cuda:1"):
+        assert "over all tokens" in manifest.timing_protocol(device)
+        assert "from another pass just before" in manifest.timing_protocol(device)
 
 
 def test_figures_that_cannot_be_drawn_are_named(monkeypatch, tmp_path, service, run_id):

@@ -15,6 +15,7 @@ from focus_explorer.exports.report.data import cause_shares, read_run
 from focus_explorer.exports.report.write import CAUSE_NAMES, render
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.service import Service
+from focus_explorer.services.statistics.measure import measure_run
 
 SECTIONS = ("Setting", "Groups found", "Sparsity", "Quality", "Speed", "Caveats", "Where this comes from")
 TEXT = "The harbour was <b>quiet</b> & grey. The cat sat on the mat. It left the harbour again.\n" * 4
@@ -98,6 +99,7 @@ def test_numbers_are_those_of_the_run(runs, reports):
     assert "Times rest on 1 repeat only" in words
     assert "Not measured for this run" in words
     assert "Random centroids were not run" in words
+    assert "in turn, after one pass of each over its first 256 tokens to warm up. Focus’s times" in words
 
 
 def test_heads_with_full_attention_are_named_where_they_count_otherwise(service, budget_run, reports):
@@ -107,6 +109,36 @@ def test_heads_with_full_attention_are_named_where_they_count_otherwise(service,
     assert f"{report_words.percent(report.full_heads)} of the heads have full attention" in words
     assert "counted with the window, as if they had no full attention. " in words
     assert "of the heads have full attention" not in render(reports)
+
+
+def test_a_run_of_one_sentence_beside_random_centroids_concludes_nothing(service, model_folder):
+    text = "the quiet harbour and the cat on the mat and the harbour again and the grey mat and the cat " * 2
+    request = AnalyzeRequest(model=model_folder, centroids="random", top_k=1, window=4, repeats=1)
+    run_id = analyze(service, text.strip(), request, command="")
+    measure_run(service, run_id, tags=False)
+    report = read_run(service.database, run_id)
+    gain = report.overall["nmi_minus_random"]
+    assert (report.units, gain["low"], gain["high"]) == (1, None, None)
+    words = " ".join("".join(Page(render([report])).words).split())
+    assert f"(no interval, {gain['count']:,} tokens): whether that is more than chance cannot be told" in words
+    assert "The text has 1 sentence. " in words
+    assert "interval )" not in words
+    assert "interval ," not in words
+
+
+def test_how_times_were_warmed_up_is_said_by_device():
+    assert report_words.warm_up(["cpu"]) == "one pass of each over its first 256 tokens to warm up."
+    on_gpu, both = report_words.warm_up(["cuda:0"]), report_words.warm_up(["cpu", "cuda:0"])
+    assert on_gpu.startswith("one pass of each over all of it to warm up.")
+    assert "first 256 tokens (on a GPU all of it)" in both
+    assert all("on a GPU in another pass" in words for words in (on_gpu, both))
+
+
+def test_only_trained_centroids_are_said_to_have_learned():
+    gain = {"low": 0.1, "high": 0.2}
+    assert report_words.learned(gain, trained=True).startswith("training found categories")
+    assert "training" not in report_words.learned(gain, trained=False)
+    assert "training" not in report_words.learned({"low": None, "high": None}, trained=True)
 
 
 @pytest.mark.browser

@@ -27,6 +27,8 @@ def training_summary(row: dict[str, Any]) -> TrainingPayload:
     left = row["steps"] - row["step"]
     pace = row["seconds_per_step"]
     config, settings = row["config"], row["settings"]
+    if config.get("budget"):
+        config = config | {"exceptions": len(config["budget"])}
     return {
         "training_id": row["training_id"],
         "name": row["name"],

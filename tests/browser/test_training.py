@@ -126,10 +126,11 @@ def watch_the_film(page, service, row):
     expect(page.locator(".fx-film .fx-progress")).to_have_count(0)
 
 
-def record(service, name, loss, *, twin=False, held_out=False, layers=False):
+def record(service, name, loss, *, twin=False, held_out=False, layers=False, **settings):
     """A finished training of 40 steps whose loss falls from `loss`, and one with full attention for a twin.
 
     With `held_out` two domains are scored every ten steps. With `layers` it is the layer error that falls.
+    `settings` are those of the training.
     """
     info = TrainingInfo(
         name=name,
@@ -141,6 +142,7 @@ def record(service, name, loss, *, twin=False, held_out=False, layers=False):
         device="cpu",
         dtype="float32",
         config=FocusConfig(num_groups=4, top_k=1).to_dict(),
+        settings=settings,
     )
     with TrainingRecorder(service.database, info) as recorder:
         for number in range(1, 41):
@@ -158,7 +160,7 @@ def record(service, name, loss, *, twin=False, held_out=False, layers=False):
 def test_two_trainings_lie_over_each_other(tiny_page, size, scheme):
     open_one, service, _ = tiny_page
     record(service, f"first {size}", 4.0)
-    record(service, f"second {size}", 5.0, twin=True)
+    record(service, f"second {size}", 5.0, twin=True, hard=True)
     page = open_tab(open_one, query=f"?__theme={scheme}", size=size, scheme=scheme)
     listed = page.locator("[data-testid=fx-training-list]")
     expect(listed).to_contain_text(f"first {size}", timeout=60_000)
@@ -167,6 +169,11 @@ def test_two_trainings_lie_over_each_other(tiny_page, size, scheme):
     listed.get_by_label(f"first {size}").first.check()
     rows = page.locator("[data-testid=fx-training-values] tbody tr")
     expect(rows).to_have_count(2, timeout=30_000)
+    hint = page.get_by_role("button", name="What does “Loss” mean?")
+    hint.focus()
+    ways = f"under the hard mask (second {size}); with the soft gate (first {size})"
+    expect(page.locator(".fx-tooltip-text")).to_contain_text(ways)
+    hint.blur()
     expect(rows.first).to_contain_text("4.390")  # mean of 5 - step / 50 over the last 20 steps
     page.wait_for_function("document.querySelector('[data-testid=fx-curve-loss]').data?.length === 6", timeout=30_000)
     lines = page.evaluate("document.querySelector('[data-testid=fx-curve-loss]').data.map((t) => t.line)")

@@ -996,6 +996,8 @@ export interface TrainingConfigPayload {
   routing_dim?: number;
   top_k?: number;
   window?: number;
+  window_growth?: [number, number];
+  exceptions?: number;
   num_sinks?: number;
   gate?: string;
   normalisation?: string;
@@ -1008,7 +1010,10 @@ export interface TrainingSettingsPayload {
   batch?: number;
   loss?: string;
   distil_weight?: number;
+  hard?: boolean;
   hard_steps?: number;
+  learn?: string;
+  result_window?: number;
   accumulation?: number;
   learning_rate?: number;
 }

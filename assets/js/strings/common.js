@@ -2,6 +2,9 @@
 // Labels and sentences that several views share.
 /** @import { Words } from "./words.js" */
 
+/** @param {number} count */
+const budgetOf = (count) => (count ? `, budget of ${count} exception${count === 1 ? "" : "s"}` : "");
+
 /** @satisfies {Words} */
 export const common = {
   plotMissing:
@@ -18,8 +21,8 @@ export const common = {
       "nats higher means a perplexity 10.5 % higher.",
   },
   growing: ({ window_growth: growth }) => (growth ? ` growing (${growth.join(" to ")})` : ""),
-  exceptions: ({ budget }) =>
-    budget?.length ? `, budget of ${budget.length} exception${budget.length === 1 ? "" : "s"}` : "",
+  exceptions: ({ budget }) => budgetOf(budget?.length ?? 0),
+  budgetOf,
   group: (label) => `Group ${label}`,
   selection: {
     token: (pos) => `token ${pos}`,

@@ -1,6 +1,19 @@
 // @ts-check
 // Labels and sentences of the Training tab.
+import { common } from "./common.js";
+/** @import { TrainingPayload } from "../core/payloads.js" */
 /** @import { Words } from "./words.js" */
+
+/**
+ * The window of later use, and that of the training where it is another; of an older record only the latter is known.
+ * @param {TrainingPayload} run
+ */
+function windows({ kind, config, settings }) {
+  const { result_window: result = kind === "centroids" ? null : config.window } = settings;
+  const growing = common.growing(config);
+  if (result === null) return [`training window ${config.window}${growing}`];
+  return [`window ${result}${growing}`, result === config.window ? null : `training window ${config.window}`];
+}
 
 /** @satisfies {Words} */
 export const training = {
@@ -50,20 +63,23 @@ export const training = {
   resume: "Continue",
   use: "Use on the Explore page",
   using: "Checking the file…",
-  settings: (config) =>
+  settings: (run) =>
     [
-      `K = ${config.num_groups} groups`,
-      `top-k ${config.top_k}`,
-      `window ${config.window}`,
-      config.num_sinks === 1 ? "1 sink" : `${config.num_sinks} sinks`,
-      `${config.gate} gate`,
-      `${config.normalisation} balancing`,
-    ].join(", "),
+      `K = ${run.config.num_groups} groups`,
+      `top-k ${run.config.top_k}`,
+      ...windows(run),
+      run.config.num_sinks === 1 ? "1 sink" : `${run.config.num_sinks} sinks`,
+      `${run.config.gate} gate`,
+      `${run.config.normalisation} balancing`,
+    ]
+      .filter(Boolean)
+      .join(", ") + common.budgetOf(run.config.exceptions ?? 0),
   settingsSubject: "the settings",
   settingsHint:
     "K is the number of groups a layer sorts tokens into; in use, a token joins its top-k groups. A token sees its " +
     "groups, the nearest tokens (the window) and the first few tokens (the sinks). While training, groups act as a " +
-    "soft gate, and the balancing keeps one group from taking every token.",
+    "soft gate, or as the mask in the steps that the list below names, and the balancing keeps one group from taking " +
+    "every token. Layers and heads with an exception of the budget have a setting of their own.",
   facts: (run, format) =>
     [
       run.model_id,
@@ -76,16 +92,23 @@ export const training = {
       run.settings.loss === "distil" ? "distilled from full attention" : null,
       run.settings.loss === "layers" ? "distilled layer by layer" : null,
       run.settings.loss === "both" ? `loss + ${run.settings.distil_weight} × distillation` : null,
+      run.settings.learn === "factors" ? "factors of logits, all steps under the mask at the settings of use" : null,
+      run.settings.hard ? "all steps on the hard mask" : null,
       run.settings.hard_steps ? `last ${format.count(run.settings.hard_steps)} steps on the hard mask` : null,
+      run.kind === "centroids" && run.settings.result_window === undefined && run.settings.learn !== "factors"
+        ? `recorded by an earlier version: pairs kept at the training window of ${run.config.window}` +
+          (run.settings.hard_steps ? ", in the steps on the hard mask at that of use" : "")
+        : null,
       `seed ${run.seed}`,
       run.device,
       run.dtype,
       format.date(run.created_at),
     ].filter(Boolean),
   kind: (kind) => (kind === "centroids" ? null : kind),
-  validation: (scored, domains, full, focus) =>
+  validation: (scored, domains, full, focus, budget) =>
     `Held-out text (${scored} tokens${domains.length > 0 ? `, mean over ${domains.join(", ")}` : ""}): ` +
-    `perplexity ${full} with full attention, ${focus}.`,
+    `perplexity ${full} with full attention, ${focus}.` +
+    (budget ? " k is that of heads without a setting of their own; the others keep theirs." : ""),
   validationPart: (name, value) => `${value} with Focus at ${name}`,
   table: {
     caption: (count) => `Newest values: means of each training's last ${count} steps`,
@@ -101,15 +124,26 @@ export const training = {
       speed: "Tokens a second",
     },
     hints: {
-      loss: "Mean surprise per token of the training text, in nats, with the soft gate; lower is better",
+      loss: (how) => `Mean surprise per token of the training text, in nats, ${how}; lower is better`,
       perplexity: "The same as e to the power of the loss: as if choosing between so many equally likely tokens",
       layer_error: "What Focus changes in a layer's output, relative to that output; mean over layers, lower is better",
       dominance:
         "Share of tokens in the largest group, mean over layers. 1/K would be even; near 100 % the groups have " +
         "collapsed",
       worst: "The largest group of the layer where it is largest",
-      pairs: "Share of token pairs that would still be computed with the final, hard mask; fewer is faster",
+      pairs:
+        "Share of token pairs that the hard mask of later use, its window and budget, would keep with the groups of " +
+        "these steps; fewer is faster",
     },
+    attention: ({ config, settings }) => {
+      if (!config.num_groups) return "with its own attention";
+      if (settings.learn === "factors") return "under the mask of later use";
+      if (settings.hard) return "under the hard mask";
+      return settings.hard_steps
+        ? `with the soft gate, in the last ${settings.hard_steps} steps under the hard mask`
+        : "with the soft gate";
+    },
+    attentionOf: (how, names) => `${how} (${names.join(", ")})`,
   },
   charts: {
     loss: { title: "Loss", help: "Lower is better. Faint: every step; bold: smoothed." },
@@ -124,7 +158,7 @@ export const training = {
     },
     retained_pairs: {
       title: "Pairs kept",
-      help: "Share of token pairs the final mask would compute; fewer is faster.",
+      help: "Share of token pairs that the mask of later use would keep with a step's groups; fewer is faster.",
     },
     tokens_per_second: { title: "Tokens a second", help: "How fast the training goes." },
     learning_rate: {

@@ -69,7 +69,7 @@ export class Detail {
     setText(this.title, run.name);
     setText(this.status, text.statuses[run.status]);
     this.status.dataset.status = run.status;
-    setText(this.settings, run.config.num_groups ? text.settings(run.config) : run.kind);
+    setText(this.settings, run.config.num_groups ? text.settings(run) : run.kind);
     const facts = text.facts(run, format).join("\n");
     if (facts !== this.shownFacts) this.facts.replaceChildren(...facts.split("\n").map((fact) => el("li", {}, fact)));
     this.shownFacts = facts;
@@ -103,13 +103,15 @@ export class Detail {
   }
 
   /** @param {TrainingPayload} given */
-  updateValidation({ validation }) {
+  updateValidation({ validation, config }) {
     const { full, scored = 0, focus: settings = {}, domains = [] } = validation;
     this.validation.hidden = full === undefined;
     if (full === undefined) return;
     const focus = Object.entries(settings).map(([name, value]) =>
       text.validationPart(name.replace("=", "\u00a0=\u00a0"), format.perplexity(value)),
     );
-    setText(this.validation, text.validation(format.count(scored), domains, format.perplexity(full), focus.join(", ")));
+    const budget = (config.exceptions ?? 0) > 0;
+    const words = text.validation(format.count(scored), domains, format.perplexity(full), focus.join(", "), budget);
+    setText(this.validation, words);
   }
 }

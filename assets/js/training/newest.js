@@ -1,6 +1,6 @@
 // @ts-check
 // The newest values of the shown trainings as a table.
-import { el } from "../core/dom.js";
+import { el, setText } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { hintButton } from "../core/tooltip.js";
 import { training as text } from "../strings/training.js";
@@ -40,11 +40,27 @@ function some(value, show) {
   return value === null ? null : show(value);
 }
 
+/**
+ * What the loss of the shown trainings was measured with.
+ * @param {TrainingPayload[]} runs
+ */
+export function lossHint(runs) {
+  /** @type {Map<string, string[]>} */
+  const ways = new Map();
+  for (const run of runs.filter(({ loss }) => loss !== null)) {
+    const how = text.table.attention(run);
+    ways.set(how, [...(ways.get(how) ?? []), run.name]);
+  }
+  const words = [...ways].map(([how, names]) => (ways.size === 1 ? how : text.table.attentionOf(how, names)));
+  return text.table.hints.loss(words.join("; "));
+}
+
 export class Newest {
   /** @param {Tooltip} tooltip */
   constructor(tooltip) {
-    /** @type {Record<string, string>} */
-    const hints = text.table.hints;
+    this.lossHint = el("span");
+    /** @type {Record<string, string | HTMLElement>} */
+    const hints = { ...text.table.hints, loss: this.lossHint };
     /** @type {Record<string, HTMLElement>} */
     this.heads = {};
     for (const [name, label] of Object.entries(text.table.columns)) {
@@ -73,6 +89,7 @@ export class Newest {
     const missing = losses.some(measured) ? losses.filter((name) => !measured(name)) : [];
     const shown = NAMES.filter((name) => !missing.includes(name));
     for (const name of NAMES) this.heads[name].hidden = !shown.includes(name);
+    setText(this.lossHint, lossHint(runs));
     const rows = runs.map((run) =>
       el(
         "tr",

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from focus_explorer.services.training.request import snapshots_of
 from focus_explorer.views.payloads.trainings import FilmPayload
 from focus_explorer.views.run import encode
 from focus_runtime.failures import Advice
+
+if TYPE_CHECKING:
+    from focus_runtime.config import FocusConfig
 
 TOKENS = 512
 SECONDS_OF_WORK = 2.0  # for one request; the page asks again for what is missing
@@ -40,12 +43,14 @@ class Frame:
         top: (L, T) uint8 most probable group.
         probabilities: (L, T, K) float16 of the groups, for their places.
         membership: (L, T) int64 bit sets of the configuration's top-k.
+        config: the file's settings, which may have another window than the training had.
     """
 
     layers: list[int]
     top: NDArray[np.uint8]
     probabilities: NDArray[np.float16]
     membership: NDArray[np.int64]
+    config: FocusConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,7 @@ class Films:
         probabilities = np.stack([shot.frames[step].probabilities[at] for step in steps])
         membership = np.stack([shot.frames[step].membership[at] for step in steps])
         places, spread = common_places(probabilities)
-        config = row["config"]
+        config = shot.frames[steps[-1]].config
         return {
             "training_id": row["training_id"],
             "texts": list(SAMPLES),
@@ -111,11 +116,11 @@ class Films:
             "layers": shot.layers,
             "layer": chosen,
             "num_groups": probabilities.shape[-1],
-            "top_k": config["top_k"],
-            "window": config["window"],
-            "window_growth": config.get("window_growth"),
-            "num_sinks": config["num_sinks"],
-            "has_budget": bool(config.get("budget")),
+            "top_k": config.top_k,
+            "window": config.window,
+            "window_growth": config.window_growth,
+            "num_sinks": config.num_sinks,
+            "has_budget": bool(config.budget),
             "sliding_window": shot.sliding[chosen],
             "steps": steps,
             "top": encode(top),
@@ -220,6 +225,7 @@ def _frame(model: Any, path: Path, ids: list[int]) -> Frame:
             probabilities.argmax(axis=-1).astype(np.uint8),
             probabilities.astype(np.float16),
             np.stack([made[layer].membership[0].cpu().numpy() for layer in made]),
+            focus.config,
         )
     finally:
         focus.detach()  # the model is shared

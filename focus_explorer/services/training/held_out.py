@@ -87,8 +87,13 @@ def describe_evaluation(evaluation: Any) -> str:
     )
 
 
-def describe_scores(report: dict[str, Any]) -> list[str]:
-    """The scores at the end, in lines: of all held-out text, then of every domain."""
+def describe_scores(report: dict[str, Any], *, has_budget: bool = False) -> list[str]:
+    """The scores at the end, in lines: of all held-out text, then of every domain.
+
+    Args:
+        report: what `score` returned; empty without held-out text.
+        has_budget: whether some heads have a setting of their own, which they keep at every k.
+    """
     if not report:
         return []
     domains = report.get("domains", {})
@@ -101,6 +106,8 @@ def describe_scores(report: dict[str, Any]) -> list[str]:
                 f"held-out perplexity, Focus {name}: {row['perplexity']:.3f}, largest group {row['dominance']:.1%}, "
                 f"pairs kept {row['retained_pairs']:.1%}, distant pairs kept {distant}"
             )
+    if has_budget:
+        lines.append("  k is that of heads without a setting of their own; the others keep theirs")
     for domain, own in domains.items():
         focus = (f"{name} {row['perplexity']:.3f}" for name, row in own.items() if name.startswith("k="))
         lines.append(f"  {domain}: full attention {own['full']:.3f}, {', '.join(focus)}")

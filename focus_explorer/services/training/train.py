@@ -96,7 +96,8 @@ def train(
         bar: opens a progress display for a number of steps; it takes the steps done and a line of numbers.
 
     Returns:
-        out, sha256 and training summary; empty in a process that only helps the first one.
+        out, sha256, training summary, and has_budget, whether heads have settings of their own; empty in a process
+        that only helps the first one.
 
     Raises:
         InputError: anything a user can put right; an older file at `request.out` is left as it was.
@@ -267,7 +268,8 @@ def _recorders(training: _Training, database: Any, command: str, announce: Annou
         seed=plan.settings.seed,
         out=str(out),
         config=plan.config.to_dict(),
-        settings=asdict(plan.settings),
+        settings=asdict(plan.settings)
+        | {"train_window": plan.config.window, "result_window": plan.result_config.window},
         command=command,
     )
     shared: dict[str, Any] = {"resume": request.resume, "warn": announce}
@@ -325,7 +327,12 @@ def _keep(training: _Training, centroids: Any, recorders: Sequence[Any], announc
             validation=centroids.training.get("validation"),
             stop_reason=centroids.training["stopped"],
         )
-    return {"out": request.out, "sha256": digest, "training": centroids.training}
+    return {
+        "out": request.out,
+        "sha256": digest,
+        "training": centroids.training,
+        "has_budget": bool(plan.result_config.budget),
+    }
 
 
 def _check_result(out: Path) -> None:
@@ -381,5 +388,5 @@ def describe(result: dict[str, Any]) -> str:
         lines.append(f"final layer error {training['final_layer_error']:.4f}")
     if training["steps"] != training["planned_steps"]:
         lines.append(f"the centroids of step {training['steps']:,} were kept: {training['stopped']}")
-    lines += describe_scores(training.get("validation", {}))
+    lines += describe_scores(training.get("validation", {}), has_budget=result["has_budget"])
     return "\n".join(lines)

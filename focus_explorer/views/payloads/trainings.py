@@ -6,12 +6,17 @@ from typing import Literal, NotRequired, TypedDict
 
 
 class TrainingConfigPayload(TypedDict):
-    """The fields of a configuration that a training recorded."""
+    """The fields of a configuration that a training recorded, `window` that of its steps on the soft gate.
+
+    `exceptions`: layers and heads with a setting of their own.
+    """
 
     num_groups: NotRequired[int]
     routing_dim: NotRequired[int]
     top_k: NotRequired[int]
     window: NotRequired[int]
+    window_growth: NotRequired[tuple[int, int]]
+    exceptions: NotRequired[int]
     num_sinks: NotRequired[int]
     gate: NotRequired[str]
     normalisation: NotRequired[str]
@@ -19,13 +24,16 @@ class TrainingConfigPayload(TypedDict):
 
 
 class TrainingSettingsPayload(TypedDict):
-    """Settings of a training."""
+    """Settings of a training; `result_window`, that of later use, is missing where an earlier version recorded it."""
 
     seq_len: NotRequired[int]
     batch: NotRequired[int]
     loss: NotRequired[str]
     distil_weight: NotRequired[float]
+    hard: NotRequired[bool]
     hard_steps: NotRequired[int]
+    learn: NotRequired[str]
+    result_window: NotRequired[int]
     accumulation: NotRequired[int]
     learning_rate: NotRequired[float]
 

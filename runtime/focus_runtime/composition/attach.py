@@ -23,7 +23,7 @@ from focus_runtime.composition.added_pairs import check_added_pairs
 from focus_runtime.composition.changes import Change, changed_budget, check_changes
 from focus_runtime.composition.edits import LayerEdit, layer_edits
 from focus_runtime.composition.focused import check_any_left, chosen_layers
-from focus_runtime.composition.heads import HeadMask, head_masks, memberships
+from focus_runtime.composition.heads import HeadMask, head_masks, layer_heads, memberships
 from focus_runtime.composition.layer import check_called, focus_forward, route
 from focus_runtime.composition.saved import SavedModel
 from focus_runtime.composition.state import (
@@ -113,15 +113,20 @@ class FocusModel(SavedModel):
         """Layers that run Focus; the others keep their own attention."""
         return [layer.index for layer in self._layers() if layer.router is not None]
 
-    def head_masks(self) -> dict[int, tuple[HeadMask, ...]]:
-        """The pairs that each group of heads of a focused layer used in this thread's last forward pass."""
+    def head_masks(self, config: FocusConfig | None = None) -> dict[int, tuple[HeadMask, ...]]:
+        """The pairs that each group of heads of a focused layer used in this thread's last forward pass.
+
+        Args:
+            config: other settings than those in force, at which they would have used others with the same groups.
+        """
         masks = {}
         for layer in self._layers():
             current = layer.current_pass
             if current.assignment is not None:
-                heads = layer.heads(current.counts or head_counts(self.model))
+                counts = current.counts or head_counts(self.model)
+                heads = layer.heads(counts) if config is None else layer_heads(config, layer.index, counts)
                 groups = memberships(current.assignment, heads.top_ks, self.config.top_k)
-                masks[layer.index] = head_masks(heads, groups, self.config, layer.sliding)
+                masks[layer.index] = head_masks(heads, groups, config or self.config, layer.sliding)
         return masks
 
     def pair_rules(self) -> dict[int, PairRule]:

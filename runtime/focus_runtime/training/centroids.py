@@ -72,7 +72,7 @@ def train_centroids(
         config: K, d_g, window, sinks, gate, layers; top_k matters only with `settings.hard`.
         settings: optimisation.
         inference: `config` as the result is to be used, which may have another window; in force in evaluations and in
-            `settings.hard_steps`. The same when None.
+            `settings.hard_steps`, and in every step what its retained pairs are counted at. The same when None.
         initial: trained centroids to start from, of the same groups, routing size and layers; random ones when None.
             Where factors are learned their groups and potentials stay as they are.
         validation: held-out text scored during the training, which may end it early.
@@ -272,7 +272,8 @@ def centroid_loop(
         router_rate: the routers' peak learning rate; the settings' when None.
         learn_centroids: False where `after_step` moves the centroids and gradients move the projections alone.
         after_step: called once potentials are updated.
-        inference: settings of later use, in force during `settings.hard_steps`; the centroids' own when None.
+        inference: settings of later use, in force during `settings.hard_steps`, and at which the pairs of every step
+            are counted; the centroids' own when None.
         validation: evaluations during the training, which may end it early; None for none.
 
     Raises:
@@ -309,7 +310,7 @@ def centroid_loop(
 
     def finish(step: int) -> Shares:
         with phases.config(step):
-            shares = group_shares(focus)
+            shares = group_shares(focus, phases.inference)
             if settings.learn != "factors":
                 update_potentials(focus, centroids, settings.potential_decay, step)
         if settings.learn == "factors":

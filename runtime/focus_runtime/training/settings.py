@@ -133,7 +133,8 @@ class TrainStep:
             compared.
         dominance: share of tokens whose most probable group is the largest, mean over layers; nan without groups.
         dominance_max: of the most lopsided layer.
-        retained_pairs: pairs the hard mask keeps over causal pairs, mean over layers.
+        retained_pairs: pairs that the hard mask of later use keeps with this step's groups over causal pairs, mean over
+            layers.
         learning_rate: of this step.
         tokens_per_second: over all processes.
         phase: which part of a training in several parts.

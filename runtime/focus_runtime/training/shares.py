@@ -1,4 +1,4 @@
-"""How even the groups of a training step were, and how many pairs its mask keeps."""
+"""How even the groups of a training step were, and how many pairs the mask of later use keeps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel
+from focus_runtime.config import FocusConfig
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import dominance
@@ -16,13 +17,14 @@ ROWS_COUNTED = 1024  # query rows of which a step counts the kept pairs
 
 
 @torch.no_grad()
-def group_shares(focus: FocusModel) -> Shares:
-    """Dominance, its mean and largest over layers, and retained pairs.
+def group_shares(focus: FocusModel, inference: FocusConfig) -> Shares:
+    """Dominance, its mean and largest over layers, and the pairs that the mask of later use retains with these groups.
 
     Args:
-        focus: the composed model, after a pass.
+        focus: the composed model, after a pass and still at its settings.
+        inference: settings of later use, which may have another window than the pass had.
     """
-    masks = focus.head_masks()
+    masks = focus.head_masks(inference)
     shares, kept = [], []
     for index, assignment in focus.assignments().items():
         shares.append(dominance(assignment.probabilities))

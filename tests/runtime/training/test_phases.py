@@ -5,16 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 
+from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingStopped
+from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.text.sequences import encode_texts, step_sequences
 from focus_runtime.training.calibrate import balanced
 from focus_runtime.training.centroids import centroid_loop, train_centroids, training_focus
 from focus_runtime.training.phases import Phases
 from focus_runtime.training.settings import TrainConfig
-from tests.helpers import build_centroids, build_model, build_tokenizer
+from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
 from tests.runtime.training.tiny import FOCUS, PLAN, TEXTS, same, train
 
 INFERENCE = FocusConfig(**FOCUS | {"window": 9})
@@ -90,6 +93,44 @@ def test_a_training_resumed_around_the_change_is_the_uninterrupted_one(stop_afte
     resumed, rest = train(hard_steps=2, loss="both", checkpoint=file, resume=True)
     assert rest == losses[stop_after:]
     assert same(resumed, whole)
+
+
+def test_pairs_are_counted_at_the_settings_of_inference(tiny_model):
+    centroids = build_centroids(tiny_model, **FOCUS)
+    expected = []
+
+    def count(step):
+        shares = []
+        for assignment in focus.assignments().values():
+            membership = assignment.membership[0]
+            position = torch.arange(len(membership))
+            kept = allowed_pairs(membership, membership, position, position, PairRule(INFERENCE.window, 1))
+            shares.append(kept.sum().item() / (position + 1).sum().item())
+        expected.append(sum(shares) / len(shares))
+
+    with training_focus(tiny_model, centroids) as focus:
+        ids = encode_texts(build_tokenizer(), TEXTS, 1)
+        loop = centroid_loop(focus, centroids, ids, TrainConfig(**PLAN), inference=INFERENCE, after_step=count)
+        loop.run()
+    assert [step.retained_pairs for step in loop.history] == pytest.approx(expected)
+
+
+def test_masks_at_other_settings_are_those_of_a_pass_at_them(tiny_model):
+    budget = (HeadException(layer=0, head=0, top_k=0), HeadException(layer=0, head=1, window=2))
+    focus = compose(tiny_model, build_centroids(tiny_model, **FOCUS))
+    ids = random_ids(40)
+    try:
+        for changes in ({"window": 9}, {"top_k": 2, "budget": budget}, {"window_growth": (8, 16)}):
+            final_hidden(tiny_model, ids)
+            other = focus.config.replace(**changes)
+            made = focus.head_masks(other)[0]  # of the first layer, whose groups depend on no mask
+            with focus.with_config(other):
+                final_hidden(tiny_model, ids)
+                expected = focus.head_masks()[0]
+            assert [(mask.group, mask.rule) for mask in made] == [(mask.group, mask.rule) for mask in expected]
+            assert all(torch.equal(a.membership, b.membership) for a, b in zip(made, expected, strict=True))
+    finally:
+        focus.detach()
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ UNITS = {  # the last part of a name -> its unit
     "layer_error": "squared error over squared output, mean over layers",
     "dominance": "share of tokens in the largest group, 0 to 1, mean over layers",
     "dominance_max": "share of tokens in the largest group, 0 to 1, of the most lopsided layer",
-    "retained_pairs": "share of causal pairs kept by the hard mask, 0 to 1, mean over layers",
+    "retained_pairs": "share of causal pairs kept by the hard mask of later use, 0 to 1, mean over layers",
     "learning_rate": "AdamW's rate in this step",
     "tokens_per_second": "tokens per second, over all processes",
     "scored": "tokens",

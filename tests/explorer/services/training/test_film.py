@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from focus_explorer.services.training import film
 from focus_explorer.services.training.film import common_places, kept_files
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import snapshot_of, snapshots_of
+from focus_runtime.budget import HeadException
+from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow
@@ -106,11 +109,31 @@ def test_what_has_no_film_is_said(trainings, trained, tmp_path):
         trainings.films.payload(row | {"model_fingerprint": "other"}, None, "Novel")
 
 
-def test_a_film_says_whether_heads_have_settings_of_their_own(trainings):
+def test_a_film_says_whether_heads_have_settings_of_their_own(trainings, tmp_path):
     [row] = trainings.rows()
     assert trainings.films.payload(row, None, "Novel")["has_budget"] is False
-    config = row["config"] | {"budget": [{"layer": 1, "head": 0, "full": True}]}
-    assert trainings.films.payload(row | {"config": config}, None, "Novel")["has_budget"] is True
+    at_once = tmp_path / "budget.safetensors"
+    for step, path in kept_files(row):
+        centroids = load_centroids(path)
+        budget = (HeadException(layer=1, head=0, full=True),)
+        target = at_once if step == row["step"] else snapshot_of(at_once, step)
+        save_centroids(replace(centroids, config=centroids.config.replace(budget=budget)), target)
+    assert trainings.films.payload(row | {"out": str(at_once)}, None, "Novel")["has_budget"] is True
+
+
+def test_a_film_has_the_window_of_the_files_and_not_that_of_their_training(trained, monkeypatch):
+    monkeypatch.setattr(film, "TOKENS", TOKENS)
+    command = ["train", "--text", str(trained / "text.txt"), "--out", str(trained / "wide.safetensors")]
+    words = "--groups 3 --routing-dim 4 --window 20 --train-window 8 --steps 2 --seq-len 32 --snapshots 1"
+    database = trained / "wide.duckdb"
+    [row] = Trainings(Service(trained / "runs.duckdb")).rows()
+    assert main([*command, "--db", str(database), "--model", row["model_id"], *words.split()]) == 0
+    trainings = Trainings(Service(database))
+    [row] = trainings.rows()
+    assert row["config"]["window"] == 8
+    assert (row["settings"]["train_window"], row["settings"]["result_window"]) == (8, 20)
+    assert load_centroids(row["out"]).config.window == 20
+    assert trainings.film(row["training_id"], None, "Novel")["window"] == 20
 
 
 def test_files_of_an_earlier_training_of_that_name_are_left_out(trainings):

@@ -24,3 +24,11 @@ def test_domains_without_distant_pairs_are_left_out_of_those_that_are_kept(tiny_
     del sequences["long"]
     lines = describe_scores(score(tiny_model, build_centroids(tiny_model, window=20), sequences))
     assert lines[1].endswith("pairs kept 100.0%, distant pairs kept none")
+
+
+def test_with_a_budget_the_scores_are_not_said_to_be_of_one_k_in_all_heads(tiny_model):
+    report = score(tiny_model, build_centroids(tiny_model), {"held-out": random_ids(20, batch=2)})
+    said = "  k is that of heads without a setting of their own; the others keep theirs"
+    assert said not in describe_scores(report)
+    assert describe_scores(report, has_budget=True) == [*describe_scores(report), said]
+    assert describe_scores({}, has_budget=True) == []

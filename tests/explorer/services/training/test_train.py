@@ -100,7 +100,11 @@ def test_the_curve_and_the_setting_are_recorded(train, tmp_path, model_folder, c
 def test_training_goes_on_from_a_file_and_keeps_its_budget(train, tmp_path, capsys):
     budget = tmp_path / "budget.json"
     budget.write_text('[{"layer": 1, "head": 0, "full": true}]')
-    assert train(out="first.safetensors", budget=budget) == 0
+    (tmp_path / "held-out.txt").write_text("pack my box with five dozen liquor jugs. " * 20)
+    assert train(out="first.safetensors", budget=budget, val=tmp_path / "held-out.txt") == 0
+    assert "k is that of heads without a setting of their own" in capsys.readouterr().out
+    [run] = Trainings(Service(tmp_path / "runs.duckdb")).payload({})["trainings"]
+    assert run["config"]["exceptions"] == 1
     first = load_centroids(tmp_path / "first.safetensors")
     assert [entry.to_dict() for entry in first.config.budget] == json.loads(budget.read_text())
     start = {"init": tmp_path / "first.safetensors", "groups": None, "routing-dim": None}

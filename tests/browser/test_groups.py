@@ -280,6 +280,27 @@ def test_the_map_names_neighbours_and_groups_and_shows_where_tokens_crowd(open_p
     page.wait_for_function("document.querySelector('[data-testid=fx-map]').layout.shapes.length === 0")
 
 
+def test_names_that_come_after_the_map_are_shown_on_it(open_page):
+    held = []
+
+    def hold(page):
+        page.route(
+            "**/component_server/",
+            lambda route: held.append(route) if "group_names" in (route.request.post_data or "") else route.continue_(),
+        )
+
+    page = open_page("?view=map&layer=9", before=hold)
+    annotated = "document.querySelector('[data-testid=fx-map]').layout?.annotations.length"
+    page.wait_for_function(f"{annotated} === 8", timeout=60_000)  # letters
+    expect(page.get_by_text("A quick map")).to_have_count(0, timeout=60_000)  # its better one draws everything again
+    page.wait_for_timeout(500)
+    while not held:
+        page.wait_for_timeout(50)
+    for route in held:
+        route.continue_()
+    page.wait_for_function(f"{annotated} > 8", timeout=60_000)
+
+
 def means_on_map(page):
     return page.evaluate(
         """() => { const { x, y } = document.querySelector('[data-testid=fx-map]').data.at(-1); return [x, y]; }"""

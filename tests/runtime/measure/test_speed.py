@@ -27,6 +27,7 @@ from focus_runtime.measure.speed import (
     membership_like,
     prefill_speed,
 )
+from focus_runtime.measure.speed import layer as speed_layer
 from focus_runtime.measure.speed.inputs import described
 from focus_runtime.measure.speed.layer import full_attention
 from focus_runtime.routing.router import CentroidRouter
@@ -174,11 +175,21 @@ def test_a_layer_is_timed_with_what_it_kept():
     assert "same_kernel_full_over_focus" not in row
 
 
-def test_its_own_kernel_takes_a_turn_with_every_pair():
-    """Which takes longer: an eighth of the pairs and a window of 8 are left of 1,024 tokens."""
-    many = replace(SMALL, num_groups=8, head_size=64, backend="decomposed")
-    row = layer_speed(many, 1024, repeats=5, seed=5, same_kernel=True)
-    assert row["same_kernel_full_over_focus"] > 1
+def test_its_own_kernel_takes_a_turn_with_every_pair(monkeypatch):
+    """The same call with one group of all tokens; how long both take depends on what else runs."""
+    calls, own = [], speed_layer._focus_call
+
+    def noted(setting, sliding, tensors, groups):
+        calls.append((setting, groups))
+        return own(setting, sliding, tensors, groups)
+
+    monkeypatch.setattr(speed_layer, "_focus_call", noted)
+    row = layer_speed(SMALL, 96, repeats=3, seed=5, same_kernel=True)
+    (focus, drawn), (every, groups) = calls
+    assert (focus, every) == (SMALL, replace(SMALL, num_groups=1, top_k=1))
+    assert len(drawn.unique()) > 1
+    assert groups.unique().tolist() == [1]
+    assert row["same_kernel_full_over_focus"] > 0
 
 
 def test_a_layer_is_timed_with_the_groups_given():

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from focus_explorer.exports.tables.markdown import escape, line
-from focus_explorer.services.budget import budget_words
+from focus_explorer.services.budget import budget_words, text_sinks_words
 from focus_explorer.services.centroids.publish import Publication
 from focus_explorer.services.centroids.training_record import balanced_on
 from focus_runtime.config import FocusConfig, growth_words
@@ -76,7 +76,6 @@ def _base_model(publication: Publication) -> list[str]:
 
 def _settings(publication: Publication) -> list[str]:
     config = publication.config
-    sinks = "none" if config.text_sinks is None else f"from a cosine similarity of {config.text_sinks:g}"
     rows = [
         ("layers with groups", publication.layers),
         ("K, groups per layer", config.num_groups),
@@ -84,7 +83,7 @@ def _settings(publication: Publication) -> list[str]:
         ("w, pairs up to this distance are always kept", _windows(config)),
         *([("windows", growth_words(config.window_growth))] if config.window_growth is not None else []),
         ("first tokens that all see", config.num_sinks),
-        ("sinks in the middle of a text", sinks),
+        ("sinks in the middle of a text", text_sinks_words(config.text_sinks)),
         ("factors of the logits", "one for each query head" if config.logit_factors else "none"),
         ("assignment", config.assignment),
         ("width of the routing space", config.routing_dim),

@@ -10,8 +10,9 @@ from typing import Any
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, InputError
+from focus_explorer.services.runs import run_config
 from focus_runtime.budget import EXPECTED, HeadException, read_budget
-from focus_runtime.config import CONSTANT, FocusConfig, growth_words
+from focus_runtime.config import CONSTANT, growth_words
 from focus_runtime.store.database import Database
 
 NONE = "none"
@@ -75,7 +76,7 @@ def heads_of(database: Database, source: str) -> dict[str, Any]:
         return {}
     if source == ALL_ALIKE:
         return {"budget": (), "window_growth": CONSTANT}
-    config = FocusConfig.from_json(fetch_run(database, source)["config"])
+    config = run_config(fetch_run(database, source))
     return {"budget": config.budget, "window_growth": config.growth}
 
 
@@ -100,6 +101,11 @@ def other_settings(config: Mapping[str, Any]) -> str:
     count = len(config.get("budget") or ())
     grows = f", windows {growth_words(config['window_growth'])}" if config.get("window_growth") else ""
     return grows + (f", budget of {count} exception{'s' * (count != 1)}" if count else "")
+
+
+def text_sinks_words(similarity: float | None) -> str:
+    """From which similarity a token is a sink in the middle of a text, in words."""
+    return "none" if similarity is None else f"from a cosine similarity of {similarity:g}"
 
 
 def kept_budget(config: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from focus_runtime.budget import MAX_WHOLE, HeadCounts, HeadException, HeadGroup, HeadSetting, head_groups, read_budget
@@ -47,6 +48,18 @@ def is_growth(value: Any) -> bool:
         return False
     whole = all(isinstance(number, int) and not isinstance(number, bool) for number in value)
     return whole and 1 <= value[0] <= value[1] <= MAX_WHOLE
+
+
+def grown_window(window: int, growth: tuple[int, int], position: int) -> int:
+    """The window of a query where windows grow in proportion to the position.
+
+    Args:
+        window: at the start of a text.
+        growth: first and last position.
+        position: of the query.
+    """
+    first, last = growth
+    return window * min(max(position, first), last) // first
 
 
 def growth_words(growth: Sequence[int]) -> str:
@@ -191,10 +204,7 @@ class FocusConfig:
         a text is longer than a head's window.
         """
         window, (first, last) = self.shortest_window, self.growth
-
-        def near(position: int) -> int:  # as `PairRule.near`
-            return window * min(max(position, first), last) // first
-
+        near = partial(grown_window, window, self.growth)
         kept = near(last) + self.num_sinks + 1  # no later query sees every key
         grows_along = window >= first  # up to `last` a window is as long as the text before it
         if not grows_along:

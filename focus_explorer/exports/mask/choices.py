@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from focus_explorer.data.parts import PartPairs, named_part, part_pairs, run_parts
+from focus_explorer.data.parts import PartPairs, named_part, part_pairs
 from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.services.runs import layer_parts
 from focus_runtime.store.database import Database
 
 
@@ -39,8 +40,7 @@ def checked_head(database: Database, run_id: str, layer: int, head: int | None) 
     Raises:
         InputError: the layer has no such head, or its heads differ and none was named.
     """
-    config = json.loads(fetch_run(database, run_id)["config"])
-    parts = run_parts(config, fetch(database, "parts", run_id=run_id))[layer]
+    parts = layer_parts(database, fetch_run(database, run_id))[layer]
     named_part(parts, layer, head, "choose one of them")
     return head if len(parts) > 1 else None
 

@@ -13,7 +13,7 @@ from focus_explorer.exports.bundle.manifest import SteadyDatabase
 from focus_explorer.exports.report import charts, numbers
 from focus_explorer.exports.report.data import OVERALL, RunReport, cause_shares, read_run
 from focus_explorer.exports.report.pdf import print_pdf
-from focus_explorer.services.budget import budget_words, kept_budget
+from focus_explorer.services.budget import budget_words, kept_budget, text_sinks_words
 from focus_explorer.services.service import Service
 from focus_runtime.budget import read_budget
 from focus_runtime.config import FocusConfig, growth_words
@@ -166,11 +166,6 @@ def _window(config: Mapping[str, Any]) -> str:
     return f"{config['window']:,} tokens" + (f", {growth_words(growth)}" if growth else "")
 
 
-def _text_sinks(config: Mapping[str, Any]) -> str:
-    similarity = config.get("text_sinks")
-    return "none" if similarity is None else f"from a cosine similarity of {similarity:g}"
-
-
 def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
     """(what, each run's value, whether they differ) of the table of settings."""
     rows: list[tuple[str, list[str]]] = []
@@ -193,7 +188,7 @@ def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
     if any(config.get("budget") for config in configs):
         add("Budget", [budget_words(read_budget(config.get("budget", []))) or "none" for config in configs])
     if any(config.get("text_sinks") for config in configs):
-        add("Sinks in the middle of the text", [_text_sinks(config) for config in configs])
+        add("Sinks in the middle of the text", [text_sinks_words(config.get("text_sinks")) for config in configs])
     if any(config.get("logit_factors") for config in configs):
         factors = ["one for each query head" if config.get("logit_factors") else "none" for config in configs]
         add("Factors of the logits", factors)

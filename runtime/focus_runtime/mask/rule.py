@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from focus_runtime.budget import MAX_WHOLE
-from focus_runtime.config import CONSTANT, FocusConfig
+from focus_runtime.config import CONSTANT, FocusConfig, grown_window
 
 CAUSES = ("local_only", "group_only", "local_and_group", "sink_only", "dropped")
 
@@ -60,7 +60,7 @@ class PairRule:
         first, last = self.growth
         most = MAX_WHOLE if self.sliding_window is None else self.sliding_window - 1
         if isinstance(position, int):
-            return min(self.window * min(max(position, first), last) // first, most)
+            return min(grown_window(self.window, self.growth, position), most)
         return (self.window * position.clip(first, last) // first).clip(0, most)
 
     def nearest_far(self, position: Any) -> Any:

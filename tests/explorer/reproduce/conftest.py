@@ -15,6 +15,14 @@ SENTENCES = [
     f"On day {n} the letter from {NAMES[n % 3]} said that matter {n * 7 % 90} was at an end now." for n in range(90)
 ]
 TEXT = " ".join(SENTENCES)
+PEOPLE = ("Anne", "Emma", "Jane", "Lucy")
+REPEATED = " ".join(  # long passages whose last word occurred before
+    f"{a}, as it was, saw {a}. And after some long while there came {b} with a great many letters and thanked {a}."
+    for _ in range(30)
+    for a in PEOPLE
+    for b in PEOPLE
+    if a != b
+)
 UNIT = dataclasses.replace(
     SCALES["tiny"],
     dtype="float32",

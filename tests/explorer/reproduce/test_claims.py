@@ -18,7 +18,7 @@ from focus_explorer.reproduce.quality import _length_claims, _speed, _speed_qual
 from focus_runtime.baselines import SparQ
 from focus_runtime.measure.intervals import Interval
 from focus_runtime.measure.scores import Scores
-from tests.explorer.reproduce.conftest import UNIT
+from tests.explorer.reproduce.conftest import REPEATED, UNIT
 
 COMMITTED = Path(__file__).parents[3] / "benchmarks" / "reproduced" / "small"
 
@@ -123,16 +123,8 @@ def test_keys_a_query_are_those_that_were_read(lab):
 @pytest.mark.slow
 def test_answers_are_compared_with_the_model_as_it_is_whichever_is_asked_first(folder, tmp_path):
     pytest.importorskip("lm_eval")
-    names = ("Anne", "Emma", "Jane", "Lucy")
-    text = " ".join(
-        f"{a}, as it was, saw {a}. And after some long while there came {b} with a great many letters and thanked {a}."
-        for _ in range(30)
-        for a in names
-        for b in names
-        if a != b
-    )
     scale = dataclasses.replace(UNIT, seq_len=160, window=64, weight_steps=60, weight_rate=1e-2, task_items=12)
-    lab = Lab(scale, str(folder), [text], [text], {"train": ["a"], "val": ["b"]}, tmp_path)
+    lab = Lab(scale, str(folder), [REPEATED], [REPEATED], {"train": ["a"], "val": ["b"]}, tmp_path)
     tuned = tuned_row(lab, "full fine-tuning", None)  # as figure1 does, before table1 asks the model as it is
     first = lab.answers[UNCHANGED]
     fresh = copy.copy(lab)

@@ -12,7 +12,7 @@ from focus_explorer.reproduce.answers import benchmarks, last_words
 from focus_explorer.reproduce.lab import Lab
 from focus_runtime.tasks.lm_eval.run import load_tasks, run_tasks
 from focus_runtime.tasks.next_sentence import TASK, write_next_sentence_task
-from tests.explorer.reproduce.conftest import TEXT, UNIT
+from tests.explorer.reproduce.conftest import REPEATED, TEXT, UNIT
 
 
 def test_trained_centroids_are_found_again(lab, monkeypatch):
@@ -26,16 +26,8 @@ def test_trained_centroids_are_found_again(lab, monkeypatch):
 @pytest.mark.slow
 def test_accuracy_is_measured_where_the_text_allows(folder, tmp_path):
     pytest.importorskip("lm_eval")
-    names = ("Anne", "Emma", "Jane", "Lucy")
-    text = " ".join(
-        f"{a}, as it was, saw {a}. And after some long while there came {b} with a great many letters and thanked {a}."
-        for _ in range(30)
-        for a in names
-        for b in names
-        if a != b
-    )
     scale = dataclasses.replace(UNIT, seq_len=160, window=64)
-    lab = Lab(scale, str(folder), [text], [text], {"train": ["a"], "val": ["b"]}, tmp_path)
+    lab = Lab(scale, str(folder), [REPEATED], [REPEATED], {"train": ["a"], "val": ["b"]}, tmp_path)
     accuracy = last_words(lab, lab.model)
     assert accuracy["beyond"] == 1.0
     assert 0 <= accuracy["short"].low <= accuracy["short"].value <= 1

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from focus_runtime.gpu.launcher import launcher, prepared
+
 MOST_KEPT = 4096  # kinds of calls: each length of a text is one of its own
 ALIGNED = 16  # bytes of an address, and factor of a number
-DIRECT = ("3.6", "3.7")  # versions of Triton whose compiled kernels are run as `Launches.run` does it
 ALL_ALIGNED = ()  # of `aligned` and `multiples`: nearly always so
 
 _kept: dict[tuple[Any, ...], Launches] = {}
@@ -25,13 +26,12 @@ class _Compiled(NamedTuple):
 
     Attributes:
         kernel: as Triton keeps it.
-        run, function, metadata: its launcher, and what that is given first; None where the version is another one.
+        launch, prepared: the function of launcher.c, and what it is given first; None where Triton launches it.
     """
 
     kernel: Any
-    run: Any = None
-    function: Any = None
-    metadata: Any = None
+    launch: Any
+    prepared: Any
 
 
 class Launches:
@@ -65,19 +65,17 @@ class Launches:
             if compiled is not None:  # Triton's interpreter compiles nothing
                 self._compiled[name] = _loaded(compiled)
             return
-        if known.run is None or _observed():
-            known.kernel[grid](*arguments)
-            return
-        stream = _driver().active.get_current_stream(arguments[0].device.index)
-        known.run(*grid, stream, known.function, known.metadata, None, None, None, *arguments)
+        launch = known.launch
+        if launch is not None and not _observed():
+            stream = _driver().active.get_current_stream(arguments[0].device.index)
+            if launch(known.prepared, *grid, stream, arguments):
+                return
+        known.kernel[grid](*arguments)  # which also makes a context for a thread that has none
 
 
 def _loaded(compiled: Any) -> _Compiled:
-    import triton
-
-    if not triton.__version__.startswith(tuple(f"{version}." for version in DIRECT)):
-        return _Compiled(compiled)
-    return _Compiled(compiled, compiled.run, compiled.function, compiled.packed_metadata)
+    given = prepared(compiled)
+    return _Compiled(compiled, None if given is None else launcher().launch, given)
 
 
 def _observed() -> bool:

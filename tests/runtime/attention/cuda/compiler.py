@@ -31,6 +31,7 @@ from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention
 from focus_runtime.attention.cuda.sorting import sort_by_group
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.gpu.launch import Launches, _kept
+from focus_runtime.gpu.launcher import kinds_of
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.on_gpu import TextSinks, route_on_gpu, sets_on_gpu
@@ -172,7 +173,8 @@ def compiled(compiler: Compiler, targets: list[tuple[int, int]], *, everything: 
         key = (compiler.capability, made.hash)
         if key not in found:
             row = {"capability": compiler.capability, "kernel": kernel.__name__, "name": name, "warps": warps}
-            found[key] = row | {"shared": made.metadata.shared} | resources(made.asm["cubin"])
+            own = {"shared": made.metadata.shared, "kinds": kinds_of(made)}
+            found[key] = row | own | resources(made.asm["cubin"])
 
     Launches.run = compile_only  # type: ignore[method-assign]
     rule, softcap = RULES[-1]

@@ -53,6 +53,15 @@ def test_they_fit_into_what_a_multiprocessor_has(found):
         assert 0 < row["registers"] <= 255, row
 
 
+def test_all_but_those_that_are_given_copies_are_launched_without_triton(found):
+    for row in found["kernels"]:
+        if row["kinds"] is None:
+            assert row["kernel"] == "far_kernel"
+        else:
+            assert row["kinds"].startswith("p"), row
+    assert {row["kernel"] for row in found["kernels"] if row["kinds"]} == KERNELS
+
+
 def test_calls_that_share_a_compiled_kernel_would_be_compiled_alike(found):
     """A kernel compiled for aligned rows, given others, would read wrong numbers, or end the process."""
     assert found["launches"] > 300

@@ -5,9 +5,10 @@ Shape suffixes: B batch, T tokens, E model width (d in the paper), R routing siz
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -222,7 +223,7 @@ class CentroidRouter(nn.Module):
 
         Writing to `parameter.data` goes unnoticed; write to the parameter, under `torch.no_grad()`.
         """
-        own = self._parameters  # attributes of a module take several times as long to look up
+        own = self._parameters  # see `routes_on_gpu`
         projection, centroids = own["projection"], own["centroids"]
         assert projection is not None
         assert centroids is not None
@@ -261,7 +262,8 @@ class CentroidRouter(nn.Module):
         """
         if self.observers or not self.by_centroids or not takes_hidden(hidden):
             return False
-        projection = self.projection
+        projection = self._parameters["projection"]  # attributes of a module take several times as long to look up
+        assert projection is not None
         return projection.dtype == torch.float32 and not projection.is_inference()
 
     def own_assignment(
@@ -273,18 +275,10 @@ class CentroidRouter(nn.Module):
             hidden, padding, assignment: as in `assign`.
         """
         causal = (assignment or self.config.assignment) == "causal"
-        if causal and not self.observers and fits(hidden) and not self.projection.is_inference():
-            weights_EK, potential = self.scoring_weights(), self.potential
-            if weights_EK.dtype == torch.float32:
-                routed = route_few_tokens(hidden, weights_EK, potential, self.config.top_k)
-                return Assignment(*routed, potential, uniform=True)
-        if causal and self.routes_on_gpu(hidden):
-            from focus_runtime.routing.on_gpu import route_on_gpu  # needs Triton
-
-            weights_EK, potential, top_k = self.scoring_weights(), self.potential, self.config.top_k
-            found = tried(ROUTING, hidden, lambda: route_on_gpu(hidden, weights_EK, potential, (top_k,)))
-            if found is not None:
-                return Assignment(found[0], found[1][0], potential, uniform=True)
+        if causal:
+            routed = self._routed_by_kernel(hidden)
+            if routed is not None:
+                return routed
         logits_BTK = self.logits(hidden)
         if not causal:
             if self.config.normalisation == "softmax":
@@ -297,3 +291,26 @@ class CentroidRouter(nn.Module):
             probabilities_BTK = torch.softmax(logits_BTK + potential, dim=-1)
         membership_BT = top_k_membership(probabilities_BTK.detach(), self.config.top_k)
         return Assignment(probabilities_BTK, membership_BT, potential, uniform=True)
+
+    def _routed_by_kernel(self, hidden: Tensor) -> Assignment | None:
+        """Groups by the causal rule in one call; None where no kernel takes these tokens."""
+        if self.observers:
+            return None
+        if fits(hidden) and not self.projection.is_inference():
+            weights_EK, potential = self.scoring_weights(), self.potential
+            if weights_EK.dtype == torch.float32:
+                routed = route_few_tokens(hidden, weights_EK, potential, self.config.top_k)
+                return Assignment(*routed, potential, uniform=True)
+        if not self.routes_on_gpu(hidden):
+            return None
+        weights_EK, potential, top_ks = self.scoring_weights(), self.potential, (self.config.top_k,)
+        found = tried(ROUTING, hidden, lambda: _route_on_gpu()(hidden, weights_EK, potential, top_ks))
+        return None if found is None else Assignment(found[0], found[1][0], potential, uniform=True)
+
+
+@functools.cache
+def _route_on_gpu() -> Any:
+    """The function of on_gpu.py, which needs Triton: to import it each time takes a microsecond."""
+    from focus_runtime.routing.on_gpu import route_on_gpu
+
+    return route_on_gpu

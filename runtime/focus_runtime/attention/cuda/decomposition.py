@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from torch import Tensor
 
 from focus_runtime.attention.clock import Stage
@@ -49,6 +52,14 @@ def decomposition_fits(query: Tensor, key: Tensor, extent: Extent, *, window: in
     return scoring.softcap is None and room and unusable(query.device, query.dtype, size) is None
 
 
+@functools.cache
+def _kernels() -> tuple[Any, Any]:
+    """Modules of the Triton kernels, by groups and pair by pair: to import them each time takes microseconds."""
+    from focus_runtime.attention.cuda import grouped, pairwise
+
+    return grouped, pairwise
+
+
 def gpu_decomposition(
     query: Tensor,
     key: Tensor,
@@ -78,14 +89,15 @@ def gpu_decomposition(
     """
     known = membership_extent(membership) if extent is None else extent
     if grouped_fits(query, key, value, rule.near(key.shape[2] - 1), scoring):
-        from focus_runtime.attention.cuda.grouped import grouped_attention  # needs Triton
-        from focus_runtime.attention.cuda.pairwise import pairwise_attention, pairwise_pays
+        grouped, pairwise = _kernels()
 
         def run() -> tuple[Tensor, Tensor]:
-            if pairwise_pays(query, known.num_groups, known.top_k):
-                sets, groups = membership.contiguous()[None], known.num_groups
-                return pairwise_attention(query, key, value, sets, rule, scoring, num_groups=groups, stage=stage)
-            return grouped_attention(query, key, value, membership, rule, scoring, extent=known, stage=stage)
+            if pairwise.pairwise_pays(query, known.num_groups, known.top_k):
+                sets_BT, groups = membership.contiguous(), known.num_groups
+                return pairwise.pairwise_attention(
+                    query, key, value, sets_BT[None], rule, scoring, num_groups=groups, stage=stage
+                )
+            return grouped.grouped_attention(query, key, value, membership, rule, scoring, extent=known, stage=stage)
 
         result = tried(GROUPED, query, run)
         if result is not None:

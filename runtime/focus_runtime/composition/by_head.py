@@ -228,7 +228,7 @@ def short_by_head(
         window, settings = 0, PairHeads(known.query_sets, known.query_windows)
 
     def run() -> Tensor:
-        out_BHTD, _ = pairwise_attention(
+        out_BHTD = pairwise_attention(
             call.query,
             call.key,
             call.value,

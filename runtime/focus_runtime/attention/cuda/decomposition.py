@@ -93,10 +93,10 @@ def gpu_decomposition(
 
         def run() -> tuple[Tensor, Tensor]:
             if pairwise.pairwise_pays(query, known.num_groups, known.top_k):
-                sets_BT, groups = membership.contiguous(), known.num_groups
-                return pairwise.pairwise_attention(
-                    query, key, value, sets_BT[None], rule, scoring, num_groups=groups, stage=stage
-                )
+                sets_SBT, lse, groups = membership.contiguous()[None], grouped.new_lse(query), known.num_groups
+                tensors = (query, key, value, sets_SBT)
+                out = pairwise.pairwise_attention(*tensors, rule, scoring, num_groups=groups, stage=stage, lse=lse)
+                return out, lse
             return grouped.grouped_attention(query, key, value, membership, rule, scoring, extent=known, stage=stage)
 
         result = tried(GROUPED, query, run)

@@ -248,9 +248,26 @@ def new_results(query: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         query: (B, H, T, D).
     """
+    return new_output(query), new_lse(query)
+
+
+def new_output(query: Tensor) -> Tensor:
+    """Room for the output (B, T, H, D) of a call.
+
+    Args:
+        query: (B, H, T, D).
+    """
     batch, heads, length, head_size = query.shape
-    out = torch.empty(batch, length, heads, head_size, dtype=query.dtype, device=query.device)
-    return out, torch.empty(batch, heads, length, dtype=torch.float32, device=query.device)
+    return torch.empty((batch, length, heads, head_size), dtype=query.dtype, device=query.device)
+
+
+def new_lse(query: Tensor) -> Tensor:
+    """Room for the logsumexp (B, H, T) of a call.
+
+    Args:
+        query: (B, H, T, D).
+    """
+    return torch.empty(query.shape[:3], dtype=torch.float32, device=query.device)
 
 
 def _copied(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from focus_runtime.attention.clock import Stage, unmeasured
 from focus_runtime.attention.cuda.factors import HeadFactors
-from focus_runtime.attention.cuda.grouped import NEAR_TILES, new_results
+from focus_runtime.attention.cuda.grouped import NEAR_TILES, new_output
 from focus_runtime.attention.cuda.triton_kernels.pairwise import pairwise_kernel
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.gpu.launch import aligned, alike, power_of_two, tiles_of
@@ -62,7 +62,8 @@ def pairwise_attention(
     heads: PairHeads | None = None,
     factors: HeadFactors | None = None,
     stage: Stage | None = None,
-) -> tuple[Tensor, Tensor]:
+    lse: Tensor | None = None,
+) -> Tensor:
     """Exact Focus in one kernel, for as many queries as keys and without padding.
 
     Args:
@@ -74,25 +75,27 @@ def pairwise_attention(
         heads: memberships and windows of the heads; the first and the rule's when None.
         factors: by which queries are multiplied first; none when None.
         stage: times the call as "same_group", as a `StageClock` does.
+        lse: `new_lse` of the queries, where the logsumexp is asked for.
 
     Returns:
-        out (B, H, T, D), strided as (B, T, H, D); logsumexp (B, H, T) fp32.
+        (B, H, T, D), strided as (B, T, H, D).
     """
     shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride(), membership.stride())
     pairs = (rule.window, rule.num_sinks, rule.sliding_window, rule.growth, scoring.scale, scoring.softcap)
     starts = aligned(query, key, value, membership)
-    few, kinds = num_groups <= FEW_GROUPS, (heads is not None, factors is not None)
+    few, kinds = num_groups <= FEW_GROUPS, (heads is not None, factors is not None, lse is not None)
     launches = alike("pairwise", query.device, query.dtype, *shapes, *pairs, few, kinds, starts)
     if launches.numbers is None:
         launches.numbers = _planned(query, key, value, membership, rule, scoring, few, kinds)
     grid, numbers, tiles = launches.numbers
-    out_BTHD, lse = new_results(query)
-    by_head = (lse, lse) if heads is None else (heads.sets, heads.windows)
-    factored = (lse, lse, lse) if factors is None else factors.tensors
+    out_BTHD, unused = new_output(query), membership
+    by_head = (unused, unused) if heads is None else (heads.sets, heads.windows)
+    factored = (unused, unused, unused) if factors is None else factors.tensors
     with (stage or unmeasured)("same_group"):
-        arguments = (query, key, value, out_BTHD, lse, membership, *by_head, *factored, *numbers)
+        place = unused if lse is None else lse
+        arguments = (query, key, value, out_BTHD, place, membership, *by_head, *factored, *numbers)
         launches.run("pairwise", pairwise_kernel, grid, arguments, tiles.warps, tiles.stages)
-    return out_BTHD.transpose(1, 2), lse
+    return out_BTHD.transpose(1, 2)
 
 
 def _planned(
@@ -103,7 +106,7 @@ def _planned(
     rule: PairRule,
     scoring: Scoring,
     few: bool,
-    kinds: tuple[bool, bool],
+    kinds: tuple[bool, ...],
 ) -> tuple[Any, ...]:
     """Programs, what follows the tensors among the kernel's arguments, and tiles."""
     batch, heads, length, head_size = query.shape

@@ -107,6 +107,7 @@ def attention_calls(given: Inputs, rule: PairRule, scoring: Scoring, *, copied: 
         "beyond": Extent(8, 1, uniform=False, beyond=True),
     }
     yield lambda: pairwise_attention(*whole, given.sets(1), rule, scoring, num_groups=8)
+    yield lambda: pairwise_attention(*whole, given.sets(1), rule, scoring, num_groups=8, lse=torch.zeros(1))
     yield lambda: pairwise_attention(
         *whole, given.sets(2), rule, scoring, num_groups=40, heads=by_head, factors=given.factors()
     )

@@ -26,7 +26,7 @@ needs_triton()
 from focus_runtime.attention.cuda.deciding import Sinks, decide_on_gpu  # noqa: E402
 from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # noqa: E402
 from focus_runtime.attention.cuda.factors import HeadFactors, multiplied_on_gpu  # noqa: E402
-from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results  # noqa: E402
+from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_lse, new_results  # noqa: E402
 from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention  # noqa: E402
 from focus_runtime.attention.cuda.sorting import sort_by_group  # noqa: E402
 from focus_runtime.routing.on_gpu import TextSinks, route_on_gpu, sets_on_gpu  # noqa: E402
@@ -110,8 +110,11 @@ def test_pairs_one_by_one_equal_the_oracle(case, softcap, fresh_seed, monkeypatc
     expected = oracle(inputs, membership, scale=0.25, softcap=softcap, **settings)
     poisoned(monkeypatch)
     rule, scoring = PairRule(**settings), Scoring(0.25, softcap)
-    actual = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups)
-    assert_same(actual, expected, TOLERANCE)
+    lse = new_lse(inputs[0])
+    actual = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups, lse=lse)
+    assert_same((actual, lse), expected, TOLERANCE)
+    without = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups)
+    assert torch.equal(without, actual)
 
 
 @pytest.mark.parametrize("factored", [False, True])
@@ -136,8 +139,9 @@ def test_pairs_one_by_one_for_heads_of_unequal_settings(factored, sliding, growt
     poisoned(monkeypatch)
     heads = PairHeads(*(torch.tensor(x, dtype=torch.int32, device=DEVICE) for x in (sets, windows)))
     given = (*inputs, groups, PairRule(99, 3, sliding, growth), Scoring(0.25))
-    actual = pairwise_attention(*given, num_groups=5, heads=heads, factors=factors if factored else None)
-    assert_same(actual, [torch.cat(parts, 1) for parts in zip(*expected, strict=True)], TOLERANCE)
+    lse = new_lse(inputs[0])
+    actual = pairwise_attention(*given, num_groups=5, heads=heads, factors=factors if factored else None, lse=lse)
+    assert_same((actual, lse), [torch.cat(parts, 1) for parts in zip(*expected, strict=True)], TOLERANCE)
 
 
 @pytest.mark.parametrize("copied", [False, True])
@@ -225,7 +229,7 @@ def test_inside_a_sliding_window(case, copied, growth, fresh_seed):
     rule, extent = PairRule(window, sinks, sliding, growth), Extent(groups, top_k, uniform=True)
     actual = grouped_attention(*inputs, membership, rule, scoring, extent=extent, copied=copied)
     torch.testing.assert_close(actual[0].double(), expected, rtol=TOLERANCE, atol=TOLERANCE)
-    one_by_one, _ = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups)
+    one_by_one = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups)
     torch.testing.assert_close(one_by_one.double(), expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 

@@ -64,6 +64,7 @@ def pairwise_kernel(
     SLIDING: tl.constexpr,
     PER_HEAD: tl.constexpr,
     FACTORED: tl.constexpr,
+    WITH_LSE: tl.constexpr,
 ):
     """SINK is a bit that no group has: every query has it, and of the keys the sinks do."""
     tile = tl.num_programs(0) - 1 - tl.program_id(0)  # the longest first
@@ -107,4 +108,5 @@ def pairwise_kernel(
     out_m = (batch * length + q_m) * heads + head
     out_md = (acc_md / sum_m[:, None]).to(OUT.dtype.element_ty)
     tl.store(OUT + out_m[:, None] * HEAD + d[None, :], out_md, mask=real_m[:, None] & real_d[None, :])
-    tl.store(LSE + (batch * heads + head) * length + q_m, (top_m + tl.math.log2(sum_m)) * LN_2, mask=real_m)
+    if WITH_LSE:
+        tl.store(LSE + (batch * heads + head) * length + q_m, (top_m + tl.math.log2(sum_m)) * LN_2, mask=real_m)

@@ -6,19 +6,21 @@
 
 1. `tests`: those marked `gpu` (where pytest is installed).
 2. `layer`: one attention layer, 1K to 1M tokens, attention_gpu.py.
-3. `models`: random weights in the shape of Llama 3.2 1B, Gemma 2 9B and Mistral 7B: prefill and decode at 8K to 128K
-   tokens.
+3. `models`: random weights in the shape of Llama 3.2 1B, Mistral 7B and Gemma 2 9B: prefill and decode at 8K to 128K
+   tokens. Alone (`--part models --seconds 250`) it has time for all of them on an H100, by an estimate of 210 s.
 4. `short`: where the GPU waits for the host, short_gpu.py.
 5. `default`: the default model, where `--model` and `--text` name it and a text: perplexity of a text of its full
    context, prefill, decode, `analyze`, steps of training, and 512 generated tokens.
 6. `profile`: kernels of one layer and of one model by time.
 
-A part that fails is written down with its error, and the next one runs. FOLDER gets gpu.json and gpu.md.
+A part that fails is written down with its error, and the next one runs; `--part` shares the time among the parts named.
+FOLDER gets gpu.json and gpu.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib.util
 import json
 import subprocess
@@ -41,6 +43,8 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
 from focus_runtime.failures import is_out_of_memory
 from focus_runtime.measure.speed import decode_speed, prefill_speed
+from focus_runtime.measure.speed.model import Filled, single_prefill_speed
+from focus_runtime.measure.timing import MODES
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.training.calibrate import calibrate_potentials
 from tests.helpers import TINY
@@ -57,15 +61,6 @@ MODELS: dict[str, Callable[..., Any]] = {
         num_key_value_heads=8,
         head_dim=64,
     ),
-    "Gemma 2 9B": partial(
-        Gemma2Config,
-        hidden_size=3584,
-        intermediate_size=14336,
-        num_hidden_layers=42,
-        num_attention_heads=16,
-        num_key_value_heads=8,
-        head_dim=256,
-    ),
     "Mistral 7B": partial(
         MistralConfig,
         hidden_size=4096,
@@ -75,9 +70,22 @@ MODELS: dict[str, Callable[..., Any]] = {
         num_key_value_heads=8,
         sliding_window=None,
     ),
+    "Gemma 2 9B": partial(
+        Gemma2Config,
+        hidden_size=3584,
+        intermediate_size=14336,
+        num_hidden_layers=42,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=256,
+    ),
 }
+COSTS = {"Llama 3.2 1B": 50, "Mistral 7B": 90, "Gemma 2 9B": 110, "tiny": 1}  # of all lengths, about seconds on an H100
 LENGTHS = (8192, 32768, 131072)
-PASSES, PASSES_LONGEST, GROWTH = 8, 6, 1.6  # of each mode at a length; a pass's time by its length, to this power
+REPEATS = 2  # timed passes of each mode at a length
+PASSES, PASSES_SINGLE = 3 + 2 * REPEATS, 1  # of each mode on a GPU: `prefill_speed` and the one before decode steps
+GROWTH, GROWTH_LONG = 1.3, 1.6  # a pass's time by its length, to this power, and to this one where it gets longer than:
+LONG = 32768  # tokens
 OTHERS_UP_TO = 262144  # tokens: the longest of a layer's second and third shape
 SMOKE_MODELS: dict[str, Callable[..., Any]] = {"tiny": partial(LlamaConfig, **TINY)}
 SMOKE_LENGTHS, SMOKE_TABLE = (192, 256), [160, 192]
@@ -89,12 +97,12 @@ GPU_TESTS = (
 )
 SHARES = {
     "tests": 0.2,
-    "layer": 0.45,
-    "models": 0.7,
-    "short": 0.8,
-    "default": 0.95,
-    "profile": 1.0,
-}  # of the time, at which each part must have ended
+    "layer": 0.25,
+    "models": 0.25,
+    "short": 0.1,
+    "default": 0.15,
+    "profile": 0.05,
+}  # of the time, with what the parts before left over
 
 
 @dataclass(slots=True)
@@ -106,7 +114,8 @@ class Report:
         seconds: for everything.
         smoke: on the CPU, with small shapes.
         model, text: the default model's name, GGUF file or folder, and a text; None where they are not at hand.
-        lengths: tokens of whole models.
+        lengths: tokens of whole models, ascending.
+        parts: in the order in which they run.
         results: by part.
         start: `time.perf_counter()` at the beginning.
     """
@@ -117,6 +126,7 @@ class Report:
     model: str | None = None
     text: Path | None = None
     lengths: tuple[int, ...] = LENGTHS
+    parts: tuple[str, ...] = tuple(SHARES)
     results: dict[str, Any] = field(default_factory=dict)
     start: float = field(default_factory=time.perf_counter)
 
@@ -127,7 +137,9 @@ class Report:
 
     def left(self, part: str) -> float:
         """Seconds until a part must have ended."""
-        return self.seconds * SHARES[part] - (time.perf_counter() - self.start)
+        until = self.parts[: self.parts.index(part) + 1]
+        share = sum(SHARES[each] for each in until) / sum(SHARES[each] for each in self.parts)
+        return self.seconds * share - (time.perf_counter() - self.start)
 
     def write(self) -> None:
         """Both files, whole."""
@@ -188,7 +200,8 @@ def layer_table(report: Report) -> dict[str, Any]:
 
 @contextmanager
 def random_model(config: Callable[..., Any], longest: int, device: torch.device) -> Iterator[FocusModel]:
-    """A model of random weights in bf16 with random, balanced centroids; its memory is free afterwards."""
+    """A model of random weights in bf16 with random, balanced centroids, once the memory of the last one is free."""
+    free_memory(device)
     torch.manual_seed(0)
     settings = config(vocab_size=VOCABULARY, max_position_embeddings=longest + 2 * DECODE_STEPS)
     with torch.device(device):
@@ -203,9 +216,13 @@ def random_model(config: Callable[..., Any], longest: int, device: torch.device)
         yield focus
     finally:
         focus.detach()
-        del model, centroids, focus
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
+
+
+def free_memory(device: torch.device) -> None:
+    """Give back what nothing refers to any more; a model's modules refer to each other."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def random_ids(length: int, device: torch.device) -> torch.Tensor:
@@ -214,52 +231,99 @@ def random_ids(length: int, device: torch.device) -> torch.Tensor:
 
 
 def whole_models(report: Report) -> dict[str, list[dict[str, Any]]]:
-    """Prefill and decode by model and length, until the time is used up or the memory runs out."""
-    lengths = SMOKE_LENGTHS if report.smoke else report.lengths
+    """Prefill and decode by model and length, until the time is used up or the memory runs out.
+
+    A model has its share of the time by what it costs, and what the models before left over.
+    """
     rows: dict[str, list[dict[str, Any]]] = {}
+    report.results["models"] = rows
     models = SMOKE_MODELS if report.smoke else MODELS
-    for number, (name, config) in enumerate(models.items()):
+    names = list(models)
+    for number, name in enumerate(names):
+        share = COSTS[name] / sum(COSTS[later] for later in names[number:])
         rows[name] = []
-        report.results["models"] = rows
-        until = report.left("models") / (len(models) - number)
-        began = time.perf_counter()
-        with random_model(config, max(lengths), report.device) as focus:
-            last = 0.0
-            for place, length in enumerate(lengths):
-                spent = time.perf_counter() - began
-                ratio = length / lengths[place - 1] if place else 1.0
-                passes = PASSES_LONGEST if length == LENGTHS[-1] else PASSES
-                if spent + passes * ratio**GROWTH * last > until:
-                    rows[name].append({"tokens": length, "skipped": f"{max(0.0, until - spent):.0f} s were left"})
-                    continue
-                rows[name].append({"tokens": length})
-                for _ in one_length(focus, length, report.device, rows[name][-1]):
-                    report.write()
-                last = _pass_seconds(rows[name][-1])
+        model_rows(report, models[name], time.perf_counter() + share * report.left("models"), rows[name])
     return rows
 
 
-def _pass_seconds(row: dict[str, Any]) -> float:
-    """What a pass of each mode takes together, without the kernels' compilation at the first."""
-    both = [row["prefill"].get(f"{mode}_ms", {}).get("median", 0.0) for mode in ("full", "focus")]
-    return sum(both) / 1000
+def model_rows(report: Report, config: Callable[..., Any], deadline: float, rows: list[dict[str, Any]]) -> None:
+    """Add a row of one model for every length; those that would end after the deadline say that they were skipped.
+
+    The longest length takes `single_prefill_speed` once a shorter one has compiled the kernels; see there for what is
+    not warmed up. All others are warmed up and take the median of `REPEATS` passes.
+    """
+    lengths = SMOKE_LENGTHS if report.smoke else report.lengths
+    longest = (SMOKE_LENGTHS if report.smoke else LENGTHS)[-1]
+    measured: dict[str, Any] | None = None
+    with random_model(config, max(lengths), report.device) as focus:
+        for length in lengths:
+            single = measured is not None and length >= longest
+            needed = 0.0 if measured is None else row_seconds(measured, length, PASSES_SINGLE if single else PASSES)
+            left = max(0.0, deadline - time.perf_counter())
+            if left <= needed:
+                about = f", about {needed:.0f} s needed" if needed else ""
+                rows.append({"tokens": length, "skipped": f"{left:.0f} s were left{about}"})
+                continue
+            row: dict[str, Any] = {"tokens": length}
+            rows.append(row)
+            for _ in one_length(focus, length, report.device, row, single=single):
+                report.write()
+            if "error" not in row["prefill"]:
+                measured = row
 
 
-def one_length(focus: FocusModel, length: int, device: torch.device, row: dict[str, Any]) -> Iterator[str]:
-    """Put prefill and decode of one model at one length into a row; running out of memory is a result."""
+def row_seconds(measured: dict[str, Any], length: int, passes: int) -> float:
+    """About how long another length takes, by a row of a shorter one.
+
+    Args:
+        measured: with its prefill.
+        length: tokens.
+        passes: of each mode over the text. The steps of decode are counted as long as after the shorter text.
+    """
+    growth = GROWTH_LONG if length > LONG else GROWTH
+    prefill = _both_seconds(measured["prefill"]) * (length / measured["tokens"]) ** growth
+    return passes * prefill + 2 * (DECODE_STEPS + 1) * _both_seconds(measured["decode"])
+
+
+def _both_seconds(part: dict[str, Any]) -> float:
+    """What a pass or a step of each mode takes together, without the kernels' compilation; 0 where it failed."""
+    return sum(part.get(f"{mode}_ms", {}).get("median", 0.0) for mode in MODES) / 1000
+
+
+def one_length(
+    focus: FocusModel, length: int, device: torch.device, row: dict[str, Any], *, single: bool
+) -> Iterator[str]:
+    """Put prefill and decode of one model at one length into a row; what fails is a result.
+
+    Args:
+        focus: a composed model.
+        length: tokens.
+        device: where it runs.
+        row: gets both.
+        single: one pass of each mode, which fills the caches that decode continues.
+    """
     ids = random_ids(length, device)
-    for name, work in (
-        ("prefill", lambda: prefill_speed(focus, ids, repeats=2 if length < LENGTHS[-1] else 1)),
-        ("decode", lambda: decode_speed(focus, ids, steps=DECODE_STEPS)),
-    ):
+    filled: dict[str, Filled] = {}
+
+    def prefill() -> dict[str, Any]:
+        if not single:
+            return prefill_speed(focus, ids, repeats=REPEATS)
+        found, caches = single_prefill_speed(focus, ids, steps=DECODE_STEPS)
+        filled.update(caches)
+        return found
+
+    def decode() -> dict[str, Any]:
+        if single and not filled:
+            return {"error": "no cache was filled"}
+        return decode_speed(focus, ids, steps=DECODE_STEPS, filled=filled or None)
+
+    for name, work in (("prefill", prefill), ("decode", decode)):
         try:
             row[name] = work()
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            row[name] = {"error": "out of memory"}
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
+        except Exception as error:  # as in `Report.add`, and rows of other models are kept
+            failed = "out of memory" if is_out_of_memory(error) else f"{type(error).__name__}: {first_line(error)}"
+            row[name] = {"error": failed}
+        free_memory(device)
         yield name
 
 
@@ -384,7 +448,8 @@ def _model_row(row: dict[str, Any]) -> str:
         cells.append("" if failed else f"{part['full_ms']['median']:.1f}, {part['focus_ms']['median']:.1f}")
     peaks = row["prefill"].get("peak_bytes", {})
     known = [peaks.get(mode) for mode in ("full", "focus")]
-    cells.append(", ".join("" if value is None else f"{value / 1e9:.2f}" for value in known))
+    caches = f" (cache {row['prefill']['cache_bytes'] / 1e9:.2f})" if row["prefill"].get("cached") else ""
+    cells.append(", ".join("" if value is None else f"{value / 1e9:.2f}" for value in known) + caches)
     return "| " + " | ".join(cells) + " |"
 
 
@@ -401,8 +466,6 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA GPU found; use --device cpu for a smoke run of the script")
-    lengths = tuple(int(length) for length in chosen.lengths.split(","))
-    report = Report(chosen.out, chosen.seconds, chosen.device == "cpu", chosen.model, chosen.text, lengths)
     parts: dict[str, Callable[[Report], Any]] = {
         "tests": gpu_tests,
         "layer": layer_table,
@@ -411,7 +474,16 @@ def main(arguments: list[str] | None = None) -> None:
         "default": default_model,
         "profile": profiles,
     }
-    for name in chosen.part or parts:
+    report = Report(
+        chosen.out,
+        chosen.seconds,
+        chosen.device == "cpu",
+        chosen.model,
+        chosen.text,
+        lengths=tuple(sorted(int(length) for length in chosen.lengths.split(","))),
+        parts=tuple(chosen.part or parts),
+    )
+    for name in report.parts:
         report.add(name, partial(parts[name], report))
     print((chosen.out / "gpu.md").read_text(encoding="utf-8"))
 

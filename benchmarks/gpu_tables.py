@@ -135,23 +135,28 @@ def small_decode(result: dict[str, Any]) -> str:
 
 
 def whole_models(result: dict[str, Any]) -> str:
-    """Prefill of random weights in the shape of larger models, and decode where full attention had no plans to make."""
+    """Prefill of random weights in the shape of larger models, and decode where full attention had no plans to make.
+
+    Lengths whose prefill was skipped or failed are left out.
+    """
     rows = []
     for name, lengths in result["models"].items():
         for row in lengths:
-            prefill, decode = row["prefill"], row.get("decode")
+            prefill, decode = row.get("prefill", {}), row.get("decode")
+            if "full_ms" not in prefill:
+                continue
             cells = [f"{name}", f"{row['tokens']:,}", *(_ms(prefill[f"{mode}_ms"]["median"]) for mode in MODES_ASKED)]
             cells += [_times(prefill["full_over_focus"]), _times(prefill["attention_full_over_focus"])]
-            if decode is None:
+            if decode is None or "error" in decode:
                 cells += ["", ""]
             else:
                 cells += [
                     ", ".join(_ms(decode[f"{mode}_ms"]["median"]) for mode in MODES_ASKED),
                     _times(decode["full_over_focus"]),
                 ]
-            rows.append(
-                [*cells, f"{prefill['peak_bytes']['full'] / 1e9:.1f}, {prefill['peak_bytes']['focus'] / 1e9:.1f}"]
-            )
+            peaks = ", ".join(f"{prefill['peak_bytes'][mode] / 1e9:.1f}" for mode in MODES_ASKED)
+            cache = f", {prefill['cache_bytes'] / 1e9:.1f} of it cache" if prefill.get("cached") else ""
+            rows.append([*cells, peaks + cache])
     head = ["weights in the shape of", "tokens", "prefill, ms: full", "Focus", "ratio", "attention with routing"]
     return _lines([*head, "decode step, ms: full, Focus", "ratio", "peak GB: full, Focus"], rows)
 

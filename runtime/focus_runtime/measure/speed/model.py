@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -12,39 +13,134 @@ from transformers import StaticCache
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.timing import MODES, Spread, attending, peak_growth, timed_by_stage, timed_pass
+from focus_runtime.measure.timing import (
+    MODES,
+    Spread,
+    attending,
+    milliseconds,
+    peak_growth,
+    timed_by_stage,
+    timed_pass,
+)
 from focus_runtime.models.structure import cache_argument
+
+
+@dataclass(slots=True)
+class Filled:
+    """A static cache after a text, and the token that follows.
+
+    Attributes:
+        given: the model's keyword argument with the cache.
+        last: (1, 1) id of the next token to be read.
+    """
+
+    given: dict[str, Any]
+    last: Tensor
+
+    @property
+    def cache_bytes(self) -> int:
+        """Of keys and values."""
+        (cache,) = self.given.values()
+        return sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values))
 
 
 @torch.no_grad()
 def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[str, Any]:
     """Time the whole model on one text, to the last hidden state: full attention (torch's) and Focus in turn.
 
+    Passes of each: one that warms up, `repeats` that are timed, on a GPU as many before them for the stages (see
+    `timed_by_stage`), and one for the memory.
+
     Args:
         focus: a composed model.
         ids: (1, T) on the model's device.
-        repeats: timed passes of each, after one that warms up.
+        repeats: timed passes of each.
 
     Returns:
         JSON-ready: milliseconds and tokens per second of both, their ratio for the whole model and for attention with
         routing, milliseconds of every stage, peak memory growth.
     """
     model, device = focus.model, ids.device
-    times: dict[str, list[float]] = {"full": [], "focus": []}
-    stages: dict[str, dict[str, list[float]]] = {"full": {}, "focus": {}}
-    for repeat in range(repeats + 1):
+    times: dict[str, list[float]] = {mode: [] for mode in MODES}
+    stages: dict[str, dict[str, list[float]]] = {mode: {} for mode in MODES}
+    for mode in MODES:
+        with attending(focus, mode):
+            final_hidden(model, ids)
+    for _ in range(repeats):
         for mode in MODES:
             _, elapsed = timed_pass(focus, ids, mode)
-            if repeat == 0:  # warms up
-                continue
             times[mode].append(elapsed * 1000)
             for name, seconds in focus.seconds.seconds.items():
                 stages[mode].setdefault(name, []).append(seconds * 1000)
-    median = {mode: statistics.median(values) for mode, values in times.items()}
+    peaks = {}
+    for mode in MODES:
+        with attending(focus, mode):
+            peaks[mode] = peak_growth(lambda: final_hidden(model, ids), device)
     per_stage = {m: {n: statistics.median(v) for n, v in by_name.items()} for m, by_name in stages.items()}
-    attention = per_stage["focus"]["attention"] + per_stage["focus"].get("routing", 0.0)
-    with focus.measured_full_attention():
-        full_growth = peak_growth(lambda: final_hidden(model, ids), device)
+    return _prefill_row(focus, ids, times, per_stage, peaks)
+
+
+@torch.no_grad()
+def single_prefill_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> tuple[dict[str, Any], dict[str, Filled]]:
+    """Time one pass of each over a long text, that which fills the static cache for `decode_speed`.
+
+    Nothing warms up here: shorter texts must have compiled the kernels. The pass of each does allocate its memory, of
+    which none is kept from the pass before, plans what torch's kernels plan by length, and times its stages, whose
+    events cost the host a few microseconds a layer. It writes the cache and computes one token's logits besides.
+
+    Args:
+        focus: a composed model that has read a shorter text in both ways.
+        ids: (1, T) on the model's device.
+        steps: of `decode_speed`.
+
+    Returns:
+        The row of `prefill_speed` with "cached": True and "cache_bytes", what one mode's keys and values take. Growth
+        of peak memory counts them, each mode its own: the cache of the mode before was there at the start.
+        And the filled caches by mode.
+    """
+    times: dict[str, list[float]] = {mode: [] for mode in MODES}
+    stages: dict[str, dict[str, float]] = {}
+    filled: dict[str, Filled] = {}
+    peaks = {}
+    for mode in MODES:
+        if ids.device.type == "cuda":
+            torch.cuda.empty_cache()
+        focus.reset_seconds()
+
+        def fill(mode: str = mode) -> None:
+            filled[mode] = _filled(focus, ids, mode, steps)
+
+        def timed(mode: str = mode) -> None:
+            times[mode].append(milliseconds(fill, ids.device))
+
+        peaks[mode] = peak_growth(timed, ids.device)
+        if not times[mode]:  # where the system cannot start a peak over, nothing ran
+            timed()
+        stages[mode] = {name: seconds * 1000 for name, seconds in focus.seconds.seconds.items()}
+    row = _prefill_row(focus, ids, times, stages, peaks)
+    return row | {"cached": True, "cache_bytes": filled["focus"].cache_bytes}, filled
+
+
+def _filled(focus: FocusModel, ids: Tensor, mode: str, steps: int) -> Filled:
+    """A static cache of (1, T) ids by one mode, with room for a step to warm up and for `steps`, all of them twice."""
+    model = focus.model
+    with attending(focus, mode):
+        room = ids.shape[1] + 2 * steps + 3
+        given = cache_argument(model, StaticCache(config=model.config, max_cache_len=room))
+        out = model(input_ids=ids, **given, use_cache=True, logits_to_keep=1)
+        return Filled(given, out.logits[:, -1:].argmax(-1))
+
+
+def _prefill_row(
+    focus: FocusModel,
+    ids: Tensor,
+    times: Mapping[str, Sequence[float]],
+    stages: Mapping[str, Mapping[str, float]],
+    peaks: Mapping[str, int | None],
+) -> dict[str, Any]:
+    """What `prefill_speed` returns, from milliseconds of passes and of stages, and bytes, by mode."""
+    median = {mode: statistics.median(values) for mode, values in times.items()}
+    attention = stages["focus"]["attention"] + stages["focus"].get("routing", 0.0)
     return {
         "tokens": ids.shape[1],
         "full_ms": asdict(Spread.of(times["full"])),
@@ -52,15 +148,17 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
         "full_tokens_per_second": ids.shape[1] / median["full"] * 1000,
         "focus_tokens_per_second": ids.shape[1] / median["focus"] * 1000,
         "full_over_focus": median["full"] / median["focus"],
-        "attention_full_over_focus": per_stage["full"]["attention"] / attention,
-        "stages_ms": per_stage,
+        "attention_full_over_focus": stages["full"]["attention"] / attention,
+        "stages_ms": stages,
         "backends": focus.backend_names.split(", "),
-        "peak_bytes": {"full": full_growth, "focus": peak_growth(lambda: final_hidden(model, ids), device)},
+        "peak_bytes": dict(peaks),
     }
 
 
 @torch.no_grad()
-def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str, Any]:
+def decode_speed(
+    focus: FocusModel, ids: Tensor, *, steps: int = 8, filled: dict[str, Filled] | None = None
+) -> dict[str, Any]:
     """Time single decode steps after a text, full attention and Focus in turn, each with a static cache of its own.
 
     A static cache, because a growing one copies every past key and value at each step, with and without Focus.
@@ -69,26 +167,23 @@ def decode_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> dict[str,
         focus: a composed model.
         ids: (1, T) of the text, on the model's device.
         steps: timed steps of each, after one that warms up.
+        filled: caches of this text by mode from `single_prefill_speed` with as many steps, continued here; None fills
+            them first, in a pass of each.
 
     Returns:
         JSON-ready: milliseconds of a step and tokens per second of both, their ratio for the whole model and for
         attention with routing, milliseconds of the latter.
     """
     model, past = focus.model, ids.shape[1]
-    given, last = {}, {}
-    for mode in MODES:
-        with attending(focus, mode):
-            given[mode] = cache_argument(model, StaticCache(config=model.config, max_cache_len=past + 2 * steps + 3))
-            out = model(input_ids=ids, **given[mode], use_cache=True, logits_to_keep=1)
-            last[mode] = out.logits[:, -1:].argmax(-1)
+    caches = filled or {mode: _filled(focus, ids, mode, steps) for mode in MODES}
     times: dict[str, list[float]] = {"full": [], "focus": []}
     attention: dict[str, list[float]] = {"full": [], "focus": []}
     for step in range(steps + 1):
         for mode in MODES:
 
-            def one(mode: str = mode) -> None:
-                out = model(input_ids=last[mode], **given[mode], use_cache=True)
-                last[mode] = out.logits[:, -1:].argmax(-1)
+            def one(cache: Filled = caches[mode]) -> None:
+                out = model(input_ids=cache.last, **cache.given, use_cache=True)
+                cache.last = out.logits[:, -1:].argmax(-1)
 
             _, elapsed = timed_by_stage(focus, mode, one)
             if step > 0:

@@ -21,7 +21,7 @@ from focus_runtime.composition.cache import GroupHistory, check_continues, histo
 from focus_runtime.composition.call import attention_call
 from focus_runtime.composition.factors import with_factors
 from focus_runtime.composition.gpu_step import step_on_gpu
-from focus_runtime.composition.gpu_text import decided_on_gpu
+from focus_runtime.composition.gpu_text import decided_on_gpu, text_on_gpu
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.sparse import sparse_attention
 from focus_runtime.composition.state import STATE, FocusLayer
@@ -29,6 +29,8 @@ from focus_runtime.composition.step import attend_step, decide_and_attend, defer
 from focus_runtime.composition.text_sinks import with_text_sinks
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL
+
+REFUSED = (("s_aux", "learned attention sinks"), ("position_bias", "a learned position bias"))
 
 
 def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -70,7 +72,7 @@ def _decide(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> None:
     with owner.seconds("routing"):
         decided = decided_on_gpu(layer, hidden, padding)
         if decided is not None:
-            current.assignment = decided
+            current.decide(decided)
             return
         assignment = router.assign(hidden, padding=padding, assignment=config.assignment)
         if config.text_sinks is not None:
@@ -175,6 +177,11 @@ def focus_forward(
     owner = layer.owner
     _refuse_unsupported(layer, kwargs)
     hidden = layer.current_pass.hidden
+    if attention_mask is None and hidden is None:
+        text_BQHD = text_on_gpu(layer, query, key, value, scaling, softcap)
+        if text_BQHD is not None:
+            owner.seconds.calls += 1
+            return text_BQHD, None
     if attention_mask is None and is_step(layer, query, key, value):
         history = layer.current_pass.history
         assert history is not None, "see `is_step`"
@@ -204,7 +211,7 @@ def focus_forward(
 
 def _refuse_unsupported(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
     """Refuse arguments that change the attention and that Focus does not apply."""
-    for name, what in (("s_aux", "learned attention sinks"), ("position_bias", "a learned position bias")):
+    for name, what in REFUSED:
         if kwargs.get(name) is not None:
             raise ModelError(
                 f"layer {layer.index} of this model uses {what}, which Focus does not support", fix=OTHER_MODEL

@@ -116,27 +116,36 @@ def takes(what: str, backend: str, query: Tensor, key: Tensor, value: Tensor, sc
     )
 
 
-def text_plan(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> TextPlan:
-    """Kept from one text to the next: to look everything up takes longer than to compute a short one.
+def text_plan(
+    layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor, scale: float, softcap: float | None
+) -> TextPlan | None:
+    """What the kernels need to know of a whole text without padding; None where they do not take it.
+
+    It is kept from one text to the next: to look everything up takes longer than to compute a short one.
 
     Args:
         layer: of the call.
-        query: (B, Hq, T, D); key: (B, Hkv, T, D).
+        query: (B, Hq, T, D); key, value: (B, Hkv, T, D).
         scale: factor on the scores.
         softcap: as in `Scoring`.
     """
     assert layer.router is not None, "layers without a router keep their own attention"
-    plan, config, factors_H = layer.text_plan, layer.owner.config, layer.router._parameters["logit_factors"]
-    kind = (query.shape[1], key.shape[1], query.device, scale, softcap)
-    if plan is None or plan.config is not config or plan.own_factors is not factors_H or plan.kind != kind:
+    plan, owner, factors_H = layer.text_plan, layer.owner, layer.router._parameters["logit_factors"]
+    dtypes, sizes = (query.dtype, key.dtype, value.dtype), (query.shape[1], *key.shape[1::2], query.shape[3])
+    kind = (sizes, query.device, scale, softcap, owner.backend, dtypes)
+    if plan is None or plan.config is not owner.config or plan.own_factors is not factors_H or plan.kind != kind:
+        if not takes(GROUPED, owner.backend, query, key, value, scale):
+            return None
         layer.text_plan = plan = _planned(layer, factors_H, kind)
+    elif not query.stride(3) == key.stride(3) == value.stride(3) == 1 or needs_gradient(query, key, value):
+        return None
     return plan
 
 
 def _planned(layer: FocusLayer, factors_H: Tensor | None, kind: tuple[Any, ...]) -> TextPlan:
     from focus_runtime.attention.cuda.pairwise import PairHeads  # needs Triton
 
-    config, (num_query, num_key, device, scale, softcap) = layer.owner.config, kind
+    config, ((num_query, num_key, *_), device, scale, softcap, *_) = layer.owner.config, kind
     counts = HeadCounts(num_key, num_query)
     heads = layer.heads(counts)
     known = _on_gpu(heads, counts, device)
@@ -154,6 +163,7 @@ def _planned(layer: FocusLayer, factors_H: Tensor | None, kind: tuple[Any, ...])
         Scoring(scale, softcap),
         PairRule.of(config, window),
         seen_whole,
+        max(heads.top_ks),
         None if heads.uniform else PairHeads(known.query_sets, known.query_windows),
         known,
         _extents(heads, config.num_groups, beyond=False),
@@ -275,7 +285,7 @@ def short_pays(plan: TextPlan, query: Tensor) -> bool:
     """
     if query.shape[2] <= plan.seen_whole:
         return False
-    return _pairwise().pairwise_pays(query, plan.config.num_groups, max(plan.heads.top_ks))
+    return _pairwise().pairwise_pays(query, plan.config.num_groups, plan.most_groups)
 
 
 def short_by_head(

@@ -94,13 +94,14 @@ class TextPlan:
     """What whole texts of a layer have in common, whatever their number and length.
 
     Attributes:
-        config, own_factors, kind: of which texts: settings, (Hq,) factors of the router, and query heads, key heads, device,
-            scale and softcap.
+        config, own_factors, kind: of which texts: settings, (Hq,) factors of the router, and numbers of query heads
+            and key heads, head sizes, device, scale, softcap, the backend that is asked for, and types.
         counts: heads of the layer.
         heads: what they execute.
         scoring: scale and softcap.
         rule: sinks, how windows grow, and the window of all heads; 0 where each has its own.
         seen_whole: tokens of the longest text that all heads see, or might as well.
+        most_groups: of a token, the largest k of any head.
         pairs: what each head sees, for the kernel that tests all pairs; None where all see the same.
         on_gpu: what kernels read of the heads.
         extents, extents_beyond: what is known of the groups for each k of the heads, where no tokens are in all groups
@@ -117,6 +118,7 @@ class TextPlan:
     scoring: Scoring
     rule: PairRule
     seen_whole: int
+    most_groups: int
     pairs: PairHeads | None
     on_gpu: HeadsOnGpu
     extents: tuple[Extent, ...]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.cuda.decomposition import GROUPED
-from focus_runtime.composition.by_head import are_apart, short_by_head, short_pays, takes, text_by_head, text_plan
+from focus_runtime.composition.by_head import are_apart, short_by_head, short_pays, text_by_head, text_plan
+from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.factors import kernels_read, multiplied
 from focus_runtime.composition.gpu_plan import RoutePlan, TextPlan
 from focus_runtime.composition.heads import MOST_SETS
@@ -37,7 +37,8 @@ def decided_on_gpu(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) ->
         hidden: (B, T, E), its input.
         padding: (B, T) bool, or None where all tokens are real.
     """
-    owner, router, history, config = layer.owner, layer.router, layer.current_pass.history, layer.owner.config
+    owner, router, history = layer.owner, layer.router, layer.current_pass.history
+    config = owner.config
     assert router is not None, "only layers with a router are routed"
     if (
         padding is not None
@@ -52,18 +53,18 @@ def decided_on_gpu(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) ->
             history.first_input = torch.select_copy(hidden, 1, 0)
         elif history.first_input is None or history.first_input.dtype != hidden.dtype:
             return None
-    plan, by_layer = _route_plan(layer, hidden), owner.found_sinks.by_layer
+    plan = _route_plan(layer, hidden)
     if plan.looks:
-        sinks = _sinks(layer, hidden, seen)
+        sinks = _sinks(layer, hidden, history, seen)
     weights_EK, potential = router.scoring_weights(), router.potential
     result = tried(ROUTING, hidden, lambda: _routing().route_on_gpu(hidden, weights_EK, potential, plan.top_ks, sinks))
     if result is None:
         return None
     probabilities_BTK, sets_SBT, found_BT = result
     if found_BT is not None:
-        by_layer[layer.index] = found_BT
+        owner.found_sinks.by_layer[layer.index] = found_BT
     elif config.text_sinks is not None:
-        by_layer.pop(layer.index, None)  # of an earlier pass
+        owner.found_sinks.by_layer.pop(layer.index, None)  # of an earlier pass
     return DecidedText(probabilities_BTK, sets_SBT, found_BT, potential, plan)
 
 
@@ -82,29 +83,36 @@ def _route_plan(layer: FocusLayer, hidden: Tensor) -> RoutePlan:
     return plan
 
 
-def _sinks(layer: FocusLayer, hidden: Tensor, seen: int) -> TextSinks:
-    history, config, device = layer.current_pass.history, layer.owner.config, hidden.device
+def _sinks(layer: FocusLayer, hidden: Tensor, history: GroupHistory | None, seen: int) -> TextSinks:
+    owner, shape, padding_B = layer.owner, hidden.shape[:2], None
+    config = owner.config
     assert config.text_sinks is not None, "the layer looks"
-    batch = hidden.shape[0]
-    known_BT = layer.owner.found_sinks.known_before(layer.index, hidden.shape[:2], device)
+    known_BT = owner.found_sinks.known_before(layer.index, shape, hidden.device)
     if known_BT is not None and not known_BT.is_contiguous():
         known_BT = known_BT.contiguous()
-    first_BE, padding_B = None if history is None else history.first_input, None
+    first_BE = None if history is None else history.first_input
     if first_BE is None:
-        first_BE = hidden if batch == 1 else hidden[:, 0].contiguous()  # begins with it
+        first_BE = hidden if shape[0] == 1 else hidden[:, 0].contiguous()  # one text begins with it
     elif seen:
-        assert history is not None
-        first_BE, padding_B = first_BE.to(device).contiguous(), history.first_real
+        assert history is not None, "it has the first input"
+        first_BE, padding_B = first_BE.to(hidden.device).contiguous(), history.first_real
     return _routing().TextSinks(first_BE, known_BT, config.text_sinks, config.num_sinks - seen, padding_B)
 
 
 def text_on_gpu(
-    layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, softcap: float | None
+    layer: FocusLayer,
+    decided: DecidedText,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scaling: float | None,
+    softcap: float | None,
 ) -> Tensor | None:
-    """Focus of a whole text whose groups `decided_on_gpu` has decided.
+    """Focus of a whole text.
 
     Args:
         layer: of the call.
+        decided: the groups of its tokens.
         query: (B, Hq, T, D); key, value: (B, Hkv, T, D), no token of which is padding.
         scaling: factor on the scores; D^-0.5 when None.
         softcap: scores become softcap * tanh(scores / softcap).
@@ -113,22 +121,18 @@ def text_on_gpu(
         (B, T, Hq, D), or None where the kernels do not take the call or fail, or where more than the output is asked
         for; nothing is changed then.
     """
-    owner, current, (_, _, length, size) = layer.owner, layer.current_pass, query.shape
-    decided, history = current.decided, current.history
+    owner, current, length = layer.owner, layer.current_pass, query.shape[2]
+    history = current.history
     if (
-        type(decided) is not DecidedText
-        or key.shape[2:] != (length, size)
+        key.shape[2] != length
         or value.shape != key.shape
         or not (history is None or history.length == 0 < history.seen == length)
         or (layer.sliding is not None and length > layer.sliding)
         or not is_plain(owner)
     ):
         return None
-    scale = scaling if scaling is not None else size**-0.5
-    if not takes(GROUPED, owner.backend, query, key, value, scale):
-        return None
-    plan = text_plan(layer, query, key, scale, softcap)
-    if decided.plan.asked != plan.heads.top_ks:
+    plan = text_plan(layer, query, key, value, scaling if scaling is not None else query.shape[3] ** -0.5, softcap)
+    if plan is None or decided.plan.asked != plan.heads.top_ks:
         return None
     with owner.seconds("attention"):
         if short_pays(plan, query):

@@ -34,6 +34,7 @@ from focus_runtime.composition.by_head import (
 from focus_runtime.composition.cache import START_OVER
 from focus_runtime.composition.call import Call, of_heads
 from focus_runtime.composition.factors import kernels_read, with_factors
+from focus_runtime.composition.gpu_plan import TextPlan
 from focus_runtime.composition.heads import LayerHeads, by_key_head, head_masks, memberships, parts_of
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.state import FULL, Alternatives, Comparison, FocusLayer, Probe, is_plain
@@ -78,8 +79,8 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
     own = (assignment.uniform or assignment.beyond) and assignment.edit is None  # else there may be bits from K on
     if not own or (layer.sliding is not None and length > layer.sliding):
         return None
-    plan = text_plan(layer, call.query, call.key, call.scoring.scale, call.scoring.softcap)
-    if not short_pays(plan, call.query):
+    plan = _plan_of(layer, call)
+    if plan is None or not short_pays(plan, call.query):
         return None
     factors = plan.factors if length > plan.factors_from else None
     if factors is not None and not kernels_read(factors.factors):
@@ -92,6 +93,10 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
         return None
     current.counts, current.backend = plan.counts, "decomposed"
     return out_BTHD
+
+
+def _plan_of(layer: FocusLayer, call: Call) -> TextPlan | None:
+    return text_plan(layer, call.query, call.key, call.value, call.scoring.scale, call.scoring.softcap)
 
 
 def _with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | None = None) -> Call:
@@ -258,8 +263,9 @@ def _in_gpu_calls(
         return None
     extents = [_extent(layer, call, top_k) for top_k in heads.top_ks]
     known = [extent or membership_extent(own) for extent, own in zip(extents, groups_SBT, strict=True)]
-    plan = text_plan(layer, call.query, call.key, call.scoring.scale, call.scoring.softcap)
-    found = text_by_head(plan, call.query, call.key, call.value, groups_SBT.unbind(), known, owner.seconds)
+    plan = _plan_of(layer, call)
+    tensors = (call.query, call.key, call.value)
+    found = None if plan is None else text_by_head(plan, *tensors, groups_SBT.unbind(), known, owner.seconds)
     if found is None:
         return None
     out_BQHD, with_full = found

@@ -131,13 +131,14 @@ def text_plan(
     """
     assert layer.router is not None, "layers without a router keep their own attention"
     plan, owner, factors_H = layer.text_plan, layer.owner, layer.router._parameters["logit_factors"]
-    dtypes, sizes = (query.dtype, key.dtype, value.dtype), (query.shape[1], *key.shape[1::2], query.shape[3])
-    kind = (sizes, query.device, scale, softcap, owner.backend, dtypes)
+    (_, num_query, _, size), (_, num_key, _, key_size) = query.shape, key.shape
+    types = (query.dtype, key.dtype, value.dtype, query.device)
+    kind = (num_query, num_key, size, key_size, scale, softcap, owner.backend, types)
     if plan is None or plan.config is not owner.config or plan.own_factors is not factors_H or plan.kind != kind:
         if not takes(GROUPED, owner.backend, query, key, value, scale):
             return None
         layer.text_plan = plan = _planned(layer, factors_H, kind)
-    elif not query.stride(3) == key.stride(3) == value.stride(3) == 1 or needs_gradient(query, key, value):
+    elif not query.stride()[3] == key.stride()[3] == value.stride()[3] == 1 or needs_gradient(query, key, value):
         return None
     return plan
 
@@ -145,8 +146,8 @@ def text_plan(
 def _planned(layer: FocusLayer, factors_H: Tensor | None, kind: tuple[Any, ...]) -> TextPlan:
     from focus_runtime.attention.cuda.pairwise import PairHeads  # needs Triton
 
-    config, ((num_query, num_key, *_), device, scale, softcap, *_) = layer.owner.config, kind
-    counts = HeadCounts(num_key, num_query)
+    config, (num_query, num_key, _, _, scale, softcap, _, types) = layer.owner.config, kind
+    counts, device = HeadCounts(num_key, num_query), types[-1]
     heads = layer.heads(counts)
     known = _on_gpu(heads, counts, device)
     window, seen_whole = 0, ENDLESS if heads.groups == heads.full else 0
@@ -233,7 +234,7 @@ def text_by_head(
     """A whole text's output, (B, T, H, D), and whether full heads are in it, whose rows are else left as they are.
 
     Args:
-        plan: of a layer whose heads have unequal settings.
+        plan: of the layer.
         query, key, value: (B, H, T, D) of a call for which `fits` says yes.
         groups_BT: int64 bit sets for each distinct top-k of the layer.
         extents: what is known of each of them.
@@ -246,6 +247,9 @@ def text_by_head(
     heads, rule, scoring = plan.on_gpu, plan.rule, plan.scoring
 
     def run() -> Tensor:
+        if plan.heads.uniform:
+            inputs = (query, key, value, groups_BT[0], rule, scoring)
+            return kernels.grouped_attention(*inputs, extent=extents[0], stage=clock)[0].transpose(1, 2)
         results, parts = kernels.new_results(query), heads.focused if apart else heads.parts
 
         def attend(own: Heads, place: int, extent: Extent, *, near_known: bool) -> None:

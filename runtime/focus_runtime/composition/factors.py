@@ -9,7 +9,8 @@ Shape suffixes: B batch, H query heads (Hq), T tokens (Tq queries, Tk keys), D h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -77,9 +78,14 @@ def multiplied(query: Tensor, factors: HeadFactors, total: int, furthest: int | 
         total: tokens of the whole text so far.
         furthest: the layer's own sliding window.
     """
-    from focus_runtime.attention.cuda.factors import multiplied_on_gpu  # needs Triton
+    return tried(FACTORS, query, lambda: _kernels().multiplied_on_gpu(query, factors, total, furthest))
 
-    return tried(FACTORS, query, lambda: multiplied_on_gpu(query, factors, total, furthest))
+
+@functools.cache  # an import statement takes longer
+def _kernels() -> Any:
+    from focus_runtime.attention.cuda import factors  # needs Triton
+
+    return factors
 
 
 def acting_factors(
@@ -116,9 +122,7 @@ def head_factors(factors: Tensor, reach: Reach) -> HeadFactors:
         factors: (Hq,) float32, above 0.
         reach: of the heads.
     """
-    from focus_runtime.attention.cuda.factors import HeadFactors  # needs Triton
-
-    return HeadFactors(factors, reach.acts, reach.tokens, reach.growth)
+    return _kernels().HeadFactors(factors, reach.acts, reach.tokens, reach.growth)
 
 
 def kernels_read(factors: Tensor) -> bool:

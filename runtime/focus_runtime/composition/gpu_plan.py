@@ -95,7 +95,7 @@ class TextPlan:
 
     Attributes:
         config, own_factors, kind: of which texts: settings, (Hq,) factors of the router, and numbers of query heads
-            and key heads, head sizes, device, scale, softcap, the backend that is asked for, and types.
+            and key heads, head sizes, scale, softcap, the backend that is asked for, types and device.
         counts: heads of the layer.
         heads: what they execute.
         scoring: scale and softcap.

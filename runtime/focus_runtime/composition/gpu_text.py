@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.cuda.decomposition import grouped_fits
 from focus_runtime.composition.by_head import are_apart, short_by_head, short_pays, text_by_head, text_plan
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.factors import kernels_read, multiplied
@@ -161,7 +162,9 @@ def _by_groups(
     layer: FocusLayer, plan: TextPlan, decided: DecidedText, query: Tensor, key: Tensor, value: Tensor
 ) -> Tensor | None:
     length = query.shape[2]
-    if are_apart(query) or plan.heads.uniform or length <= plan.seen_whole:
+    if are_apart(query) or length <= plan.seen_whole:
+        return None
+    if plan.heads.uniform and not grouped_fits(query, key, value, plan.rule.near(length - 1), plan.scoring):
         return None
     if plan.factors is not None and length > plan.factors_from:
         scaled = multiplied(query, plan.factors, length, layer.sliding) if kernels_read(plan.factors.factors) else None

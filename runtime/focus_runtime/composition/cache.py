@@ -30,7 +30,7 @@ class GroupHistory:
     Attributes:
         seen: tokens the layer has seen, through Focus or not.
         length: tokens whose groups are known; equal to `seen` as long as only Focus filled the cache.
-        first_real: (B,) int64, padding tokens before each text; None while empty.
+        first_real: (B,) int64, padding tokens before each text; None while empty, and where there was no padding.
         written_by: which composition assigned the groups.
         first_input: (B, E) input of the layer at each text's first real token, where text sinks are looked for.
     """
@@ -41,11 +41,14 @@ class GroupHistory:
         self.first_real: Tensor | None = None
         self.written_by = ""
         self.first_input: Tensor | None = None
-        self._buffer: Tensor | None = None
+        self._buffer: Tensor | None = None  # (B, S, capacity)
+        self._given: Tensor | None = None  # (S, B, T) in place of it, to be read alone: what `begin` took
 
     @property
     def membership(self) -> Tensor:
         """(S, B, length) int64 bit sets, in the order of `LayerHeads.top_ks`."""
+        if self._given is not None:
+            return self._given[..., : self.length]
         assert self._buffer is not None, "append comes first"
         return self._buffer[..., : self.length].transpose(0, 1)
 
@@ -58,16 +61,27 @@ class GroupHistory:
         Returns:
             (S, B, capacity) int64, the new tokens last of the first `length`.
         """
-        assert self._buffer is not None, "append comes first"
-        total, (batch, settings, capacity) = self.length + new, self._buffer.shape
-        stale = self._buffer.is_inference() and not torch.is_inference_mode_enabled()  # cannot be written to
-        if stale or total > capacity:  # doubling: one more token must not copy all the others every time
-            room = -(-max(total, 2 * capacity) // WHOLE) * WHOLE
-            grown = self._buffer.new_zeros(batch, settings, room)
-            grown[..., : self.length] = self._buffer[..., : self.length]
-            self._buffer = grown
+        known = self._buffer if self._given is None else self._given.transpose(0, 1)
+        assert known is not None, "append comes first"
+        total, (batch, settings, capacity) = self.length + new, known.shape
+        inference = known.is_inference() and not torch.is_inference_mode_enabled()  # cannot be written to
+        if self._given is not None or inference or total > capacity:
+            room = -(-max(total, 2 * capacity) // WHOLE) * WHOLE  # one more token must not copy all others every time
+            grown = known.new_zeros(batch, settings, room)
+            grown[..., : self.length] = known[..., : self.length]
+            self._buffer, self._given, known = grown, None, grown
         self.length = total
-        return self._buffer.transpose(0, 1)
+        return known.transpose(0, 1)
+
+    def begin(self, membership: Tensor, written_by: str) -> None:
+        """Take the groups of the first tokens, none of them padding, without a copy.
+
+        Args:
+            membership: (S, B, T) int64 bit sets, to which nobody writes from now on.
+            written_by: the composition that assigned the groups.
+        """
+        self._given, self._buffer, self.first_real = membership, None, None
+        self.length, self.written_by = membership.shape[2], written_by
 
     def append(self, membership: Tensor, padding: Tensor | None, written_by: str) -> None:
         """Add the groups of the newest tokens.
@@ -77,17 +91,16 @@ class GroupHistory:
             padding: (B, T) bool of the same tokens, True for real ones; None when all are.
             written_by: the composition that assigned the groups.
         """
-        _, batch, new = membership.shape
-        if self.length == 0:
-            self._buffer, self.written_by = membership.transpose(0, 1).contiguous().clone(), written_by
-            self.first_real = torch.zeros(batch, dtype=torch.int64, device=membership.device)
-        assert self._buffer is not None
-        assert self.first_real is not None
+        place, new = self.length, membership.shape[2]
+        if place == 0:
+            self._buffer = membership.transpose(0, 1).clone(memory_format=torch.contiguous_format)
+            self._given, self.first_real, self.length, self.written_by = None, None, new, written_by
+        else:
+            self.extend(new)[:, :, place : self.length] = membership
         if padding is not None:
-            leading = (padding.cumsum(dim=1) == 0).sum(dim=1)
-            self.first_real = self.first_real + torch.where(self.first_real == self.length, leading, 0)
-        place = self.length
-        self.extend(new)[:, :, place : self.length] = membership
+            leading_B = (padding.cumsum(dim=1) == 0).sum(dim=1)
+            before_B = torch.zeros_like(leading_B) if self.first_real is None else self.first_real
+            self.first_real = before_B + torch.where(before_B == place, leading_B, 0)
 
     def crop(self, seen: int) -> None:
         """Drop all but the first `seen` tokens."""
@@ -95,8 +108,12 @@ class GroupHistory:
 
     def change_batch(self, change: Callable[[Tensor], Tensor]) -> None:
         """Apply one operation over the batch dimension."""
-        if self._buffer is not None and self.first_real is not None:
-            self._buffer, self.first_real = change(self._buffer), change(self.first_real)
+        if self._given is not None:
+            self._buffer, self._given = self._given.transpose(0, 1).clone(), None
+        if self._buffer is not None:
+            self._buffer = change(self._buffer)
+        if self.first_real is not None:
+            self.first_real = change(self.first_real)
         if self.first_input is not None:
             self.first_input = change(self.first_input)
 

@@ -9,7 +9,8 @@ Shape suffixes: B batch, H query heads (Hq), T tokens (Tq queries, Tk keys), D h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -55,12 +56,9 @@ def with_factors(
         return query
     factors_H, reach = acting
     if padding is None and _fits(query, factors_H):
-        from focus_runtime.attention.cuda.factors import multiplied_on_gpu  # needs Triton
-
-        known, furthest = head_factors(factors_H, reach), layer.sliding
-        multiplied = tried(FACTORS, query, lambda: multiplied_on_gpu(query, known, total, furthest))
-        if multiplied is not None:
-            return multiplied
+        scaled = multiplied(query, head_factors(factors_H, reach), total, layer.sliding)
+        if scaled is not None:
+            return scaled
     if padding is None and new == 1:  # a decode step: each operation more is one in every layer
         return (query * (factors_H ** reach.beyond(visible, total - 1))[:, None, None]).to(query.dtype)
     if padding is None:
@@ -69,6 +67,25 @@ def with_factors(
         visible_BT = (total - padding.shape[1] + padding.cumsum(1))[:, -new:]
     share_BHT = reach.beyond_each(visible_BT.clamp(1, layer.sliding), visible_BT - 1)
     return (query * (factors_H[:, None] ** share_BHT)[..., None]).to(query.dtype)
+
+
+def multiplied(query: Tensor, factors: HeadFactors, total: int, furthest: int | None) -> Tensor | None:
+    """The same in one kernel; None where it fails.
+
+    Args:
+        query: (B, Hq, Tq, D) in half precision, the last dimension contiguous.
+        factors: of the heads.
+        total: tokens of the whole text so far.
+        furthest: the layer's own sliding window.
+    """
+    return tried(FACTORS, query, lambda: _kernels().multiplied_on_gpu(query, factors, total, furthest))
+
+
+@functools.cache  # an import statement takes longer
+def _kernels() -> Any:
+    from focus_runtime.attention.cuda import factors  # needs Triton
+
+    return factors
 
 
 def acting_factors(
@@ -105,9 +122,7 @@ def head_factors(factors: Tensor, reach: Reach) -> HeadFactors:
         factors: (Hq,) float32, above 0.
         reach: of the heads.
     """
-    from focus_runtime.attention.cuda.factors import HeadFactors  # needs Triton
-
-    return HeadFactors(factors, reach.acts, reach.tokens, reach.growth)
+    return _kernels().HeadFactors(factors, reach.acts, reach.tokens, reach.growth)
 
 
 def kernels_read(factors: Tensor) -> bool:

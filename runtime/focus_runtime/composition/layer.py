@@ -21,14 +21,16 @@ from focus_runtime.composition.cache import GroupHistory, check_continues, histo
 from focus_runtime.composition.call import attention_call
 from focus_runtime.composition.factors import with_factors
 from focus_runtime.composition.gpu_step import step_on_gpu
-from focus_runtime.composition.gpu_text import decided_on_gpu
+from focus_runtime.composition.gpu_text import decided_on_gpu, text_on_gpu
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.sparse import sparse_attention
-from focus_runtime.composition.state import STATE, FocusLayer
+from focus_runtime.composition.state import STATE, DecidedText, FocusLayer
 from focus_runtime.composition.step import attend_step, decide_and_attend, defers, is_step
 from focus_runtime.composition.text_sinks import with_text_sinks
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL
+
+REFUSED = (("s_aux", "learned attention sinks"), ("position_bias", "a learned position bias"))
 
 
 def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -45,18 +47,21 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     cache = kwargs.get("cache")  # transformers 5.24 and newer
     if cache is None:
         cache = kwargs.get("past_key_values")
-    if cache is not None:
-        current.cached = layer_of(cache, layer.index)
-    if owner.measuring_full or layer.router is None:
+    cached = None if cache is None else layer_of(cache, layer.index)
+    current.cached, router = cached, layer.router
+    if owner.measuring_full or router is None:
         return
-    if current.cached is not None:
-        current.history = history_of(current.cached)
-        _check_past(layer, current.history)
+    steps = False
+    if cached is not None:
+        current.history = history = history_of(cached)
+        steps = history.seen > 0
+        if steps:
+            _check_past(layer, history)
     hidden = args[0] if args else kwargs["hidden_states"]
-    if layer.router.config is not owner.config:  # setting an attribute of a module takes a microsecond and more
-        layer.router.config = owner.config
+    if router.config is not owner.config:  # setting an attribute of a module takes a microsecond and more
+        router.config = owner.config
     padding = _padding(kwargs)
-    if defers(layer, hidden, padding):
+    if steps and defers(layer, hidden, padding):
         current.hidden = hidden
     else:
         _decide(layer, hidden, padding)
@@ -70,7 +75,7 @@ def _decide(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> None:
     with owner.seconds("routing"):
         decided = decided_on_gpu(layer, hidden, padding)
         if decided is not None:
-            current.assignment = decided
+            current.decide(decided)
             return
         assignment = router.assign(hidden, padding=padding, assignment=config.assignment)
         if config.text_sinks is not None:
@@ -97,8 +102,6 @@ def _decide_late(layer: FocusLayer, hidden: Tensor) -> None:
 
 
 def _check_past(layer: FocusLayer, history: GroupHistory) -> None:
-    if history.seen == 0:
-        return
     if layer.owner.config.assignment == "sinkhorn":
         raise InputError(
             "assignment 'sinkhorn' cannot continue from a key-value cache: its column sums run over the whole text, "
@@ -171,12 +174,17 @@ def focus_forward(
             "Focus was composed onto another model that shares this model's configuration object",
             fix="give every model its own copy of the configuration, or call detach() on the other one first",
         )
-    layer.current_pass.called = True
-    owner = layer.owner
+    owner, current = layer.owner, layer.current_pass
+    current.called = True
     _refuse_unsupported(layer, kwargs)
-    hidden = layer.current_pass.hidden
+    hidden, decided = current.hidden, current.decided
+    if type(decided) is DecidedText and attention_mask is hidden is None:
+        text_BQHD = text_on_gpu(layer, decided, query, key, value, scaling, softcap)
+        if text_BQHD is not None:
+            owner.seconds.calls += 1
+            return text_BQHD, None
     if attention_mask is None and is_step(layer, query, key, value):
-        history = layer.current_pass.history
+        history = current.history
         assert history is not None, "see `is_step`"
         query = with_factors(layer, query, history.seen, key.shape[1])
         scoring = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap)
@@ -204,7 +212,7 @@ def focus_forward(
 
 def _refuse_unsupported(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
     """Refuse arguments that change the attention and that Focus does not apply."""
-    for name, what in (("s_aux", "learned attention sinks"), ("position_bias", "a learned position bias")):
+    for name, what in REFUSED:
         if kwargs.get(name) is not None:
             raise ModelError(
                 f"layer {layer.index} of this model uses {what}, which Focus does not support", fix=OTHER_MODEL

@@ -22,13 +22,22 @@ from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.composition.added_pairs import attend_with_added
-from focus_runtime.composition.by_head import fits, short_by_head, short_pays, step_by_head, text_by_head
+from focus_runtime.composition.by_head import (
+    extent_of,
+    fits,
+    short_by_head,
+    short_pays,
+    step_by_head,
+    text_by_head,
+    text_plan,
+)
 from focus_runtime.composition.cache import START_OVER
 from focus_runtime.composition.call import Call, of_heads
-from focus_runtime.composition.factors import acting_factors, kernels_read, with_factors
+from focus_runtime.composition.factors import kernels_read, with_factors
+from focus_runtime.composition.gpu_plan import TextPlan
 from focus_runtime.composition.heads import LayerHeads, by_key_head, head_masks, memberships, parts_of
 from focus_runtime.composition.own import own_attention
-from focus_runtime.composition.state import FULL, Alternatives, Comparison, FocusLayer, Probe
+from focus_runtime.composition.state import FULL, Alternatives, Comparison, FocusLayer, Probe, is_plain
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent
@@ -62,40 +71,32 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
     """A whole short text, (B, T, H, D), by one kernel for all heads and their factors; None where it takes no such call
     or fails, and while anything but the output is asked for."""
     owner, current, length = layer.owner, layer.current_pass, call.query.shape[2]
-    config, assignment = owner.config, current.assignment
+    assignment = current.assignment
     if not call.key.shape[2] == call.total == length or not fits(GROUPED, owner.backend, call):
         return None
-    asked = (owner.comparison, owner.probe, owner.alternatives, owner.soft_gate, owner.observer)
-    if any(each is not None for each in asked) or owner.added_pairs or assignment is None:
+    if not is_plain(owner) or assignment is None:
         return None
     own = (assignment.uniform or assignment.beyond) and assignment.edit is None  # else there may be bits from K on
     if not own or (layer.sliding is not None and length > layer.sliding):
         return None
-    heads = layer.heads(call.counts)
-    if _all_see_everything(heads, length, config.num_groups) or not short_pays(call, heads, config.num_groups):
+    plan = _plan_of(layer, call)
+    if plan is None or not short_pays(plan, call.query):
         return None
-    acting, factors = acting_factors(layer, call.counts, call.query.device, length), None
-    if acting is not None:
-        factors_H, reach = acting
-        if not kernels_read(factors_H):
-            return None
-        factors = (factors_H, reach)
-    groups_SBT = _groups(layer, call, heads)
-    out_BTHD = short_by_head(call, heads, groups_SBT, config.num_groups, PairRule.of(config, 0), factors, owner.seconds)
+    factors = plan.factors if length > plan.factors_from else None
+    if factors is not None and not kernels_read(factors.factors):
+        return None
+    groups_SBT = _groups(layer, call, plan.heads)
+    out_BTHD = short_by_head(plan, call.query, call.key, call.value, groups_SBT, factors, owner.seconds)
     if out_BTHD is None:
         if current.history is not None:
             current.history.length = 0  # they are added again
         return None
-    current.counts, current.backend = call.counts, "decomposed"
+    current.counts, current.backend = plan.counts, "decomposed"
     return out_BTHD
 
 
-def _all_see_everything(heads: LayerHeads, length: int, num_groups: int) -> bool:
-    """Whether the heads attend fully, or might as well: torch's kernels take less time for that."""
-    if not heads.uniform:
-        return heads.groups == heads.full
-    setting = heads.groups[0].setting
-    return setting.window >= length - 1 or setting.top_k >= num_groups
+def _plan_of(layer: FocusLayer, call: Call) -> TextPlan | None:
+    return text_plan(layer, call.query, call.key, call.value, call.scoring.scale, call.scoring.softcap)
 
 
 def _with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | None = None) -> Call:
@@ -262,7 +263,9 @@ def _in_gpu_calls(
         return None
     extents = [_extent(layer, call, top_k) for top_k in heads.top_ks]
     known = [extent or membership_extent(own) for extent, own in zip(extents, groups_SBT, strict=True)]
-    found = text_by_head(call, heads, groups_SBT, known, PairRule.of(owner.config, 0), owner.seconds)
+    plan = _plan_of(layer, call)
+    tensors = (call.query, call.key, call.value)
+    found = None if plan is None else text_by_head(plan, *tensors, groups_SBT.unbind(), known, owner.seconds)
     if found is None:
         return None
     out_BQHD, with_full = found
@@ -312,9 +315,9 @@ def _extent(layer: FocusLayer, call: Call, top_k: int) -> Extent | None:
     whole = call.query.shape[2] == call.key.shape[2]  # else a cache holds groups that another rule may have decided
     if assignment is None or not whole or not (assignment.uniform or assignment.beyond):
         return None
-    if top_k == 0:  # tokens linked by hand see each other all the same
-        return None if assignment.edit is not None else Extent(config.num_groups, 0, uniform=True)
-    return Extent(config.num_groups, top_k, uniform=assignment.uniform, beyond=not assignment.uniform)
+    if top_k == 0 and assignment.edit is not None:  # tokens linked by hand see each other all the same
+        return None
+    return extent_of(top_k, config.num_groups, beyond=not assignment.uniform)
 
 
 def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None) -> str:
@@ -357,10 +360,11 @@ def _groups(layer: FocusLayer, call: Call, heads: LayerHeads) -> Tensor:
 
 def _positions(layer: FocusLayer, call: Call, membership: Tensor) -> Tensor:
     """(B, Tk) positions of the keys at hand, counted from each text's first real token."""
-    if layer.current_pass.history is None or layer.current_pass.history.first_real is None:
+    history = layer.current_pass.history
+    if history is None or history.length == 0:
         return token_positions(membership, call.padding)
     count = torch.arange(call.total - call.key.shape[2], call.total, device=membership.device)
-    return count - layer.current_pass.history.first_real[:, None]
+    return count.expand_as(membership) if history.first_real is None else count - history.first_real[:, None]
 
 
 def _gated(layer: FocusLayer, call: Call, setting: HeadSetting) -> Tensor:

@@ -15,7 +15,7 @@ from focus_runtime.attention.fused import HeadRules
 from focus_runtime.budget import HeadCounts, HeadSetting
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.edits import LayerEdit
-from focus_runtime.composition.gpu_plan import StepPlan
+from focus_runtime.composition.gpu_plan import RoutePlan, StepPlan, TextPlan
 from focus_runtime.composition.heads import LayerHeads, layer_heads
 from focus_runtime.composition.reach import Reach, reach_of
 from focus_runtime.composition.text_sinks import FoundSinks
@@ -136,6 +136,15 @@ class Composition(Protocol):
         """Identifies who assigned a cache's groups."""
 
 
+def is_plain(owner: Composition) -> bool:
+    """Whether nothing but the settings decides what attention computes, and nothing but its output is asked for."""
+    return (
+        owner.soft_gate is owner.alternatives is owner.comparison is owner.probe is owner.observer is None
+        and not owner.added_pairs
+        and not owner.measuring_full
+    )
+
+
 @dataclass(slots=True)  # not frozen: setting attributes of frozen ones takes longer, and there is one in every step
 class Decided:
     """The groups of the one new token of a decode step, as the kernel left them.
@@ -183,6 +192,43 @@ class LateDecided:
         return own if self.found is None else own.in_all_groups(self.found)
 
 
+@dataclass(slots=True)
+class DecidedText:
+    """The groups of a text's tokens, as the kernel left them.
+
+    Attributes:
+        probabilities: (B, T, K) fp32.
+        sets: (S, B, T) int64 bit sets for each k of the plan.
+        found: (B, T) bool, whether a token belongs to all groups whatever the k; None where nobody looked.
+        potential: (K,) of the router.
+        plan: what was decided.
+    """
+
+    probabilities: Tensor
+    sets: Tensor
+    found: Tensor | None
+    potential: Tensor
+    plan: RoutePlan
+
+    @property
+    def asked(self) -> Tensor:
+        """The sets that attention asks for."""
+        return self.sets if self.plan.asked is self.plan.top_ks else self.sets[: len(self.plan.asked)]
+
+    def assignment(self) -> Assignment:
+        """The same as a router returns it."""
+        found, plan = self.found, self.plan
+        return Assignment(
+            self.probabilities,
+            self.sets[plan.usual],
+            self.potential,
+            uniform=found is None,
+            everywhere=found,
+            beyond=found is not None,
+            by_top_k=(plan.asked, self.asked) if plan.asked else None,
+        )
+
+
 class Pass(threading.local):
     """State of one layer during a forward pass of this thread; between passes, of the latest one.
 
@@ -197,7 +243,7 @@ class Pass(threading.local):
 
     def __init__(self) -> None:
         self._assignment: Assignment | None = None
-        self.decided: Decided | LateDecided | None = None
+        self.decided: Decided | LateDecided | DecidedText | None = None
         self.hidden: Tensor | None = None
         self.cached: Any = None
         self.history: GroupHistory | None = None
@@ -216,6 +262,10 @@ class Pass(threading.local):
     def assignment(self, assignment: Assignment | None) -> None:
         self._assignment, self.decided = assignment, None
 
+    def decide(self, decided: DecidedText) -> None:
+        """Set the groups, as an assignment only when somebody asks for it."""
+        self._assignment, self.decided = None, decided
+
     def __reduce__(self) -> tuple[type[Pass], tuple[()]]:
         """A copied or pickled model starts without a pass."""
         return Pass, ()
@@ -232,6 +282,7 @@ class FocusLayer:
         sliding: the layer's own window in tokens, None for a global layer.
         current_pass: state of a forward pass; each thread has its own, so that several may run the model at once.
         gpu_plan: what decode steps on a GPU have in common, see gpu_step.py; None before one.
+        route_plan, text_plan: the same of whole texts, see gpu_text.py and by_head.py.
     """
 
     index: int
@@ -240,6 +291,8 @@ class FocusLayer:
     sliding: int | None = None
     current_pass: Pass = field(default_factory=Pass)
     gpu_plan: StepPlan | None = None
+    route_plan: RoutePlan | None = None
+    text_plan: TextPlan | None = None
     _heads: tuple[FocusConfig, HeadCounts, LayerHeads] | None = None
     _step: tuple[LayerHeads, HeadRules, str, PairRule] | None = None
     _reach: tuple[LayerHeads, torch.device, Reach] | None = None

@@ -20,7 +20,7 @@ from focus_runtime.attention.fused import fused_step, step_fits
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.composition.gpu_step import takes
 from focus_runtime.composition.heads import LayerHeads, counts_of, memberships
-from focus_runtime.composition.state import Decided, FocusLayer
+from focus_runtime.composition.state import Decided, FocusLayer, is_plain
 from focus_runtime.composition.text_sinks import NO_SINK, SINK
 from focus_runtime.routing.few_tokens import ELEMENTS, fits
 
@@ -35,12 +35,7 @@ def _is_plain(layer: FocusLayer) -> bool:
     """Whether nothing but the layer's own settings decides what a step computes."""
     owner = layer.owner
     return (
-        layer.router is not None
-        and layer.sliding is None
-        and not owner.measuring_full
-        and owner.soft_gate is owner.alternatives is owner.comparison is owner.probe is owner.observer is None
-        and not owner.added_pairs
-        and owner.config.assignment != "sinkhorn"
+        layer.router is not None and layer.sliding is None and is_plain(owner) and owner.config.assignment != "sinkhorn"
     )
 
 
@@ -53,7 +48,7 @@ def defers(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> bool:
         padding: (B, T) bool, or None where all tokens are real.
     """
     history, router = layer.current_pass.history, layer.router
-    if history is None or router is None or padding is not None or hidden.shape[:2] != (1, 1) or not history.seen:
+    if history is None or router is None or padding is not None or not history.seen or hidden.shape[:2] != (1, 1):
         return False
     if (
         router.observers

@@ -59,11 +59,14 @@ class FoundSinks(threading.local):
             shape: (B, T).
             device: of the tokens.
         """
-        known = self.by_layer.get(layer - 1)  # nearly always there, and looked up in every layer
+        by_layer = self.by_layer
+        known = by_layer.get(layer - 1)  # nearly always there, and looked up in every layer
         if known is None:
-            latest = max((index for index in self.by_layer if index < layer), default=None)
-            known = None if latest is None else self.by_layer[latest]
-        return None if known is None or known.shape != shape else known.to(device)
+            latest = max((index for index in by_layer if index < layer), default=None)
+            known = None if latest is None else by_layer[latest]
+        if known is None or known.shape != shape:
+            return None
+        return known if known.device == device else known.to(device)
 
     def was_found(self, layer: int) -> bool:
         """Whether the one new token of a decode step on the CPU was found in the layers before one."""

@@ -49,7 +49,7 @@ class Tiles:
 NEAR_TILES = {64: Tiles(64, 64, 4, 3), 128: Tiles(64, 32, 4, 3), 256: Tiles(64, 32, 4, 2)}
 FAR_TILES = {64: Tiles(64, 64, 4, 3), 128: Tiles(128, 128, 8, 2), 256: Tiles(64, 32, 4, 2)}
 LARGE_SHARED = 166_000  # bytes a program may share on a data centre's GPU
-COPIED_TILES = {64: Tiles(128, 64, 4, 3), 128: Tiles(128, 128, 8, 2), 256: Tiles(128, 64, 8, 2)}
+COPIED_TILES = {64: Tiles(64, 128, 4, 3), 128: Tiles(64, 64, 4, 2), 256: Tiles(128, 64, 8, 2)}
 # Before Hopper, or where a multiprocessor shares less: what fits into its memory and registers (on an A100 the larger
 # tiles leave 2 to 4 KB of every thread in memory); compiled, not timed.
 SMALL_FAR_TILES = FAR_TILES | {128: Tiles(64, 32, 4, 2), 256: Tiles(64, 32, 8, 2)}

@@ -300,7 +300,8 @@ def one_length(
         length: tokens.
         device: where it runs.
         row: gets both.
-        single: one pass of each mode, which fills the caches that decode continues.
+        single: one pass of each mode, which fills the caches that decode continues; where both caches are too much,
+            passes without any, and no decode.
     """
     ids = random_ids(length, device)
     filled: dict[str, Filled] = {}
@@ -308,9 +309,17 @@ def one_length(
     def prefill() -> dict[str, Any]:
         if not single:
             return prefill_speed(focus, ids, repeats=REPEATS)
-        found, caches = single_prefill_speed(focus, ids, steps=DECODE_STEPS)
-        filled.update(caches)
-        return found
+        try:
+            found, caches = single_prefill_speed(focus, ids, steps=DECODE_STEPS)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            why = first_line(error)
+        else:
+            filled.update(caches)
+            return found
+        free_memory(device)  # beyond the `except`, whose error keeps what the pass had made
+        return prefill_speed(focus, ids, repeats=1) | {"cached_error": why}
 
     def decode() -> dict[str, Any]:
         if single and not filled:
@@ -321,8 +330,7 @@ def one_length(
         try:
             row[name] = work()
         except Exception as error:  # as in `Report.add`, and rows of other models are kept
-            failed = "out of memory" if is_out_of_memory(error) else f"{type(error).__name__}: {first_line(error)}"
-            row[name] = {"error": failed}
+            row[name] = {"error": f"{type(error).__name__}: {first_line(error)}"}
         free_memory(device)
         yield name
 

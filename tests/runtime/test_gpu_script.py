@@ -59,13 +59,26 @@ def test_no_memory_and_no_time_are_results(tmp_path, monkeypatch):
     report = gpu.Report(tmp_path, 1000.0, smoke=True)
     report.add("models", lambda: gpu.whole_models(report))
     row = results(tmp_path)[0]["models"]["tiny"][0]
-    assert row["prefill"] == {"error": "out of memory"}
+    assert row["prefill"] == {"error": "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"}
     assert row["decode"]["full_over_focus"] > 0
     late = gpu.Report(tmp_path, 0.0, smoke=True)
     late.add("models", lambda: gpu.whole_models(late))
     found, table = results(tmp_path)
     assert all("were left" in row["skipped"] for row in found["models"]["tiny"])
     assert "0 s were left" in table
+
+
+def test_a_text_whose_caches_are_too_much_is_timed_without_them(tmp_path, monkeypatch):
+    def full(focus, ids, **_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setattr(gpu, "single_prefill_speed", full)
+    report = gpu.Report(tmp_path, 1000.0, smoke=True)
+    report.add("models", lambda: gpu.whole_models(report))
+    last = results(tmp_path)[0]["models"]["tiny"][-1]
+    assert last["prefill"]["full_over_focus"] > 0
+    assert last["prefill"]["cached_error"] == "CUDA out of memory. Tried to allocate 2.00 GiB"
+    assert last["decode"] == {"error": "no cache was filled"}
 
 
 def test_what_fails_at_one_length_leaves_the_rows_of_the_others(tmp_path, monkeypatch):

@@ -48,7 +48,14 @@ class Launches:
         self._compiled: dict[str, _Compiled] = {}
 
     def run(
-        self, name: str, kernel: Any, grid: tuple[int, int, int], arguments: tuple[Any, ...], warps: int, stages: int
+        self,
+        name: str,
+        kernel: Any,
+        grid: tuple[int, int, int],
+        arguments: tuple[Any, ...],
+        warps: int,
+        stages: int,
+        registers: int | None = None,
     ) -> None:
         """Run a kernel over a grid, on the current device.
 
@@ -58,10 +65,12 @@ class Launches:
             grid: programs in x, y and z.
             arguments: all of the kernel's, in order, compile-time ones too; the first is a tensor.
             warps, stages: warps of a program, and iterations of a loop in flight.
+            registers: of a thread at most; None for as many as the compiler takes.
         """
         known = self._compiled.get(name)
         if known is None:
-            compiled = kernel[grid](*arguments, num_warps=warps, num_stages=stages)
+            limit = {} if registers is None else {"maxnreg": registers}
+            compiled = kernel[grid](*arguments, num_warps=warps, num_stages=stages, **limit)
             if compiled is not None:  # Triton's interpreter compiles nothing
                 self._compiled[name] = _loaded(compiled)
             return

@@ -167,10 +167,12 @@ def run(driver, monkeypatch):
 
     class Kernel:
         def __getitem__(self, grid):
-            return lambda *_, num_warps, num_stages: compiled
+            return lambda *_, **options: asked.append(options) or compiled
+
+    asked = compiled.asked = []
 
     def call(grid=(2, 3, 1)):
-        own.run("name", Kernel(), grid, (torch.zeros(1), 5, None, 2.0, 6), 4, 2)
+        own.run("name", Kernel(), grid, (torch.zeros(1), 5, None, 2.0, 6), 4, 2, 168)
 
     call()
     return call, compiled
@@ -178,6 +180,7 @@ def run(driver, monkeypatch):
 
 def test_the_second_call_goes_by_the_launcher(run, driver):
     call, compiled = run
+    assert compiled.asked == [{"num_warps": 4, "num_stages": 2, "maxnreg": 168}]
     driver.set("wanted", 2)
     call((2, 3, 4))
     assert driver.asked == [3, 2, 3, 4, 128, 1, 1, 7, 11]

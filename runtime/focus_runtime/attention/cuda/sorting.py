@@ -74,7 +74,7 @@ def _planned(batch: int, length: int, groups: int, top_k: int, beyond: bool) -> 
     block = min(MOST_TOKENS, BLOCK_CELLS // padded, max(16, power_of_two(length)))
     num_blocks, entries = tiles_of(length, block), length * (groups if beyond else top_k)
     counted = num_blocks > RECOUNT_UP_TO
-    chunk = min(max(16, COUNTS_AT_ONCE // padded), power_of_two(num_blocks))
+    chunk = max(16, COUNTS_AT_ONCE // padded)  # whatever the length: each size is another kernel to compile
     sizes = (groups, top_k, beyond, lists, block, padded)
     place = (length, entries, num_blocks, batch, *sizes, chunk, counted)
     return _Plan(lists, (num_blocks, batch, 1), entries, counted, (length, num_blocks, *sizes), place)

@@ -168,9 +168,17 @@ def compiled(compiler: Compiler, targets: list[tuple[int, int]], *, everything: 
     found: dict[tuple[int, str], dict[str, Any]] = {}
 
     def compile_only(
-        self: Launches, name: str, kernel: Any, grid: Any, arguments: Any, warps: int, stages: int
+        self: Launches,
+        name: str,
+        kernel: Any,
+        grid: Any,
+        arguments: Any,
+        warps: int,
+        stages: int,
+        registers: int | None = None,
     ) -> None:
-        made = kernel.warmup(*arguments, grid=grid, num_warps=warps, num_stages=stages)
+        limit = {} if registers is None else {"maxnreg": registers}
+        made = kernel.warmup(*arguments, grid=grid, num_warps=warps, num_stages=stages, **limit)
         key = (compiler.capability, made.hash)
         if key not in found:
             row = {"capability": compiler.capability, "kernel": kernel.__name__, "name": name, "warps": warps}
@@ -209,7 +217,9 @@ def mistaken(compiler: Compiler, rounds: int, seed: int) -> tuple[int, list[str]
     specialised: dict[tuple[Launches, str], str] = {}
     launches, wrong = 0, []
 
-    def compare(self: Launches, name: str, kernel: Any, grid: Any, arguments: Any, warps: int, stages: int) -> None:
+    def compare(
+        self: Launches, name: str, kernel: Any, grid: Any, arguments: Any, warps: int, stages: int, *_: Any
+    ) -> None:
         nonlocal launches
         launches += 1
         binder = kernel.device_caches[compiler.capability][-1]

@@ -111,9 +111,11 @@ def _time(summary: dict[str, Any]) -> list[str]:
         return [f"time                   {summary['model_seconds']:,.1f} s in forward passes"]
     if not latest["documents"]:
         return [f"time                   {latest['seconds']:,.1f} s; all documents were there"]
+    passes, more = latest["model_seconds"], ""
+    if passes:  # unknown where workers died after they had written all documents
+        more = f" ({latest['document_seconds'] / passes - 1:+.1%})"
     return [
-        f"time                   {latest['model_seconds']:,.1f} s in forward passes of "
-        f"{latest['document_seconds']:,.1f} s on {latest['documents']:,} documents "
-        f"({latest['document_seconds'] / latest['model_seconds'] - 1:+.1%}), {latest['seconds']:,.1f} s in all, "
+        f"time                   {passes:,.1f} s in forward passes of {latest['document_seconds']:,.1f} s on "
+        f"{latest['documents']:,} documents{more}, {latest['seconds']:,.1f} s in all, "
         f"{latest['workers']} worker{'s' if latest['workers'] > 1 else ''}"
     ]

@@ -17,12 +17,15 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from focus_explorer.data.corpus_pairs import DistantPairs
 from focus_explorer.data.parts import Part, corpus_parts
 from focus_explorer.errors import NotFoundError
 from focus_runtime.corpus.folder import CorpusFolder
 from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.totals import pair_totals
 from focus_runtime.measure.intervals import Interval, mean_interval
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
@@ -42,7 +45,7 @@ class LayerGroups:
         top_group, random_top_group: (N,) int32; the second None without the baseline.
         membership, random_membership: (N,) int64 bit sets of the configuration's top-k.
         confidence, entropy: (N,) float32.
-        others, random_others: the same by any other top-k that a head has.
+        others, random_others: `membership` and `random_membership` by any other top-k that a head has.
     """
 
     layer: int
@@ -54,6 +57,16 @@ class LayerGroups:
     random_membership: NDArray[np.int64] | None
     others: dict[int, NDArray[np.int64]]
     random_others: dict[int, NDArray[np.int64]]
+
+    def executed(self, part: Part) -> NDArray[np.int64]:
+        """(N,) bit sets that the attention of heads of this layer executed; one group of all tokens where it is full.
+
+        Args:
+            part: of the heads.
+        """
+        if part.top_k is None:
+            return np.ones_like(self.membership)
+        return self.others.get(part.top_k, self.membership)
 
 
 class CorpusData:
@@ -123,10 +136,29 @@ class CorpusData:
         """Heads of each layer by the setting they executed."""
         return corpus_parts(self.row["config"], self.layers())
 
-    def _unreached(self, layers: pa.Table, tokens: Floats) -> NDArray[Any]:
-        """(D L,) causal pairs out of reach of a layer's own sliding window, by document and layer."""
-        rules = [self.parts[layer][0].rule for layer in self.layer_numbers]
-        return np.array([rule.unreached(int(count)) for count in tokens for rule in rules])
+    def _distant(self, layers: pa.Table, tokens: NDArray[np.int64]) -> DistantPairs:
+        """Distant pairs by document and part of heads.
+
+        Documents of earlier versions have no `dropped_by_part`: where heads differ, pairs are counted from the groups.
+        """
+        documents, stored = tokens.size, "dropped_by_part" in layers.column_names
+        if stored and not layers["dropped_by_part"].null_count:
+            values = pc.list_flatten(layers["dropped_by_part"]).to_numpy()
+        elif all(len(of_layer) == 1 for of_layer in self.parts.values()):
+            values = layers["dropped"].to_numpy()
+        else:
+            values = self._dropped_again(np.cumsum(tokens)[:-1])
+        return DistantPairs.of(self.parts, _by_document(values, documents), tokens)
+
+    def _dropped_again(self, borders: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(D, P) pairs that one head of each part drops, counted from the groups of documents that begin at borders."""
+        dropped = [
+            pair_totals(np.ascontiguousarray(bits)[None], [part.rule])[0, CAUSES.index("dropped")]
+            for layer in self.each_layer()
+            for part in self.parts[layer.layer]
+            for bits in np.split(layer.executed(part), borders)
+        ]
+        return np.array(dropped).reshape(-1, borders.size + 1).T
 
     @cached_property
     def num_tokens(self) -> int:
@@ -183,7 +215,8 @@ class CorpusData:
         """Pooled numbers with 95 % intervals from a bootstrap over documents, JSON-ready.
 
         Perplexities weight documents by their scored tokens and shares of pairs by their pairs, so each is that of all
-        documents together, over all layers with groups. `dominance` is the share of the largest group over the whole
+        documents together, mean over layers with groups (and over heads, of distant pairs those that have some, see
+        mask/distant.py). `dominance` is the share of the largest group over the whole
         corpus, and `document_dominance` the mean of the documents' own; both mean over layers.
         """
         documents, layers = self.documents(), self.layers()
@@ -204,7 +237,7 @@ class CorpusData:
             "scored_tokens": int((tokens - 1).sum()),
             "unit": "document",
             **_losses(documents, tokens - 1),
-            **_pairs(layers, documents.num_rows, self._unreached(layers, tokens)),
+            **_pairs(layers, documents.num_rows, self._distant(layers, documents["num_tokens"].to_numpy())),
             **self._dominance(layers, documents.num_rows),
             "model_seconds": float(documents["model_seconds"].to_numpy().sum()),
         }
@@ -256,15 +289,13 @@ def _losses(documents: pa.Table, scored: Floats) -> dict[str, Any]:
     return intervals
 
 
-def _pairs(layers: pa.Table, documents: int, unreached: NDArray[Any]) -> dict[str, Any]:
+def _pairs(layers: pa.Table, documents: int, distant: DistantPairs) -> dict[str, Any]:
     counts = {cause: _by_document(layers[cause].to_numpy(), documents).mean(axis=1) for cause in CAUSES}
     total = np.sum(list(counts.values()), axis=0)
-    far = counts["group_only"] + counts["dropped"] - _by_document(unreached, documents).mean(axis=1)
-    some = far > 0
-    distant = _document_interval(counts["group_only"][some] / far[some], far[some]) if some.any() else None
+    kept = distant.share_kept(RESAMPLES)
     return {
         "retained_pairs": _share(_document_interval(1 - counts["dropped"] / total, total)),
-        "distant_pairs_kept": None if distant is None else _share(distant),
+        "distant_pairs_kept": None if kept is None else _share(kept),
     }
 
 

@@ -20,6 +20,7 @@ from focus_explorer.data.queries import fetch, rows_of
 from focus_explorer.errors import InputError, NotFoundError
 from focus_runtime.budget import HeadCounts
 from focus_runtime.config import CONSTANT, FocusConfig
+from focus_runtime.mask.distant import distant_kept, mean_of_some
 from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.store.database import Database
 
@@ -292,13 +293,12 @@ class PartPairs:
     pairs: dict[str, int]
 
     def distant_kept(self, num_tokens: int) -> float | None:
-        """Pairs the groups keep over those beyond window and sinks that the layer reaches; None where there are none.
+        """Share of the distant pairs of one of its heads that is kept, see mask/distant.py; None where it has none.
 
         Args:
             num_tokens: T.
         """
-        distant = self.pairs["group_only"] + self.pairs["dropped"] - self.part.rule.unreached(num_tokens)
-        return self.pairs["group_only"] / distant if distant else None
+        return distant_kept(self.pairs["dropped"], self.part.rule, num_tokens)
 
 
 def part_pairs(config: Mapping[str, Any], rows: pa.Table) -> dict[int, tuple[PartPairs, ...]]:
@@ -317,11 +317,10 @@ def part_pairs(config: Mapping[str, Any], rows: pa.Table) -> dict[int, tuple[Par
 
 
 def mean_distant_kept(parts: Sequence[PartPairs], num_tokens: int) -> float | None:
-    """Share of a layer's distant pairs that its groups keep, mean over the heads that have some; None without any.
+    """Share of a layer's distant pairs that is kept, mean over the heads that have some; None without any.
 
     Args:
         parts: of the layer.
         num_tokens: T.
     """
-    shares = {one.part: share for one in parts if (share := one.distant_kept(num_tokens)) is not None}
-    return float(mean_over_heads(list(shares.values()), list(shares))) if shares else None
+    return mean_of_some([one.distant_kept(num_tokens) for one in parts], [one.part.weight for one in parts])

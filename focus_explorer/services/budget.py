@@ -93,14 +93,17 @@ def budget_words(budget: Sequence[HeadException]) -> str:
 
 
 def other_settings(config: Mapping[str, Any]) -> str:
-    """What follows a setting whose windows grow or that has a budget, such as ", budget of 3 exceptions".
+    """What follows a setting whose windows grow or that has text sinks, factors or a budget, such as ", budget of 3
+    exceptions".
 
     Args:
         config: a configuration as JSON.
     """
     count = len(config.get("budget") or ())
     grows = f", windows {growth_words(config['window_growth'])}" if config.get("window_growth") else ""
-    return grows + (f", budget of {count} exception{'s' * (count != 1)}" if count else "")
+    sinks = "" if config.get("text_sinks") is None else f", text sinks {text_sinks_words(config['text_sinks'])}"
+    factors = ", factors of the logits" if config.get("logit_factors") else ""
+    return grows + sinks + factors + (f", budget of {count} exception{'s' * (count != 1)}" if count else "")
 
 
 def text_sinks_words(similarity: float | None) -> str:

@@ -7,8 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-import numpy as np
-
 from focus_explorer.data.parts import Part, mean_distant_kept, part_pairs, run_parts
 from focus_explorer.data.queries import fetch, fetch_run, rows_of
 from focus_explorer.errors import InputError, NotFoundError
@@ -16,6 +14,7 @@ from focus_explorer.views.payloads.comparisons import RunSummary, StagePayload
 from focus_explorer.views.payloads.runs import MaskPayload
 from focus_explorer.views.run import mask_payload
 from focus_runtime.config import FocusConfig
+from focus_runtime.mask.distant import mean_of_some
 from focus_runtime.store.database import Database
 from focus_runtime.text.tokens import joined_text
 
@@ -51,14 +50,13 @@ def run_summary(database: Database, run_id: str) -> RunSummary:
         timings[row["stage"]].setdefault("peak_memory_bytes", {})[row["mode"]] = row["peak_memory_bytes"]
     layers = part_pairs(run["config"], fetch(database, "part_pairs", run_id=run_id))
     shares = [mean_distant_kept(parts, run["num_tokens"]) for parts in layers.values()]
-    kept = [share for share in shares if share is not None]
     return {
         "run_id": run_id,
         "num_tokens": run["num_tokens"],
         "scored_tokens": run["num_tokens"] - 1,
         "perplexity": {"full": run["perplexity_full"], "focus": run["perplexity_focus"]},
         "retained_pairs": run["retained_pairs"],
-        "distant_pairs_kept": float(np.mean(kept)) if kept else None,
+        "distant_pairs_kept": mean_of_some(shares),
         "dominance": run["dominance"],
         "milliseconds": cast(dict[str, StagePayload], timings),
         "config": run["config"],

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import Part, chance_beyond, mean_over_heads
+from focus_explorer.data.parts import Part, mean_over_heads
 from focus_explorer.views.payloads.pairs import (
     AttentionLinksPayload,
     AttentionMassPayload,
@@ -20,6 +20,7 @@ from focus_explorer.views.payloads.pairs import (
 )
 from focus_explorer.views.run import encode
 from focus_runtime.mask.distances import DistanceCounts
+from focus_runtime.mask.distant import mean_of_some
 from focus_runtime.mask.rule import CAUSES
 
 DIGITS = 6
@@ -52,19 +53,19 @@ def tile_payload(
 def mean_counts(counts: Sequence[DistanceCounts], parts: Sequence[Part]) -> DistanceCounts:
     """Pairs by distance of a layer whose heads may differ, mean over heads; whole numbers where they do not.
 
-    Its `sharing` is what `beyond_shared` of `beyond` is by chance.
-
     Args:
         counts: one for each part.
         parts: of the layer.
     """
     if len(parts) == 1:
         return counts[0]
-    means = ("counts", "shuffled", "window_only", "beyond", "beyond_shared")
-    far = [one.beyond * part.weight for one, part in zip(counts, parts, strict=True)]
+    means, weights = ("counts", "shuffled", "window_only"), [part.weight for part in parts]
+    sharing = [one.sharing for one in counts if one.distant_kept is not None]
+    having = [part for one, part in zip(counts, parts, strict=True) if one.distant_kept is not None]
     return replace(
         counts[0],
-        sharing=chance_beyond([one.sharing for one in counts], far, parts),
+        distant_kept=mean_of_some([one.distant_kept for one in counts], weights),
+        sharing=float(mean_over_heads(sharing or [one.sharing for one in counts], having or parts)),
         **{name: mean_over_heads([getattr(one, name) for one in counts], parts) for name in means},
     )
 
@@ -77,7 +78,7 @@ def distance_payload(counts: DistanceCounts) -> DistancePayload:
         "causes": list(CAUSES),
         "counts": counts.counts.tolist(),
         "sharing": counts.sharing,
-        "beyond": [counts.beyond_shared / counts.beyond if counts.beyond else None],
+        "beyond": [counts.distant_kept],
         "shuffled": _rounded(counts.shuffled),
         "window_only": _rounded(counts.window_only),
     }
@@ -101,7 +102,7 @@ def mean_payload(layers: list[DistanceCounts]) -> DistanceMeanPayload:
         "shuffled": _rounded(np.mean([layer.shuffled for layer in layers], axis=0)),
         "window_only": _rounded(np.mean([layer.window_only for layer in layers], axis=0)),
         "sharing": [layer.sharing for layer in layers],
-        "beyond": [layer.beyond_shared / layer.beyond if layer.beyond else None for layer in layers],
+        "beyond": [layer.distant_kept for layer in layers],
         "layer_shuffled": [float(layer.shuffled @ weights) for layer in layers],
         "layer_window_only": [float(layer.window_only @ weights) for layer in layers],
     }

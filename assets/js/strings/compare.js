@@ -321,7 +321,7 @@ export const numbers = {
     pairs: "Share of all pairs of a token and an earlier one (or itself) that Focus keeps, mean over layers",
     far:
       "Of the pairs beyond window and sinks, the share kept because both tokens share a group or the head has full " +
-      "attention, mean over layers",
+      "attention, mean over the heads that have such pairs and over layers",
     largest: "Share of the tokens in the largest group, mean over layers",
     endToEnd: "One whole forward pass, median: full attention, then Focus",
     attention: "The attention operation only, all layers, median: full attention, then Focus",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from focus_explorer.exports.tables.sources import SETTING_COLUMNS
+from focus_explorer.exports.tables.sources import BUDGET, SETTING_COLUMNS
+from focus_explorer.services.budget import other_settings
 from focus_explorer.statistics.rows import SCOPES
-from focus_runtime.config import growth_words
 
 KINDS = ("whole", "number", "word", "name", "piece", "prose", "interval")
 
@@ -275,12 +275,13 @@ def number(value: float, column: Column) -> str:
 
 def setting_sentence(row: dict[str, object]) -> str:
     """The run and its setting, for a caption."""
-    growth = row.get("window_growth")
-    grows = f", {growth_words(json.loads(str(growth)))}" if growth else ""
+    given = {name: row.get(name) for name in SETTING_COLUMNS}
+    for name in ("window_growth", BUDGET):
+        given[name] = json.loads(str(given[name] or "null"))
     return (
         f"Run {row['run_id']}: {row['model_id']}, centroids {row['centroids']}, K={row['num_groups']}, "
-        f"k={row['top_k']}, window {row['window']}{grows}, {row['num_sinks']} sinks, {row['assignment']} assignment"
-        f"{', with a budget' if row.get('budget') else ''}."
+        f"k={row['top_k']}, window {row['window']}, {row['num_sinks']} sinks, {row['assignment']} assignment"
+        f"{other_settings(given)}."
     )
 
 

@@ -5,8 +5,9 @@ Statistics and corpora are imported where they are read: the other tables need n
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -63,7 +64,9 @@ _QUERIES = {  # tables that are the rows of one named query
     "predictions": "prediction_table",
 }
 SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
-SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS, "window_growth", "budget")
+SOME_SETTINGS = ("text_sinks", "text_sinks_from", "logit_factors")  # where a configuration has them
+BUDGET, BUDGET_ID = "budget", "budget_id"
+SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS, *SOME_SETTINGS, "window_growth", BUDGET, BUDGET_ID)
 ROWS_AT_ONCE = 600_000
 GROUP_NAMES = pa.schema(
     [
@@ -97,13 +100,26 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
     config = json.loads(run["config"])
     setting = {"run_id": run_id, "model_id": run["model_id"], "centroids": run["centroids_name"]}
     setting |= {name: config[name] for name in SETTINGS}
-    for name in ("window_growth", "budget"):
-        if config.get(name):
-            setting[name] = json.dumps(config[name])
+    setting |= {name: config[name] for name in SOME_SETTINGS if config.get(name) is not None}
+    if config.get("window_growth"):
+        setting["window_growth"] = json.dumps(config["window_growth"])
+    if config.get(BUDGET):
+        setting[BUDGET] = json.dumps(config[BUDGET])
+        setting[BUDGET_ID] = budget_id(config[BUDGET])
     about = provenance(run) | {"table": what, "about": TABLE_DESCRIPTIONS[what]}
     metadata = {"focus_explorer": json.dumps(about, sort_keys=True, ensure_ascii=False)}
     pieces = _with_setting(_pieces(database, run, what), setting)
     return (rows.replace_schema_metadata(metadata) for rows in pieces)
+
+
+def budget_id(budget: Sequence[Any]) -> str:
+    """What stands for a budget in every row, such as "224 exceptions 9f3ac1d20b7e": how many, and a hash of its JSON.
+
+    Args:
+        budget: as JSON has it.
+    """
+    digest = hashlib.sha256(json.dumps(budget).encode()).hexdigest()[:12]
+    return f"{len(budget)} exception{'s' * (len(budget) != 1)} {digest}"
 
 
 def as_run(corpus: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +136,7 @@ def provenance(run: dict[str, Any]) -> dict[str, str]:
 
 def _with_setting(pieces: Iterator[pa.Table], setting: dict[str, Any]) -> Iterator[pa.Table]:
     """The setting as columns; equal values are made once and shared by all pieces of a long table."""
-    shared: dict[str, pa.Array] = {}
+    shared: dict[str, pa.ChunkedArray] = {}
     for rows in pieces:
         for name, value in setting.items():
             if name in rows.column_names:

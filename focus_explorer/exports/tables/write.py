@@ -24,7 +24,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.exports.tables.columns import reading_order
 from focus_explorer.exports.tables.latex import latex_table
 from focus_explorer.exports.tables.markdown import markdown_table
-from focus_explorer.exports.tables.sources import read
+from focus_explorer.exports.tables.sources import BUDGET, read
 from focus_explorer.exports.tables.spreadsheet import escape_formulas
 from focus_runtime.files import replacing
 from focus_runtime.store.database import Database
@@ -88,6 +88,8 @@ def write_table(
     if file_format in ("csv", "json", "parquet"):
         if rows is not None:
             pieces = _first_rows(pieces, rows)
+        if file_format != "parquet":  # which stores equal values once
+            pieces = _budget_once(pieces)
         if file_format == "csv" and not raw:
             pieces = map(escape_formulas, pieces)
         first = next(pieces)
@@ -124,6 +126,19 @@ def _first_rows(pieces: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
         left -= piece.num_rows
         if left <= 0:
             return
+
+
+def _budget_once(pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The whole budget in the first row alone; the others have its `budget_id`."""
+    left = 1
+    for piece in pieces:
+        if BUDGET in piece.column_names:
+            column = piece[BUDGET].slice(0, left)
+            empty = pa.nulls(piece.num_rows - len(column), column.type)
+            place = piece.column_names.index(BUDGET)
+            piece = piece.set_column(place, BUDGET, pa.chunked_array([*column.chunks, empty], column.type))
+            left -= len(column)
+        yield piece
 
 
 def _beginning(pieces: Iterator[pa.Table], rows: int) -> tuple[pa.Table, int]:

@@ -59,12 +59,14 @@ class DocumentOptions:
 @dataclass(frozen=True, slots=True)
 class _Groups:
     """Assignments, losses and pairs by cause of one Focus pass: nll (T-1,), membership (L, T), probabilities (L, T, K),
-    counts (L, 5), others (L, T) by any other top-k of the budget."""
+    counts (L, 5), dropped_by_part L lists of pairs that one head of each part of a layer drops, others (L, T) by any
+    other top-k of the budget."""
 
     nll: NDArray[np.float32]
     membership: NDArray[np.int64]
     probabilities: NDArray[np.float32]
     counts: NDArray[np.int64] | NDArray[np.float64]
+    dropped_by_part: list[list[int]]
     others: dict[int, NDArray[np.int64]]
 
 
@@ -151,19 +153,22 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
 
     def _groups(self, ids: Tensor, inside: AbstractContextManager[Any]) -> _Groups:
         arrays: list[NDArray[Any]] = []
+        by_part: list[NDArray[np.int64]] = []
 
         def collect() -> None:
             assignments = list(self.focus.assignments().values())  # by layer
             arrays.append(_stacked([a.membership[0] for a in assignments]))
             arrays.append(_stacked([a.probabilities[0].float() for a in assignments]))
-            arrays.append(_pair_counts(list(self.focus.head_masks().values())))
+            by_part.extend(_pair_counts(list(self.focus.head_masks().values())))
             for k in ks:
                 arrays.append(_stacked([memberships(a, (k,), config.top_k)[0, 0] for a in assignments]))
 
         config = self.focus.config
         ks = sorted({entry.top_k for entry in config.budget if entry.top_k is not None} - {config.top_k})
         nll = self._loss(ids, inside, collect).cpu().numpy()
-        return _Groups(nll, arrays[0], arrays[1], arrays[2], dict(zip(ks, arrays[3:], strict=True)))
+        dropped = [totals[:, CAUSES.index("dropped")].tolist() for totals in by_part]
+        counts = _means_over_heads(by_part, list(self.focus.head_masks().values()))
+        return _Groups(nll, arrays[0], arrays[1], counts, dropped, dict(zip(ks, arrays[2:], strict=True)))
 
     def _tokens(self, tokens: TokenizedText, full: NDArray[np.float32], focus: NDArray[np.float32]) -> pa.Table:
         count = len(tokens.ids)
@@ -260,15 +265,24 @@ def _stacked(parts: Sequence[Tensor]) -> NDArray[Any]:
     return torch.stack([part.to(parts[0].device) for part in parts]).cpu().numpy()
 
 
-def _pair_counts(masks: Sequence[Sequence[HeadMask]]) -> NDArray[Any]:
+def _pair_counts(masks: Sequence[Sequence[HeadMask]]) -> list[NDArray[np.int64]]:
+    """(P, 5) pairs by cause of one head of each part of every layer."""
+    if all(len(layer) == 1 for layer in masks):
+        totals = pair_totals(_stacked([layer[0].membership[0] for layer in masks]), [layer[0].rule for layer in masks])
+        return list(totals[:, None])
+    return [
+        pair_totals(_stacked([mask.membership[0] for mask in layer]), [mask.rule for mask in layer]) for layer in masks
+    ]
+
+
+def _means_over_heads(
+    counts: Sequence[NDArray[np.int64]], masks: Sequence[Sequence[HeadMask]]
+) -> NDArray[np.int64] | NDArray[np.float64]:
     """(L, 5) pairs by cause of every layer, mean over its heads: whole numbers unless heads differ."""
     if all(len(layer) == 1 for layer in masks):
-        return pair_totals(_stacked([layer[0].membership[0] for layer in masks]), [layer[0].rule for layer in masks])
-    rows = []
-    for layer in masks:
-        totals = pair_totals(_stacked([mask.membership[0] for mask in layer]), [mask.rule for mask in layer])
-        rows.append(np.average(totals, axis=0, weights=[len(mask.group.heads) for mask in layer]))
-    return np.stack(rows)
+        return np.concatenate(counts)
+    weights = [[len(mask.group.heads) for mask in layer] for layer in masks]
+    return np.stack([np.average(own, axis=0, weights=heads) for own, heads in zip(counts, weights, strict=True)])
 
 
 def _after_first(nll: NDArray[np.float32]) -> pa.Array:
@@ -327,8 +341,9 @@ def _layers(focus: FocusModel, learned: _Groups) -> pa.Table:
         pa.array(1.0 - dropped / (tokens * (tokens + 1) // 2)),
         *(pa.array(counts[:, n]) for n in range(len(CAUSES))),
         pa.array([rules[layer].sliding_window for layer in focus.focused_layers], pa.int64()),
+        pa.array(learned.dropped_by_part, pa.list_(pa.int64())),
     ]
-    names = ["layer", "dominance", "retained_pairs", *CAUSES, "sliding_window"]
+    names = ["layer", "dominance", "retained_pairs", *CAUSES, "sliding_window", "dropped_by_part"]
     if focus.config.budget:
         for name, heads in zip(("key_value_heads", "query_heads"), head_counts(focus.model), strict=True):
             columns.append(pa.array([heads] * len(focus.focused_layers), pa.int32()))

@@ -93,7 +93,7 @@ class Source:
         glob: which files of a folder; JSONL and Parquet files among them give one document for each row.
         text_column: key or column with the text.
         leave_out: a folder below `path` that is not searched, such as the one results are written to.
-        max_bytes: longer documents are skipped.
+        max_bytes: of a document's text in UTF-8, wherever it comes from; longer ones are skipped.
     """
 
     path: Path
@@ -184,8 +184,8 @@ class Source:
             return Skipped(name, "empty", "the text is empty")
         if not isinstance(text, str):
             return Skipped(name, "not text", f"its {self.text_column!r} is not text but {type(text).__name__}")
-        if len(text) > self.max_bytes:
-            return self._too_large(name, len(text))
+        if (size := len(text.encode("utf-8", "surrogatepass"))) > self.max_bytes:
+            return self._too_large(name, size)
         try:
             return Document(name, check_text(text))
         except TextError as error:
@@ -212,7 +212,10 @@ class Source:
                 if not isinstance(values, dict):
                     yield row, Skipped(row, "not JSON", "the line is no JSON object")
                     continue
-                yield row, values.get(self.text_column)
+                if self.text_column not in values:
+                    yield row, Skipped(row, "not text", f"the line has no {self.text_column!r}")
+                    continue
+                yield row, values[self.text_column]
 
     def _check_lines(self, file: Path) -> None:
         """The first object tells whether the column was named right, before any model is loaded."""

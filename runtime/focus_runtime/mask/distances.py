@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from focus_runtime.mask.distant import distant_kept
 from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.mask.tiles import TABLE_ENTRIES, Ints
 
@@ -20,11 +21,12 @@ class DistanceCounts:
     Attributes:
         first, last: (B,) smallest and largest distance i - j of each bin.
         counts: (5, B) int64 in the order of `CAUSES`.
-        sharing: probability that two tokens share a group once the groups are permuted at random.
+        sharing: probability that two tokens share a group once the groups are permuted at random; of a layer whose
+            heads differ, mean over those with distant pairs.
         shuffled: (B,) expected share of pairs kept under a random permutation of the groups.
         window_only: (B,) share of pairs kept by window and sinks alone.
-        beyond, beyond_shared: pairs in the layer's reach, beyond the window, whose key is no sink, and those of them
-            that share a group: what `sharing` is the expectation of.
+        distant_kept: share of the distant pairs that is kept, see mask/distant.py; None where there are none. What
+            `sharing` is the expectation of.
     """
 
     first: Ints
@@ -33,8 +35,7 @@ class DistanceCounts:
     sharing: float
     shuffled: NDArray[np.float64]
     window_only: NDArray[np.float64]
-    beyond: int
-    beyond_shared: int
+    distant_kept: float | None
 
 
 def distance_bins(num_tokens: int, rules: Sequence[PairRule] = ()) -> tuple[Ints, Ints]:
@@ -105,8 +106,7 @@ def count_by_distance(membership: Ints, rule: PairRule, rules: Sequence[PairRule
         sharing,
         binned(by_rule + undecided * sharing) / binned(pairs),
         binned(by_rule) / binned(pairs),
-        int(undecided.sum()),
-        int((counts["group_only"] - sinks_shared).sum()),
+        distant_kept(int(counts["dropped"].sum()), rule, total),
     )
 
 

@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.errors import TextError
+from focus_runtime.mask.distant import distant_kept, mean_of_some
 from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.mask.totals import pair_totals
 from focus_runtime.models.device_map import input_device
@@ -169,15 +170,11 @@ def pair_shares(membership: NDArray[np.int64], rule: PairRule) -> tuple[float, f
         rule: window, sinks and the layer's own sliding window.
 
     Returns:
-        Allowed pairs over causal pairs; kept over all pairs beyond window and sinks that the layer reaches, None when
-        there are none.
+        Allowed pairs over causal pairs; kept over all distant pairs (see mask/distant.py), None when there are none.
     """
     total = membership.size
-    counts = dict(zip(CAUSES, pair_totals(membership[None], [rule])[0].tolist(), strict=True))
-    far = counts["group_only"] + counts["dropped"] - rule.unreached(total)
-    # sink pairs that also share a group count as group_only; they are few and kept by both causes
-    kept = counts["group_only"] / far if far else None
-    return 1.0 - counts["dropped"] / (total * (total + 1) // 2), kept
+    dropped = int(pair_totals(membership[None], [rule])[0, CAUSES.index("dropped")])
+    return 1.0 - dropped / (total * (total + 1) // 2), distant_kept(dropped, rule, total)
 
 
 def layer_shares(masks: Sequence[HeadMask]) -> tuple[float, float | None]:
@@ -193,18 +190,6 @@ def layer_shares(masks: Sequence[HeadMask]) -> tuple[float, float | None]:
     weights = [len(mask.group.heads) for mask in masks]
     retained = np.average([np.mean([row[0] for row in of_heads]) for of_heads in shares], weights=weights)
     return float(retained), mean_of_some([mean_of_some([row[1] for row in of_heads]) for of_heads in shares], weights)
-
-
-def mean_of_some(values: Sequence[float | None], weights: Sequence[float] | None = None) -> float | None:
-    """Mean of the values that are neither None nor NaN; None where there is none.
-
-    Args:
-        values: of a layer, head or text each.
-        weights: of each; all alike when None.
-    """
-    pairs = zip(values, [1.0] * len(values) if weights is None else weights, strict=True)
-    some = [(value, weight) for value, weight in pairs if value is not None and not math.isnan(value)]
-    return sum(value * weight for value, weight in some) / sum(weight for _, weight in some) if some else None
 
 
 def dominance(probabilities: Tensor) -> float:

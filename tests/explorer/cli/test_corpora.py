@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from focus_explorer.cli.corpora import describe
 from focus_explorer.cli.main import main
 from focus_explorer.services.corpora.register import list_corpora
 from focus_explorer.services.service import Service
@@ -35,6 +36,13 @@ def test_help_names_the_actions_and_their_options(capsys):
     assert options_in_help(capsys, "corpora") == {"--db", "--json"}
     for action in ("show", "delete"):
         assert options_in_help(capsys, "corpora", action) == {"--db", "--json"}
+
+
+def test_documents_of_a_worker_that_died_have_no_known_time(corpus):
+    _, summary = corpus
+    assert re.search(r"s on 3 documents \([+-].*%\), ", describe(summary))
+    summary["this_time"] |= {"model_seconds": 0.0, "document_seconds": 0.0}
+    assert "0.0 s in forward passes of 0.0 s on 3 documents, " in describe(summary)
 
 
 def test_a_corpus_is_listed_shown_and_deleted(corpus, capsys):

@@ -129,8 +129,7 @@ def test_distant_pairs_are_means_over_heads(service, budget_run, masks):
         shares = [distant(of, (setting or (1, 8))[1]) for setting, of in zip(heads, masks[layer], strict=True)]
         expected[layer] = np.mean(shares)
     kept = {row["layer"]: row["distant_kept"] for row in load_run(service.database, budget_run)["layers"]}
-    # sink pairs that share a group count as kept by it, in the store too
-    assert kept == pytest.approx(expected, abs=0.01)
+    assert kept == pytest.approx(expected)
     summary = run_summary(service.database, budget_run)
     assert summary["distant_pairs_kept"] == pytest.approx(np.mean(list(kept.values())))
     rows = run_statistics(service.database, budget_run).table("statistics").to_pylist()
@@ -140,6 +139,9 @@ def test_distant_pairs_are_means_over_heads(service, budget_run, masks):
         if row["statistic"] == "distant_pairs_kept" and row["layer"] is not None
     }
     assert exact == pytest.approx(expected)
+    views = PairViews(service)
+    assert {layer: views.distances(budget_run, layer)["beyond"][0] for layer in HEADS} == pytest.approx(expected)
+    assert views.distance_mean(budget_run)["beyond"] == pytest.approx(list(expected.values()))
 
 
 def test_the_mask_of_a_head_is_exported(service, budget_run, masks, tmp_path):

@@ -39,6 +39,10 @@ def test_a_setting_names_its_budget():
     assert other_settings({}) == other_settings({"budget": []}) == ""
     assert other_settings({"budget": ENTRIES[:1]}) == ", budget of 1 exception"
     assert other_settings({"budget": ENTRIES}) == ", budget of 3 exceptions"
+    others = {"text_sinks": 0.9, "logit_factors": True, "budget": ENTRIES}
+    assert other_settings(others) == (
+        ", text sinks from a cosine similarity of 0.9, factors of the logits, budget of 3 exceptions"
+    )
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, t
         for j in range(i + 1):
             expected[CAUSES.index(cause(membership, i, j, rule)), i - j] += 1
     far = [(i, j) for i in range(61) for j in range(sinks, i - rule.near(i)) if i - j < reach]
-    assert counted.beyond == len(far)
-    assert counted.beyond_shared == sum(bool(membership[i] & membership[j]) for i, j in far)
+    shared = sum(bool(membership[i] & membership[j]) for i, j in far)
+    assert counted.distant_kept == (pytest.approx(shared / len(far)) if far else None)
     assert counted.first[0] == 0
     assert counted.last[-1] == 60
     np.testing.assert_array_equal(counted.first[1:], counted.last[:-1] + 1)
@@ -46,7 +46,7 @@ def test_the_null_is_the_mean_over_shuffles(fresh_seed):
     for _ in range(2000):
         counted = count_by_distance(generator.permutation(membership), PairRule(3, 2, 30))
         shares.append(1 - counted.counts[-1] / counted.counts.sum(axis=0))
-        beyond.append(counted.beyond_shared / counted.beyond)
+        beyond.append(counted.distant_kept)
     assert abs(np.mean(beyond) - sharing) < 5 * np.std(beyond) / np.sqrt(len(beyond))
     error = 5 * np.std(shares, axis=0) / np.sqrt(len(shares)) + 1e-9
     assert (np.abs(np.mean(shares, axis=0) - count_by_distance(membership, PairRule(3, 2, 30)).shuffled) < error).all()

@@ -303,10 +303,13 @@ def test_reading_back(run, folder, tmp_path):
         pooled = np.exp(np.mean([row[f"nll_{mode}"] for row in losses]))
         assert summary["perplexity"][mode]["value"] == pytest.approx(pooled, rel=1e-6)
     counts = rows_of(summary["folder"], "layers")
-    for name, over in (("retained_pairs", CAUSES), ("distant_pairs_kept", ("group_only", "dropped"))):
-        total = sum(row[cause] for row in counts for cause in over)
-        kept = 1 - sum(row["dropped"] for row in counts) / total
-        assert summary[name]["value"] == pytest.approx(kept, rel=1e-9)
+    dropped = sum(row["dropped"] for row in counts)
+    pairs = sum(row[cause] for row in counts for cause in CAUSES)
+    far = sum(
+        2 * max(0, i - 10) for row in rows_of(summary["folder"], "document") for i in range(row["num_tokens"])
+    )  # window 8, 2 sinks, 2 layers
+    assert summary["retained_pairs"]["value"] == pytest.approx(1 - dropped / pairs, rel=1e-9)
+    assert summary["distant_pairs_kept"]["value"] == pytest.approx(1 - dropped / far, rel=1e-9)
     shares = [np.bincount(layer.top_group).max() / layer.top_group.size for layer in layers]
     assert summary["dominance"] == pytest.approx(np.mean(shares))
 
@@ -416,6 +419,29 @@ def descendants(root: int) -> list[int]:
     for _ in range(6):
         pids |= {pid for pid, parent in parents.items() if parent in pids}
     return sorted(pids - {root})
+
+
+def test_distant_pairs_of_a_corpus_are_means_over_heads_as_in_its_statistics(run, folder, tmp_path, capsys):
+    """Heads with a short window have most of the distant pairs, and must not count more for it."""
+    (tmp_path / "budget.json").write_text(
+        json.dumps(
+            [{"layer": 0, "head": 0, "window": 1}, {"layer": 1, "head": 1, "full": True}, {"layer": 1, "top_k": 2}]
+        )
+    )
+    summary, _ = run(folder, "--budget", str(tmp_path / "budget.json"))
+    corpus, database = summary["corpus_id"], str(tmp_path / "a.duckdb")
+    assert main(["statistics", corpus, "--db", database, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["statistics"]
+    told = next(row for row in rows if row["scope"] == "run" and row["statistic"] == "distant_pairs_kept")
+    kept = summary["distant_pairs_kept"]
+    assert kept["value"] == pytest.approx(told["value"], rel=1e-9)
+    assert kept["low"] < kept["value"] < kept["high"]
+    files = list(Path(summary["folder"]).glob("document=*/layers.parquet"))
+    assert len(files) == 3
+    for path in files:  # as earlier versions wrote them
+        pq.write_table(pq.read_table(path, partitioning=None).drop_columns("dropped_by_part"), path)
+    assert main(["corpora", "show", corpus, "--db", database, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["distant_pairs_kept"] == kept
 
 
 def test_pooled_statistics_count_each_document_by_itself(run, folder, tmp_path, capsys):

@@ -28,7 +28,11 @@ pytestmark = pytest.mark.gpu if ON_GPU else pytest.mark.slow
 DEVICE, DTYPE = ("cuda", torch.bfloat16) if ON_GPU else ("cpu", torch.float32)
 TOLERANCE = 0.05 if ON_GPU else 1e-4  # relative, of all logits
 T = 60
-UNEQUAL = (HeadException(layer=0, head=1, top_k=2, window=9), HeadException(layer=1, query_head=0, full=True))
+UNEQUAL = (
+    HeadException(layer=0, head=1, top_k=2, window=9),
+    HeadException(layer=1, query_head=0, full=True),
+    *(HeadException(layer=1, query_head=head, top_k=2) for head in (1, 2, 3)),  # none of the usual k
+)
 BUDGETS = {"one setting": (), "unequal": UNEQUAL}
 
 
@@ -230,6 +234,8 @@ def test_padding_and_gradients_go_another_way(budget, enabled, quick, fresh_seed
     mask = torch.ones_like(ids)
     mask[0, :9] = 0
     focus, anew = composed(budget), composed(budget)
+    for each in (focus, anew):
+        each.config = each.config.replace(text_sinks=0.02, text_sinks_from=0)  # the first real token tells which
     for _ in range(2):
         read(focus, ids)
     quick.clear()
@@ -273,14 +279,15 @@ def test_a_cache_filled_the_short_way_is_continued(static, budget, enabled, quic
         return
     past = kind()
     more(past, ids[:, :40])
-    kept = focus.assignments()[0].by_top_k[1]
     past.crop(-10)
     past.batch_repeat_interleave(2)
     same(more(past, ids[:, 30:].repeat(2, 1)), expected[:, 30:].repeat(2, 1, 1))
     past = kind()
     more(past, ids[:, :40])
+    kept = focus.assignments()[0].by_top_k[1]
     past.crop(-10)
-    same(more(past, ids[:, 30:35]), expected[:, 30:35])
+    other = torch.cat([ids[:, :30], ids[:, :5]], dim=1)
+    same(more(past, ids[:, :5]), read(focus, other)[:, 30:])
     assert torch.equal(kept, decided)
 
 

@@ -10,7 +10,7 @@ import torch
 from transformers import DynamicCache, StaticCache
 
 from focus_runtime.budget import HeadException
-from focus_runtime.composition import by_head, gpu_step, sparse, step
+from focus_runtime.composition import by_head, gpu_step, step
 from focus_runtime.composition.attach import compose
 from focus_runtime.gpu.launch import Launches
 from focus_runtime.models.structure import cache_argument
@@ -29,28 +29,6 @@ BUDGETS = {
     "no groups": (HeadException(layer=0, query_head=3, top_k=0, window=5),),
     "top_k and full": (HeadException(layer=0, head=1, top_k=2), HeadException(layer=0, head=0, full=True)),
 }
-
-
-@pytest.fixture
-def kernels(monkeypatch):
-    """The kernels take calls on the CPU too; gives the names of those that ran."""
-    names, run = [], Launches.run
-
-    def noted(self, name, *arguments):
-        names.append(name)
-        return run(self, name, *arguments)
-
-    monkeypatch.setattr(Launches, "run", noted)
-
-    def enable():
-        if not ON_GPU:  # where the CPU's own kernel would take calls before these are asked
-            monkeypatch.setattr(by_head, "attention_fits", lambda *_: True)
-            monkeypatch.setattr("focus_runtime.routing.router.takes_hidden", lambda hidden: not torch.is_grad_enabled())
-            monkeypatch.setattr(sparse, "_in_fused_call", sparse._in_gpu_calls)
-            for name in ("is_step", "defers"):
-                monkeypatch.setattr(f"focus_runtime.composition.layer.{name}", lambda *_: False)
-
-    return names, enable
 
 
 @torch.no_grad()

@@ -1,0 +1,32 @@
+"""Fixtures of the tests of composed models."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from focus_runtime.composition import by_head, sparse
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """The GPU's kernels take calls on the CPU too, in Triton's interpreter; gives the names of those that ran."""
+    from focus_runtime.gpu.launch import Launches
+
+    names, run = [], Launches.run
+
+    def noted(self, name, *arguments):
+        names.append(name)
+        return run(self, name, *arguments)
+
+    monkeypatch.setattr(Launches, "run", noted)
+
+    def enable():
+        if not torch.cuda.is_available():  # where the CPU's own kernel would take calls before these are asked
+            monkeypatch.setattr(by_head, "attention_fits", lambda *_: True)
+            monkeypatch.setattr("focus_runtime.routing.router.takes_hidden", lambda hidden: not torch.is_grad_enabled())
+            monkeypatch.setattr(sparse, "_in_fused_call", sparse._in_gpu_calls)
+            for name in ("is_step", "defers"):
+                monkeypatch.setattr(f"focus_runtime.composition.layer.{name}", lambda *_: False)
+
+    return names, enable

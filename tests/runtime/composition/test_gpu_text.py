@@ -1,0 +1,326 @@
+"""What whole texts on a GPU have in common is kept, and given up when it must be: as a model composed anew has it.
+
+Without a GPU the kernels run in Triton's interpreter, on the CPU and in fp32.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+from transformers import DynamicCache, StaticCache
+
+from focus_runtime.budget import HeadException, HeadSetting
+from focus_runtime.composition import layer as composed_layer
+from focus_runtime.composition.attach import compose
+from focus_runtime.composition.changes import read_changes
+from focus_runtime.composition.observe import observe_focus, observe_routing, replace_assignment
+from focus_runtime.composition.state import STATE
+from focus_runtime.gpu.launch import Launches
+from focus_runtime.models.structure import attention_modules, cache_argument
+from focus_runtime.routing.router import Assignment
+from tests.helpers import build_centroids, build_model, needs_triton, random_ids
+
+needs_triton()
+ON_GPU = torch.cuda.is_available()
+pytestmark = pytest.mark.gpu if ON_GPU else pytest.mark.slow
+DEVICE, DTYPE = ("cuda", torch.bfloat16) if ON_GPU else ("cpu", torch.float32)
+TOLERANCE = 0.05 if ON_GPU else 1e-4  # relative, of all logits
+T = 60
+UNEQUAL = (
+    HeadException(layer=0, head=1, top_k=2, window=9),
+    HeadException(layer=1, query_head=0, full=True),
+    *(HeadException(layer=1, query_head=head, top_k=2) for head in (1, 2, 3)),  # none of the usual k
+)
+BUDGETS = {"one setting": (), "unequal": UNEQUAL}
+
+
+@pytest.fixture(params=[True, False], ids=["short", "by groups"])
+def enabled(request, kernels, monkeypatch):
+    """The kernels take calls, for short texts or for others."""
+    if not request.param:
+        monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", {1: 0, 2: 0})
+    monkeypatch.setattr("focus_runtime.gpu.usable._failed", set())
+    if not ON_GPU:
+        monkeypatch.setattr("focus_runtime.composition.gpu_text.grouped_fits", lambda *_: True)
+    kernels[1]()
+    return kernels[0]
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Whether each call took the short way through what is kept."""
+    taken, text_on_gpu = [], composed_layer.text_on_gpu
+
+    def noted(*arguments):
+        out = text_on_gpu(*arguments)
+        taken.append(out is not None)
+        return out
+
+    monkeypatch.setattr(composed_layer, "text_on_gpu", noted)
+    return taken
+
+
+def composed(budget, **settings):
+    model = build_model(num_hidden_layers=2).to(DEVICE, DTYPE).requires_grad_(False)
+    centroids = build_centroids(model, window=6, num_sinks=2, text_sinks=0.2, text_sinks_from=1, **settings)
+    for index, router in centroids.routers.items():
+        generator = torch.Generator().manual_seed(index)
+        router.logit_factors = torch.nn.Parameter(torch.rand(4, generator=generator) + 0.5)
+        router.requires_grad_(False)
+    centroids.config = centroids.config.replace(logit_factors=True)
+    return compose(model, centroids, budget=budget)
+
+
+def read(focus, ids, **arguments):
+    with torch.no_grad():
+        return focus.model(input_ids=ids, **{"use_cache": False, **arguments}).logits.float()
+
+
+def plans(focus):
+    return [module.__dict__[STATE].text_plan for module in attention_modules(focus.model).values()]
+
+
+def seen(focus):
+    """What a pass leaves for whoever asks."""
+    return {
+        index: [own.membership, own.everywhere, own.uniform, own.beyond] for index, own in focus.assignments().items()
+    }
+
+
+def same(actual, expected):
+    assert (actual - expected).norm() <= TOLERANCE * expected.norm()
+
+
+def same_seen(actual, expected):
+    assert actual.keys() == expected.keys()
+    for index, own in actual.items():
+        for mine, other in zip(own, expected[index], strict=True):
+            assert torch.equal(mine, other) if isinstance(mine, torch.Tensor) else mine == other
+
+
+@contextmanager
+def with_backend(focus, name):
+    before, focus.backend = focus.backend, name
+    yield
+    focus.backend = before
+
+
+@contextmanager
+def own_routers(focus, change):
+    """Lasts beyond the block."""
+    with torch.no_grad():
+        for router in focus.routers.values():
+            change(router)
+    yield
+
+
+def moved(_, router, hidden, __):
+    """Every token in one of the first two groups."""
+    own = router.own_assignment(hidden)
+    return Assignment(own.probabilities, own.membership.clamp(max=2), own.potential)
+
+
+def scaled(router):
+    router.logit_factors.data.mul_(1.5)
+
+
+def replaced(router):
+    router.logit_factors = torch.nn.Parameter(router.logit_factors.detach() * 1.5)
+
+
+def shifted(router):
+    router.potential.copy_(router.potential.flip(0) * 2)
+
+
+def other_weights(router):
+    router.centroids.copy_(router.centroids.flip(0))
+
+
+def settings(**changes):
+    return lambda focus: focus.with_config(focus.config.replace(**changes))
+
+
+PAIRS = {0: torch.tensor([[0, 50, 20]])}
+CHANGES = {  # and whether the short way is left
+    "window": (settings(window=20), False),
+    "top_k": (settings(top_k=2), False),
+    "sinks": (settings(num_sinks=9), False),
+    "no text sinks": (settings(text_sinks=None), False),
+    "other text sinks": (settings(text_sinks=0.02, text_sinks_from=0), False),
+    "growth": (settings(window_growth=(10, 40)), False),
+    "no factors": (settings(logit_factors=False), False),
+    "budget": (settings(budget=(HeadException(layer=0, head=0, window=0),)), False),
+    "full heads": (settings(budget=tuple(HeadException(layer=0, head=head, full=True) for head in range(2))), None),
+    "all is seen": (settings(window=T, budget=()), True),
+    "backend": (lambda focus: with_backend(focus, "masked"), True),
+    "observer": (lambda focus: observe_focus(focus, lambda *_: None), True),
+    "router's observer": (lambda focus: observe_routing(focus, on_logits=lambda *_: None), True),
+    "replaced groups": (lambda focus: replace_assignment(focus, moved), True),
+    "edits": (lambda focus: focus.with_changes(read_changes(["silence:0:A", "silence:1:B"]), T), True),
+    "links": (lambda focus: focus.with_changes(read_changes(["see:0:50:20", "see:1:50:20"]), T), True),
+    "added pairs": (lambda focus: focus.with_added_pairs(PAIRS), True),
+    "probe": (lambda focus: focus.probed((HeadSetting(1, 4),)), True),
+    "comparison": (lambda focus: focus.compared_by_layer(), True),
+    "alternatives": (lambda focus: focus.with_alternatives((HeadSetting(1, 4),)), True),
+    "full attention": (lambda focus: focus.measured_full_attention(), True),
+    "factors in place": (lambda focus: own_routers(focus, scaled), False),
+    "factors": (lambda focus: own_routers(focus, replaced), False),
+    "potential": (lambda focus: own_routers(focus, shifted), False),
+    "centroids": (lambda focus: own_routers(focus, other_weights), False),
+}
+
+LASTING = ("factors in place", "factors", "potential", "centroids")
+
+
+@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+def test_texts_take_the_short_way_from_the_second_on(budget, enabled, quick, fresh_seed):
+    """Whatever their length and number, with the first's plan and the same launches."""
+    focus, anew, kinds = composed(budget), composed(budget), None
+    for length, batch in ((T, 1), (T, 1), (T + 17, 1), (33, 2)):
+        ids = random_ids(length, batch=batch, seed=fresh_seed % 1000).to(DEVICE)
+        before = plans(focus)
+        quick.clear(), enabled.clear()
+        actual, launched, found = read(focus, ids), [*enabled], seen(focus)
+        assert quick == ([False] * 2 if before == [None, None] else [True] * 2)
+        if quick[0]:
+            assert all(old is new for old, new in zip(before, plans(focus), strict=True))
+            assert launched == (kinds or launched)
+            kinds = launched
+        for module in attention_modules(anew.model).values():
+            own = module.__dict__[STATE]
+            own.route_plan = own.text_plan = own._heads = None
+        same(actual, read(anew, ids))
+        same_seen(found, seen(anew))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize(
+    ("enabled", "budget"), [(True, ()), (False, UNEQUAL)], indirect=["enabled"], ids=["short", "by groups"]
+)
+def test_what_is_kept_is_given_up(name, budget, enabled, quick, fresh_seed):
+    """Also when the change is over: both equal a model composed anew."""
+    change, leaves = CHANGES[name]
+    ids = random_ids(T, seed=fresh_seed % 1000).to(DEVICE)
+    focus, anew = composed(budget), composed(budget)
+    read(focus, ids)
+    before = read(focus, ids)
+    assert quick[-2:] == [True, True]
+    with change(anew):
+        expected, expected_seen = read(anew, ids), seen(anew)
+    with change(focus):
+        read(focus, ids)
+        quick.clear()
+        same(read(focus, ids), expected)
+        if leaves is not None:
+            assert (True not in quick) == leaves
+        if name != "full attention":  # which leaves the groups of the pass before
+            same_seen(seen(focus), expected_seen)
+    again = composed(budget)
+    if name in LASTING:
+        with change(again):
+            pass
+    same(read(focus, ids), read(again, ids))
+    same_seen(seen(focus), seen(again))
+    if name in ("window", "top_k", "sinks", "replaced groups", "edits", "full attention"):
+        with change(focus):
+            assert (read(focus, ids) - before).norm() > 0.01 * before.norm()  # the change is one
+
+
+@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+def test_padding_and_gradients_go_another_way(budget, enabled, quick, fresh_seed):
+    ids = random_ids(T, batch=2, seed=fresh_seed % 1000).to(DEVICE)
+    mask = torch.ones_like(ids)
+    mask[0, :9] = 0
+    focus, anew = composed(budget), composed(budget)
+    for each in (focus, anew):
+        each.config = each.config.replace(text_sinks=0.02, text_sinks_from=0)  # the first real token tells which
+    for _ in range(2):
+        read(focus, ids)
+    quick.clear()
+    same(read(focus, ids, attention_mask=mask)[mask.bool()], read(anew, ids, attention_mask=mask)[mask.bool()])
+    assert True not in quick
+    for each in (focus, anew):
+        for router in each.routers.values():
+            router.logit_factors.requires_grad_(True)
+        each.model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+    assert True not in quick
+    for index, router in focus.routers.items():
+        assert router.logit_factors.grad.abs().sum() > 0
+        same(router.logit_factors.grad, anew.routers[index].logit_factors.grad)
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+def test_a_cache_filled_the_short_way_is_continued(static, budget, enabled, quick, fresh_seed):
+    """Chunks and tokens after a first pass through what is kept, also of a cache that was cropped and doubled."""
+    focus = composed(budget)
+    ids = random_ids(T, seed=fresh_seed % 1000).to(DEVICE)
+    expected = read(focus, ids)
+    read(focus, ids[:, :40])
+
+    def kind():
+        return StaticCache(config=focus.model.config, max_cache_len=T) if static else DynamicCache()
+
+    def more(past, tokens):
+        return read(focus, tokens, use_cache=True, **cache_argument(focus.model, past))
+
+    quick.clear()
+    past = kind()
+    logits = [more(past, ids[:, :40])]
+    assert quick == [not static] * 2  # keys that a static cache holds beyond the text are left out first
+    decided = focus.assignments()[0].by_top_k[1].clone()
+    kept = focus.assignments()[0].by_top_k[1]
+    logits += [more(past, ids[:, 40:52]), *(more(past, ids[:, place : place + 1]) for place in range(52, T))]
+    same(torch.cat(logits, 1), expected)
+    assert torch.equal(kept, decided)  # nobody wrote into it
+    if static:
+        return
+    past = kind()
+    more(past, ids[:, :40])
+    past.crop(-10)
+    past.batch_repeat_interleave(2)
+    same(more(past, ids[:, 30:].repeat(2, 1)), expected[:, 30:].repeat(2, 1, 1))
+    past = kind()
+    more(past, ids[:, :40])
+    kept = focus.assignments()[0].by_top_k[1]
+    past.crop(-10)
+    other = torch.cat([ids[:, :30], ids[:, :5]], dim=1)
+    same(more(past, ids[:, :5]), read(focus, other)[:, 30:])
+    assert torch.equal(kept, decided)
+
+
+@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+def test_a_kernel_that_fails_later_is_left_out(budget, enabled, quick, monkeypatch, fresh_seed):
+    focus = composed(budget)
+    ids = random_ids(T, seed=fresh_seed % 1000).to(DEVICE)
+    expected = [read(focus, ids) for _ in range(2)][1]
+    run = Launches.run
+
+    def broken(self, name, *arguments):
+        if name != "route":
+            raise RuntimeError("no kernel image is available")
+        return run(self, name, *arguments)
+
+    monkeypatch.setattr(Launches, "run", broken)
+    past = DynamicCache()
+    with pytest.warns(RuntimeWarning, match="left out: no kernel image is available"):
+        actual = read(focus, ids[:, :50], use_cache=True, **cache_argument(focus.model, past))
+    assert not any(quick[-2:])
+    same(actual, expected[:, :50])
+    monkeypatch.setattr(Launches, "run", run)
+    same(read(focus, ids[:, 50:], use_cache=True, **cache_argument(focus.model, past)), expected[:, 50:])
+
+
+def test_a_sliding_window_shorter_than_the_text_goes_another_way(enabled, quick, fresh_seed):
+    """And one that is longer does not."""
+    model = build_model("Mistral", num_hidden_layers=2, sliding_window=50).to(DEVICE, DTYPE)
+    focus = compose(model, build_centroids(model, window=6), sliding_layers="focus")
+    for length, short in ((40, False), (40, True), (T, False)):
+        ids = random_ids(length, seed=fresh_seed % 1000).to(DEVICE)
+        quick.clear()
+        actual = read(focus, ids)
+        assert quick == [short] * 2
+        with with_backend(focus, "reference"):
+            same(actual, read(focus, ids))

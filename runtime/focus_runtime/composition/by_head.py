@@ -314,7 +314,7 @@ def short_by_head(
     groups_SBT = groups_SBT if groups_SBT.stride(-1) == 1 else groups_SBT.contiguous()
 
     def run() -> Tensor:
-        out_BHTD = kernels.pairwise_attention(
+        return kernels.pairwise_attention(
             query,
             key,
             value,
@@ -326,7 +326,6 @@ def short_by_head(
             factors=factors,
             stage=clock,
         )
-        return out_BHTD.transpose(1, 2)
 
     return tried(GROUPED, query, run)
 

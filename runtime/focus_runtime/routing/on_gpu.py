@@ -26,12 +26,13 @@ def in_bytes(top_ks: tuple[int, ...]) -> int:
     return sum(top_k << (8 * place) for place, top_k in enumerate(top_ks))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # frozen ones take as long to make as a launch
 class TextSinks:
     """How sinks that stand anywhere in a text are found, see composition/text_sinks.py.
 
     Attributes:
-        first: (B, E), input of each text's first token, contiguous, of the type of the hidden states.
+        first: (B, E), input of each text's first token, contiguous, of the type of the hidden states; of one text whatever
+            begins with it, such as the hidden states.
         known: (B, T) bool, contiguous: tokens that earlier layers found; None where none has looked.
         threshold: least cosine similarity.
         first_movable: number of the first of these tokens that may be found, in a text without padding.

@@ -95,8 +95,8 @@ def gpu_decomposition(
             if pairwise.pairwise_pays(query, known.num_groups, known.top_k):
                 sets_SBT, lse, groups = membership.contiguous()[None], grouped.new_lse(query), known.num_groups
                 tensors = (query, key, value, sets_SBT)
-                out = pairwise.pairwise_attention(*tensors, rule, scoring, num_groups=groups, stage=stage, lse=lse)
-                return out, lse
+                out_BTHD = pairwise.pairwise_attention(*tensors, rule, scoring, num_groups=groups, stage=stage, lse=lse)
+                return out_BTHD.transpose(1, 2), lse
             return grouped.grouped_attention(query, key, value, membership, rule, scoring, extent=known, stage=stage)
 
         result = tried(GROUPED, query, run)

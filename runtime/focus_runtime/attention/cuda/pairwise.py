@@ -78,7 +78,7 @@ def pairwise_attention(
         lse: `new_lse` of the queries, where the logsumexp is asked for.
 
     Returns:
-        (B, H, T, D), strided as (B, T, H, D).
+        (B, T, H, D).
     """
     shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride(), membership.stride())
     pairs = (rule.window, rule.num_sinks, rule.sliding_window, rule.growth, scoring.scale, scoring.softcap)
@@ -95,7 +95,7 @@ def pairwise_attention(
         place = unused if lse is None else lse
         arguments = (query, key, value, out_BTHD, place, membership, *by_head, *factored, *numbers)
         launches.run("pairwise", pairwise_kernel, grid, arguments, tiles.warps, tiles.stages)
-    return out_BTHD.transpose(1, 2)
+    return out_BTHD
 
 
 def _planned(

@@ -117,6 +117,8 @@ export const centroids = {
   heldOutFull: (value, scored) =>
     `perplexity with full attention ${value}${scored ? ` (${scored} tokens scored)` : ""}`,
   heldOutFocus: (name, value, kept) => `with Focus at ${name}: ${value}${kept ? `, ${kept} of pairs kept` : ""}`,
+  heldOutInside: (domains, inspect) =>
+    `with its budget, on text of ${domains} ${domains === "1" ? "domain" : "domains"}: see ${inspect}`,
   noHeldOut: "The file holds no held-out result.",
   noTraining: "The file does not say how it was trained.",
   untrained: (seed) => `Not trained: random, seed ${seed}.`,

@@ -173,7 +173,7 @@ export const centroids = {
   dominanceTitle: "Largest group (dominance)",
   dominanceHint:
     "Dominance is the share of tokens in a layer's largest group. Even groups would have 1/K, K being the number of " +
-    "groups; near 100 % the groups have collapsed, and Focus keeps nearly every pair.",
+    "groups; near 100 % the groups have collapsed, and heads that use groups are close to full attention.",
   dominanceTrace: "largest group",
   evenTrace: (groups) => `even: 1/${groups}`,
   largestIs: (group) => `largest: group ${group}`,

@@ -60,7 +60,7 @@ export const overview = {
   positionAxis: "token position",
   worseTrace: "Focus worse",
   betterTrace: "Focus better",
-  meanTrace: (size) => `mean of ${size} tokens`,
+  meanTrace: (size) => `mean of up to ${size} ${size === "1" ? "token" : "tokens"}`,
   hurt: "Hurt most",
   helped: "Helped most",
   noneHurt: "No token is predicted worse.",

@@ -259,6 +259,19 @@ def test_a_composed_layer_has_the_groups_of_its_tokens(composed):
     json.dumps(row)
 
 
+def test_memory_is_read_before_full_attention_and_before_focus_as_in_a_pass(composed, monkeypatch):
+    focus, vectors, _ = composed
+    names, in_turn = [], speed_composed.in_turn
+    monkeypatch.setattr(speed_composed, "in_turn", lambda works, *how: names.extend(works) or in_turn(works, *how))
+    composed_layer_speed(focus, 1, vectors[1], repeats=1)
+    assert names == ["read", "full", "read again", "routing", "focus"]
+    weights = speed_composed._like_weights_of_a_layer(focus, torch.device("cpu"))
+    of_model = sum(one.nbytes for one in focus.model.parameters())
+    assert weights.nbytes == pytest.approx(of_model / len(focus.focused_layers), abs=4)
+    monkeypatch.setattr(speed_composed, "MOST_READ", 400)
+    assert speed_composed._like_weights_of_a_layer(focus, torch.device("cpu")).nbytes == 400
+
+
 def test_what_is_timed_is_full_attention_and_focus_with_its_factors(composed, monkeypatch):
     focus, vectors, _ = composed
     calls, attend = [], speed_composed.focus_forward

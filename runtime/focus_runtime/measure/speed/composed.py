@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -21,6 +22,7 @@ from focus_runtime.models.device_map import execution_device
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.router import CentroidRouter
 
+MOST_READ = 1 << 26  # bytes; caches hold no more
 COMPOSED_LENGTHS = Advice(
     fits="time the layer at {0} tokens or fewer", otherwise="close other programs", work="in one layer, "
 )
@@ -39,7 +41,8 @@ def composed_layer_speed(
 
     Routing is all that the pre-hook does, the search for text sinks included. Focus is all that the attention call
     does, such as heads at settings of their own in few calls and their factors. Full attention is the same two calls
-    while the layer keeps its own attention.
+    while the layer keeps its own attention. Before both, memory is read as a layer's weights are in a pass, so that the
+    processor's caches hold no more of the layer than they would then.
 
     Args:
         focus: a composed model at the settings in question; its stage clocks are stopped.
@@ -95,19 +98,29 @@ def _timed(
             route(module, (hidden,), {})
             focus_forward(module, query, key, value, None)
 
-    works = {
+    weights = _like_weights_of_a_layer(focus, device)
+    works: dict[str, Callable[[], Any]] = {
+        "read": weights.sum,
         "full": full,
+        "read again": weights.sum,
         "routing": lambda: route(module, (hidden,), {}),
         "focus": lambda: focus_forward(module, query, key, value, None),  # of the groups just decided
     }
     times = in_turn(works, repeats, device)
     return {
-        **{f"{name}_ms": asdict(spread) for name, spread in times.items()},
+        **{f"{name}_ms": asdict(times[name]) for name in ("full", "focus", "routing")},
         "retained_pairs": layer_shares(focus.head_masks()[layer])[0],
         "backend": focus.backends()[layer],
         "device": str(device),
         "dtype": setting.dtype,
     }
+
+
+def _like_weights_of_a_layer(focus: FocusModel, device: torch.device) -> Tensor:
+    """Memory as large as the mean of the layers' weights, at most `MOST_READ` bytes."""
+    of_model = sum(weights.nbytes for weights in focus.model.parameters())
+    of_layer = min(MOST_READ, of_model // len(attention_modules(focus.model)))
+    return torch.ones(of_layer // 4, dtype=torch.float32, device=device)
 
 
 def hidden_states(router: CentroidRouter, vectors: Tensor, *, seed: int) -> Tensor:

@@ -28,7 +28,6 @@ from focus_explorer.views.payloads.comparisons import (
     MeasuredLengths,
 )
 from focus_runtime.composition.changes import changed_budget
-from focus_runtime.models.structure import head_counts
 from focus_runtime.store.comparisons import write_length
 from focus_runtime.store.database import Database
 
@@ -138,6 +137,8 @@ def _tokens(database: Database, run: dict[str, Any], layer: int) -> _Tokens:
 @contextmanager
 def _composed(service: Service, run: dict[str, Any], loaded: LoadedModel) -> Iterator[FocusModel]:
     """Focus with the run's settings, those changed by hand included; changes of single tokens are of its text alone."""
+    from focus_runtime.models.structure import head_counts
+
     focus = compose_run(service, run, loaded, backend=backend_again(run))
     try:
         budget = changed_budget(focus.config, run_changes(run), head_counts(loaded.model))

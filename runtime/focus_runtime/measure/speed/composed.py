@@ -110,7 +110,7 @@ def _timed(
     return {
         **{f"{name}_ms": asdict(times[name]) for name in ("full", "focus", "routing")},
         "retained_pairs": layer_shares(focus.head_masks()[layer])[0],
-        "backend": focus.backends()[layer],
+        "backend": ", ".join(sorted(focus.backends()[layer].split(", "))),
         "device": str(device),
         "dtype": setting.dtype,
     }

@@ -15,7 +15,7 @@ from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.service import Service
 from focus_explorer.ui.requests.dispatch import dispatch
 from focus_runtime.measure import memory
-from focus_runtime.measure.speed import layer as layer_timing
+from focus_runtime.measure.speed import composed as layer_timing
 from focus_runtime.routing.centroid_file import save_centroids
 from tests.explorer.conftest import TEXT
 from tests.helpers import build_centroids, build_model, build_tokenizer
@@ -199,14 +199,14 @@ def test_the_page_says_it_too_and_goes_on(what, start, more, expected, site, sho
 
 
 def test_lengths_that_fitted_are_kept(site, monkeypatch):
-    full = layer_timing.full_attention
+    attend = layer_timing.focus_forward
 
-    def limited(query, key, value):
+    def limited(module, query, key, value, mask):
         if query.shape[2] > 512:
             raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory")
-        return full(query, key, value)
+        return attend(module, query, key, value, mask)
 
-    monkeypatch.setattr(layer_timing, "full_attention", limited)
+    monkeypatch.setattr(layer_timing, "focus_forward", limited)
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1 << 30)
     message = Page(site).message_of("compare_lengths", "compare_lengths_start", layer=0, seconds=60)
     assert re.fullmatch(f"in one layer, 1,024 tokens {FITS}; what was measured up to there is kept", message), message

@@ -143,7 +143,7 @@ export class App {
         el("dt", {}, text.trainedOn),
         el("dd", {}, trainedOn(/** @type {CentroidTrainingPayload} */ (file.training))),
         el("dt", {}, text.heldOut, hintButton(this.tooltip, text.heldOut, text.heldOutHint)),
-        heldOut(file.held_out).map((line) => el("dd", {}, line)),
+        heldOut(file).map((line) => el("dd", {}, line)),
       ),
       foot,
     );

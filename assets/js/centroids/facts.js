@@ -2,7 +2,7 @@
 // What a centroid file says about itself, in words.
 import { format } from "../core/format.js";
 import { centroids as text } from "../strings/centroids.js";
-/** @import { CentroidCardPayload, CentroidTrainingPayload, HeldOutPayload } from "../core/payloads.js" */
+/** @import { CentroidCardPayload, CentroidTrainingPayload } from "../core/payloads.js" */
 
 /** @param {CentroidCardPayload} file */
 export function facts(file) {
@@ -44,9 +44,10 @@ export function trainedOn(training) {
   return parts.length > 0 ? parts.join(" · ") : text.noTraining;
 }
 
-/** @param {HeldOutPayload | null | undefined} record */
-export function heldOut(record) {
-  if (!record) return [text.noHeldOut];
+/** @param {Pick<CentroidCardPayload, "held_out" | "budget_held_out">} file */
+export function heldOut({ held_out: record, budget_held_out: domains }) {
+  const inside = domains ? [text.heldOutInside(format.count(domains), text.inspect)] : [];
+  if (!record) return domains ? inside : [text.noHeldOut];
   const focus = Object.entries(record.focus).map(([name, result]) =>
     text.heldOutFocus(
       name,
@@ -57,5 +58,6 @@ export function heldOut(record) {
   return [
     text.heldOutFull(format.perplexity(record.full), record.scored ? format.count(record.scored) : null),
     ...focus,
+    ...inside,
   ];
 }

@@ -1,6 +1,7 @@
 // @ts-check
 // Traces of loss differences over the text.
 import { range } from "../core/arrays.js";
+import { format } from "../core/format.js";
 import { LEGEND_ABOVE, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { selection as selectionText, overview as text } from "../strings/compare.js";
@@ -60,12 +61,13 @@ const selectedMarks = (app, differences) => {
 };
 
 /**
+ * Each token's mean with its neighbours; of fewer at the ends.
  * @param {(number | null)[]} differences
- * @param {number} size
+ * @param {number} size tokens, odd
  * @param {string} colour
  */
 export function meanLine(differences, size, colour) {
-  const half = Math.floor(size / 2);
+  const half = (size - 1) / 2;
   const sums = [0];
   const counts = [0];
   differences.forEach((value, pos) => {
@@ -80,7 +82,7 @@ export function meanLine(differences, size, colour) {
   return {
     type: "scatter",
     mode: "lines",
-    name: text.meanTrace(size),
+    name: text.meanTrace(format.count(Math.min(size, counts[differences.length]))),
     x: range(differences.length),
     y,
     hoverinfo: "none",

@@ -188,7 +188,7 @@ export class Overview {
 
   drawChart() {
     const { app, differences } = this;
-    const size = Math.max(15, Math.round(differences.length / 30));
+    const size = Math.max(15, 2 * Math.round(differences.length / 60) + 1);
     const events = {
       /** @param {PlotPoint} point */
       hover: (point) => this.describe(point.x),

@@ -1161,7 +1161,7 @@ export interface HeldOutPayload {
   focus: Record<string, HeldOutSettingPayload>;
 }
 
-/** A card; `problem` in place of `training` and `held_out` when the file cannot be read. */
+/** A card; `problem` in place of `training` and what follows when the file cannot be read. */
 export interface CentroidCardPayload {
   name: string;
   sha256: string;
@@ -1175,6 +1175,7 @@ export interface CentroidCardPayload {
   runs: number;
   training?: CentroidTrainingPayload;
   held_out?: HeldOutPayload | null;
+  budget_held_out?: number;
   problem?: string;
 }
 

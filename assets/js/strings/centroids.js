@@ -117,6 +117,8 @@ export const centroids = {
   heldOutFull: (value, scored) =>
     `perplexity with full attention ${value}${scored ? ` (${scored} tokens scored)` : ""}`,
   heldOutFocus: (name, value, kept) => `with Focus at ${name}: ${value}${kept ? `, ${kept} of pairs kept` : ""}`,
+  heldOutInside: (domains, inspect) =>
+    `with its budget, on text of ${domains} ${domains === "1" ? "domain" : "domains"}: see ${inspect}`,
   noHeldOut: "The file holds no held-out result.",
   noTraining: "The file does not say how it was trained.",
   untrained: (seed) => `Not trained: random, seed ${seed}.`,
@@ -171,7 +173,7 @@ export const centroids = {
   dominanceTitle: "Largest group (dominance)",
   dominanceHint:
     "Dominance is the share of tokens in a layer's largest group. Even groups would have 1/K, K being the number of " +
-    "groups; near 100 % the groups have collapsed, and Focus keeps nearly every pair.",
+    "groups; near 100 % the groups have collapsed, and heads that use groups are close to full attention.",
   dominanceTrace: "largest group",
   evenTrace: (groups) => `even: 1/${groups}`,
   largestIs: (group) => `largest: group ${group}`,

@@ -60,7 +60,7 @@ export const overview = {
   positionAxis: "token position",
   worseTrace: "Focus worse",
   betterTrace: "Focus better",
-  meanTrace: (size) => `mean of ${size} tokens`,
+  meanTrace: (size) => `mean of up to ${size} ${size === "1" ? "token" : "tokens"}`,
   hurt: "Hurt most",
   helped: "Helped most",
   noneHurt: "No token is predicted worse.",
@@ -356,9 +356,9 @@ export const numbers = {
 export const lengths = {
   title: "From which length is Focus faster?",
   help:
-    "One attention layer of this run's model is timed at 256, 512, 1,024, … tokens on this machine, with groups in " +
-    "the shares they have in the open layer of this run, at the run's setting. The inputs are random numbers, and " +
-    "the groups stand in random order.",
+    "One attention layer of this run's model is timed at 256, 512, 1,024, … tokens on this machine, called as the " +
+    "model calls it, with groups in the shares they have in the open layer of this run, at the run's setting. The " +
+    "inputs are random numbers, and the groups stand in random order.",
   time: "Time to spend",
   budgets: { 10: "10 s", 30: "30 s", 120: "2 min", 600: "10 min" },
   start: (layer) => `Measure layer ${layer}`,

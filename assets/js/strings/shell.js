@@ -115,7 +115,7 @@ export const shell = {
       hint: (even) =>
         "The share of tokens in a layer's largest group, averaged over the layers, and the layer with the most. " +
         `Groups of equal size would have ${even} each. If one group holds nearly all tokens the groups have ` +
-        "collapsed, and Focus is full attention in disguise.",
+        "collapsed, and heads that use them are close to full attention.",
       detail: (worst, layer) => `${worst} in layer ${layer}`,
     },
     attention: {

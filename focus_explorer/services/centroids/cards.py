@@ -12,7 +12,7 @@ import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.services.centroids.budget_record import read_record, record_payload
+from focus_explorer.services.centroids.budget_record import BudgetRecord, read_record, record_payload
 from focus_explorer.services.centroids.comparison import RANDOM_SEED, LayerCentroids, cosines, match_layers
 from focus_explorer.services.centroids.files import centroid_row, every_centroid_file, load_row
 from focus_explorer.services.centroids.training_record import balanced_on, domain_names
@@ -36,6 +36,15 @@ FACTS = tuple(CentroidTrainingPayload.__annotations__)
 HELD_OUT_VALUES = tuple(HeldOutSettingPayload.__annotations__)
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What is read of a file: its free-form training, its layers by number, and the budgets measured for it."""
+
+    training: dict[str, Any]
+    layers: dict[int, LayerCentroids]
+    record: BudgetRecord | None
+
+
 @dataclass(slots=True)
 class CentroidCards:
     """Files of one service; those read last are kept, since a file's hash never changes its content."""
@@ -43,7 +52,7 @@ class CentroidCards:
     LARGE: ClassVar[bool] = True  # see `VisitorService.part`
 
     service: Service
-    _kept: dict[str, tuple[dict[str, Any], dict[int, LayerCentroids]]] = field(default_factory=dict)
+    _kept: dict[str, _File] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def cards(self) -> list[CentroidCardPayload]:
@@ -51,7 +60,7 @@ class CentroidCards:
 
         Returns:
             For each: sha256, name, base_model, config, num_groups, routing_dim, layers, added, owner, runs (how many
-            used it), training, held_out.
+            used it), training, held_out, budget_held_out.
         """
         database = self.service.database
         with database.read():  # once: opening the file takes longer than the reads
@@ -73,12 +82,13 @@ class CentroidCards:
             "runs": runs,
         }
         try:
-            training, _ = self._read(row)
+            read = self._read(row)
         except InputError as error:
             card["problem"] = str(error)
         else:
-            card["training"] = _facts(training)
-            card["held_out"] = held_out_payload(training.get("validation"))
+            card["training"] = _facts(read.training)
+            card["held_out"] = held_out_payload(read.training.get("validation"))
+            card["budget_held_out"] = 0 if read.record is None else len(read.record.held_out)
         return card
 
     def detail(self, sha256: str) -> CentroidDetailPayload:
@@ -93,19 +103,18 @@ class CentroidCards:
             InputError: there is no such file, or it cannot be read any more.
         """
         row = self._row(sha256)
-        training, layers = self._read(row)
-        config = FocusConfig.from_json(row["config"])
-        record = read_record(training, config, layers)
+        read = self._read(row)
+        budget = FocusConfig.from_json(row["config"]).budget
         similar: list[SimilarityPayload] = [
             {"layer": number, "similarity": np.round(cosines(layer.centroids, layer.centroids), 3).tolist()}
-            for number, layer in layers.items()
+            for number, layer in read.layers.items()
         ]
         return {
             "sha256": sha256,
             "name": row["name"],
             "layers": similar,
             "runs": self._runs(sha256, row["num_groups"]),
-            "budgets": None if record is None else record_payload(record, config.budget),
+            "budgets": None if read.record is None else record_payload(read.record, budget),
         }
 
     def trained_on(self, run_id: str) -> TrainedOnPayload:
@@ -116,10 +125,10 @@ class CentroidCards:
         """
         sha256 = fetch_run(self.service.database, run_id)["centroids_sha256"]
         try:
-            training, _ = self._read(self._row(sha256))
+            read = self._read(self._row(sha256))
         except InputError:  # removed, moved or damaged: its runs are shown all the same
             return {"texts": []}
-        facts = _facts(training)
+        facts = _facts(read.training)
         texts = facts.get("domains") or facts.get("texts") or []
         names = texts if isinstance(texts, list) else [str(texts)]
         return {"texts": [name.rsplit("/", 1)[-1] for name in names]}
@@ -169,12 +178,13 @@ class CentroidCards:
         if first == second:
             raise InputError("both sides are the same file", expected="two different files")
         rows = [self._row(first), self._row(second)]
-        (training_a, a), (training_b, b) = (self._read(row) for row in rows)
+        files = [self._read(row) for row in rows]
+        a, b = (file.layers for file in files)
         result: CentroidChangesPayload = {
             "names": (rows[0]["name"], rows[1]["name"]),
             "problem": "",
             "layers": [],
-            "settings": _differences(rows, [training_a, training_b]),
+            "settings": _differences(rows, [file.training for file in files]),
         }
         shared = [number for number in a if number in b]
         widths = {layer.directions.shape[1] for layers in (a, b) for layer in layers.values()}
@@ -190,7 +200,7 @@ class CentroidCards:
     def _row(self, sha256: str) -> dict[str, Any]:
         return centroid_row(self.service.database, sha256)
 
-    def _read(self, row: dict[str, Any]) -> tuple[dict[str, Any], dict[int, LayerCentroids]]:
+    def _read(self, row: dict[str, Any]) -> _File:
         sha256 = row["sha256"]
         with self._lock:
             if sha256 in self._kept:
@@ -200,11 +210,13 @@ class CentroidCards:
         for number, router in sorted(loaded.routers.items()):
             centroids = router.centroids.detach().double().numpy()
             layers[number] = LayerCentroids(centroids, centroids @ router.projection.detach().double().numpy().T)
+        record = read_record(loaded.training, FocusConfig.from_json(row["config"]), layers)
+        read = _File(loaded.training, layers, record)
         with self._lock:
-            self._kept[sha256] = (loaded.training, layers)
+            self._kept[sha256] = read
             while len(self._kept) > MOST_CACHED:
                 self._kept.pop(next(iter(self._kept)))
-        return loaded.training, layers
+        return read
 
 
 def balance(sizes: Sequence[int], num_groups: int) -> float:

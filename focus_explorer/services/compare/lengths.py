@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from focus_explorer.data.parts import PartGroups, executed
+import numpy as np
+from numpy.typing import NDArray
+
+from focus_explorer.data.parts import by_top_k, executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError, MemoryShortError
 from focus_explorer.progress import Progress, held_at
 from focus_explorer.services.job_limits import job_limits
-from focus_explorer.services.run_model import lease_run_model
+from focus_explorer.services.models import LoadedModel
+from focus_explorer.services.run_model import backend_again, compose_run, lease_run_model, run_changes
 from focus_explorer.services.runs import run_config
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.crossover import crossing
@@ -22,8 +27,12 @@ from focus_explorer.views.payloads.comparisons import (
     LengthPayload,
     MeasuredLengths,
 )
-from focus_runtime.models.device_map import input_device
+from focus_runtime.composition.changes import changed_budget
 from focus_runtime.store.comparisons import write_length
+from focus_runtime.store.database import Database
+
+if TYPE_CHECKING:
+    from focus_runtime.composition.attach import FocusModel
 
 SHORTEST, LONGEST = 256, 1 << 18
 REPEATS = 5
@@ -53,7 +62,8 @@ def measure_lengths(
 ) -> MeasuredLengths:
     """Time one layer of the run's model at 256, 512, ... tokens for as long as the time lasts.
 
-    The inputs are random; the groups have the shares they have in this layer of the run, and its heads their settings.
+    The layer is composed with the run's centroids and settings, and called as the model calls it. Queries, keys and
+    values are random; the groups have the shares they have in this layer of the run.
 
     Args:
         service: database and model.
@@ -68,11 +78,11 @@ def measure_lengths(
         As `lengths`.
 
     Raises:
-        InputError: the layer or the model cannot be used.
+        InputError: the layer, the model or the centroids cannot be used.
     """
     check_seconds(seconds)
     run = fetch_run(service.database, run_id)
-    parts = executed(service.database, run, layer)[layer]
+    tokens = _tokens(service.database, run, layer)
     start, length, last = time.monotonic(), SHORTEST, 0.0
     while length <= LONGEST:
         spent = time.monotonic() - start
@@ -81,9 +91,10 @@ def measure_lengths(
         progress(f"{length:,} tokens", min(0.99, spent / seconds))
         began = time.monotonic()
         with lease_run_model(service, run, progress=held_at(progress, min(0.99, spent / seconds))) as loaded:
-            began = time.monotonic()  # not the wait for the model
             try:
-                row = _measure(run, loaded.model, layer, parts, length, repeats)
+                with _composed(service, run, loaded) as focus:
+                    began = time.monotonic()  # not the wait for the model, nor the balancing of random centroids
+                    row = _measure(focus, run, tokens, length, repeats)
             except MemoryShortError as error:
                 kept = "what was measured up to there is kept" if length > SHORTEST else "close other programs"
                 raise MemoryShortError(error.problem, expected=error.expected, fix=kept) from error
@@ -93,53 +104,84 @@ def measure_lengths(
     return lengths(service, run_id)
 
 
-def _measure(
-    run: dict[str, Any], model: Any, layer: int, parts: Sequence[PartGroups], length: int, repeats: int
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """The T tokens of a run in one layer.
+
+    Attributes:
+        layer: its number.
+        memberships: (S, T) int64 by distinct top-k.
+        vectors: (T, R) float32 routing vectors.
+        sinks: (T,) bool, in all groups whatever the k.
+    """
+
+    layer: int
+    memberships: NDArray[np.int64]
+    vectors: NDArray[np.float32]
+    sinks: NDArray[np.bool_]
+
+
+def _tokens(database: Database, run: dict[str, Any], layer: int) -> _Tokens:
+    parts = executed(database, run, layer)[layer]
+    count, num_groups = run["num_tokens"], run_config(run).num_groups
+    rows = fetch(database, "routing", run_id=run["run_id"], layer=layer, positions=list(range(count)))
+    flat = rows["routing"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    every = (1 << num_groups) - 1 if num_groups < 64 else -1
+    sinks = np.zeros(count, dtype=bool)
+    for one in parts:
+        if one.part.top_k is not None and one.part.top_k < num_groups:
+            sinks |= (one.membership & every) == every
+    return _Tokens(layer, by_top_k(parts), np.array(flat, dtype=np.float32).reshape(count, -1), sinks)
+
+
+@contextmanager
+def _composed(service: Service, run: dict[str, Any], loaded: LoadedModel) -> Iterator[FocusModel]:
+    """Focus with the run's settings, those changed by hand included; changes of single tokens are of its text alone."""
+    from focus_runtime.models.structure import head_counts
+
+    focus = compose_run(service, run, loaded, backend=backend_again(run))
+    try:
+        budget = changed_budget(focus.config, run_changes(run), head_counts(loaded.model))
+        with focus.with_config(focus.config.replace(budget=budget)):
+            yield focus
+    finally:
+        focus.detach()  # the model is shared
+
+
+def _measure(focus: FocusModel, run: dict[str, Any], tokens: _Tokens, length: int, repeats: int) -> dict[str, Any]:
     import torch
 
-    from focus_runtime.measure.speed import LayerPart, LayerSetting, layer_speed, membership_like
+    from focus_runtime.measure.speed import composed_layer_speed, tokens_like
 
-    config, device = run_config(run), str(input_device(model))
-    setting = replace(LayerSetting.of_model(model, config), sliding_window=parts[0].part.rule.sliding_window)
-
-    def like(one: PartGroups) -> torch.Tensor:
-        return membership_like(torch.from_numpy(one.membership.copy()), length, torch.Generator().manual_seed(length))
-
-    how: dict[str, Any] = {"repeats": repeats, "seed": length, "device": device}
-    if len(parts) == 1 and not parts[0].part.full:
-        setting = replace(setting, window=parts[0].part.rule.window)
-        measured = layer_speed(setting, length, membership=like(parts[0]), **how)
-    else:
-        apart = [
-            LayerPart(
-                one.part.heads,
-                one.part.rule.window,
-                None if one.part.full else like(one).to(device),
-                by_query=one.part.by_query,
-            )
-            for one in parts
-        ]
-        measured = layer_speed(setting, length, parts=apart, **how)
-    full, focus, routing = measured["full_ms"], measured["focus_ms"], measured["routing_ms"]
+    config = run_config(run)
+    like = tokens_like(torch.from_numpy(tokens.memberships), length, torch.Generator().manual_seed(length))
+    measured = composed_layer_speed(
+        focus,
+        tokens.layer,
+        torch.from_numpy(tokens.vectors)[like],
+        everywhere=torch.from_numpy(tokens.sinks)[like],
+        repeats=repeats,
+        seed=length,
+    )
+    full, sparse, routing = measured["full_ms"], measured["focus_ms"], measured["routing_ms"]
     return {
         "run_id": run["run_id"],
-        "layer": layer,
+        "layer": tokens.layer,
         "tokens": length,
         "top_k": config.top_k,
         "window_size": config.window,
         "full_median": full["median"],
         "full_low": full["low"],
         "full_high": full["high"],
-        "focus_median": focus["median"],
-        "focus_low": focus["low"],
-        "focus_high": focus["high"],
+        "focus_median": sparse["median"],
+        "focus_low": sparse["low"],
+        "focus_high": sparse["high"],
         "routing_median": routing["median"],
         "retained_pairs": measured["retained_pairs"],
         "repeats": repeats,
         "backend": measured["backend"],
-        "device": device,
-        "dtype": setting.dtype,
+        "device": measured["device"],
+        "dtype": measured["dtype"],
         "threads": torch.get_num_threads(),
     }
 

@@ -172,6 +172,8 @@ def measure_again(
 def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids) -> dict[str, Centroids]:
     """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced on the sample texts.
 
+    Random centroids are balanced under the settings the run was executed with, as `measure_random` balances them.
+
     Args:
         run: its row.
         loaded: its model.
@@ -184,7 +186,7 @@ def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids)
     causal = executed.assignment == "causal"
     random = random_baseline(
         loaded.model,
-        own.config.replace(window_growth=executed.window_growth),
+        executed,
         seed=baseline_seed(random_seed(own), COMPARISON_SEED),
         layers=own.routers,
         calibrate_on=calibration_ids(loaded.tokenizer) if causal else None,

@@ -19,6 +19,7 @@ from focus_explorer.services.centroids.fit import calibrate, calibration_ids, fi
 from focus_explorer.services.corpora.request import CorpusRequest, CorpusStopped
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.service import Service
+from focus_runtime.config import FocusConfig
 from focus_runtime.corpus.document import DocumentOptions
 from focus_runtime.corpus.folder import CorpusFolder
 from focus_runtime.corpus.ray_worker import Cluster, check_ray, work_on_ray
@@ -28,6 +29,8 @@ from focus_runtime.models.devices import AUTO, Placement
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.engine import versions
 from focus_runtime.store.corpora import close_corpus, find_corpus, resume_corpus
+
+REQUESTED = ("top_k", "window", "num_sinks", "window_growth", "assignment", "budget")  # the file's own where None
 
 Announce = Callable[[str], None]
 Counted = Callable[[int, int], None]
@@ -127,15 +130,7 @@ def _prepare(
         centroids = fit_centroids(read, loaded, how.drawn)
     elsewhere = Placement("cuda", how.dtype or AUTO)  # its workers choose what is left to auto
     placement = elsewhere if _gpus_elsewhere(request) else service.models.place(*_device_and_dtype(request))
-    requested: dict[str, Any] = {
-        "top_k": how.top_k,
-        "window": how.window,
-        "num_sinks": how.num_sinks,
-        "window_growth": how.window_growth,
-        "assignment": how.assignment,
-        "budget": how.budget,
-    }
-    config = centroids.config.replace(**{key: value for key, value in requested.items() if value is not None})
+    requested: dict[str, Any] = {name: getattr(how, name) for name in REQUESTED}
     tagger = _tagger(announce) if request.tags else ""
     threads = request.threads or (1 if request.engine == "ray" and not request.gpus_per_worker else None)
     job = CorpusJob(
@@ -168,11 +163,17 @@ def _prepare(
         "model_fingerprint": loaded.fingerprint,
         "centroids_name": centroids.name,
         "centroids_sha256": centroids.sha256,
-        "config": config.to_dict(),
+        "config": _executed(centroids, job.options).to_dict(),
         "settings": identity,
         "versions": versions(),
     }
     return job, values
+
+
+def _executed(centroids: Centroids, options: DocumentOptions) -> FocusConfig:
+    """The centroids' configuration with what was requested instead."""
+    requested = {name: getattr(options, name) for name in REQUESTED}
+    return centroids.config.replace(**{name: value for name, value in requested.items() if value is not None})
 
 
 def _gpus_elsewhere(request: CorpusRequest) -> bool:
@@ -254,7 +255,7 @@ def _work(service: Service, request: CorpusRequest, job: CorpusJob, tasks: Itera
 
 
 def _balanced(request: CorpusRequest, job: CorpusJob, loaded: LoadedModel) -> CorpusJob:
-    """The job with potentials where they are needed, and with random centroids of the same shape, balanced likewise."""
+    """The job with potentials where they are needed, and random centroids of that shape, balanced at its setting."""
     own = job.centroids
     assert isinstance(own, Centroids)
     causal = (job.options.assignment or own.config.assignment) == "causal"
@@ -264,10 +265,9 @@ def _balanced(request: CorpusRequest, job: CorpusJob, loaded: LoadedModel) -> Co
         return job
     from focus_runtime.baselines.random_baseline import random_baseline
 
-    growth = job.options.window_growth
     random = random_baseline(
         loaded.model,
-        own.config if growth is None else own.config.replace(window_growth=growth),
+        _executed(own, job.options),
         seed=_baseline_seed(own),
         layers=own.routers,
         calibrate_on=calibration_ids(loaded.tokenizer) if causal else None,

@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from focus_explorer.views.figures.cells import add_cells, colour_bar
-from focus_explorer.views.figures.style import Preset, axis, finish
+from focus_explorer.views.figures.style import Preset, axis, counted, finish
 
 
 def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
@@ -39,13 +39,12 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
     )
     figure.data[0].customdata = names
     neighbours = [row["adjusted_rand"] for row in rows if abs(place[row["other_layer"]] - place[row["layer"]]) == 1]
-    widest = max(row["high"] - row["low"] for row in rows) / 2
     shuffled_high = max(row["shuffled_high"] for row in rows)
-    count, units, unit = rows[0]["count"], rows[0]["units"], rows[0]["unit"]
+    count = rows[0]["count"]
     caption = (
         f"Adjusted Rand index of the groups of every two layers over {count:,} tokens; 1 is the same sorting, 0 is "
-        f"chance. Neighbouring layers {min(neighbours):.2f} to {max(neighbours):.2f}. 95 % intervals over {units:,} "
-        f"{unit}s are at most ±{widest:.3f} wide; shuffled groups reach at most {shuffled_high:.3f}."
+        f"chance. Neighbouring layers {min(neighbours):.2f} to {max(neighbours):.2f}. {_widest_words(rows)}; "
+        f"shuffled groups reach at most {shuffled_high:.3f}."
     )
     ends = [layers[0] - 0.5, place[layers[-1]] + 0.5]
     shown = range(0, len(layers), -(-len(layers) // 8))
@@ -61,4 +60,13 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
         corner=f"n = {count:,} tokens, {len(layers)} layers",
         xaxis=axis(preset, "Layer", range=ends, constrain="domain", **ticks),
         yaxis=axis(preset, "Layer", range=ends, scaleanchor="x", constrain="domain", **ticks),
+    )
+
+
+def _widest_words(rows: list[dict[str, Any]]) -> str:
+    """How wide the intervals are; fewer than two units give none."""
+    widths = [row["high"] - row["low"] for row in rows if row["low"] is not None]
+    units = counted(rows[0]["units"], rows[0]["unit"])
+    return (
+        f"95 % intervals over {units} are at most ±{max(widths) / 2:.3f} wide" if widths else f"No interval ({units})"
     )

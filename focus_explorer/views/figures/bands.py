@@ -6,7 +6,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from focus_explorer.views.figures.style import FOCUS, RANDOM, SHUFFLED, WINDOW, Preset
+from focus_explorer.views.figures.style import FOCUS, RANDOM, SHUFFLED, WINDOW, Preset, counted
 
 # name of the columns -> name in the legend, colour, dash, mark; value and interval of Focus come last, on top
 LINES = {
@@ -65,6 +65,17 @@ def add_bands(
             **where,
         )
     return [name for name, _, _, _ in known.values()]
+
+
+def interval_words(rows: list[dict[str, Any]]) -> str:
+    """What the intervals of a statistic are over, for a caption; fewer than two units give none.
+
+    Args:
+        rows: with `low`, `units` and `unit`.
+    """
+    units = counted(rows[0]["units"], rows[0]["unit"])
+    known = any(row["low"] is not None for row in rows)
+    return f"with 95 % bootstrap intervals over {units}" if known else f"without intervals ({units})"
 
 
 def _faded(colour: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from focus_explorer.views.figures.bands import add_bands
+from focus_explorer.views.figures.bands import add_bands, interval_words
 from focus_explorer.views.figures.style import INK, Preset, axis, finish
 
 
@@ -56,8 +56,8 @@ def distances_figure(
     pairs = sum(row["pairs"] for row in kept)
     where = "mean over layers" if layer is None else f"layer {layer}"
     caption = (
-        f"Share of the causal pairs at each distance that the mask keeps, {where}, with 95 % bootstrap intervals over "
-        f"{kept[0]['units']:,} {kept[0]['unit']}s, beside {', '.join(name for name in drawn if name != 'Focus')}. "
+        f"Share of the causal pairs at each distance that the mask keeps, {where}, {interval_words(kept)}, "
+        f"beside {', '.join(name for name in drawn if name != 'Focus')}. "
         + ("Window only: heads with full attention count with the window, as if they had none of it. " if full else "")
         + f"{pairs:,} pairs of {tokens:,} tokens; {_window_words(windows, grows)}."
     )

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from focus_explorer.views.figures.style import FOCUS, INK, Preset, axis, finish
+from focus_explorer.views.figures.style import FOCUS, INK, Preset, axis, counted, finish
 
 MOST_POINTS = 2500
 BEYOND = 0.01  # of the points at either end are outside the axis, so that a few do not flatten the rest
@@ -23,7 +23,7 @@ def loss_difference_figure(
     """
     count = differences.size
     each = -(-count // MOST_POINTS)
-    window = max(8, count // 40)
+    window = min(max(8, count // 40), count)
     x, y = _means(positions, each), _means(differences, each)
     running_x, running = _running(positions, window), _running(differences, window)
     low, high = np.quantile(y, [BEYOND, 1 - BEYOND])
@@ -42,7 +42,7 @@ def loss_difference_figure(
         x=running_x,
         y=running,
         mode="lines",
-        name=f"mean of {window} tokens",
+        name=f"mean of {counted(window, 'token')}",
         line={"color": FOCUS, "width": preset.scaled(1.6)},
     )
     figure.add_hline(y=0, line={"color": INK, "width": preset.scaled(0.6), "dash": "dash"})
@@ -50,7 +50,7 @@ def loss_difference_figure(
     caption = (
         "Loss with Focus minus loss with full attention, in nats per token; above 0 Focus predicts worse. Mean over "
         f"{count:,} tokens {mean:+.4f} (95 % moving-block bootstrap interval {lower:+.4f} to {upper:+.4f}). Line: "
-        f"running mean of {window} tokens." + (f" {outside} points lie outside the axis." if outside else "")
+        f"running mean of {counted(window, 'token')}." + (f" {outside} points lie outside the axis." if outside else "")
     )
     return finish(
         figure,
@@ -71,7 +71,6 @@ def _means(values: NDArray[np.generic], each: int) -> NDArray[np.float64]:
 
 
 def _running(values: NDArray[np.generic], window: int) -> NDArray[np.float64]:
-    window = min(window, values.size)
     sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     means = (sums[window:] - sums[:-window]) / window
     return means[:: max(1, means.size // 800)]

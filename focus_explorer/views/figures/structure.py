@@ -6,8 +6,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from focus_explorer.views.figures.bands import add_bands
-from focus_explorer.views.figures.style import Preset, axis, finish
+from focus_explorer.views.figures.bands import add_bands, interval_words
+from focus_explorer.views.figures.style import Preset, axis, counted, finish
 
 PANELS = (("purity", "Purity"), ("nmi", "Normalised mutual<br>information"))
 NAMES = {"pos": "parts of speech", "dep": "syntactic relations", "word": "word classes"}
@@ -36,12 +36,13 @@ def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) ->
             preset, "Layer" if below else "", range=ends, domain=across, anchor=f"y{end}", showticklabels=below
         )
         layout[f"yaxis{end}"] = axis(preset, label, rangemode="tozero", domain=up, anchor=f"x{end}", nticks=6)
-    first = next(row for row in rows if row["statistic"] == PANELS[0][0])
+    of_purity = [row for row in rows if row["statistic"] == PANELS[0][0]]
+    first = of_purity[0]
     baselines = ", ".join(name for name in drawn if name != "Focus")
     caption = (
-        f"Purity and normalised mutual information of groups and {NAMES.get(scheme, scheme)} by layer, with 95 % "
-        f"bootstrap intervals over {first['units']:,} {first['unit']}s ({first['count']:,} {first['denominator']}), "
-        f"beside {baselines}. The band of shuffled groups is the range of 95 % of the draws."
+        f"Purity and normalised mutual information of groups and {NAMES.get(scheme, scheme)} by layer, of "
+        f"{first['count']:,} {first['denominator']}, {interval_words(of_purity)}, beside {baselines}. "
+        "The band of shuffled groups is the range of 95 % of the draws."
     )
     return finish(
         figure,
@@ -49,7 +50,7 @@ def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) ->
         title=f"Groups and {NAMES.get(scheme, scheme)} by layer",
         caption=caption,
         height=1.0 if wide else 1.5,
-        corner=f"n = {first['count']:,} tokens, {first['units']:,} {first['unit']}s",
+        corner=f"n = {first['count']:,} tokens, {counted(first['units'], first['unit'])}",
         **layout,
     )
 

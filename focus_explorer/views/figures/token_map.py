@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,8 @@ def token_map_figure(
     """Points by most probable group; centroids as letters.
 
     Args:
-        rows: of the query `projection`; positions below 0 are centroids.
+        rows: of the query `projection`; positions below 0 are centroids. Its parameters say of how many tokens the
+            map shows some, unless an early version stored it.
         groups: position -> most probable group.
         pieces: texts of the tokens by position, for pointing at.
     """
@@ -53,10 +55,14 @@ def token_map_figure(
         )
     first = rows[0]
     trust = first["trustworthiness"]
-    quality = f"trustworthiness {trust:.2f}" if trust is not None else "too few tokens for a trustworthiness"
+    quality = "too few tokens for a trustworthiness"
+    if trust is not None:
+        quality = f"trustworthiness {trust:.2f} on at most 2,000 tokens, 10 neighbours"
+    whole = json.loads(first["parameters"]).get("of", len(tokens))
+    shown = f"{len(tokens):,} tokens" if whole == len(tokens) else f"{len(tokens):,} of {whole:,} tokens"
     caption = (
-        f"{first['method']} of the routing vectors of {len(tokens):,} tokens in layer {layer} (cosine, seed "
-        f"{first['seed']}, {quality} on at most 2,000 tokens, 10 neighbours). Each point is a token, shape and colour "
+        f"{first['method']} of the routing vectors of {shown} in layer {layer} (cosine, seed "
+        f"{first['seed']}, {quality}). Each point is a token, shape and colour "
         "are its most probable group, circled letters are centroids. Axes have no unit."
     )
     return finish(
@@ -65,8 +71,7 @@ def token_map_figure(
         title=f"Map of tokens in layer {layer}",
         caption=caption,
         height=1.3,
-        corner=f"n = {len(tokens):,} tokens, layer {layer}"
-        + (f", trustworthiness {trust:.2f}" if trust is not None else ""),
+        corner=f"n = {shown}, layer {layer}" + (f", trustworthiness {trust:.2f}" if trust is not None else ""),
         xaxis=axis(preset, f"{first['method']} 1", **_span(rows, "x")),
         yaxis=axis(preset, f"{first['method']} 2", **_span(rows, "y"), scaleanchor="x", constrain="range"),
     )

@@ -54,8 +54,8 @@ class HeldOutPayload(TypedDict):
 class CentroidCardPayload(TypedDict):
     """A file, and how many runs used it.
 
-    `owner` is None where it belongs to no user; `problem` stands in place of `training` and `held_out` when it cannot
-    be read.
+    `owner` is None where it belongs to no user; `budget_held_out` counts the domains that its budget was measured on,
+    see `BudgetRecordPayload.held_out`; `problem` stands in place of `training` and what follows when it cannot be read.
     """
 
     name: str
@@ -70,6 +70,7 @@ class CentroidCardPayload(TypedDict):
     runs: int
     training: NotRequired[CentroidTrainingPayload]
     held_out: NotRequired[HeldOutPayload | None]
+    budget_held_out: NotRequired[int]
     problem: NotRequired[str]
 
 

@@ -9,9 +9,10 @@ import pytest
 import torch
 import transformers
 
+from focus_runtime.attention import focus_attention
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.observe import observe_attention
+from focus_runtime.composition.observe import observe_attention, observe_routing
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.rule import PairRule
@@ -19,17 +20,20 @@ from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.speed import (
     LayerSetting,
     balanced_membership,
+    composed_layer_speed,
     decode_speed,
     layer,
     layer_error,
     layer_inputs,
     layer_speed,
-    membership_like,
     prefill_speed,
+    tokens_like,
 )
+from focus_runtime.measure.speed import composed as speed_composed
 from focus_runtime.measure.speed import layer as speed_layer
 from focus_runtime.measure.speed.inputs import described
 from focus_runtime.measure.speed.layer import full_attention
+from focus_runtime.models.structure import head_counts
 from focus_runtime.routing.router import CentroidRouter
 from tests.helpers import build_centroids, build_model, random_ids
 
@@ -131,12 +135,12 @@ def test_groups_of_another_length_have_the_same_shares(tiny_model, fresh_seed):
         final_hidden(tiny_model, random_ids(230, seed=fresh_seed))
     rows = focus.assignments()[0].membership[0]
     focus.detach()
-    like = membership_like(rows, 1000, torch.Generator().manual_seed(fresh_seed))
-    assert like.shape == (1, 1000)
-    assert set(like[0].tolist()) <= set(rows.tolist())
+    positions = tokens_like(torch.stack([rows, rows & 3]), 1000, torch.Generator().manual_seed(fresh_seed))
+    assert positions.shape == (1000,)
+    like = rows[positions]
     for word in set(rows.tolist()):
         share = (rows == word).double().mean().item()
-        assert (like[0] == word).sum().item() == pytest.approx(share * 1000, abs=1)
+        assert (like == word).sum().item() == pytest.approx(share * 1000, abs=1)
 
 
 def test_inputs_are_laid_out_as_models_do_and_repeatable():
@@ -220,6 +224,76 @@ def test_a_layer_is_timed_inside_a_window_of_its_own(monkeypatch, backend):
     rules.clear()
     assert layer_speed(setting, 12, repeats=1)["backend"] in ("fused", "masked")  # no longer than the window
     assert rules == {PairRule(8, 2)}
+
+
+# --- a layer of a composed model
+
+
+@pytest.fixture
+def composed(tiny_model):
+    """Groups, text sinks in layer 1 and factors; routing vectors of a pass by layer; its memberships."""
+    centroids = build_centroids(tiny_model, num_groups=5, top_k=2, window=7, text_sinks=0.9)
+    heads = head_counts(tiny_model)
+    for router in centroids.routers.values():
+        router.logit_factors = torch.nn.Parameter(torch.linspace(0.5, 2, heads.query))
+    vectors: dict[int, torch.Tensor] = {}
+    focus = compose(tiny_model, centroids, logit_factors=True)
+    with torch.no_grad(), observe_routing(centroids, on_embedding=lambda at, found: vectors.update({at: found[0]})):
+        final_hidden(tiny_model, random_ids(64, seed=3))
+    yield focus, vectors, {at: one.membership[0] for at, one in focus.assignments().items()}
+    focus.detach()
+
+
+def test_a_composed_layer_has_the_groups_of_its_tokens(composed):
+    focus, vectors, memberships = composed
+    sinks = torch.zeros(64, dtype=torch.bool)
+    sinks[[20, 40]] = True
+    row = composed_layer_speed(focus, 1, vectors[1], everywhere=sinks, repeats=2)
+    found = focus.assignments()[1].membership[0]
+    assert torch.equal(found[~sinks], memberships[1][~sinks])
+    assert found[sinks].tolist() == [31, 31]
+    assert row["retained_pairs"] == pytest.approx(count_pairs(found.numpy(), focus.pair_rules()[1]).retained_pairs)
+    for name in ("full_ms", "focus_ms", "routing_ms"):
+        assert 0 < row[name]["low"] <= row[name]["median"] <= row[name]["high"]
+        assert row[name]["repeats"] == 2
+    json.dumps(row)
+
+
+def test_memory_is_read_before_full_attention_and_before_focus_as_in_a_pass(composed, monkeypatch):
+    focus, vectors, _ = composed
+    names, in_turn = [], speed_composed.in_turn
+    monkeypatch.setattr(speed_composed, "in_turn", lambda works, *how: names.extend(works) or in_turn(works, *how))
+    composed_layer_speed(focus, 1, vectors[1], repeats=1)
+    assert names == ["read", "full", "read again", "routing", "focus"]
+    weights = speed_composed._like_weights_of_a_layer(focus, torch.device("cpu"))
+    of_model = sum(one.nbytes for one in focus.model.parameters())
+    assert weights.nbytes == pytest.approx(of_model / len(focus.focused_layers), abs=4)
+    monkeypatch.setattr(speed_composed, "MOST_READ", 400)
+    assert speed_composed._like_weights_of_a_layer(focus, torch.device("cpu")).nbytes == 400
+
+
+def test_what_is_timed_is_full_attention_and_focus_with_its_factors(composed, monkeypatch):
+    focus, vectors, _ = composed
+    calls, attend = [], speed_composed.focus_forward
+
+    def noted(module, query, key, value, mask):
+        out = attend(module, query, key, value, mask)[0]
+        calls.append((query, key, value, out.transpose(1, 2)))
+        return out, None
+
+    monkeypatch.setattr(speed_composed, "focus_forward", noted)
+    composed_layer_speed(focus, 1, vectors[1], repeats=1)
+    full, sparse = calls[-2:]
+    torch.testing.assert_close(full[3], full_attention(*full[:3]))
+    membership = focus.assignments()[1].membership
+    kept = {"window": 7, "num_sinks": focus.config.num_sinks, "backend": "reference"}
+    factors = focus.routers[1].logit_factors
+    share = (torch.arange(64) - 7).clamp_min(0) / torch.arange(1, 65)
+    assert not torch.allclose(sparse[3], focus_attention(*sparse[:3], membership, **kept), atol=1e-3)
+    scaled = sparse[0] * (factors[:, None] ** share)[..., None]
+    torch.testing.assert_close(
+        sparse[3], focus_attention(scaled, *sparse[1:3], membership, **kept), rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-5), ("bfloat16", 3e-2)])

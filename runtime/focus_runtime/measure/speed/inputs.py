@@ -82,23 +82,6 @@ class LayerSetting:
         return self.hidden_size or self.heads * self.head_size
 
 
-@dataclass(frozen=True, slots=True)
-class LayerPart:
-    """Some heads of a layer that execute one setting.
-
-    Attributes:
-        heads: key-value heads, ascending, and the query heads that share them go with them; query heads if `by_query`.
-        window: w.
-        membership: (1, T) int64 on the layer's device; None under full attention.
-        by_query: what the numbers count.
-    """
-
-    heads: tuple[int, ...]
-    window: int
-    membership: Tensor | None
-    by_query: bool = False
-
-
 def described(setting: LayerSetting) -> dict[str, Any]:
     """The setting's values that are not None."""
     return {name: value for name, value in asdict(setting).items() if value is not None}
@@ -123,19 +106,20 @@ def balanced_membership(length: int, num_groups: int, top_k: int, generator: tor
     return torch.bitwise_left_shift(torch.ones_like(drawn), drawn).sum(-1)[None]
 
 
-def membership_like(membership: Tensor, length: int, generator: torch.Generator) -> Tensor:
-    """Groups for a text of another length in the shares of a real one, in random order.
+def tokens_like(membership: Tensor, length: int, generator: torch.Generator) -> Tensor:
+    """Tokens of a real text that stand for one of another length, in random order.
 
     Args:
-        membership: (T,) int64 of the real text.
+        membership: (S, T) int64 of the real text's tokens under each of several top-k.
         length: tokens of the other text.
         generator: of the order, on the CPU.
 
     Returns:
-        (1, length) int64: of every kind of membership as large a share as in the real text, up to one token.
+        (length,) int64 positions: of every kind of membership as large a share as in the real text, up to one token.
     """
-    even = torch.arange(length) * membership.shape[0] // length
-    return membership.sort().values[even][torch.randperm(length, generator=generator)][None]
+    kinds = membership.unique(dim=1, return_inverse=True)[1]
+    even = torch.arange(length) * len(kinds) // length
+    return kinds.argsort(stable=True)[even][torch.randperm(length, generator=generator)]
 
 
 def layer_inputs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -16,9 +16,6 @@ from focus_runtime.attention.dispatch import attend, fused_inside_window, rows_t
 from focus_runtime.attention.kernels.flash import causal_flash, causal_sdpa
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
-from focus_runtime.budget import HeadCounts, HeadGroup, HeadSetting
-from focus_runtime.composition.heads import Part, parts_of
-from focus_runtime.composition.state import FULL
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.failures import Advice
@@ -26,7 +23,7 @@ from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent
 from focus_runtime.measure.memory import failures_named, longest_that_fits, shortage_of, tokens
-from focus_runtime.measure.speed.inputs import LayerPart, LayerSetting, described, layer_inputs
+from focus_runtime.measure.speed.inputs import LayerSetting, described, layer_inputs
 from focus_runtime.measure.timing import in_turn, peak_growth
 from focus_runtime.routing.router import CentroidRouter
 
@@ -71,10 +68,11 @@ def layer_speed(
     seed: int = 0,
     device: str = "cpu",
     membership: Tensor | None = None,
-    parts: Sequence[LayerPart] = (),
     same_kernel: bool = False,
 ) -> dict[str, Any]:
-    """Time one layer: full attention, Focus with its stages, and routing, in turn.
+    """Time one layer whose heads are alike: full attention, Focus with its stages, and routing, in turn.
+
+    What a composition does besides, such as text sinks, is in `composed_layer_speed`.
 
     Args:
         setting: the layer.
@@ -83,7 +81,6 @@ def layer_speed(
         seed: of inputs and random groups.
         device: "cpu" or "cuda".
         membership: (1, T) int64 in place of random groups.
-        parts: all heads of the layer with what they execute, where they differ.
         same_kernel: whether Focus's kernel takes a turn with every pair allowed too, for a ratio of pairs alone.
 
     Returns:
@@ -98,11 +95,7 @@ def layer_speed(
     def shortage() -> InputError:
         def read(count: int) -> None:
             part = None if membership is None else membership[:, :count]
-            own = tuple(
-                each if each.membership is None else replace(each, membership=each.membership[:, :count])
-                for each in parts
-            )
-            _layer_speed(setting, count, repeats=1, seed=seed, device=device, membership=part, parts=own)
+            _layer_speed(setting, count, repeats=1, seed=seed, device=device, membership=part)
 
         fitting = longest_that_fits(read, length, torch.device(device))
         return shortage_of(tokens(1, length), device, fitting, LAYER_LENGTHS)
@@ -115,7 +108,6 @@ def layer_speed(
             seed=seed,
             device=device,
             membership=membership,
-            parts=parts,
             same_kernel=same_kernel,
         )
 
@@ -129,7 +121,6 @@ def _layer_speed(
     seed: int,
     device: str,
     membership: Tensor | None,
-    parts: Sequence[LayerPart],
     same_kernel: bool = False,
 ) -> dict[str, Any]:
     where = torch.device(device)
@@ -140,8 +131,6 @@ def _layer_speed(
     sliding = setting.sliding_window if length > (setting.sliding_window or length) else None
     full = _full_call(setting, sliding, (query, key, value))
     focus = _focus_call(setting, sliding, (query, key, value), groups)
-    if parts:
-        focus = _parts_call(setting, sliding, (query, key, value), parts)
     works = {"full": full, "focus": lambda: focus(None), "routing": lambda: router.assign(hidden)}
     if same_kernel:
         one_group = replace(setting, num_groups=1, top_k=1)
@@ -153,13 +142,13 @@ def _layer_speed(
     focus(clock)
     stages = {"routing": routing}
     stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}
-    retained = _retained(setting, parts or (LayerPart((0,), setting.window, groups),), length)
+    retained = count_pairs(groups[0].cpu().numpy(), setting.rule).retained_pairs
     return {
         "tokens": length,
         **described(setting),
-        "backend": _backend_names(setting, sliding, (query, key, value), groups, parts),
+        "backend": _backend(setting, sliding, (query, key, value), groups),
         "seed": seed,
-        "groups": "random" if membership is None and not parts else "given",
+        "groups": "random" if membership is None else "given",
         "full_ms": asdict(times["full"]),
         "focus_ms": asdict(times["focus"]),
         "routing_ms": asdict(times["routing"]),
@@ -189,8 +178,7 @@ def _full_call(
 def _focus_call(
     setting: LayerSetting, sliding: int | None, tensors: tuple[Tensor, Tensor, Tensor], groups: Tensor
 ) -> Callable[[StageClock | None], Tensor]:
-    """Focus as a layer calls it: with the choice of a backend, without the checks of the public function, which full
-    attention lacks too."""
+    """Focus with the choice of a backend, without the checks of the public function, which full attention lacks too."""
     query, key, value = rows_together(*tensors)
     extent = membership_extent(groups)  # a layer has it from its configuration
     rule, scoring = replace(setting.rule, sliding_window=sliding), Scoring(setting.head_size**-0.5)
@@ -204,71 +192,6 @@ def _focus_call(
         return attend(query, key, value, groups, rule, scoring, **more)[0]
 
     return call
-
-
-def _indexed(setting: LayerSetting, part: LayerPart) -> Part:
-    """The heads of a part as queries and keys are indexed."""
-    group = HeadGroup(HeadSetting(0, 0), part.heads, part.by_query)
-    return parts_of(group, HeadCounts(setting.key_heads, setting.heads), copies=True)[0]
-
-
-def _of_heads(
-    setting: LayerSetting, tensors: tuple[Tensor, Tensor, Tensor], part: LayerPart
-) -> tuple[LayerSetting, tuple[Tensor, Tensor, Tensor]]:
-    """Some heads of a layer as a layer of their own."""
-    query, key, value = tensors
-    chosen = _indexed(setting, part)
-    own = (query[:, chosen.query], key[:, chosen.key], value[:, chosen.key])
-    return replace(setting, heads=own[0].shape[1], key_heads=own[1].shape[1], window=part.window), own
-
-
-def _parts_call(
-    setting: LayerSetting, sliding: int | None, tensors: tuple[Tensor, Tensor, Tensor], parts: Sequence[LayerPart]
-) -> Callable[[StageClock | None], Tensor]:
-    """Heads of equal settings together, one group of heads after the other, as a layer calls them."""
-    calls: list[Callable[[StageClock | None], Tensor]] = []
-    for part in parts:
-        own, apart = _of_heads(setting, tensors, part)
-        if part.membership is None:
-            full = _full_call(own, sliding, apart)
-            calls.append(lambda clock, full=full: full())  # type: ignore[misc]
-        else:
-            calls.append(_focus_call(own, sliding, apart, part.membership))
-
-    def call(clock: StageClock | None) -> Tensor:
-        out = torch.empty_like(tensors[0])
-        for part, work in zip(parts, calls, strict=True):
-            out[:, _indexed(setting, part).query] = work(clock)
-        return out
-
-    return call
-
-
-def _retained(setting: LayerSetting, parts: Sequence[LayerPart], length: int) -> float:
-    """Allowed pairs over causal pairs, mean over heads."""
-    kept, heads = 0.0, sum(len(part.heads) for part in parts)
-    for part in parts:
-        rule = replace(setting.rule, window=part.window)
-        groups = torch.ones(1, length, dtype=torch.int64) if part.membership is None else part.membership
-        kept += len(part.heads) / heads * count_pairs(groups[0].cpu().numpy(), rule).retained_pairs
-    return kept
-
-
-def _backend_names(
-    setting: LayerSetting,
-    sliding: int | None,
-    tensors: tuple[Tensor, Tensor, Tensor],
-    groups: Tensor,
-    parts: Sequence[LayerPart],
-) -> str:
-    """What runs, each once in alphabetical order."""
-    if not parts:
-        return _backend(setting, sliding, tensors, groups)
-    names = set()
-    for part in parts:
-        own, apart = _of_heads(setting, tensors, part)
-        names.add(FULL if part.membership is None else _backend(own, sliding, apart, part.membership))
-    return ", ".join(sorted(names))
 
 
 def _backend(

@@ -120,7 +120,7 @@ def test_without_a_browser_html_works_and_pdf_says_why(tmp_path, service, run_id
 @pytest.mark.slow
 def test_print_files_are_vectors_with_fonts(tmp_path, service, run_id):
     """One browser for all; PDF as wide as the column, fonts inside, no pixels; SVG parses; PNG at 300 per inch."""
-    about = {"method": "UMAP", "seed": 0, "trustworthiness": 0.93}
+    about = {"method": "UMAP", "seed": 0, "trustworthiness": 0.93, "parameters": "{}"}
     points = [about | {"position": place - 2, "x": place % 7, "y": place / 3} for place in range(40)]
     groups = {place: place % 4 for place in range(38)}
     drawn = token_map_figure(points, groups, ["a"] * 38, 0, PRESETS["double"])

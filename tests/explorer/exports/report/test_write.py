@@ -6,6 +6,7 @@ import re
 import subprocess
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 from focus_explorer.data.queries import fetch
@@ -96,6 +97,8 @@ def test_numbers_are_those_of_the_run(runs, reports):
     tokens = report.run["num_tokens"]
     assert f"{tokens * (tokens + 1) // 2:,} pairs" in words
     assert report.loss["difference"]["low"] <= report.loss["difference"]["mean"] <= report.loss["difference"]["high"]
+    largest = np.mean([row["dominance"] for row in fetch(service.database, "layers", run_id=ids[0]).to_pylist()])
+    assert f"groups holds {report_words.percent(largest)} of the tokens on average over the layers" in words
     assert "Times rest on 1 repeat only" in words
     assert "Not measured for this run" in words
     assert "Random centroids were not run" in words

@@ -76,6 +76,10 @@ def test_cards_tell_what_the_file_says_and_no_more(shelf):
         "focus": {"k=1": {"perplexity": 21.5, "dominance": 0.3}},
     }
     assert cards["other"]["held_out"] is None
+    assert cards["other"]["budget_held_out"] == 0
+    assert cards["default"]["held_out"] is None
+    rows = CentroidCards(service).detail(cards["default"]["sha256"])["budgets"]["held_out"]
+    assert cards["default"]["budget_held_out"] == len(rows) > 0
     assert cards["novels"]["held_out"]["focus"]["k=1"]["perplexity"] == pytest.approx(25.077, abs=1e-3)
     json.dumps(list(cards.values()))
 

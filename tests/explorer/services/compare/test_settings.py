@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 
@@ -10,9 +11,19 @@ import pytest
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import Cancelled, ConfigError
-from focus_explorer.services.compare.settings import check_grid, grid_cells, grid_rows, measure_grid, suggested
-from focus_explorer.services.runs import run_summary
+from focus_explorer.services.centroids.fit import calibration_ids
+from focus_explorer.services.compare.settings import (
+    baseline_centroids,
+    check_grid,
+    grid_cells,
+    grid_rows,
+    measure_grid,
+    suggested,
+)
+from focus_explorer.services.run_model import lease_run_model, run_centroids
+from focus_explorer.services.runs import run_config, run_summary
 from focus_explorer.services.service import Service
+from focus_runtime.baselines.random_baseline import COMPARISON_SEED, baseline_seed, random_baseline, random_seed
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +60,24 @@ def test_the_window_alone_keeps_exactly_the_window_and_the_sinks(two_runs):
     random = next(r for r in rows if r["kind"] == "random" and (r["top_k"], r["window_size"]) == (1, 8))
     cell = next(r for r in rows if r["kind"] == "focus" and (r["top_k"], r["window_size"]) == (1, 8))
     assert random["perplexity_focus"] != cell["perplexity_focus"]  # other centroids than the run's random ones
+
+
+def test_random_centroids_are_balanced_under_the_setting_of_the_run(service, run_id):
+    """And not under that of its file, which differs."""
+    run = fetch_run(service.database, run_id)
+    with lease_run_model(service, run) as loaded:
+        own = run_centroids(service, run, loaded)
+        of_file = dataclasses.replace(own, config=own.config.replace(top_k=3, window=1, num_sinks=0))
+        random = baseline_centroids(run, loaded, of_file)["random"]
+        same = random_baseline(
+            loaded.model,
+            run_config(run),
+            seed=baseline_seed(random_seed(own), COMPARISON_SEED),
+            layers=own.routers,
+            calibrate_on=calibration_ids(loaded.tokenizer),
+        )
+    for layer, router in random.routers.items():
+        np.testing.assert_array_equal(router.potential, same.routers[layer].potential)
 
 
 def test_stopping_a_grid_keeps_what_was_measured_and_the_model_is_whole(two_runs):

@@ -131,6 +131,30 @@ def test_a_document_has_the_numbers_of_a_run(run, folder, tmp_path, model_folder
         np.testing.assert_allclose(shares, layers, rtol=1e-9)
 
 
+def test_random_centroids_are_balanced_under_the_setting_as_those_of_a_run(
+    run, folder, tmp_path, model_folder, centroid_file
+):
+    from focus_explorer.data.queries import fetch_run
+    from focus_explorer.services.analyze import AnalyzeRequest
+    from focus_explorer.services.service import Service
+    from focus_explorer.services.statistics.measure import measure_random
+
+    summary, _ = run(folder)
+    seed = summary["settings"]["baseline_seed"]
+    service = Service(tmp_path / "runs.duckdb")
+    request = AnalyzeRequest(model=model_folder, centroids=centroid_file, top_k=1, window=8, num_sinks=2, repeats=1)
+    run_id = analyze(service, TEXTS["a.txt"], request)
+    measure_random(service, fetch_run(service.database, run_id), lambda stage, part: None, seed=seed)
+    with service.database.read() as connection:
+        stored = connection.execute(
+            "SELECT layer, position, membership FROM baseline_assignments WHERE run_id = ? ORDER BY layer, position",
+            [run_id],
+        ).fetchall()
+    number = next(row["document"] for row in rows_of(summary["folder"], "document") if row["name"] == "a.txt")
+    rows = [row for row in rows_of(summary["folder"], "assignments") if row["document"] == number]
+    assert [(row["layer"], row["position"], row["random_membership"]) for row in rows] == stored
+
+
 def test_bad_documents_are_listed_and_never_fatal(run, folder):
     for name, (data, _) in WRONG.items():
         (folder / name).write_bytes(data)

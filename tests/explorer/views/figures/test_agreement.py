@@ -35,3 +35,14 @@ def test_the_axis_names_layers_not_places():
 
 def test_two_layers_are_enough():
     assert "0.30 to 0.30" in agreement_figure(table((5, 17)), PRESETS["column"]).layout.meta["caption"]
+
+
+def test_one_sentence_has_no_interval():
+    rows = [row | {"units": 1, "low": None, "high": None} for row in table((0, 1, 2))]
+    caption = agreement_figure(rows, PRESETS["column"]).layout.meta["caption"]
+    assert "No interval (1 sentence); shuffled groups reach at most 0.020." in caption
+    assert "95 %" not in caption
+    assert (
+        "over 12 sentences are at most ±0.050"
+        in agreement_figure(table((0, 1, 2)), PRESETS["column"]).layout.meta["caption"]
+    )

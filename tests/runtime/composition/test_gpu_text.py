@@ -195,11 +195,15 @@ def test_texts_take_the_short_way_from_the_second_on(budget, enabled, quick, fre
         same_seen(found, seen(anew))
 
 
-@pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize(
-    ("enabled", "budget"), [(True, ()), (False, UNEQUAL)], indirect=["enabled"], ids=["short", "by groups"]
-)
-def test_what_is_kept_is_given_up(name, budget, enabled, quick, fresh_seed):
+WAYS = [pytest.param(True, (), name, id=f"short, {name}") for name in CHANGES]
+WAYS += [  # the interpreter takes six seconds for each
+    pytest.param(False, UNEQUAL, name, id=f"by groups, {name}")
+    for name in (CHANGES if ON_GPU else ("window", "budget", "factors", "edits"))
+]
+
+
+@pytest.mark.parametrize(("enabled", "budget", "name"), WAYS, indirect=["enabled"])
+def test_what_is_kept_is_given_up(enabled, budget, name, quick, fresh_seed):
     """Also when the change is over: both equal a model composed anew."""
     change, leaves = CHANGES[name]
     ids = random_ids(T, seed=fresh_seed % 1000).to(DEVICE)

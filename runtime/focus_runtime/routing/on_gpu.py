@@ -31,8 +31,8 @@ class TextSinks:
     """How sinks that stand anywhere in a text are found, see composition/text_sinks.py.
 
     Attributes:
-        first: (B, E), input of each text's first token, contiguous, of the type of the hidden states; of one text also its
-            hidden states, which begin with it.
+        first: (B, E), input of each text's first token, contiguous, of the type of the hidden states; of one text also
+            its hidden states, which begin with it.
         known: (B, T) bool, contiguous: tokens that earlier layers found; None where none has looked.
         threshold: least cosine similarity.
         first_movable: number of the first of these tokens that may be found, in a text without padding.

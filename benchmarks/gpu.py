@@ -23,6 +23,7 @@ import argparse
 import gc
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -472,6 +473,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)), help="tokens of whole models")
     parser.add_argument("--part", choices=tuple(SHARES), action="append", help="only these")
     chosen = parser.parse_args(arguments)
+    # Caches are made a layer at a time, out of what the layer before has freed: pieces that fit nothing else remain.
+    os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     if chosen.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA GPU found; use --device cpu for a smoke run of the script")
     parts: dict[str, Callable[[Report], Any]] = {

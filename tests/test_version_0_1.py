@@ -37,11 +37,27 @@ def digest(value):
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
+def as_it_was(layer):
+    """Version 0.1 counted first tokens that share a group with the query among the distant pairs."""
+    pairs = layer["pairs"]
+    return pairs["group_only"] / (pairs["group_only"] + pairs["dropped"])
+
+
+def of_distant_pairs(layer, rule, num_tokens):
+    """What is said since: first tokens are none of them."""
+    distant = sum(max(0, query - rule["window"] - rule["num_sinks"]) for query in range(num_tokens))
+    return 1 - layer["pairs"]["dropped"] / distant
+
+
 def test_a_stored_run_has_the_numbers_it_had(service):
     assert [row["run_id"] for row in list_runs(service.database)] == [RUN]
     summary = run_summary(service.database, RUN)
     summary.pop("db")
     assert summary.pop("changes") == []  # new since then
+    layers = load_run(service.database, RUN)["layers"]
+    kept = [of_distant_pairs(layer, summary["config"], summary["num_tokens"]) for layer in layers]
+    assert summary["distant_pairs_kept"] == pytest.approx(sum(kept) / len(kept))
+    summary["distant_pairs_kept"] = sum(map(as_it_was, layers)) / len(layers)
     assert summary == EXPECTED["summary"]
 
 
@@ -49,6 +65,10 @@ def test_the_page_receives_what_it_received(service):
     payload = load_run(service.database, RUN)
     assert {layer.pop("sliding_window") for layer in payload["layers"]} == {None}  # these are new since then
     assert [len(layer.pop("parts")) for layer in payload["layers"]] == [1] * payload["num_layers"]
+    for layer in payload["layers"]:
+        expected = of_distant_pairs(layer, payload["run"]["config"], payload["run"]["num_tokens"])
+        assert layer["distant_kept"] == pytest.approx(expected)
+        layer["distant_kept"] = as_it_was(layer)
     assert payload.pop("full_layers") == payload["run"].pop("changes") == []
     assert digest(payload) == EXPECTED["payload_sha256"]
     assert digest(mask_blocks(service.database, RUN, 1)) == EXPECTED["mask_sha256"]

@@ -152,7 +152,7 @@ def whole_models(result: dict[str, Any]) -> str:
             else:
                 cells += [
                     ", ".join(_ms(decode[f"{mode}_ms"]["median"]) for mode in MODES_ASKED),
-                    _times(decode["full_over_focus"]),
+                    f"{decode['full_over_focus']:.2f}×",
                 ]
             peaks = ", ".join(f"{prefill['peak_bytes'][mode] / 1e9:.1f}" for mode in MODES_ASKED)
             cache = f", {prefill['cache_bytes'] / 1e9:.1f} of it cache" if prefill.get("cached") else ""

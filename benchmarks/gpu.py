@@ -95,6 +95,7 @@ GPU_TESTS = (
     "tests/runtime/attention/cuda/test_on_gpu.py",
     "tests/runtime/attention/cuda/test_triton_kernels.py",
     "tests/runtime/composition/test_by_head.py",
+    "tests/runtime/composition/test_gpu_text.py",
 )
 SHARES = {
     "tests": 0.2,

@@ -292,6 +292,22 @@ def test_the_tour_starts_only_on_request_and_ends_for_good(open_page):
     expect(linked.get_by_test_id("fx-tour")).to_have_count(0)
 
 
+@pytest.mark.parametrize("size", ["wide", "narrow"])
+def test_every_step_of_the_tour_stands_whole_in_the_window(open_page, size):
+    """Also beside a target taller than the window, when the page has scrolled there."""
+    page = open_page("?tour=on", size=size)
+    tour = page.get_by_test_id("fx-tour")
+    for number in range(1, 7):
+        expect(tour).to_contain_text(f"{number} of 6")
+        page.wait_for_function(
+            "() => new Promise(end => { const y = scrollY; setTimeout(() => end(y === scrollY), 400) })"
+        )
+        box = tour.bounding_box()
+        assert 0 <= box["y"] <= box["y"] + box["height"] <= page.viewport_size["height"], (number, box)
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= page.viewport_size["width"], (number, box)
+        page.keyboard.press("ArrowRight")
+
+
 def static_export(shown):
     """The HTML that nbconvert makes of a notebook whose one cell shows a run."""
     from nbconvert import HTMLExporter

@@ -82,6 +82,7 @@ class Tour {
       /** @type {Element} */ (event.target).closest("#fe-run") && this.end();
     document.addEventListener("click", this.pressed);
     window.addEventListener("resize", this.moved);
+    window.addEventListener("scroll", this.moved, { passive: true, capture: true }); // of whatever scrolls
     this.show(0);
   }
 
@@ -121,27 +122,26 @@ class Tour {
     if (target) target.classList.add("fx-tour-target");
   }
 
-  // Next to its target or below it; where it is taller than half the window, at the window's foot, below its beginning.
+  // Next to its target or below it, and whole in the window; at the foot of a target taller than half of that.
   place() {
     const { offsetWidth: width, offsetHeight: height } = this.node;
     const rect = this.target
       ? this.target.getBoundingClientRect()
-      : { left: GAP, bottom: GAP, height: 0, top: GAP, right: GAP };
+      : { left: GAP, bottom: 0, height: 0, top: GAP, right: 0 };
     const tall = rect.height > window.innerHeight / 2;
+    const widest = document.documentElement.clientWidth - width - GAP;
     const fitsRight = rect.right + GAP + width < document.documentElement.clientWidth;
-    const left = fitsRight
-      ? rect.right + GAP
-      : Math.min(Math.max(GAP, rect.left), document.documentElement.clientWidth - width - GAP);
-    const top = fitsRight ? rect.top : tall ? window.innerHeight - height - GAP : rect.bottom + GAP;
-    this.node.style.left = `${left + window.scrollX}px`;
-    const lowest = Math.max(0, document.documentElement.scrollHeight - height - GAP);
-    this.node.style.top = `${Math.min(top + window.scrollY, lowest)}px`;
+    const lowest = window.innerHeight - height - GAP;
+    const top = fitsRight ? rect.top : tall ? lowest : rect.bottom + GAP;
+    this.node.style.left = `${fitsRight ? rect.right + GAP : Math.max(GAP, Math.min(rect.left, widest))}px`;
+    this.node.style.top = `${Math.max(GAP, Math.min(top, lowest))}px`;
   }
 
   end() {
     remember();
     this.mark(null);
     window.removeEventListener("resize", this.moved);
+    window.removeEventListener("scroll", this.moved, { capture: true });
     document.removeEventListener("click", this.pressed);
     this.node.remove();
     tour = null;

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focus_explorer.data.parts import Part
-from focus_runtime.mask.distant import distant_dropped, distant_pairs
+from focus_runtime.mask.distant import distant_pairs
 from focus_runtime.measure.intervals import Interval, mean_interval
 
 Floats = NDArray[np.float64]
@@ -45,7 +45,7 @@ class DistantPairs:
         for rule in {part.rule for _, part in columns}:
             own = [number for number, (_, part) in enumerate(columns) if part.rule == rule]
             pairs[:, own] = [[distant_pairs(rule, count)] for count in lengths.tolist()]
-            unreached[:, own] = [[-distant_dropped(0, rule, count)] for count in lengths.tolist()]
+            unreached[:, own] = [[rule.unreached(count)] for count in lengths.tolist()]
         return cls(
             pairs[place] - (dropped - unreached[place]),
             pairs[place],

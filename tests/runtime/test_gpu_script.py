@@ -51,11 +51,12 @@ def test_a_part_that_fails_is_written_down_and_the_next_runs(tmp_path, monkeypat
     assert table.count("no kernel image is available") == 2
 
 
-def test_no_memory_and_no_time_are_results(tmp_path, monkeypatch):
-    def full(focus, ids, **_):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+def out_of_memory(focus, ids, **_):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
-    monkeypatch.setattr(gpu, "prefill_speed", full)
+
+def test_no_memory_and_no_time_are_results(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu, "prefill_speed", out_of_memory)
     report = gpu.Report(tmp_path, 1000.0, smoke=True)
     report.add("models", lambda: gpu.whole_models(report))
     row = results(tmp_path)[0]["models"]["tiny"][0]
@@ -69,10 +70,7 @@ def test_no_memory_and_no_time_are_results(tmp_path, monkeypatch):
 
 
 def test_a_text_whose_caches_are_too_much_is_timed_without_them(tmp_path, monkeypatch):
-    def full(focus, ids, **_):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-    monkeypatch.setattr(gpu, "single_prefill_speed", full)
+    monkeypatch.setattr(gpu, "single_prefill_speed", out_of_memory)
     report = gpu.Report(tmp_path, 1000.0, smoke=True)
     report.add("models", lambda: gpu.whole_models(report))
     last = results(tmp_path)[0]["models"]["tiny"][-1]

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.cuda.decomposition import GROUPED
+from focus_runtime.attention.cuda.decomposition import GROUPED, triton_kernels
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.budget import HeadCounts, query_numbers
@@ -243,7 +243,7 @@ def text_by_head(
     Returns:
         None where the kernel failed.
     """
-    kernels, apart = _grouped(), are_apart(query)
+    (kernels, _), apart = triton_kernels(), are_apart(query)
     heads, rule, scoring = plan.on_gpu, plan.rule, plan.scoring
 
     def run() -> Tensor:
@@ -289,7 +289,7 @@ def short_pays(plan: TextPlan, query: Tensor) -> bool:
     """
     if query.shape[2] <= plan.seen_whole:
         return False
-    return _pairwise().pairwise_pays(query, plan.config.num_groups, plan.most_groups)
+    return triton_kernels()[1].pairwise_pays(query, plan.config.num_groups, plan.most_groups)
 
 
 def short_by_head(
@@ -310,7 +310,7 @@ def short_by_head(
         factors: of the query heads; None for none.
         clock: times the stages.
     """
-    kernels, num_groups = _pairwise(), plan.config.num_groups
+    (_, kernels), num_groups = triton_kernels(), plan.config.num_groups
     groups_SBT = groups_SBT if groups_SBT.stride(-1) == 1 else groups_SBT.contiguous()
 
     def run() -> Tensor:
@@ -328,17 +328,3 @@ def short_by_head(
         )
 
     return tried(GROUPED, query, run)
-
-
-@functools.cache  # an import statement takes longer
-def _grouped() -> Any:
-    from focus_runtime.attention.cuda import grouped  # needs Triton
-
-    return grouped
-
-
-@functools.cache
-def _pairwise() -> Any:
-    from focus_runtime.attention.cuda import pairwise  # needs Triton
-
-    return pairwise

@@ -8,8 +8,7 @@ Shape suffixes: B batch, H query heads, T new tokens, D head size, E model width
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -22,7 +21,7 @@ from focus_runtime.composition.gpu_plan import RoutePlan, TextPlan
 from focus_runtime.composition.heads import MOST_SETS
 from focus_runtime.composition.state import DecidedText, FocusLayer, is_plain
 from focus_runtime.gpu.usable import tried
-from focus_runtime.routing.router import ROUTING
+from focus_runtime.routing.router import ROUTING, routing_kernels
 
 if TYPE_CHECKING:
     from focus_runtime.routing.on_gpu import TextSinks
@@ -58,7 +57,9 @@ def decided_on_gpu(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) ->
     if plan.looks:
         sinks = _sinks(layer, hidden, history, seen)
     weights_EK, potential = router.scoring_weights(), router.potential
-    result = tried(ROUTING, hidden, lambda: _routing().route_on_gpu(hidden, weights_EK, potential, plan.top_ks, sinks))
+    result = tried(
+        ROUTING, hidden, lambda: routing_kernels().route_on_gpu(hidden, weights_EK, potential, plan.top_ks, sinks)
+    )
     if result is None:
         return None
     probabilities_BTK, sets_SBT, found_BT = result
@@ -97,7 +98,7 @@ def _sinks(layer: FocusLayer, hidden: Tensor, history: GroupHistory | None, seen
     elif seen:
         assert history is not None, "it has the first input"
         first_BE, padding_B = first_BE.to(hidden.device).contiguous(), history.first_real
-    return _routing().TextSinks(first_BE, known_BT, config.text_sinks, config.num_sinks - seen, padding_B)
+    return routing_kernels().TextSinks(first_BE, known_BT, config.text_sinks, config.num_sinks - seen, padding_B)
 
 
 def text_on_gpu(
@@ -182,10 +183,3 @@ def _keep(layer: FocusLayer, decided: DecidedText) -> None:
     history = layer.current_pass.history
     if history is not None:
         history.begin(decided.asked, layer.owner.writer)
-
-
-@functools.cache  # an import statement takes longer
-def _routing() -> Any:
-    from focus_runtime.routing import on_gpu  # needs Triton
-
-    return on_gpu

@@ -304,13 +304,13 @@ class CentroidRouter(nn.Module):
         if not self.routes_on_gpu(hidden):
             return None
         weights_EK, potential, top_ks = self.scoring_weights(), self.potential, (self.config.top_k,)
-        found = tried(ROUTING, hidden, lambda: _route_on_gpu()(hidden, weights_EK, potential, top_ks))
+        found = tried(ROUTING, hidden, lambda: routing_kernels().route_on_gpu(hidden, weights_EK, potential, top_ks))
         return None if found is None else Assignment(found[0], found[1][0], potential, uniform=True)
 
 
 @functools.cache
-def _route_on_gpu() -> Any:
-    """The function of on_gpu.py, which needs Triton: to import it each time takes a microsecond."""
-    from focus_runtime.routing.on_gpu import route_on_gpu
+def routing_kernels() -> Any:
+    """The module on_gpu.py, which needs Triton: an import statement takes a microsecond each time."""
+    from focus_runtime.routing import on_gpu
 
-    return route_on_gpu
+    return on_gpu

@@ -53,8 +53,8 @@ def decomposition_fits(query: Tensor, key: Tensor, extent: Extent, *, window: in
 
 
 @functools.cache
-def _kernels() -> tuple[Any, Any]:
-    """Modules of the Triton kernels, by groups and pair by pair: to import them each time takes microseconds."""
+def triton_kernels() -> tuple[Any, Any]:
+    """The modules that need Triton, grouped.py and pairwise.py: an import statement takes a microsecond each time."""
     from focus_runtime.attention.cuda import grouped, pairwise
 
     return grouped, pairwise
@@ -89,7 +89,7 @@ def gpu_decomposition(
     """
     known = membership_extent(membership) if extent is None else extent
     if grouped_fits(query, key, value, rule.near(key.shape[2] - 1), scoring):
-        grouped, pairwise = _kernels()
+        grouped, pairwise = triton_kernels()
 
         def run() -> tuple[Tensor, Tensor]:
             if pairwise.pairwise_pays(query, known.num_groups, known.top_k):

@@ -148,6 +148,16 @@ def reload(page):
         RELOADING.discard(page)
 
 
+def unfold(control):
+    """Click what shows fields for the first time, a tab or an accordion; afterwards they may be filled.
+
+    Gradio gives such fields their first values once more in the next frame, late on a busy machine, over what a
+    test wrote by then, which is sooner than a person could.
+    """
+    control.click()
+    control.page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+
+
 def _is_problem(page, message):
     leaving = page in RELOADING and message.text.startswith(LEAVING)
     return message.type == "error" and not leaving

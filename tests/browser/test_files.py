@@ -19,6 +19,7 @@ from focus_explorer.ui.notebook import show
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
+from tests.browser.conftest import unfold
 from tests.browser.test_accessibility import findings
 from tests.explorer.services.centroids.test_budgets import CONFIG, own_config, tuned_record
 
@@ -39,7 +40,7 @@ def two_runs(database):
 
 
 def open_tab(page, name):
-    page.get_by_role("tab", name=name, exact=True).click()
+    unfold(page.get_by_role("tab", name=name, exact=True))
 
 
 def item(page, run_id):

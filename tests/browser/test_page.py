@@ -20,7 +20,7 @@ from focus_explorer.services.texts import sample_text
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
-from tests.browser.conftest import opening, reload, serving
+from tests.browser.conftest import opening, reload, serving, unfold
 from tests.helpers import build_model, build_tokenizer
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -125,7 +125,7 @@ def test_the_tokens_of_a_text_are_counted_before_it_is_explored(open_page):
     page.locator("#fe-text textarea").fill(TEXT)
     expect(page.locator("#fe-tokens")).to_contain_text(re.compile(r"^\s*\d+ tokens\s*$"), timeout=60_000)
     expect(page.locator("#fe-whole")).to_have_count(0)
-    page.get_by_role("button", name="More settings").click()
+    unfold(page.get_by_role("button", name="More settings"))
     page.locator("#fe-limit input").fill("20")
     expect(page.locator("#fe-tokens")).to_contain_text("will be cut to the first 20", timeout=60_000)
     page.locator("#fe-whole").click()

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import list_runs
 from focus_runtime.budget import HeadException
-from tests.browser.conftest import HARBOUR
+from tests.browser.conftest import HARBOUR, unfold
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -29,7 +29,7 @@ def choose_cpu(page):
 def test_what_was_chosen_runs_and_is_shown(tiny_page):
     open_one, service, _ = tiny_page
     page = open_one()
-    page.get_by_text("More settings").first.click()
+    unfold(page.get_by_text("More settings").first)
     choose_cpu(page)
     choose(page, "dtype", "bfloat16")
     choose(page, "backend", "decomposed")
@@ -48,7 +48,7 @@ def test_what_was_chosen_runs_and_is_shown(tiny_page):
 
 def test_only_random_centroids_are_drawn(tiny_page):
     page = tiny_page[0]()
-    page.get_by_text("More settings").first.click()
+    unfold(page.get_by_text("More settings").first)
     expect(page.locator("#fe-groups input")).to_be_visible()
     choose(page, "centroids", "default")
     expect(page.locator("#fe-groups input")).to_be_hidden()
@@ -56,7 +56,7 @@ def test_only_random_centroids_are_drawn(tiny_page):
 
 def test_what_a_device_lacks_is_one_line(tiny_page):
     page = tiny_page[0]()
-    page.get_by_text("More settings").first.click()
+    unfold(page.get_by_text("More settings").first)
     choose_cpu(page)
     choose(page, "dtype", "float16")
     page.locator("#fe-run").click()
@@ -73,7 +73,7 @@ def test_another_text_has_the_heads_of_the_run_until_other_centroids_are_chosen(
     opened = analyze(service, HARBOUR[:300], how)
     page = open_one(f"?run={opened}")
     page.get_by_role("button", name="Another text").click()
-    page.get_by_text("More settings").first.click()
+    unfold(page.get_by_text("More settings").first)
     expect(page.get_by_label("Of the opened run")).to_be_checked()
     page.locator("#fe-text textarea").fill(HARBOUR[:420])
     page.locator("#fe-run").click()

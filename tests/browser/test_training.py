@@ -17,6 +17,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder
 from focus_runtime.training.settings import TrainStep
 from focus_runtime.training.validation import Evaluation
+from tests.browser.conftest import unfold
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 STEPS = 120
@@ -25,7 +26,7 @@ RUN = "[data-testid=fx-training-status]"
 
 def open_tab(open_one, **look):
     page = open_one(**look)
-    page.get_by_role("tab", name="Training").click()
+    unfold(page.get_by_role("tab", name="Training"))
     return page
 
 
@@ -33,7 +34,7 @@ def start(page, text, name, steps):
     page.locator("#fe-train-files input[type=file]").set_input_files(text)
     for field, value in {"name": name, "steps": str(steps), "groups": "3"}.items():
         page.locator(f"#fe-train-{field} :is(input, textarea)").fill(value)
-    page.get_by_text("More settings").last.click()
+    unfold(page.get_by_text("More settings").last)
     for field, value in {"seq_len": "64", "window": "8"}.items():
         page.locator(f"#fe-train-{field} input").fill(value)
     page.locator("#fe-train-start").click()
@@ -232,12 +233,11 @@ def test_a_training_layer_by_layer_has_a_curve_of_its_own(tiny_page):
 def test_an_early_end_without_held_out_text_is_refused(tiny_page):
     open_one, _, text = tiny_page
     page = open_tab(open_one)
-    page.get_by_text("More settings").last.click()
+    unfold(page.get_by_text("More settings").last)
     patience = page.locator("#fe-train-patience input")
     patience.fill("3")
     patience.blur()
-    page.wait_for_timeout(300)  # folded away within milliseconds a field keeps its old value
-    page.get_by_text("More settings").last.click()
+    unfold(page.get_by_text("More settings").last)
     expect(patience).to_be_hidden()
     start(page, text, "patient", 30)
     expect(page.locator("#fe-train-status [role=alert]")).to_contain_text("held-out text", timeout=60_000)
@@ -256,7 +256,7 @@ def test_a_problem_of_the_process_is_one_message(tiny_page):
 def test_a_recipe_fills_the_form(tiny_page):
     open_one, *_ = tiny_page
     page = open_tab(open_one)
-    page.get_by_text("More settings").last.click()
+    unfold(page.get_by_text("More settings").last)
     for recipe, values in (("paper", ("8", "128", "0", "paper")), ("ours", ("4", "128", "4", "log"))):
         page.locator("#fe-train-recipe").get_by_label(recipe, exact=True).check()
         for field, value in zip(("groups", "window", "sinks"), values, strict=False):

@@ -20,77 +20,27 @@ FOLDER gets gpu.json and gpu.md.
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib.util
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig
 
-from benchmarks import attention_gpu, gpu_default_model, short_gpu
+from benchmarks import attention_gpu, gpu_default_model, gpu_models, short_gpu
 from benchmarks.layer_gpu import SHAPES, Bench, random_layer
-from focus_runtime.composition.attach import FocusModel, compose
-from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
-from focus_runtime.failures import is_out_of_memory
-from focus_runtime.measure.speed import decode_speed, prefill_speed
-from focus_runtime.measure.speed.model import Filled, single_prefill_speed
-from focus_runtime.measure.timing import MODES
-from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.training.calibrate import calibrate_potentials
-from tests.helpers import TINY
 
 ROOT = Path(__file__).parents[1]
-VOCABULARY, DECODE_STEPS, CALIBRATION_TOKENS = 32000, 16, 2048
-MODELS: dict[str, Callable[..., Any]] = {
-    "Llama 3.2 1B": partial(
-        LlamaConfig,
-        hidden_size=2048,
-        intermediate_size=8192,
-        num_hidden_layers=16,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        head_dim=64,
-    ),
-    "Mistral 7B": partial(
-        MistralConfig,
-        hidden_size=4096,
-        intermediate_size=14336,
-        num_hidden_layers=32,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        sliding_window=None,
-    ),
-    "Gemma 2 9B": partial(
-        Gemma2Config,
-        hidden_size=3584,
-        intermediate_size=14336,
-        num_hidden_layers=42,
-        num_attention_heads=16,
-        num_key_value_heads=8,
-        head_dim=256,
-    ),
-}
-COSTS = {"Llama 3.2 1B": 50, "Mistral 7B": 90, "Gemma 2 9B": 110, "tiny": 1}  # of all lengths, about seconds on an H100
-LENGTHS = (8192, 32768, 131072)
-REPEATS = 2  # timed passes of each mode at a length
-PASSES, PASSES_SINGLE = 3 + 2 * REPEATS, 1  # of each mode on a GPU: `prefill_speed` and the one before decode steps
-GROWTH, GROWTH_LONG = 1.3, 1.6  # a pass's time by its length, to this power, and to this one where it gets longer than:
-LONG = 32768  # tokens
 OTHERS_UP_TO = 262144  # tokens: the longest of a layer's second and third shape
-SMOKE_MODELS: dict[str, Callable[..., Any]] = {"tiny": partial(LlamaConfig, **TINY)}
-SMOKE_LENGTHS, SMOKE_TABLE = (192, 256), [160, 192]
-FOCUS = FocusConfig(num_groups=8, top_k=1, window=128, num_sinks=4)
+SMOKE_TABLE = [160, 192]
 GPU_TESTS = (
     "tests/runtime/attention/cuda/test_on_gpu.py",
     "tests/runtime/attention/cuda/test_triton_kernels.py",
@@ -127,7 +77,7 @@ class Report:
     smoke: bool
     model: str | None = None
     text: Path | None = None
-    lengths: tuple[int, ...] = LENGTHS
+    lengths: tuple[int, ...] = gpu_models.LENGTHS
     parts: tuple[str, ...] = tuple(SHARES)
     results: dict[str, Any] = field(default_factory=dict)
     start: float = field(default_factory=time.perf_counter)
@@ -200,38 +150,6 @@ def layer_table(report: Report) -> dict[str, Any]:
     return attention_gpu.run(bench, lengths, shapes, progress, OTHERS_UP_TO)
 
 
-@contextmanager
-def random_model(config: Callable[..., Any], longest: int, device: torch.device) -> Iterator[FocusModel]:
-    """A model of random weights in bf16 with random, balanced centroids, once the memory of the last one is free."""
-    free_memory(device)
-    torch.manual_seed(0)
-    settings = config(vocab_size=VOCABULARY, max_position_embeddings=longest + 2 * DECODE_STEPS)
-    with torch.device(device):
-        model = AutoModelForCausalLM.from_config(settings, dtype=torch.bfloat16).eval()
-    model.requires_grad_(False)
-    centroids = random_centroids(model, FOCUS)
-    for router in centroids.routers.values():
-        router.to(device)
-    calibrate_potentials(model, centroids, random_ids(CALIBRATION_TOKENS, device))
-    focus = compose(model, centroids)
-    try:
-        yield focus
-    finally:
-        focus.detach()
-
-
-def free_memory(device: torch.device) -> None:
-    """Give back what nothing refers to any more; a model's modules refer to each other."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
-def random_ids(length: int, device: torch.device) -> torch.Tensor:
-    """(1, T) token ids."""
-    return torch.randint(3, VOCABULARY, (1, length), generator=torch.Generator().manual_seed(0)).to(device)
-
-
 def whole_models(report: Report) -> dict[str, list[dict[str, Any]]]:
     """Prefill and decode by model and length, until the time is used up or the memory runs out.
 
@@ -239,102 +157,17 @@ def whole_models(report: Report) -> dict[str, list[dict[str, Any]]]:
     """
     rows: dict[str, list[dict[str, Any]]] = {}
     report.results["models"] = rows
-    models = SMOKE_MODELS if report.smoke else MODELS
+    models = gpu_models.SMOKE_MODELS if report.smoke else gpu_models.MODELS
+    lengths = gpu_models.SMOKE_LENGTHS if report.smoke else report.lengths
+    longest = gpu_models.SMOKE_LENGTHS[-1] if report.smoke else gpu_models.LENGTHS[-1]
     names = list(models)
     for number, name in enumerate(names):
-        share = COSTS[name] / sum(COSTS[later] for later in names[number:])
+        share = gpu_models.COSTS[name] / sum(gpu_models.COSTS[later] for later in names[number:])
+        deadline = time.perf_counter() + share * report.left("models")
         rows[name] = []
-        model_rows(report, models[name], time.perf_counter() + share * report.left("models"), rows[name])
+        for _ in gpu_models.model_rows(models[name], lengths, longest, report.device, deadline, rows[name]):
+            report.write()
     return rows
-
-
-def model_rows(report: Report, config: Callable[..., Any], deadline: float, rows: list[dict[str, Any]]) -> None:
-    """Add a row of one model for every length; those that would end after the deadline say that they were skipped.
-
-    The longest length takes `single_prefill_speed` once a shorter one has compiled the kernels; see there for what is
-    not warmed up. All others are warmed up and take the median of `REPEATS` passes.
-    """
-    lengths = SMOKE_LENGTHS if report.smoke else report.lengths
-    longest = (SMOKE_LENGTHS if report.smoke else LENGTHS)[-1]
-    measured: dict[str, Any] | None = None
-    with random_model(config, max(lengths), report.device) as focus:
-        for length in lengths:
-            single = measured is not None and length >= longest
-            needed = 0.0 if measured is None else row_seconds(measured, length, PASSES_SINGLE if single else PASSES)
-            left = max(0.0, deadline - time.perf_counter())
-            if left <= needed:
-                about = f", about {needed:.0f} s needed" if needed else ""
-                rows.append({"tokens": length, "skipped": f"{left:.0f} s were left{about}"})
-                continue
-            row: dict[str, Any] = {"tokens": length}
-            rows.append(row)
-            for _ in one_length(focus, length, report.device, row, single=single):
-                report.write()
-            if "error" not in row["prefill"]:
-                measured = row
-
-
-def row_seconds(measured: dict[str, Any], length: int, passes: int) -> float:
-    """About how long another length takes, by a row of a shorter one.
-
-    Args:
-        measured: with its prefill.
-        length: tokens.
-        passes: of each mode over the text. The steps of decode are counted as long as after the shorter text.
-    """
-    growth = GROWTH_LONG if length > LONG else GROWTH
-    prefill = _both_seconds(measured["prefill"]) * (length / measured["tokens"]) ** growth
-    return passes * prefill + 2 * (DECODE_STEPS + 1) * _both_seconds(measured["decode"])
-
-
-def _both_seconds(part: dict[str, Any]) -> float:
-    """What a pass or a step of each mode takes together, without the kernels' compilation; 0 where it failed."""
-    return sum(part.get(f"{mode}_ms", {}).get("median", 0.0) for mode in MODES) / 1000
-
-
-def one_length(
-    focus: FocusModel, length: int, device: torch.device, row: dict[str, Any], *, single: bool
-) -> Iterator[str]:
-    """Put prefill and decode of one model at one length into a row; what fails is a result.
-
-    Args:
-        focus: a composed model.
-        length: tokens.
-        device: where it runs.
-        row: gets both.
-        single: one pass of each mode, which fills the caches that decode continues; where both caches are too much,
-            passes without any, and no decode.
-    """
-    ids = random_ids(length, device)
-    filled: dict[str, Filled] = {}
-
-    def prefill() -> dict[str, Any]:
-        if not single:
-            return prefill_speed(focus, ids, repeats=REPEATS)
-        try:
-            found, caches = single_prefill_speed(focus, ids, steps=DECODE_STEPS)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            why = first_line(error)
-        else:
-            filled.update(caches)
-            return found
-        free_memory(device)  # beyond the `except`, whose error keeps what the pass had made
-        return prefill_speed(focus, ids, repeats=1) | {"cached_error": why}
-
-    def decode() -> dict[str, Any]:
-        if single and not filled:
-            return {"error": "no cache was filled"}
-        return decode_speed(focus, ids, steps=DECODE_STEPS, filled=filled or None)
-
-    for name, work in (("prefill", prefill), ("decode", decode)):
-        try:
-            row[name] = work()
-        except Exception as error:  # as in `Report.add`, and rows of other models are kept
-            row[name] = {"error": f"{type(error).__name__}: {first_line(error)}"}
-        free_memory(device)
-        yield name
 
 
 def short_texts(report: Report) -> dict[str, Any]:
@@ -377,10 +210,11 @@ def profiles(report: Report) -> dict[str, Any]:
         for length in (4096, 65536):
             layer = random_layer(bench, SHAPES[0], length)
             found[f"layer {length}"] = profiled(attention_gpu.focus_way(bench, layer, 8, 1, attention_gpu.SINKS))
-    name, config = next(iter(MODELS.items()))
-    with random_model(config, LENGTHS[0], report.device) as focus, torch.no_grad():
-        ids = random_ids(LENGTHS[0], report.device)
-        found[f"{name} {LENGTHS[0]}"] = profiled(lambda: focus.model(input_ids=ids, use_cache=False, logits_to_keep=1))
+    name, config = next(iter(gpu_models.MODELS.items()))
+    shortest = gpu_models.LENGTHS[0]
+    with gpu_models.random_model(config, shortest, report.device) as focus, torch.no_grad():
+        ids = gpu_models.random_ids(shortest, report.device)
+        found[f"{name} {shortest}"] = profiled(lambda: focus.model(input_ids=ids, use_cache=False, logits_to_keep=1))
     return found
 
 
@@ -471,7 +305,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=540.0, help="time for everything")
     parser.add_argument("--model", help="the default model: smollm2-135m, or its GGUF file or folder")
     parser.add_argument("--text", type=Path, help=f"a text of {gpu_default_model.CONTEXT} tokens or more")
-    parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)), help="tokens of whole models")
+    parser.add_argument("--lengths", default=",".join(map(str, gpu_models.LENGTHS)), help="tokens of whole models")
     parser.add_argument("--part", choices=tuple(SHARES), action="append", help="only these")
     chosen = parser.parse_args(arguments)
     # Caches are made a layer at a time, out of what the layer before has freed: pieces that fit nothing else remain.

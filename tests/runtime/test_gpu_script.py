@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_default_model, gpu_tables, short_gpu
+from benchmarks import gpu, gpu_default_model, gpu_models, gpu_tables, short_gpu
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.speed import decode_speed
 from focus_runtime.measure.speed import model as model_speed
@@ -26,10 +26,10 @@ def test_models_are_measured(tmp_path, capsys):
     gpu.main(["--device", "cpu", "--out", str(tmp_path / "out"), "--part", "models", "--part", "default"])
     found, table = results(tmp_path / "out")
     rows = found["models"]["tiny"]
-    assert [row["tokens"] for row in rows] == list(gpu.SMOKE_LENGTHS)
+    assert [row["tokens"] for row in rows] == list(gpu_models.SMOKE_LENGTHS)
     assert all(row[part]["full_over_focus"] > 0 for row in rows for part in ("prefill", "decode"))
     assert [row["prefill"].get("cached", False) for row in rows] == [False, True]
-    assert [row["prefill"]["full_ms"]["repeats"] for row in rows] == [gpu.REPEATS, 1]
+    assert [row["prefill"]["full_ms"]["repeats"] for row in rows] == [gpu_models.REPEATS, 1]
     assert found["default"] == {"skipped": "no --model and --text given"}
     assert "No GPU: smoke run" in table
     assert "## tiny, random weights" in table
@@ -56,7 +56,7 @@ def out_of_memory(focus, ids, **_):
 
 
 def test_no_memory_and_no_time_are_results(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu, "prefill_speed", out_of_memory)
+    monkeypatch.setattr(gpu_models, "prefill_speed", out_of_memory)
     report = gpu.Report(tmp_path, 1000.0, smoke=True)
     report.add("models", lambda: gpu.whole_models(report))
     row = results(tmp_path)[0]["models"]["tiny"][0]
@@ -70,7 +70,7 @@ def test_no_memory_and_no_time_are_results(tmp_path, monkeypatch):
 
 
 def test_a_text_whose_caches_are_too_much_is_timed_without_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu, "single_prefill_speed", out_of_memory)
+    monkeypatch.setattr(gpu_models, "single_prefill_speed", out_of_memory)
     report = gpu.Report(tmp_path, 1000.0, smoke=True)
     report.add("models", lambda: gpu.whole_models(report))
     last = results(tmp_path)[0]["models"]["tiny"][-1]
@@ -81,11 +81,11 @@ def test_a_text_whose_caches_are_too_much_is_timed_without_them(tmp_path, monkey
 
 def test_what_fails_at_one_length_leaves_the_rows_of_the_others(tmp_path, monkeypatch):
     def broken(focus, ids, **_):
-        if ids.shape[1] == gpu.SMOKE_LENGTHS[-1]:
+        if ids.shape[1] == gpu_models.SMOKE_LENGTHS[-1]:
             raise RuntimeError("no plan was found\nat line 7")
         return decode_speed(focus, ids, steps=2)
 
-    monkeypatch.setattr(gpu, "decode_speed", broken)
+    monkeypatch.setattr(gpu_models, "decode_speed", broken)
     report = gpu.Report(tmp_path, 1000.0, smoke=True)
     report.add("models", lambda: gpu.whole_models(report))
     first, last = results(tmp_path)[0]["models"]["tiny"]
@@ -111,13 +111,14 @@ class H100:
 
     def __init__(self, monkeypatch, begun=20.0):
         self.now, self.name, self.begun = 0.0, "", begun
-        monkeypatch.setattr(gpu, "time", SimpleNamespace(perf_counter=lambda: self.now))
-        monkeypatch.setattr(gpu, "random_ids", lambda length, device: torch.empty(1, length, device="meta"))
-        monkeypatch.setattr(gpu, "random_model", self.model)
-        monkeypatch.setattr(gpu, "prefill_speed", self.prefill)
-        monkeypatch.setattr(gpu, "single_prefill_speed", self.single)
-        monkeypatch.setattr(gpu, "decode_speed", self.decode)
-        monkeypatch.setattr(gpu, "MODELS", {name: name for name in gpu.MODELS})
+        for script in (gpu, gpu_models):
+            monkeypatch.setattr(script, "time", SimpleNamespace(perf_counter=lambda: self.now))
+        monkeypatch.setattr(gpu_models, "random_ids", lambda length, device: torch.empty(1, length, device="meta"))
+        monkeypatch.setattr(gpu_models, "random_model", self.model)
+        monkeypatch.setattr(gpu_models, "prefill_speed", self.prefill)
+        monkeypatch.setattr(gpu_models, "single_prefill_speed", self.single)
+        monkeypatch.setattr(gpu_models, "decode_speed", self.decode)
+        monkeypatch.setattr(gpu_models, "MODELS", {name: name for name in gpu_models.MODELS})
 
     def rows(self, folder, seconds):
         report = gpu.Report(folder, seconds, smoke=False, parts=("models",), start=0.0)
@@ -157,7 +158,7 @@ def test_250_seconds_are_enough_for_all_models(tmp_path, monkeypatch, begun):
     found = gpu_there.rows(tmp_path, 250.0)
     assert list(found) == ["Llama 3.2 1B", "Mistral 7B", "Gemma 2 9B"]
     for rows in found.values():
-        assert [row["tokens"] for row in rows] == list(gpu.LENGTHS)
+        assert [row["tokens"] for row in rows] == list(gpu_models.LENGTHS)
         assert [row["prefill"].get("cached") for row in rows] == [None, None, True]
         assert all("error" not in row["decode"] for row in rows)
     assert gpu_there.now < 250

@@ -311,6 +311,13 @@ QUERIES: dict[str, str] = {
         FROM assignments WHERE run_id = $run_id
             AND layer BETWEEN $first_layer AND $last_layer AND position BETWEEN $first AND $last
         ORDER BY layer, position""",
+    "parts_with_own_groups": """
+        SELECT DISTINCT layer, part, h.heads FROM head_assignments JOIN head_masks h USING (run_id, layer, part)
+        WHERE run_id = $run_id ORDER BY layer, part""",
+    "head_assignment_table": """
+        SELECT layer, part, position, membership FROM head_assignments
+        WHERE run_id = $run_id AND layer = $layer AND part = $part AND position BETWEEN $first AND $last
+        ORDER BY position""",
     "timing_repeats": """
         SELECT mode, stage, repeat, sequence_length, backend, milliseconds, peak_memory_bytes
         FROM timings WHERE run_id = $run_id ORDER BY mode, stage, repeat""",

@@ -14,13 +14,30 @@ from focus_runtime.store.database import Database
 
 # With the model, a token can be recovered from its loss, from its groups in all layers, or from a list of ids; so
 # without the text no table has rows by place in the text.
-BY_PLACE = ("tokens", "assignments", "losses", "masks", "links", "pairs", "missing_links", "predictions")
+BY_PLACE = (
+    "tokens",
+    "assignments",
+    "head_assignments",
+    "losses",
+    "masks",
+    "links",
+    "pairs",
+    "missing_links",
+    "predictions",
+)
 PLACES = frozenset(
     {"position", "token", "token_id", "start_char", "end_char", "query", "key", "row_block", "col_block"}
 )
-DATA_ONLY = ("assignments", "losses", "masks", "predictions")  # for programs; too many rows for a spreadsheet
+DATA_ONLY = (
+    "assignments",
+    "head_assignments",
+    "losses",
+    "masks",
+    "predictions",
+)  # for programs; too many rows for a spreadsheet
 FORMATS_FOR_READING = ("csv", "json", "latex", "markdown")
 NOT_WITHOUT_TEXT = "its rows stand in the order of the text, which is not included"
+NO_ROWS = {"head_assignments": "it has no rows: all heads have the groups of assignments"}
 NOTHING_MEASURED = "it has no rows: this was not measured for the run"
 
 Progress = Callable[[str, float], None]
@@ -94,5 +111,5 @@ def _write(database: Database, run_id: str, what: str, folder: Path, *, with_tex
             assert with_text or not PLACES & set(stored.schema_arrow.names), f"{what} has rows by place"
             if not stored.metadata.num_rows:
                 target.unlink()
-                return NOTHING_MEASURED
+                return NO_ROWS.get(what, NOTHING_MEASURED)
     return ""

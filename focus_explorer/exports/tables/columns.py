@@ -94,6 +94,14 @@ READING: dict[str, tuple[Column, ...]] = {
         Column("confidence", "Confidence"),
         Column("entropy", "Entropy (nats)"),
     ),
+    "head_assignments": (
+        LAYER,
+        _whole("part", "Part"),
+        Column("heads", "Heads", "word"),
+        POSITION,
+        PIECE,
+        _whole("membership", "Bit set"),
+    ),
     "losses": (Column("mode", "Attention", "word"), POSITION, Column("nll", "Loss (nats)")),
     "timings": (
         Column("mode", "Attention", "word"),

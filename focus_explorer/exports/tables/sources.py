@@ -29,6 +29,7 @@ TABLES: dict[str, str] = {  # of a run
     "layers": "Every layer with its largest group and its pairs by what keeps or drops them.",
     "heads": "What the heads of every layer executed, those of equal settings together, with the pairs of one of them.",
     "assignments": "Every token in every layer: groups, confidence and entropy of the routing.",
+    "head_assignments": "Groups of every token in the heads whose top-k is not the layer's, or that have none.",
     "losses": "Loss of every token under full attention and under Focus.",
     "predictions": "The most probable tokens at every place under full attention and Focus, with probabilities.",
     "timings": "Median and range of the time of every stage.",
@@ -257,6 +258,20 @@ def _assignments(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
             yield rows.add_column(5, "label", letters.take(rows["top_group"]))
 
 
+def _head_assignments(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
+    """One piece without rows where all heads have the groups of `assignments`."""
+    run_id, tokens = run["run_id"], max(1, run["num_tokens"])
+    parts = fetch(database, "parts_with_own_groups", run_id=run_id).to_pylist()
+    pieces = fetch(database, "pieces", run_id=run_id)["piece"].combine_chunks()
+    for own in parts or [{"layer": -1, "part": -1, "heads": []}]:
+        heads = ", ".join(map(str, own["heads"]))
+        for first in range(0, tokens, ROWS_AT_ONCE):
+            place = {"layer": own["layer"], "part": own["part"], "first": first, "last": first + ROWS_AT_ONCE - 1}
+            rows = fetch(database, "head_assignment_table", run_id=run_id, **place)
+            rows = rows.add_column(2, "heads", repeated(heads, rows.num_rows))
+            yield rows.add_column(4, "piece", pieces.take(rows["position"]))
+
+
 def _heads(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
     """Numbers of heads as text; without a window where every earlier token is attended to."""
     rows = fetch_in_order(database, "part_pairs", run["run_id"])
@@ -273,4 +288,5 @@ _COMPOSED: dict[str, Callable[[Database, dict[str, Any]], Iterator[pa.Table]]] =
     "heads": _heads,
     "tokens": _tokens,
     "assignments": _assignments,
+    "head_assignments": _head_assignments,
 }

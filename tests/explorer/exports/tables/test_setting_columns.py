@@ -48,3 +48,26 @@ def test_text_sinks_and_factors_are_part_of_the_setting(service, run_id, monkeyp
         assert (row["text_sinks"], row["text_sinks_from"], row["logit_factors"]) == (0.75, 0, True)
     read = write_table(service.database, run_id, "groups", "markdown", tmp_path / "groups.md").read_text()
     assert ", text sinks from a cosine similarity of 0.75, factors of the logits." in read
+
+
+@pytest.mark.parametrize("rows_at_once", [10**9, 7])
+def test_heads_with_other_groups_export_theirs(service, budget_run, run_id, monkeypatch, rows_at_once):
+    monkeypatch.setattr(sources, "ROWS_AT_ONCE", rows_at_once)
+    usual = table(service.database, budget_run, "assignments").to_pylist()
+    own = table(service.database, budget_run, "head_assignments").to_pylist()
+    pieces = {row["position"]: row["piece"] for row in usual}
+    assert all(row["piece"] == pieces[row["position"]] for row in own)
+    heads = table(service.database, budget_run, "heads").to_pylist()
+    different = 0
+    for part in heads:
+        key = (part["layer"], part["part"])
+        members = [row["membership"] for row in own if (row["layer"], row["part"]) == key]
+        different += bool(members)
+        members = members or [row["membership"] for row in usual if row["layer"] == part["layer"]]
+        assert {row["heads"] for row in own if (row["layer"], row["part"]) == key} <= {part["heads"]}
+        together = sum(bool(q & k) for number, q in enumerate(members) for k in members[: number + 1])
+        assert together == part["group_only"] + part["local_and_group"]
+    assert different == 4  # layer 0 in full, two of three parts of layer 1, layer 3
+    alike = table(service.database, run_id, "head_assignments")
+    assert alike.num_rows == 0
+    assert set(alike.column_names) >= {"layer", "part", "heads", "position", "piece", "membership"}

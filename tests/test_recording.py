@@ -29,6 +29,7 @@ def recording():
     return read_recording()
 
 
+@pytest.mark.slow
 def test_it_is_small_and_has_the_payloads_that_the_views_read(recording):
     assert RECORDING.stat().st_size < 400_000
     check(recording["run"], "RunPayload")

@@ -49,6 +49,7 @@ def of_distant_pairs(layer, rule, num_tokens):
     return 1 - layer["pairs"]["dropped"] / distant
 
 
+@pytest.mark.slow
 def test_a_stored_run_has_the_numbers_it_had(service):
     assert [row["run_id"] for row in list_runs(service.database)] == [RUN]
     summary = run_summary(service.database, RUN)

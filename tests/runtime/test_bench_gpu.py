@@ -16,6 +16,7 @@ from tests.runtime.attention.inputs import random_membership
 SMALL = (layer_gpu.Shape(2, 2, 16), layer_gpu.Shape(4, 2, 16))
 
 
+@pytest.mark.slow
 def test_smoke_run_writes_the_table(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(bench, "SHAPES", SMALL)
     monkeypatch.setattr(layer_gpu, "MOST_ROUNDS", 3)

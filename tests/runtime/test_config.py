@@ -118,6 +118,7 @@ def test_errors_are_input_errors_with_their_parts():
     assert (error.problem, error.expected, error.fix) == ("x is 3.", "4.", "change it.")
 
 
+@pytest.mark.slow
 def test_full_up_to_is_where_the_rule_first_lets_a_pair_fall(fresh_seed):
     """Counted query by query, for random windows, sinks, growths and budgets."""
     for _ in range(200):

@@ -50,6 +50,7 @@ def refused_or_read(path):
     return None
 
 
+@pytest.mark.slow
 def test_a_good_one_is_read(bundle):
     assert read_bundle(bundle).manifest == manifest_of(bundle)
 
@@ -88,6 +89,7 @@ def test_m6_deep_json(bundle, tmp_path, place):
         read_bundle(tmp_path / "manifest.json")
 
 
+@pytest.mark.slow
 def test_m6_a_manifest_that_unpacks_to_gigabytes(tmp_path):
     with (
         zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as archive,

@@ -32,6 +32,7 @@ def deflated(path, content):
             packed.writestr(entry.filename, archive.read(entry))
 
 
+@pytest.mark.slow
 def test_h2_a_compressed_archive_is_refused_before_it_is_unpacked(tmp_path):
     path = tmp_path / "bomb.pt"
     deflated(path, good(projection=torch.zeros(3_000_000, 16)))
@@ -92,6 +93,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.slow
 def test_h2_refusing_takes_less_memory_than_a_hundred_megabytes(tmp_path):
     deflated(tmp_path / "c.pt", good(projection=torch.zeros(3_000_000, 16)))
     done = subprocess.run([sys.executable, "-c", READ, str(tmp_path / "c.pt")], capture_output=True, text=True)

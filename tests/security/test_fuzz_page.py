@@ -53,6 +53,7 @@ def service(stored):
     return Service(stored[0])
 
 
+@pytest.mark.slow
 def test_requests_of_the_page(service, stored):
     usual = USUAL | {"run": stored[1], "other": stored[1]}
     keys = sorted(usual)
@@ -75,6 +76,7 @@ def test_requests_of_the_page(service, stored):
     check()
 
 
+@pytest.mark.slow
 def test_work_that_a_request_starts_is_refused_before_it_starts_or_ends_in_a_message(service, stored):
     """Few of them: what is accepted runs."""
     usual = USUAL | {"run": stored[1], "seconds": 1, "top_k": [1], "window": [8], "repeats": 1, "tokens": 4}
@@ -90,6 +92,7 @@ def test_work_that_a_request_starts_is_refused_before_it_starts_or_ends_in_a_mes
     check()
 
 
+@pytest.mark.slow
 def test_files_that_are_asked_for(service, stored):
     good = {"what": "export_command", "run": stored[1], "kind": "figure", "name": "groups", "format": "svg"}
     good |= {"preset": "paper", "layer": 0, "first": "0", "last": "3", "text": True}
@@ -104,6 +107,7 @@ def test_files_that_are_asked_for(service, stored):
     check()
 
 
+@pytest.mark.slow
 def test_links(private, capfd):
     parts = st.one_of(st.sampled_from(HOSTILE_TEXTS), st.text(max_size=30))
 

@@ -81,6 +81,7 @@ def timed_refusal(name, said, **where):
     assert time.monotonic() - start < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -130,6 +131,7 @@ def test_pickled_weights_are_refused(tmp_path):
     timed_refusal(tmp_path, "pickled .pytorch_model.bin.")
 
 
+@pytest.mark.slow
 def test_m1_a_model_whose_numbers_are_none_leaves_no_run(tmp_path):
     """Stored, it would be what every visitor's page opens with."""
     model = build_model(vocab_size=512)

@@ -98,6 +98,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path):
         allowed_folders([str(tmp_path / "missing")])
 
 
+@pytest.mark.slow
 def test_every_way_in(stored, tmp_path):
     """The functions for programs that take a model or centroids, and the page's own."""
     text, planted = "A cat sat. " * 10, tmp_path / "planted"

@@ -20,6 +20,8 @@ from tests.helpers import free_port
 from tests.security.conftest import serving
 from tests.security.test_server import server
 
+pytestmark = pytest.mark.slow
+
 SECRET = "The treasure lies under the third oak."
 
 

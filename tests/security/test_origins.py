@@ -74,6 +74,7 @@ def test_two_hosts_or_none_are_refused(private):
     assert private.client.get("/config", headers={"host": ""}).status_code == 421
 
 
+@pytest.mark.slow
 def test_the_page_itself_and_programs_are_answered(private):
     assert private.client.get("/").status_code == 200
     assert private.server("fe-sql", "query", {"sql": "SELECT 42"}).json()["rows"] == [[42]]
@@ -83,6 +84,7 @@ def test_the_page_itself_and_programs_are_answered(private):
         assert private.client.get("/config", headers={"host": host}).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_name_that_is_allowed_is_answered_and_reflects_no_other_origin(stored):
     with serving(stored[0], stored[2], allow_hosts=("lab.example",)) as page:
         lab = {"host": "lab.example", "origin": "https://lab.example"}

@@ -86,6 +86,7 @@ def runs_of(page):
     return {run["run_id"] for run in listed["runs"]}
 
 
+@pytest.mark.slow
 def test_a_visitors_runs_are_theirs_alone(public):
     page, other = public.page, public.page.other_browser()
     other.client.get("/")
@@ -125,6 +126,7 @@ def test_a_visitor_may_delete_their_own_runs_and_only_their_copy_of_the_shown_on
     assert [run["deleted_at"] for run in all_runs(Service(public.database))] == [None]
 
 
+@pytest.mark.slow
 def test_a_visitor_is_who_holds_the_cookie(public):
     page, others = public.page, folders_of(public)
     own = explored(page, public.request)[0]["run_id"]
@@ -170,6 +172,7 @@ def test_a_text_that_is_typed_is_no_longer_either(public):
     assert "the text has 10,000 characters" in answer["error"]
 
 
+@pytest.mark.slow
 def test_a_longer_text_is_cut_to_what_the_page_takes(public):
     numbers, problem = explored(public.page, public.request, text="a few words " * 400)
     assert problem == ""

@@ -24,6 +24,7 @@ def test_health_and_readiness(private):
     assert private.client.get("/ready").json() == {"status": "ok"}
 
 
+@pytest.mark.slow
 def test_not_ready_without_a_database_names_no_path(stored, tmp_path):
     broken = tmp_path / "broken.duckdb"
     with serving(broken, stored[2]) as page:

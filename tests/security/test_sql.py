@@ -14,6 +14,8 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.service import Service
 from focus_explorer.services.sql import Limits, run_sql
 
+pytestmark = pytest.mark.slow
+
 MANY = ", ".join(f"range({4_000_000 + i})" for i in range(29))
 
 

@@ -24,6 +24,8 @@ from focus_explorer.ui.hosting.login import MOST_ATTEMPTS, Login
 from tests.explorer.conftest import TEXT
 from tests.security.conftest import Page, serving
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def users(tmp_path):

@@ -12,6 +12,8 @@ from focus_explorer.cli.main import main
 from tests.explorer.cli.conftest import one_error
 from tests.explorer.conftest import TEXT
 
+pytestmark = pytest.mark.slow
+
 
 def test_readable_summary(analyze, text_file, capsys):
     assert analyze(text_file) == 0

@@ -17,6 +17,7 @@ def test_help_names_the_options(capsys):
     assert options_in_help(capsys, "bundle") == {"--out", "--text", "--no-figures", "--db"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [True, False])
 def test_the_text_is_included_on_request_and_the_path_is_printed(text, tmp_path, monkeypatch, capsys, service, run_id):
     monkeypatch.setattr(bundle_tables, "TABLES", ("groups",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -120,6 +121,7 @@ def test_a_balanced_copy_that_cannot_be_made_is_one_line(tmp_path, model_folder,
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_files_are_listed_renamed_and_removed(tmp_path, capsys):
     database = tmp_path / "runs.duckdb"
     save_centroids(random_centroids(build_model(), FocusConfig(num_groups=5, top_k=1)), tmp_path / "c.safetensors")
@@ -140,6 +142,7 @@ def test_files_are_listed_renamed_and_removed(tmp_path, capsys):
     assert listed() == list(SHIPPED_CENTROIDS)
 
 
+@pytest.mark.slow
 def test_push_and_pull(local_hub, tmp_path, capsys, monkeypatch):
     db = ["--db", str(tmp_path / "runs.duckdb")]
     file = tmp_path / "own.safetensors"

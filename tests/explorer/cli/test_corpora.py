@@ -17,6 +17,8 @@ from focus_runtime.routing.centroid_file import save_centroids
 from tests.explorer.cli.conftest import one_error, options_in_help
 from tests.helpers import build_centroids, build_model
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def corpus(tmp_path, model_folder, capsys):

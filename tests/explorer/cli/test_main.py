@@ -13,6 +13,7 @@ from focus_explorer.cli.main import COMMANDS, main, parser
 from tests.explorer.cli.conftest import one_error
 
 
+@pytest.mark.slow
 def test_analyze_list_and_export(analyze, text_file, tmp_path, capsys):
     assert analyze(text_file, "--top-k", "1", "--window", "8", "--sinks", "2", "--json") == 0
     result = json.loads(capsys.readouterr().out)

@@ -12,6 +12,8 @@ from focus_explorer.exports.bundle import tables as bundle_tables
 from focus_explorer.exports.bundle.write import write_bundle
 from tests.explorer.cli.conftest import one_error, options_in_help
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def bundle(tmp_path, monkeypatch, service, run_id):

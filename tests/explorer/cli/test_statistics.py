@@ -13,6 +13,8 @@ from focus_explorer.services.statistics.measure import measure_run
 from focus_explorer.statistics.run_statistics import statistics_table
 from tests.explorer.cli.conftest import one_error, options_in_help
 
+pytestmark = pytest.mark.slow
+
 TEXT = "The quiet harbour slept. A cat sat on the wooden wall, and nobody saw it 🙂. Why would they look?\n\n" * 8
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from focus_explorer.cli.main import main
 from tests.explorer.cli.conftest import one_error
 from tests.explorer.conftest import TEXT
+
+pytestmark = pytest.mark.slow
 
 
 def test_training_mistakes_are_known_before_training(tmp_path, model_folder, text_file, capsys):

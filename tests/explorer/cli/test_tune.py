@@ -20,6 +20,8 @@ from tests.explorer.cli.conftest import one_error
 from tests.helpers import build_centroids
 from tests.runtime.tasks.test_last_word import novel
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def centroid_file(tmp_path_factory, model_folder):

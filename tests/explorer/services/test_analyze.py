@@ -18,6 +18,8 @@ from focus_runtime.errors import Cancelled, DeviceError
 from focus_runtime.run import engine
 from tests.explorer.conftest import TEXT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("changes", "error", "part"),

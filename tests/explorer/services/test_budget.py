@@ -69,6 +69,7 @@ def test_a_bad_file_is_one_clear_line(tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_heads_are_the_files_alike_or_a_runs(model_folder, tmp_path):
     service = Service(tmp_path / "runs.duckdb")
     budget = (HeadException(layer=0, window=3),)

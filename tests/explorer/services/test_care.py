@@ -23,6 +23,8 @@ from focus_explorer.services.service import Service
 from tests.explorer.conftest import TEXT
 from tests.helpers import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory, model_folder):

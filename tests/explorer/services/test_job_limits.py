@@ -147,6 +147,7 @@ def test_the_meter_counts_a_lease_once_and_may_refuse():
         pass
 
 
+@pytest.mark.slow
 def test_the_job_that_takes_too_much_memory_is_ended_and_its_memory_freed(monkeypatch):
     monkeypatch.setattr(memory_watch, "LOOK_SECONDS", 0.02)
     before = resident_bytes()

@@ -74,6 +74,7 @@ def test_a_long_run_comes_without_cells_and_layers_are_requested(service, run_id
         check_cells(cells, [row for row in rows if row["layer"] == layer], first["run"]["config"]["num_groups"])
 
 
+@pytest.mark.slow
 def test_orders_of_groups_give_the_groups_of_every_top_k(service, run_id, model_folder, monkeypatch):
     """Those of the run itself, and in its first layer, whose input no setting changes, those of another run."""
     config = run_data.load_run(service.database, run_id)["run"]["config"]

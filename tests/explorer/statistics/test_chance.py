@@ -18,6 +18,8 @@ from focus_runtime.mask.distances import count_by_distance
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.attention_mass import pair_causes
 
+pytestmark = pytest.mark.slow
+
 TOKENS, GROUPS, DRAWS = 48, 3, 200
 APART = np.subtract.outer(np.arange(TOKENS), np.arange(TOKENS))
 GROWTH = (12, 36)

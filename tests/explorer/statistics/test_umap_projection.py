@@ -80,6 +80,7 @@ print(torch.get_num_threads())
 """
 
 
+@pytest.mark.slow
 def test_a_map_leaves_torch_its_number_of_threads():
     """In a new process: numba, when first used, sets OpenMP's, and what ran afterwards took every core."""
     one = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -8,6 +8,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import pytest
+
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.runs import list_runs
 from focus_explorer.ui.tabs import explore
@@ -15,6 +17,8 @@ from focus_explorer.ui.tabs.explore import Runner
 from focus_explorer.ui.text import MESSAGES
 from focus_runtime.run import engine
 from tests.explorer.conftest import TEXT
+
+pytestmark = pytest.mark.slow
 
 FORM = {"centroids": "random", "top_k": 1, "window": 8, "num_sinks": 2, "max_tokens": None, "num_groups": 5, "seed": 0}
 REPEATS = 25  # long enough to be seen between two looks

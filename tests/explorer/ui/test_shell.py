@@ -11,6 +11,8 @@ from focus_explorer.errors import InputError
 from focus_explorer.ui.shell import QUEUE_SECONDS, App, build_app
 from tests.helpers import free_port
 
+pytestmark = pytest.mark.slow
+
 
 def test_transformers_is_imported_before_a_second_thread_can_ask_for_it(tmp_path, monkeypatch):
     """Of two threads that import it at once, the second fails; see `shell._import_transformers`."""

@@ -52,6 +52,7 @@ def test_the_fit_finds_the_machine_that_its_model_describes(machine):
     assert fitted(units, short, long, tiles=machine.tiles).fused == MachineCosts().fused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_this_machine_is_measured(dtype):
     machine = measure(dtype)

@@ -101,6 +101,7 @@ def dense_straight_through(inputs, probabilities, *, top_k, window, num_sinks):
     return weights / weights.sum(-1, keepdim=True) @ value.repeat_interleave(repeats, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("top_k", [1, 2, 3])
 @pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (7, 0), (0, 3), (17, 2), (1000, 1)])
 def test_straight_through_gradients_equal_the_dense_definition(top_k, window, num_sinks, fresh_seed):

@@ -39,6 +39,7 @@ def expected_mask(membership, order, length_q, rule, real):
     return allowed.gather(1, rows).gather(2, columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort", [True, False])
 @pytest.mark.parametrize("top_k", [1, 2, 3])
 @pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (40, 0), (3, 5), (150, 300), (5000, 0)])
@@ -112,6 +113,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort", [True, False])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(f"{k}={v}" for k, v in case.items()))
 def test_flex_equals_the_oracle(case, sort, fresh_seed):
@@ -131,6 +133,7 @@ def test_flex_equals_the_oracle(case, sort, fresh_seed):
     assert_same(actual, reference_attention(*inputs, membership, **settings), 1e-10)
 
 
+@pytest.mark.slow
 def test_flex_takes_strided_inputs_and_keeps_the_dtype(fresh_seed):
     inputs = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in random_inputs(140, dtype=torch.bfloat16)]
     membership = random_membership(140)
@@ -186,6 +189,7 @@ def test_a_missing_compiler_is_named(monkeypatch):
         flex_focus_attention(*inputs, membership, window=2, scale=0.3, return_lse=False)
 
 
+@pytest.mark.slow
 def test_whether_flex_works_is_tried_once(monkeypatch):
     calls = []
 
@@ -202,6 +206,7 @@ def test_whether_flex_works_is_tried_once(monkeypatch):
     assert flex.works(torch.device("cpu"), torch.float32, 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("top_k", [1, 2])
 def test_what_is_known_of_the_groups_changes_nothing(top_k, fresh_seed):
     inputs, membership = random_inputs(300), random_membership(300, groups=6, top_k=top_k)

@@ -58,6 +58,7 @@ def test_lengths_around_tiles_and_blocks(mode, length, fresh_seed):
     close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, **settings)
 
 
+@pytest.mark.slow
 @needs_compiler
 @in_vectors_and_tiles
 @pytest.mark.parametrize("mode", ["by class", "dense"])
@@ -287,6 +288,7 @@ def all_but_left_out(tensors, membership, real, reach, num_sinks, scoring):
             yield head, attend_allowed(*one, allowed[:, None], scoring)[0]
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("length", [33, 300, 700])

@@ -74,6 +74,7 @@ def test_the_flash_decomposition(top_k, window, growth, fresh_seed):
     assert_same(actual, oracle(inputs, membership, **settings), 1e-9)
 
 
+@pytest.mark.slow
 @growing
 @pytest.mark.parametrize("queries", [1, 6, 120])
 @pytest.mark.parametrize("side", [None, "left", "right"])

@@ -50,6 +50,7 @@ def loop_attention(query, key, value, membership, *, window, num_sinks, scale, r
     return out, lse
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("top_k", [1, 2, 3])
 @pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (3, 0), (0, 2), (2, 3), (50, 0), (1, 50)])
 def test_reference_equals_a_triple_loop(top_k, window, num_sinks, fresh_seed):

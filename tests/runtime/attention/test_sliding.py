@@ -57,6 +57,7 @@ def masks(length, sliding, membership, window, sinks):
 # --- in the model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [*INTERLEAVED, "Mistral", "Phi3"])
 @pytest.mark.parametrize("sliding_layers", ["auto", "focus"])
 @pytest.mark.parametrize("backend", ["auto", "masked"])
@@ -69,6 +70,7 @@ def test_all_groups_is_the_original_model_beyond_the_window(family, sliding_laye
         torch.testing.assert_close(logits(model, ids), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", INTERLEAVED)
 @pytest.mark.parametrize("sliding_layers", ["auto", "own", "focus"])
 @pytest.mark.parametrize("backend", ["auto", "masked"])

@@ -17,6 +17,7 @@ def _small_blocks(monkeypatch):
     monkeypatch.setattr("focus_runtime.baselines.pairs.BLOCK", 7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positions", [(), (0, 1), (3, 11, 20), (0, 1000)])
 @pytest.mark.parametrize("window", [0, 2, 9, 50])
 @pytest.mark.parametrize("softcap", [None, 1.5])

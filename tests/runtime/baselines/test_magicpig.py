@@ -33,6 +33,7 @@ def probability(a, b, tables, bits, least):
     return sum(math.comb(tables, m) * once**m * (1 - once) ** (tables - m) for m in range(least, tables + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", [1, 2])
 @pytest.mark.parametrize("softcap", [None, 2.0])
 @pytest.mark.parametrize("bits", [3, 9])
@@ -92,6 +93,7 @@ def test_hash_collisions_are_as_likely_as_the_probability_says(fresh_seed):
     assert abs(agree.double().mean() - expected) < 6 * error
 
 
+@pytest.mark.slow
 def test_numerator_and_denominator_are_unbiased(fresh_seed):
     """The mean over draws of sum_j 1[drawn] exp(s_j)/u_j v_j is the exact sum, within six standard errors."""
     query, key, value = random_heads(10, query_heads=1, key_heads=1, batch=1)

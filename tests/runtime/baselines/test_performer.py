@@ -29,6 +29,7 @@ def naive_performer(query, key, value, features, scale):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 2, 13, 16, 33])
 @pytest.mark.parametrize("count", [5, 40])
 def test_prefix_sums_are_the_quadratic_form_of_the_features(fresh_seed, length, count):

@@ -44,6 +44,7 @@ def naive_sparq(query, key, value, *, components, num_keys, num_local, reallocat
     return out, pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heads", [(4, 2), (2, 2), (3, 1)])
 @pytest.mark.parametrize(("components", "num_keys", "num_local"), [(3, 5, 2), (1, 1, 0), (8, 4, 4), (2, 30, 3)])
 @pytest.mark.parametrize("reallocate", [True, False])

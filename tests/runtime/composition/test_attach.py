@@ -222,6 +222,7 @@ def batch_of(lengths, total, side):
     return texts, ids, mask, (mask.cumsum(-1) - 1).clamp_min(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("assignment", ["causal", "sinkhorn"])

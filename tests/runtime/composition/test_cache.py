@@ -72,6 +72,7 @@ def test_decode_equals_one_prefill(family, sizes, composed, fresh_seed):
     close(in_steps(model, ids, sizes, static)[0], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("sliding_layers", ["auto", "focus"])
@@ -136,6 +137,7 @@ def greedy_without_cache(model, ids, count):
     return ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_generation_of_every_family(family, composed, fresh_seed):
     model, focus = composed(family)
@@ -156,6 +158,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
 @pytest.mark.parametrize("way", WAYS)
 def test_sampling_and_beams_equal_generation_without_a_cache(family, way, composed, fresh_seed):
@@ -171,6 +174,7 @@ def test_sampling_and_beams_equal_generation_without_a_cache(family, way, compos
     assert torch.equal(*continuations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["Llama", "Gemma2"])
 def test_assisted_generation_crops_the_groups(family, composed, fresh_seed):
     """Rejected candidates are cropped from the cache; an assistant, composed or not, has a cache of its own."""
@@ -207,6 +211,7 @@ def test_chunked_prefill_and_continued_chats(composed, fresh_seed):
 # --- the groups follow the cache
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
 @pytest.mark.parametrize("operation", ["reorder", "select", "repeat", "crop", "reset", "copy", "pickle"])
 def test_groups_follow_every_cache_operation(family, operation, composed, fresh_seed):

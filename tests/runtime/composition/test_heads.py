@@ -79,6 +79,7 @@ def test_every_head_executes_its_own_setting(family, ids, centroids_of):
     assert not torch.allclose(actual, before, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["reference", "masked", "decomposed", "flex", "fused"])
 def test_every_backend_agrees(backend, ids, centroids_of):
     if backend == "fused" and not fused_available():
@@ -92,6 +93,7 @@ def test_every_backend_agrees(backend, ids, centroids_of):
     torch.testing.assert_close(actual, logits(model, ids, attention_mask=mask), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["Llama", "GPT2", "Gemma2", "Mistral"])
 @pytest.mark.parametrize("cached", ["dynamic", "static"])
 def test_decoding_continues_with_every_heads_groups(family, cached, centroids_of):
@@ -317,6 +319,7 @@ def test_every_query_head_executes_its_own_setting(family, ids, centroids_of):
     assert torch.equal(logits(model, ids), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["reference", "masked", "decomposed", "flex", "fused"])
 def test_every_backend_agrees_on_query_heads(backend, ids, centroids_of):
     if backend == "fused" and not fused_available():
@@ -350,6 +353,7 @@ def test_heads_that_differ_take_one_call_of_the_fused_kernel(family, padded, ids
     torch.testing.assert_close(actual[real], expected[real], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
 @pytest.mark.parametrize("cached", ["dynamic", "static"])
 @pytest.mark.parametrize("compiled", [True, False])

@@ -137,6 +137,7 @@ def same_weights(one, other):
     return all(torch.allclose(a, b, atol=1e-5) for a, b in pairs)
 
 
+@pytest.mark.slow
 def test_trainer_trains_the_weights_through_focus(composed, tmp_path):
     model, focus = composed
     before = copy.deepcopy(model.state_dict())

@@ -12,6 +12,7 @@ from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import logits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["Llama", "GPT2", "Gemma2", "Gemma3Text", "Mistral", "Phi3", "Olmo2", "GPTNeoX"])
 def test_a_change_in_one_layer_is_seen_from_there_on(family, ids):
     model = build_model(family, num_hidden_layers=4 if family != "Gemma3Text" else 2)

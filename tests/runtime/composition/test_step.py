@@ -90,6 +90,7 @@ def test_steps_under_autocast_have_the_groups_of_the_whole_text(dtype, fresh_see
     torch.testing.assert_close(logits(model, ids), logits(other, ids))  # nothing is left behind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_kernel_decides_what_torch_does(kind, dtype, fresh_seed, monkeypatch, near_ties):

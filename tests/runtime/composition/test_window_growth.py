@@ -78,6 +78,7 @@ def grown_masks(focus):
     return masks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("budget", [(), BUDGET], ids=["one setting", "budget"])
 def test_a_whole_text_is_that_under_the_grown_masks(family, budget, fresh_seed):
@@ -106,6 +107,7 @@ def test_a_whole_text_is_that_under_the_grown_masks(family, budget, fresh_seed):
     torch.testing.assert_close(logits(model, ids[:, : GROWTH[0]]), actual[:, : GROWTH[0]])  # it has not begun there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["reference", "masked", "decomposed", "flex", "fused"])
 def test_every_backend_agrees(backend, fresh_seed):
     if backend == "fused" and not fused_available():
@@ -120,6 +122,7 @@ def test_every_backend_agrees(backend, fresh_seed):
     torch.testing.assert_close(actual, logits(model, ids), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
 @pytest.mark.parametrize("cached", ["dynamic", "static"])
 @pytest.mark.parametrize("budget", [(), BUDGET], ids=["one setting", "budget"])

@@ -25,6 +25,7 @@ def composed(family="Llama", **settings):
     return model, compose(model, build_centroids(model, **values), budget=budget, sliding_layers="focus")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["Llama", "Gemma2", "GPT2"])
 @pytest.mark.parametrize("budget", [(), BUDGET], ids=["one setting", "budget"])
 def test_every_dropped_pair_is_found_with_its_first_order_effect(family, budget, fresh_seed):

@@ -26,6 +26,7 @@ def composed(family="Llama", **settings):
     return model, compose(model, centroids, sliding_layers="focus", budget=BUDGET, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
 @pytest.mark.parametrize("texts", CHANGES, ids=["-".join(texts) for texts in CHANGES])
 def test_it_is_what_dense_attention_under_the_changed_masks_gives(family, texts, fresh_seed):

@@ -37,6 +37,7 @@ def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, t
         assert counted.window_only[number] == pytest.approx(kept / expected[:, first : last + 1].sum())
 
 
+@pytest.mark.slow
 def test_the_null_is_the_mean_over_shuffles(fresh_seed):
     membership, generator = draw(fresh_seed, 40, groups=3)
     others = [(i, j) for i in range(40) for j in range(40) if i != j]

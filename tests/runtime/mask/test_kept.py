@@ -43,6 +43,7 @@ def test_every_kept_pair_has_its_cause(monkeypatch, fresh_seed, cells, groups):
             assert actual == expected
 
 
+@pytest.mark.slow
 def test_a_long_text_needs_little_memory(fresh_seed):
     """100,000 tokens; the whole mask would have 5e9 cells."""
     membership, rule = draw(fresh_seed, 100_000, groups=4)[0], PairRule(128, 4)

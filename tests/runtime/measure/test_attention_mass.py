@@ -48,6 +48,7 @@ def eager(model, sequences):
     return weights, entering
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("top_k", [1, 2])
 def test_the_mass_is_the_sum_of_eager_weights(family, top_k, fresh_seed, near_ties):

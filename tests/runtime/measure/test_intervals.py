@@ -70,6 +70,7 @@ def test_of_many_symmetric_units_it_agrees_with_t_and_with_scipys_bootstrap():
     assert (interval.low, interval.high) == pytest.approx((other.low, other.high), abs=0.1 * half)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("draw", "truth", "least"), [("normal", 0.0, 0.92), ("lognormal", math.exp(0.125), 0.90)])
 @pytest.mark.parametrize("units", [6, 12, 40])
 def test_coverage_over_units(draw, truth, least, units):
@@ -83,6 +84,7 @@ def test_coverage_over_units(draw, truth, least, units):
     assert least <= covered / 400 <= 0.99
 
 
+@pytest.mark.slow
 def test_coverage_over_three_seeds_and_units():
     """Resampling units alone misses the truth far too often where seeds differ."""
     generator = np.random.default_rng(12)

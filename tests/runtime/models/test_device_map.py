@@ -38,6 +38,7 @@ def _split(folder, *names, **changes):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "changes"),
     [

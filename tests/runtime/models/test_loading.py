@@ -153,6 +153,7 @@ def test_files_that_are_not_what_they_should_be(name, content, broken):
         load_model(str(broken))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [{"model_type": "zzz"}, {"model_type": "vit"}, {"hidden_size": "64"}, {"num_attention_heads": 0}]
 )

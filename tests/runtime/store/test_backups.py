@@ -13,6 +13,8 @@ from focus_runtime.store import schema
 from focus_runtime.store.database import Database
 from tests.helpers import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def database(tmp_path):

@@ -126,6 +126,7 @@ with Database(sys.argv[1], wait=10).write() as connection:
 """
 
 
+@pytest.mark.slow
 def test_another_process_writes_while_this_one_reads_without_end(database):
     """Every read continues the connection of the one before; it is closed in time all the same."""
     ended = threading.Event()
@@ -146,6 +147,7 @@ def test_another_process_writes_while_this_one_reads_without_end(database):
     assert count(database) == 1
 
 
+@pytest.mark.slow
 def test_who_waits_to_write_is_let_in_before_the_next_reader(database):
     """Long reads that overlap leave no moment in which nobody reads."""
     readers = []

@@ -89,6 +89,7 @@ BUDGET = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("growth", [None, (10, 30)])
 def test_a_run_says_what_every_head_executed(tmp_path, growth):
     """Block counts, single pairs and settings by part."""
@@ -198,6 +199,7 @@ def test_foreign_files_are_refused(tmp_path):
         assert connection.execute("SELECT count(*) FROM information_schema.tables").fetchone() == (1,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", ["read", "write"])
 def test_a_file_whose_creation_was_killed_is_a_new_one(tmp_path, trace, use):
     path = tmp_path / "killed.duckdb"
@@ -209,6 +211,7 @@ def test_a_file_whose_creation_was_killed_is_a_new_one(tmp_path, trace, use):
     write_run(Database(path), trace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", ["read", "write"])
 @pytest.mark.parametrize("left", ["nothing", "blank"])
 def test_a_file_that_is_deleted_or_emptied_under_a_process_is_a_new_one(tmp_path, trace, use, left):

@@ -119,6 +119,7 @@ def test_what_is_reported_is_what_is_stored(database):
     assert values[0] == recorder.training_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [(None, "done", ""), (KeyboardInterrupt(), "stopped", ""), (ValueError("it broke"), "failed", "it broke")],

@@ -26,6 +26,7 @@ def spans(text, *words):
     return [list(ends) for ends in zip(*ranges, strict=True)]
 
 
+@pytest.mark.slow
 def test_words_have_the_tags_a_reader_would_give():
     starts, ends = spans(TEXT, "Mr.", " Darcy", " looked", " at", "\n", "her", " quickly", ".", " tired"[1:], " rain")
     tags = tag(TEXT, starts, ends)

@@ -67,6 +67,7 @@ def test_files_kept_on_the_way_are_whole_and_change_nothing(tokenizer, tmp_path)
     assert not torch.equal(snapshots[2].routers[0].centroids, snapshots[4].routers[0].centroids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"hard": True}])
 @pytest.mark.parametrize("focus", [{}, {"gate": "paper"}, {"normalisation": "softmax"}])
 def test_training_changes_routers_only(changes, focus, tiny_model, tokenizer, ids, tmp_path):
@@ -88,6 +89,7 @@ def test_training_changes_routers_only(changes, focus, tiny_model, tokenizer, id
     compose(tiny_model, loaded).detach()
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_other_centroids(tokenizer):
     config = FocusConfig(**FOCUS)
     first, _ = train(build_model(), tokenizer)
@@ -148,6 +150,7 @@ def test_what_is_recorded(tiny_model, tokenizer):
     assert notes["seed"] == 0
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss(tiny_model, tokenizer):
     _, steps = train(tiny_model, tokenizer, steps=40, seq_len=64)
     first, last = (sum(s.loss for s in part) / 10 for part in (steps[:10], steps[-10:]))

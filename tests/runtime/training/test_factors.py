@@ -50,6 +50,7 @@ def divergence(model, centroids, ids):
         focus.detach()
 
 
+@pytest.mark.slow
 def test_they_bring_predictions_nearer_to_full_attentions_and_change_nothing_else(initial, tokenizer, tmp_path):
     model = build_model()
     before = weights_sha256(model)

@@ -55,6 +55,7 @@ def one_by_one(focus, ids):
     return errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gate", [SoftGate(), SoftGate("paper"), SoftGate(hard=True)])
 def test_equals_the_layers_called_one_by_one(family, gate, fresh_seed):
@@ -111,6 +112,7 @@ def test_objective_and_its_values(tiny_model, fresh_seed):
     assert math.isnan(values.divergence)
 
 
+@pytest.mark.slow
 def test_a_training_lowers_the_error_and_records_it(fresh_seed):
     steps = []
     centroids, _ = train(loss="layers", steps=30, learning_rate=3e-2, on_step=steps.append)

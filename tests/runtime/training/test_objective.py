@@ -98,6 +98,7 @@ def test_the_teacher_is_full_attention(loss, tiny_model):
             assert made.objective.item() == pytest.approx(parts, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["lm", "distil", "both"])
 def test_a_training_lowers_its_own_objective(loss):
     values: list = []

@@ -85,6 +85,7 @@ def test_the_last_evaluation_scores_the_file_that_is_written():
     assert made.training["evaluations"][-1]["mean"] == last.mean
 
 
+@pytest.mark.slow
 def test_an_early_end_writes_the_best(scripted):
     best, _, _ = train(every=0, steps=12)
     scripted([4.0, 3.0, 3.5, 3.0, 3.1, 2.0])
@@ -98,6 +99,7 @@ def test_an_early_end_writes_the_best(scripted):
     assert not same(made, best)
 
 
+@pytest.mark.slow
 def test_what_is_written_is_the_state_of_the_best_step(scripted):
     kept = {}
 

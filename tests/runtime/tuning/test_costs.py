@@ -58,6 +58,7 @@ def test_changes_are_derivatives_of_the_loss_of_drawn_tokens(focus, fresh_seed):
     assert (by_key_head[:, 1:].abs().amax(dim=(0, 2)) > 1e-3).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [(40, 40, 40), (40, 24, 64)])
 def test_products_are_means_over_tokens_whatever_the_sequences_lengths(focus, lengths):
     sequences = [random_ids(length, seed=seed) for seed, length in enumerate(lengths)]
@@ -82,6 +83,7 @@ def test_key_heads_are_their_query_heads_together(focus):
     np.testing.assert_array_equal(together.pairs, apart.pairs)
 
 
+@pytest.mark.slow
 def test_half_the_sum_of_products_is_the_divergence_of_a_small_change(fresh_seed, monkeypatch):
     """In the last layer a token's change reaches no other token, and so nothing is left out but higher orders."""
     model = build_model(num_hidden_layers=2, seed=fresh_seed % 1000).double()
@@ -102,6 +104,7 @@ def test_half_the_sum_of_products_is_the_divergence_of_a_small_change(fresh_seed
     focus.detach()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [(40, 40, 40), (40, 64, 40)])
 def test_it_goes_on_where_it_stopped(focus, lengths):
     sequences = [random_ids(length, seed=seed) for seed, length in enumerate(lengths)]

@@ -72,6 +72,7 @@ def test_the_best_heads_are_taken_first_and_no_more_than_needed():
     assert result.estimated[result.chosen.budget] == pytest.approx(1.5 * 0.001 * 21)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [0.241, 0.45, 0.99])
 def test_a_share_of_pairs_is_used_up_and_not_passed(pairs):
     gains = 0.01 * (np.arange(5)[:, None] + np.linspace(1, 1.5, 40))
@@ -80,6 +81,7 @@ def test_a_share_of_pairs_is_used_up_and_not_passed(pairs):
     assert result.chosen.retained_pairs <= pairs
 
 
+@pytest.mark.slow
 def test_estimates_of_pairs_that_are_off_do_not_matter():
     """Budgets that keep more than was estimated are asked for with fewer pairs."""
 
@@ -121,6 +123,7 @@ def test_a_target_below_every_budget_is_said():
     assert result.closest.retained_pairs == pytest.approx(0.2)
 
 
+@pytest.mark.slow
 def test_on_a_model_every_point_was_measured_and_the_target_is_met(meter):
     target = Target(pairs=(meter.base.retained_pairs + 1) / 2)
     progress, calls = Progress(), []
@@ -139,6 +142,7 @@ def test_on_a_model_every_point_was_measured_and_the_target_is_met(meter):
     assert all(done <= total for done, total in calls)
 
 
+@pytest.mark.slow
 def test_a_stopped_search_goes_on_where_it_was(meter):
     class StoppedError(Exception):
         pass

@@ -41,6 +41,7 @@ def mixed(focus, ids, layer, setting, head, weight):
         return loss(focus, ids).item()
 
 
+@pytest.mark.slow
 def test_estimates_are_derivatives_of_the_loss(focus, fresh_seed, monkeypatch):
     decided, assign = {}, CentroidRouter.assign
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from focus_explorer.exports.bundle.tables import BY_PLACE, DATA_ONLY, PLACES
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import table
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_table_with_places_is_known_to_have_them(service, run_id):

@@ -18,6 +18,8 @@ from focus_explorer.views.figures.token_map import token_map_figure
 from focus_runtime.budget import HeadException
 from tests.explorer.conftest import TEXT
 
+pytestmark = pytest.mark.slow
+
 DRAWABLE = ("group_sizes", "mask", "loss", "timings", "agreement", "distances", "categories")
 
 

@@ -34,6 +34,7 @@ def allowed(service, run_id, rule, layer=1):
     return allowed_pairs(bits, bits, position, position, rule).numpy()
 
 
+@pytest.mark.slow
 def test_parquet_and_csv_have_the_pairs_of_the_rule(service, run, tmp_path):
     run_id, rule = run
     expected = allowed(service, run_id, rule)

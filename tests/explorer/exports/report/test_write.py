@@ -18,6 +18,8 @@ from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.service import Service
 from focus_explorer.services.statistics.measure import measure_run
 
+pytestmark = pytest.mark.slow
+
 SECTIONS = ("Setting", "Groups found", "Sparsity", "Quality", "Speed", "Caveats", "Where this comes from")
 TEXT = "The harbour was <b>quiet</b> & grey. The cat sat on the mat. It left the harbour again.\n" * 4
 

@@ -24,6 +24,8 @@ from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.routing.centroids import random_centroids
 
+pytestmark = pytest.mark.slow
+
 LAYERS = range(4)
 HELD_OUT = {
     "relative_difference": {"value": 0.011, "low": 0.004, "high": 0.018},

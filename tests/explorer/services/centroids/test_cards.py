@@ -60,6 +60,7 @@ def shelf(tmp_path_factory, model_folder):
     return service, files, analyze(service, TEXT, request)
 
 
+@pytest.mark.slow
 def test_cards_tell_what_the_file_says_and_no_more(shelf):
     service, _, _ = shelf
     cards = {card["name"]: card for card in CentroidCards(service).cards()}
@@ -175,6 +176,7 @@ def test_a_file_that_is_gone_keeps_its_card_with_one_message(shelf):
         path.write_bytes(kept)
 
 
+@pytest.mark.slow
 def test_what_a_runs_centroids_were_trained_on_is_said(service, run_id, tmp_path, model_folder):
     cards = CentroidCards(service)
     assert cards.trained_on(run_id) == {"texts": []}  # random ones

@@ -17,6 +17,7 @@ from tests.explorer.conftest import TEXT
 from tests.helpers import build_model
 
 
+@pytest.mark.slow
 def test_uploaded_file_is_kept_listed_and_usable(tmp_path, service, model_folder):
     model = build_model(vocab_size=512)
     source = random_centroids(model, FocusConfig(num_groups=5, top_k=1), seed=3)

@@ -13,6 +13,8 @@ from focus_explorer.services.models import LoadedModel
 from focus_runtime.training import calibrate as runtime
 from tests.helpers import build_model, build_tokenizer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def loaded():

@@ -24,6 +24,8 @@ from focus_runtime.routing.centroids import random_centroids
 from tests.explorer.conftest import TEXT
 from tests.helpers import build_model
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def own(tmp_path):

@@ -88,6 +88,7 @@ def test_a_branch_is_made_and_the_same_file_again_is_no_commit(writing, service,
     assert pull("ada/mine", revision="next").name == branch.name
 
 
+@pytest.mark.slow
 def test_what_cannot_be_pushed(local_hub, service, file, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     publication = prepare(service, str(file), "ada/mine")
@@ -160,6 +161,7 @@ def test_a_base_model_on_this_machine_is_pointed_out(service, file, tmp_path):
         write_folder(shipped, CARD, tmp_path / "dry")
 
 
+@pytest.mark.slow
 def test_a_run_says_where_its_file_came_from_and_finds_it_again(writing, service, file, model_folder, tmp_path):
     from focus_explorer.services.analyze import AnalyzeRequest
 

@@ -74,6 +74,7 @@ def test_a_deleted_run_is_no_partner(twins):
         compare_runs(own, run_id, "twin")
 
 
+@pytest.mark.slow
 def test_runs_of_different_texts_have_their_numbers_side_by_side(twins, model_folder):
     own, run_id = twins
     request = AnalyzeRequest(model=model_folder, centroids="random", top_k=2, window=8, num_sinks=2, repeats=1)

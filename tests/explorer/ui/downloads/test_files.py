@@ -62,6 +62,7 @@ def test_a_mask_has_the_bytes_of_its_command(service, run_id, tmp_path):
     assert set(scipy.sparse.load_npz(fetched).tocoo().row.tolist()) == set(range(20, 90))
 
 
+@pytest.mark.slow
 def test_the_mask_of_a_head_has_the_bytes_of_its_command(service, budget_run, tmp_path):
     offered = dispatch(service, {"what": "export_choices", "run": budget_run})["mask"]
     (layer,) = [one for one in offered["layers"] if len(one["parts"]) > 1]

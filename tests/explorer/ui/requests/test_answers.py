@@ -33,6 +33,7 @@ def counted():
     return Counted()
 
 
+@pytest.mark.slow
 def test_a_run_is_packed_once_until_the_database_changes(service, run_id):
     answers, computed = KeptAnswers(service.database.state), []
 

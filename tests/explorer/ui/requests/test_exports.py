@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.exports.tables.sources import TABLES, read
 from focus_explorer.ui.requests.dispatch import dispatch
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_dialog_offers_a_layer_where_a_table_has_layers(service, run_id):

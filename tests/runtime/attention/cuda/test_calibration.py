@@ -50,6 +50,7 @@ def test_work_grows_as_the_backends_do():
     assert work_of("decomposed", shape, Extent(8, 2, True), 128).rows == 16_000
 
 
+@pytest.mark.slow
 def test_every_backend_is_timed_on_its_own_call(plain):
     costs = measure(DEVICE, torch.float32)
     assert set(costs.seconds) == {"masked", "decomposed", "flex"}

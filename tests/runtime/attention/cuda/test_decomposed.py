@@ -92,6 +92,7 @@ def test_small_and_large_scores_in_fp32(top_k, scale, fresh_seed):
     assert_same(actual, expected, 5e-6 if scale < 1 else 5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dim", "groups", "blocks_up_to"), [(256, 6, 512), (256, 6, 0), (8, 6, 0), (8, 40, 512)])
 @pytest.mark.parametrize("top_k", [1, 2])
 @pytest.mark.parametrize("window", [0, 1, 63, 64, 100, 129, 500])

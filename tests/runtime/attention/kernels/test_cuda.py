@@ -168,6 +168,7 @@ def gradients(out, upstream, inputs):
     return torch.autograd.grad((out * upstream.to(out.dtype)).sum(), inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("heads", "kv_heads", "dim"), [(4, 4, 8), (4, 2, 12), (3, 1, 5)])
 @pytest.mark.parametrize("top_k", [1, 2, 3])
 @pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (17, 2), (1000, 1)])

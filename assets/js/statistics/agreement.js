@@ -136,6 +136,7 @@ export class StatAgreement {
     const { app, view } = this;
     if (this.shown === app.run && this.shownAnswers === view.answers) {
       if (this.rows.length > 0) this.draw();
+      else if (this.other !== null) await this.pick(this.other); // it failed, or the view was left meanwhile
       return;
     }
     if (this.shown === app.run) this.requestedRun = this.other; // more was measured: the same run again
@@ -161,6 +162,8 @@ export class StatAgreement {
   /** @param {string} other */
   async pick(other) {
     this.other = this.select.value = other;
+    this.rows = [];
+    this.results.hidden = true;
     this.app.writeAddress();
     const answer = await this.view.answer("agreement", "statistics_agreement", { other });
     if (answer === null || this.other !== other) return;

@@ -94,3 +94,38 @@ function groupRows() {
     warning: blank(""),
   };
 }
+
+test("no spinner stays over a layer that is known, when another was left while it was computed", async () => {
+  const slow = later();
+  const { app, view } = opened({ statistics_layer: ({ layer }) => (layer === 3 ? layerAnswer() : slow.promise) });
+  view.openPart("groups");
+  await settled();
+  app.layerIndex = 1;
+  view.update();
+  await settled();
+  assert.notEqual(view.status.textContent, "");
+  app.closed = true;
+  slow.answer(layerAnswer());
+  await settled();
+  app.closed = false;
+  app.layerIndex = 0;
+  view.update();
+  await settled();
+  assert.equal(view.status.textContent, "");
+});
+
+test("what failed for a layer is not said of another", async () => {
+  const { app, view } = opened({
+    statistics_layer: ({ layer }) => (layer === 3 ? layerAnswer() : { error: "the server was busy" }),
+  });
+  view.openPart("groups");
+  await settled();
+  app.layerIndex = 1;
+  view.update();
+  await settled();
+  assert.match(view.status.textContent, /the server was busy/);
+  app.layerIndex = 0;
+  view.update();
+  await settled();
+  assert.equal(view.status.textContent, "");
+});

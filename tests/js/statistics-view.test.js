@@ -129,3 +129,24 @@ test("what failed for a layer is not said of another", async () => {
   await settled();
   assert.equal(view.status.textContent, "");
 });
+
+test("a card selects its own layer's group, also while another layer is computed", async () => {
+  const { app, view } = opened({
+    statistics_layer: ({ layer }) => (layer === 3 ? layerAnswer() : new Promise(() => {})),
+  });
+  const { groups } = view.parts;
+  view.openPart("groups");
+  await settled();
+  assert.equal(groups.title.textContent, text.groups.title(3));
+  app.layerIndex = 1;
+  view.update();
+  await settled();
+  app.selection = selectGroup(app.run, 1, 0);
+  view.selectionChanged();
+  assert.equal(groups.cards[0].button.getAttribute("aria-pressed"), "false");
+  await groups.cards[0].button.click();
+  assert.deepEqual(
+    app.selected.map(({ layer, group }) => [layer, group]),
+    [[3, 0]],
+  );
+});

@@ -150,3 +150,34 @@ test("a card selects its own layer's group, also while another layer is computed
     [[3, 0]],
   );
 });
+
+test("the answer to one question does not stand under another, nor under another run", async () => {
+  const statistics = [later(), later()];
+  const asked = [...statistics];
+  const { app, view } = opened({ statistics: () => asked.shift().promise });
+  const { questions } = view.parts;
+  view.openPart("questions");
+  await settled();
+  assert.equal(questions.answer.textContent, text.questions.notMeasured);
+  questions.choose("words");
+  await settled();
+  assert.equal(questions.answer.textContent, "");
+  statistics[0].answer({ error: "the server was busy" });
+  await settled();
+  assert.equal(questions.answer.textContent, "");
+  assert.match(view.status.textContent, /the server was busy/);
+  questions.choose("worse");
+  await settled();
+  assert.equal(questions.answer.textContent, text.questions.notMeasured);
+  assert.equal(view.status.textContent, "");
+  questions.choose("words");
+  await settled();
+  statistics[1].answer({ state: "done", run: { statistic: [] } });
+  await settled();
+  assert.equal(questions.answer.textContent, text.questions.notMeasured);
+  app.run = randomRun({ numTokens: 12, numGroups: 2 }).run;
+  asked.push(later());
+  view.update();
+  await settled();
+  assert.equal(questions.answer.textContent, "");
+});

@@ -42,7 +42,7 @@ export const groupName = (run, layerIndex, group) => {
 };
 
 /**
- * Puts what the server says of a group in the place of what was known.
+ * Puts what the server says of a group in the place of what was known; all names are new to those that keep them.
  * @param {Run} run
  * @param {number} layerIndex
  * @param {number} group
@@ -50,7 +50,9 @@ export const groupName = (run, layerIndex, group) => {
  */
 export function setGroupName(run, layerIndex, group, cell) {
   const names = known.get(run);
-  if (names) names.names[layerIndex][group] = cell;
+  if (!names) return;
+  names.names[layerIndex][group] = cell;
+  known.set(run, { ...names });
 }
 
 /**

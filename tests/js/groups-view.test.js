@@ -1,0 +1,89 @@
+// The Groups view as names, runs and layers change under it.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { randomRun, times } from "./helpers.js";
+import { buttonCalled, charts, document, later, root, settled } from "./page.js";
+import { fetchGroupNames, groupName } from "../../assets/js/core/group-names.js";
+import { Tooltip } from "../../assets/js/core/tooltip.js";
+import { LayerAgreement } from "../../assets/js/groups/agreement.js";
+import { GroupFinder } from "../../assets/js/groups/finder.js";
+import { place } from "../../assets/js/groups/flow-layout.js";
+import { GroupName } from "../../assets/js/groups/name.js";
+import { StatOverview } from "../../assets/js/statistics/overview.js";
+import { groups as text } from "../../assets/js/strings/groups.js";
+
+const named = (name) => ({ name, given: null, evidence: [] });
+
+/** An explorer around a run of random groups; `answers` by what is asked, functions of the details. */
+function explorer(answers = {}, shape = {}) {
+  const { run } = randomRun({ numTokens: 12, layerIds: [3, 5, 9], numGroups: 2, ...shape });
+  run.groups = run.layerIds.map(() => times(run.numGroups, () => ({ tokens: [] })));
+  const app = {
+    root,
+    run,
+    layerIndex: 0,
+    selection: null,
+    tooltip: new Tooltip(root),
+    views: {},
+    isOpen: () => true,
+    writeAddress() {},
+    setLayer() {},
+    select() {},
+    request: async (what, details) => answers[what](details),
+  };
+  return app;
+}
+
+const names = (run, random = null) => ({
+  names: run.layerIds.map(() => [named("mostly nouns"), named("mostly verbs")]),
+  random: run.layerIds.map(() => random),
+});
+
+const GROUP = {
+  tokens: 6,
+  share: 0.5,
+  balance: 1,
+  flags: [],
+  top_class: 0,
+  purity: 0.5,
+  base_rate: 0.5,
+  null_mean: 0.4,
+  null_high: 0.6,
+  characteristic: [],
+  attention_mass: null,
+  confidence: 0.9,
+  entropy: 0.1,
+};
+const payload = (run) => ({
+  groups: run.layerIds.map(() => times(run.numGroups, () => GROUP)),
+  class_names: ["name"],
+  attention_tokens: null,
+  draws: 10,
+  seed: 0,
+});
+
+test("a group that was renamed has its new name in the table of all groups", async () => {
+  const app = explorer({
+    group_names: () => names(app.run),
+    name_group: ({ name }) => ({ ...named("mostly nouns"), given: name }),
+  });
+  await fetchGroupNames(app);
+  const finder = new GroupFinder(app);
+  const data = payload(app.run);
+  finder.update(data);
+  assert.equal(finder.rows[0].name, "mostly nouns");
+  const { node } = new GroupName(app, 0);
+  await buttonCalled(node, text.names.rename).click();
+  node.querySelector("input").value = "my own";
+  await node.querySelector("form").dispatch("submit");
+  finder.update(data);
+  assert.equal(finder.rows[0].name, "my own");
+  assert.equal(groupName(app.run, 0, 0), "my own");
+});
+
+const agreementOf = (count) => ({
+  agreement: times(count, () => times(count, () => 0.5)),
+  shuffled: [0, 0.1],
+  pairs: count - 1,
+  seed: 0,
+});

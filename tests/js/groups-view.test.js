@@ -81,6 +81,26 @@ test("a group that was renamed has its new name in the table of all groups", asy
   assert.equal(groupName(app.run, 0, 0), "my own");
 });
 
+test("the keyboard stays on a group's name when it was saved or left as it was", async () => {
+  const app = explorer({
+    group_names: () => names(app.run),
+    name_group: ({ name }) => ({ ...named(""), given: name }),
+  });
+  await fetchGroupNames(app);
+  const { node } = new GroupName(app, 0);
+  const rename = () => buttonCalled(node, text.names.rename);
+  const leaves = [
+    () => node.querySelector("form").dispatch("submit"),
+    () => buttonCalled(node, text.names.cancel).click(),
+    () => node.querySelector("form").dispatch("keydown", { key: "Escape" }),
+  ];
+  for (const leave of leaves) {
+    await rename().click();
+    await leave();
+    assert.equal(document.activeElement, rename());
+  }
+});
+
 const agreementOf = (count) => ({
   agreement: times(count, () => times(count, () => 0.5)),
   shuffled: [0, 0.1],

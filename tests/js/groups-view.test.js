@@ -101,6 +101,22 @@ test("the keyboard stays on a group's name when it was saved or left as it was",
   }
 });
 
+test("names are asked for again once random centroids were measured", async () => {
+  let measured = null;
+  const app = explorer({ group_names: () => names(app.run, measured), statistics_job: () => ({ job: null }) });
+  await fetchGroupNames(app);
+  measured = 0.4;
+  assert.equal(await fetchGroupNames(app), false);
+  assert.equal(await fetchGroupNames(app, true), true);
+  let asked = 0;
+  app.nameGroups = (anew) => (asked += Number(anew));
+  const overview = new StatOverview(app, { forget() {}, update() {} });
+  Object.assign(overview, { shown: app.run, answer: { missing: {}, about: { notes: [] } }, live: true });
+  app.request = async () => ({ job: { state: "done", message: "" } });
+  await overview.request("statistics_job");
+  assert.equal(asked, 1);
+});
+
 const agreementOf = (count) => ({
   agreement: times(count, () => times(count, () => 0.5)),
   shuffled: [0, 0.1],

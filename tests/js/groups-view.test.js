@@ -123,3 +123,27 @@ const agreementOf = (count) => ({
   pairs: count - 1,
   seed: 0,
 });
+
+test("the agreement of a run's layers is gone while another run's is worked out, fails, or has one layer", async () => {
+  const answers = [agreementOf(3), later().promise, { error: "the server was busy" }];
+  const app = explorer({ agreement: () => answers.shift() });
+  const agreement = new LayerAgreement(app, () => {});
+  const isShown = () => charts.has(agreement.plot) && agreement.plot.closest("[hidden]") === null;
+  await agreement.update();
+  assert.equal(isShown(), true);
+  app.run = explorer().run;
+  agreement.update();
+  await settled();
+  assert.equal(isShown(), false);
+  app.run = explorer().run;
+  await agreement.update();
+  assert.match(agreement.status.textContent, /the server was busy/);
+  assert.equal(isShown(), false);
+  answers.push(agreementOf(3));
+  await agreement.update();
+  assert.equal(isShown(), true);
+  app.run = explorer({}, { layerIds: [7] }).run;
+  await agreement.update();
+  assert.equal(agreement.status.textContent, text.agreement.single);
+  assert.equal(isShown(), false);
+});

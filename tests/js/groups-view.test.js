@@ -147,3 +147,13 @@ test("the agreement of a run's layers is gone while another run's is worked out,
   assert.equal(agreement.status.textContent, text.agreement.single);
   assert.equal(isShown(), false);
 });
+
+test("blocks of the flow have most of its height, also where there are 64 groups", () => {
+  for (const numGroups of [2, 8, 64]) {
+    const { run } = randomRun({ numTokens: 2000, numGroups });
+    const [{ blocks }] = place(run, [0], [], 600);
+    const heights = blocks.reduce((sum, { height }) => sum + height, 0);
+    assert.ok(heights > 200, `${numGroups} groups have ${heights} pixels`);
+    assert.ok(Math.max(...blocks.map(({ y, height }) => y + height)) <= 440);
+  }
+});

@@ -157,3 +157,23 @@ test("blocks of the flow have most of its height, also where there are 64 groups
     assert.ok(Math.max(...blocks.map(({ y, height }) => y + height)) <= 440);
   }
 });
+
+test("the table of all groups says in which direction texts and letters are sorted", () => {
+  const app = explorer();
+  const finder = new GroupFinder(app);
+  finder.update(payload(app.run));
+  const said = (column) => finder.headings[column].cell.getAttribute("aria-sort");
+  assert.equal(said("purity"), "descending");
+  finder.rank("class");
+  assert.equal(said("class"), "ascending");
+  finder.rank("class");
+  assert.equal(said("class"), "descending");
+  finder.rank("group");
+  assert.deepEqual(
+    finder.lines.slice(0, 2).map(({ row }) => row.group),
+    [0, 1],
+  );
+  assert.equal(said("group"), "ascending");
+  finder.rank("share");
+  assert.equal(said("share"), "descending");
+});

@@ -177,3 +177,10 @@ test("the table of all groups says in which direction texts and letters are sort
   finder.rank("share");
   assert.equal(said("share"), "descending");
 });
+
+test("one token is not called tokens", () => {
+  assert.equal(text.cards.hit("1", "1"), "holds the selected token");
+  assert.equal(text.cards.hit("0", "1"), "does not hold the selected token");
+  assert.equal(text.cards.hit("1", "3"), "1 of the 3 selected tokens");
+  assert.equal(text.flow.linkShares("1", "A", "50 %", "B", "20 %"), "1 token: 50 % of group A, 20 % of group B");
+});

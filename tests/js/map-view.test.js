@@ -35,6 +35,41 @@ const MAP = {
   centroid_y: [0, 1],
 };
 
+test("what was said of a map goes with it when another layer's cannot be had", async () => {
+  const { view } = opened({});
+  view.show(MAP);
+  await settled();
+  assert.match(view.caption.textContent, /Trustworthiness 0.93/);
+  view.fail("the server was busy");
+  assert.equal(view.caption.textContent, "");
+  assert.equal(view.drawnNote.hidden, true);
+});
+
+test("tokens chosen while the charts' script loads are marked once the map is drawn", async () => {
+  const { app, view } = opened({ map_neighbours: () => ({ token: 3, positions: [], similarity: [], of: 11 }) });
+  const { Plotly } = globalThis;
+  const loading = later();
+  const append = document.head.append;
+  document.head.append = (script) => loading.promise.then(() => script.onload());
+  document.querySelector = () => ({ content: "plotly.js" });
+  delete globalThis.Plotly;
+  delete globalThis.window.Plotly;
+  view.show(MAP);
+  app.selection = selectToken(3);
+  view.selectionChanged();
+  view.setDrag("lasso");
+  globalThis.Plotly = globalThis.window.Plotly = Plotly;
+  loading.answer();
+  await settled();
+  document.head.append = append;
+  const { data, layout } = charts.get(view.plot);
+  assert.deepEqual(
+    data.flatMap((trace) => (trace.selectedpoints ?? []).map((point) => trace.meta.tokens[point])),
+    [3],
+  );
+  assert.equal(layout.dragmode, "lasso");
+});
+
 test("neighbours of a token of one run are not said in the words of another", async () => {
   const slow = later();
   const { app, view } = opened({ map_neighbours: () => slow.promise });

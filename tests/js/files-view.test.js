@@ -67,3 +67,19 @@ test("what is inside a file is said under its new name once it was renamed", asy
   await settled();
   assert.equal(place.querySelector("h2").textContent, text.inside("after"));
 });
+
+test("the keyboard stays on the card when renaming or removing is called off", async () => {
+  const { place } = opened({ load: async () => ({ files: [file("one")] }) });
+  await settled();
+  const card = place.querySelector("li.fx-file-card");
+  const called = (words) => buttonCalled(card, words);
+  await called(text.rename).click();
+  await called(text.cancel).click();
+  assert.equal(document.activeElement, called(text.rename));
+  await called(text.rename).click();
+  await card.querySelector("form").dispatch("keydown", { key: "Escape" });
+  assert.equal(document.activeElement, called(text.rename));
+  await called(text.remove).click();
+  await called(text.keep).click();
+  assert.equal(document.activeElement, called(text.remove));
+});

@@ -83,3 +83,11 @@ test("the keyboard stays on the card when renaming or removing is called off", a
   await called(text.keep).click();
   assert.equal(document.activeElement, called(text.remove));
 });
+
+test("one group, layer or token is not called groups, layers or tokens", () => {
+  const [, groups, layers] = facts({ ...file("one"), num_groups: 1, layers: 1 });
+  assert.deepEqual([groups, layers], ["1 group", "1 layer"]);
+  assert.equal(facts(file("one"))[2], "4 layers");
+  assert.match(text.unmatched("1"), /^1 group has no partner/);
+  assert.match(text.unmatched("2"), /^2 groups have no partner/);
+});

@@ -3,7 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { base64, times } from "./helpers.js";
 import { root, settled } from "./page.js";
+import { Tooltip } from "../../assets/js/core/tooltip.js";
 import { training as text } from "../../assets/js/strings/training.js";
+import { Detail } from "../../assets/js/training/detail.js";
 import { Film } from "../../assets/js/training/film.js";
 
 const filmOf = (layer, frames = 4, tokens = 3) => ({
@@ -53,4 +55,10 @@ test("the film of another training begins at its first frame", async () => {
   film.update({ training_id: "second", kind: "centroids" });
   await film.ask();
   assert.equal(film.step.textContent, text.film.step("10"));
+});
+
+test("the bar of a training's progress has a name", () => {
+  const { progress } = new Detail({ tooltip: new Tooltip(root), runAction() {} });
+  assert.equal(progress.getAttribute("role"), "progressbar");
+  assert.ok(progress.getAttribute("aria-label"));
 });

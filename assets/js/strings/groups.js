@@ -107,8 +107,8 @@ export const groups = {
     more: (count) => `Show all ${count} groups`,
     open: (label, layer) => `Group ${label} of layer ${layer}: select its tokens`,
     massMeasured: (heads, tokens) =>
-      `Measured on this run: mean over ${heads} heads and the first ${tokens} tokens as queries. Sparsity shows ` +
-      "every head on its own.",
+      `Measured on this run: mean over ${heads} ${heads === "1" ? "head" : "heads"} and the first ${tokens} tokens ` +
+      "as queries. Sparsity shows every head on its own.",
     massMissing:
       "It is not measured for this run yet: open Sparsity, and under “Attention kept” press “Measure attention " +
       "mass”. The numbers then appear here.",

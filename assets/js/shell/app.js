@@ -195,7 +195,7 @@ export class App {
     run.timings = answer.timings;
     run.isTiming = isTiming;
     renewHeader(this.headerPlace, run, this.tooltip);
-    if (this.isOpen("compare")) this.refresh();
+    if (this.isOpen("compare") || this.isOpen("statistics")) this.refresh();
   }
 
   /**

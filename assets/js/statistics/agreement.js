@@ -122,8 +122,7 @@ export class StatAgreement {
   /** @param {number | null | undefined} value */
   number(value) {
     if (value === null || value === undefined) return text.none;
-    const zero = Math.abs(value) < 0.0005 ? 0 : value; // no minus before what is written as nothing
-    return this.measure === "rand" ? format.decimal(zero, 3) : format.percent(value, 1);
+    return this.measure === "rand" ? format.decimal(value, 3) : format.percent(value, 1);
   }
 
   /** @param {Row} row */

@@ -20,6 +20,14 @@ test("numbers have separators, a true minus and the requested digits", () => {
   assert.equal(format.ms(1234.5), `1,235${NBSP}ms`);
 });
 
+test("what is written as nothing has no minus", () => {
+  assert.equal(format.decimal(-0.003, 2), "0.00");
+  assert.equal(format.decimal(-0.0004, 3), "0.000");
+  assert.equal(format.decimal(-0.006, 2), `${MINUS}0.01`);
+  assert.equal(format.percent(-0.0002, 1), `0.0${NBSP}%`);
+  assert.equal(format.percent(-0.05), `${MINUS}5${NBSP}%`);
+});
+
 test("a signed number shows its sign unless it is written as zero", () => {
   assert.equal(format.signed(0.0004, 3), "0.000");
   assert.equal(format.signed(-0.0004, 3), "0.000");

@@ -6,7 +6,7 @@ import { Changes } from "./changes.js";
 import { facts, heldOut, trainedOn } from "./facts.js";
 import { fileActions } from "./file-actions.js";
 import { Similarity } from "./similarity.js";
-import { el } from "../core/dom.js";
+import { el, setText } from "../core/dom.js";
 import { sentence } from "../core/format.js";
 import { growthWords } from "../core/heads.js";
 import { resizePlots } from "../core/plot.js";
@@ -32,6 +32,8 @@ export class App {
   fixed;
   /** @type {number} */
   requestId;
+  /** Of the list: an older one comes too late. */
+  listId = 0;
   /** @type {CentroidDetailPayload} */
   shown;
 
@@ -68,7 +70,9 @@ export class App {
   }
 
   async load() {
+    const listId = (this.listId += 1);
     const answer = await callServer(() => this.server.load());
+    if (listId !== this.listId) return;
     this.message.hidden = answer.error === undefined;
     if (answer.error !== undefined) {
       this.message.replaceChildren(alertBox(sentence(answer.error), () => this.load()));
@@ -87,6 +91,9 @@ export class App {
     this.content.hidden = false;
     this.list.replaceChildren(...files.map((file) => this.card(file)));
     this.changes.update(files);
+    const open = files.find((file) => file.sha256 === this.shown?.sha256);
+    const title = this.inside.querySelector("h2");
+    if (open && title) setText(title, text.inside(open.name)); // it may have been renamed
   }
 
   /**
@@ -94,6 +101,7 @@ export class App {
    * @param {CentroidCardPayload[]} files
    */
   changed(files) {
+    this.listId += 1;
     if (this.shown && !files.some((file) => file.sha256 === this.shown.sha256)) this.inside.hidden = true;
     this.show(files);
     this.listChanged();

@@ -26,10 +26,10 @@ export function fileActions(app, file) {
   const change = async (work) => {
     const answer = await callServer(work);
     if (answer.error === undefined) app.changed(answer.files);
-    else show(alertBox(sentence(answer.error)), buttonOf(text.back, usual));
+    else show(alertBox(sentence(answer.error)), buttonOf(text.back, () => usual()));
   };
   const ask = () => {
-    const cancel = button(text.keep, usual, "keep");
+    const cancel = button(text.keep, () => usual("remove"), "keep");
     show(
       el("p", { class: "fx-file-question" }, text.removeQuestion(file.runs)),
       button(text.removeSure, () => change(() => app.server.remove({ file: file.sha256 })), "remove-sure"),
@@ -46,18 +46,21 @@ export function fileActions(app, file) {
       change(() => app.server.rename({ file: file.sha256, name: input.value }));
     };
     const save = el("button", { type: "submit", class: "fx-button fx-primary" }, text.save);
-    const form = el("form", { class: "fx-file-rename", onsubmit }, input, save, buttonOf(text.cancel, usual));
-    form.addEventListener("keydown", (event) => event.key === "Escape" && usual());
+    const leave = () => usual("rename");
+    const form = el("form", { class: "fx-file-rename", onsubmit }, input, save, buttonOf(text.cancel, leave));
+    form.addEventListener("keydown", (event) => event.key === "Escape" && leave());
     show(form);
     input.select();
   };
-  function usual() {
+  /** @param {string} [focused] the button that began what is called off */
+  function usual(focused) {
     show(
       file.problem ? null : button(text.use, () => app.use(file), "use", { class: "fx-button fx-primary" }),
       file.problem ? null : button(text.inspect, () => app.inspect(file), "inspect"),
       isChangeable ? button(text.rename, rename, "rename") : null,
       isChangeable ? button(text.remove, ask, "remove") : null,
     );
+    if (focused) node.querySelector(`[data-testid=fx-file-${focused}]`)?.focus();
   }
   usual();
   return node;

@@ -51,6 +51,7 @@ export class Similarity {
     const { root } = this.app;
     const { matrix } = this;
     const labels = matrix.map((_, group) => groupLabel(group));
+    const isWide = matrix.length <= 10 && this.chart.clientWidth >= NUMBERS_FROM;
     /** @param {string} name */
     const colour = (name) => cssColour(root, name);
     const scale = [
@@ -70,9 +71,7 @@ export class Similarity {
         hoverinfo: "none",
         xgap: 1,
         ygap: 1,
-        text: matrix.map((row) =>
-          row.map((value) => (matrix.length <= 10 && this.chart.clientWidth >= NUMBERS_FROM ? value.toFixed(2) : "")),
-        ),
+        text: matrix.map((row) => row.map((value) => (isWide ? format.decimal(value, 2) : ""))),
         texttemplate: "%{text}",
         textfont: { size: 11 },
         colorbar: { thickness: 10, outlinewidth: 0, tickvals: [-1, 0, 1] },

@@ -6,18 +6,20 @@ const NBSP = "\u00a0";
 const MINUS = "\u2212";
 
 /**
+ * With a true minus, but none before what is written as nothing.
  * @param {number} value
  * @param {number} digits
  */
 function fixed(value, digits) {
-  return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const text = value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return text.replace("-", /^-[0.]+$/.test(text) ? "" : MINUS);
 }
 
 export const format = {
   /** @param {number} value */
   count: (value) => fixed(value, 0),
   /** @param {number} value @param {number} digits */
-  decimal: (value, digits) => fixed(value, digits).replace("-", MINUS),
+  decimal: (value, digits) => fixed(value, digits),
   /** @param {number} share @param {number} [digits] */
   percent: (share, digits = 0) => `${fixed(share * 100, digits)}${NBSP}%`,
   /** @param {number} value */

@@ -1,7 +1,7 @@
 // @ts-check
 // Names of the groups of a run: the ones that people gave, else the ones made from statistics. They come after the run,
 // so every view shows letters until they are here.
-import { requestOnce } from "./answers.js";
+import { forgetAnswer, requestOnce } from "./answers.js";
 import { el } from "./dom.js";
 import { groupLabel } from "./labels.js";
 import { groupChip } from "./widgets.js";
@@ -16,11 +16,13 @@ const known = new WeakMap();
 /**
  * Fetches the names of the open run; true when they are new.
  * @param {App} app
+ * @param {boolean} [anew] whether something was measured since that names follow
  */
-export async function fetchGroupNames(app) {
+export async function fetchGroupNames(app, anew = false) {
   const { run } = app;
+  if (anew) forgetAnswer(run, "group_names");
   const answer = await requestOnce(app, "group_names");
-  if (answer.error !== undefined || known.has(run)) return false;
+  if (answer.error !== undefined || known.get(run) === answer || (known.has(run) && !anew)) return false;
   known.set(run, answer);
   return app.run === run;
 }
@@ -42,7 +44,7 @@ export const groupName = (run, layerIndex, group) => {
 };
 
 /**
- * Puts what the server says of a group in the place of what was known.
+ * Puts what the server says of a group in the place of what was known; all names are new to those that keep them.
  * @param {Run} run
  * @param {number} layerIndex
  * @param {number} group
@@ -50,7 +52,9 @@ export const groupName = (run, layerIndex, group) => {
  */
 export function setGroupName(run, layerIndex, group, cell) {
   const names = known.get(run);
-  if (names) names.names[layerIndex][group] = cell;
+  if (!names) return;
+  names.names[layerIndex][group] = cell;
+  known.set(run, { ...names });
 }
 
 /**

@@ -38,22 +38,21 @@ export class LayerAgreement {
     this.key = el("p", { class: "fx-key" });
     this.null = el("p", { class: "fx-help" });
     this.tablePlace = el("div");
+    this.result = el("div", { hidden: true }, this.plot, this.key, this.null, this.tablePlace);
     this.node = el(
       "section",
       {},
       el("h3", { class: "fx-subtitle" }, text.title, hintButton(app.tooltip, text.subject, text.hint)),
       el("p", { class: "fx-help" }, text.help),
       this.status,
-      this.plot,
-      this.key,
-      this.null,
-      this.tablePlace,
+      this.result,
     );
   }
 
   async update() {
     const { app } = this;
     const { run } = app;
+    this.result.hidden = this.run !== run;
     if (run.numLayers < 2) {
       this.status.replaceChildren(el("p", { class: "fx-muted" }, text.single));
       return;
@@ -69,6 +68,7 @@ export class LayerAgreement {
     this.run = run;
     this.answer = answer;
     this.status.replaceChildren();
+    this.result.hidden = false;
     this.draw();
   }
 

@@ -12,8 +12,8 @@ import { groups as groupsText } from "../strings/groups.js";
 
 /** @typedef {keyof typeof groupsText.finder.columns} ColumnName */
 /**
- * `value`: what is ranked by; `cell`: what is shown, but for the heading of the row.
- * @typedef {{ value: (row: Row) => RankValue, cell?: (row: Row) => Child | Child[] }} Column
+ * `value`: what is ranked by; `cell`: what is shown, but for the heading of the row; `lettered`: A ranks first.
+ * @typedef {{ value: (row: Row) => RankValue, cell?: (row: Row) => Child | Child[], lettered?: boolean }} Column
  */
 /** @typedef {{ [K in keyof Row]: Row[K] extends RankValue ? K : never }[keyof Row]} RankedKey */
 
@@ -44,7 +44,7 @@ const quiet = (words) => el("span", { class: "fx-muted fx-below" }, words);
 
 /** @type {Record<ColumnName, Column>} */
 export const COLUMNS = {
-  group: { value: (row) => -row.order },
+  group: { value: (row) => -row.order, lettered: true },
   tokens: {
     value: (row) => (row.characteristic.length ? row.characteristic[0][1] : null),
     cell: (row) =>
@@ -54,11 +54,14 @@ export const COLUMNS = {
         row.characteristic.slice(0, 3).map(([piece]) => el("code", {}, visibleToken(piece))),
       ),
   },
-  class: number(
-    "className",
-    (name) => shortClass(name),
-    (row) => text.base(format.percent(/** @type {number} */ (row.base_rate))),
-  ),
+  class: {
+    ...number(
+      "className",
+      (name) => shortClass(name),
+      (row) => text.base(format.percent(/** @type {number} */ (row.base_rate))),
+    ),
+    lettered: true,
+  },
   purity: number(
     "purity",
     (value, row) => el("span", { class: above(row) ? "fx-above" : null }, format.percent(value)),

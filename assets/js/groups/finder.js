@@ -283,9 +283,11 @@ export class GroupFinder {
     this.countSelected();
     for (const [name, { cell, arrow }] of Object.entries(this.headings)) {
       const sorted = name === this.sort.column;
-      if (sorted) cell.setAttribute("aria-sort", this.sort.down ? "descending" : "ascending");
+      const { lettered = false } = COLUMNS[/** @type {ColumnName} */ (name)];
+      const down = this.sort.down !== lettered; // from A on is ascending
+      if (sorted) cell.setAttribute("aria-sort", down ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
-      arrow.textContent = sorted ? (this.sort.down ? "↓" : "↑") : "";
+      arrow.textContent = sorted ? (down ? "↓" : "↑") : "";
     }
     const matches = ranked(
       this.rows.filter((row) => fits(row, this.filter)),

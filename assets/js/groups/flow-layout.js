@@ -22,7 +22,9 @@ export const HEIGHT = 440;
 
 const TOP = 28;
 
-const GAP = 6;
+const GAP = 6; // at most; many groups stand closer
+
+const GAPS = 0.3; // of the height, at most
 
 export const BLOCK = 26;
 
@@ -53,7 +55,10 @@ export function countFlow(run, from, to, positions = null) {
  * @returns {Column[]}
  */
 export function place(run, layers, flows, width) {
-  const scale = (HEIGHT - TOP - MARGIN - GAP * (run.numGroups - 1)) / run.numTokens;
+  const room = HEIGHT - TOP - MARGIN;
+  const gaps = Math.max(1, run.numGroups - 1);
+  const gap = Math.min(GAP, (GAPS * room) / gaps);
+  const scale = (room - gap * (run.numGroups - 1)) / run.numTokens;
   /** @type {Column[]} */
   const columns = [];
   layers.forEach((layer, i) => {
@@ -69,7 +74,7 @@ export function place(run, layers, flows, width) {
     let y = TOP;
     for (const group of order) {
       blocks[group].y = y;
-      if (counts[group] > 0) y += blocks[group].height + GAP;
+      if (counts[group] > 0) y += blocks[group].height + gap;
     }
     const x = layers.length === 1 ? 0 : ((width - BLOCK) * i) / (layers.length - 1);
     columns.push({

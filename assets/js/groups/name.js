@@ -46,6 +46,12 @@ export class GroupName {
     );
   }
 
+  // The keyboard goes back to where it came from.
+  leave() {
+    this.draw();
+    this.node.querySelector("button")?.focus();
+  }
+
   edit() {
     const names = groupNames(this.run);
     const input = /** @type {HTMLInputElement} */ (
@@ -72,13 +78,13 @@ export class GroupName {
         return;
       }
       setGroupName(run, layerIndex, group, answer);
-      this.draw();
+      this.leave();
     };
     /** @param {UiEvent<KeyboardEvent>} event */
     const leave = (event) => {
       if (event.key !== "Escape") return;
       event.stopPropagation();
-      this.draw();
+      this.leave();
     };
     this.node.replaceChildren(
       el(
@@ -86,7 +92,7 @@ export class GroupName {
         { class: "fx-card-rename", onsubmit: save, onkeydown: leave },
         input,
         el("button", { type: "submit", class: "fx-button fx-small" }, text.save),
-        buttonOf(text.cancel, () => this.draw(), { class: "fx-button fx-small" }),
+        buttonOf(text.cancel, () => this.leave(), { class: "fx-button fx-small" }),
         problem,
       ),
       el("p", { class: "fx-muted" }, text.everywhere),

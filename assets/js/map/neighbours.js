@@ -37,6 +37,10 @@ export class Neighbours {
     if (token === null) return;
     const answer = await app.request("map_neighbours", { layer, token });
     if (asked !== this.asked) return;
+    if (app.run !== run) {
+      this.asked = ""; // the run may be opened again
+      return;
+    }
     if (answer.error !== undefined) this.node.replaceChildren(el("p", { class: "fx-muted" }, answer.error));
     else this.show(answer, layer);
   }

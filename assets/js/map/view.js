@@ -170,10 +170,16 @@ export class MapView {
     this.app.writeAddress();
   }
 
+  /** Whether there is a chart to change; before that it is drawn with what is chosen by then. */
+  get isDrawn() {
+    return this.plot.classList.contains("js-plotly-plot");
+  }
+
   /** @param {keyof typeof text.drags} drag */
   setDrag(drag) {
     this.drag = drag;
-    if (this.map) Plotly.relayout(this.plot, { dragmode: drag });
+    if (!this.isDrawn) this.draw();
+    else if (this.map) Plotly.relayout(this.plot, { dragmode: drag });
   }
 
   update() {
@@ -204,7 +210,9 @@ export class MapView {
     this.traces = null;
     this.map = /** @type {any} */ (null);
     this.diamonds = [];
-    if (this.plot.classList.contains("js-plotly-plot"))
+    this.caption.replaceChildren();
+    this.drawnNote.hidden = true;
+    if (this.isDrawn)
       drawPlot(this.app, this.plot, [], this.layout(), { hover: () => null });
     this.plot.classList.remove("fx-stale");
     this.status.replaceChildren(alertBox(message, () => this.update()));
@@ -267,8 +275,7 @@ export class MapView {
 
   /** Lines to the neighbours of the selected token, over what is drawn. */
   drawLines() {
-    if (this.map && this.plot.classList.contains("js-plotly-plot"))
-      Plotly.relayout(this.plot, { shapes: this.neighbours.lines() });
+    if (this.map && this.isDrawn) Plotly.relayout(this.plot, { shapes: this.neighbours.lines() });
   }
 
   async loadClasses() {
@@ -306,6 +313,10 @@ export class MapView {
   // Only the opacity of points changes: their places and colours stay in the graphics memory.
   selectionChanged() {
     if (!this.map || !this.traces) return;
+    if (!this.isDrawn) {
+      this.draw();
+      return;
+    }
     const { selection } = this.app;
     const chosen = this.traces.map(({ meta }) => selectedPoints(meta.tokens, selection));
     Plotly.restyle(this.plot, { selectedpoints: chosen }, range(this.traces.length));

@@ -207,11 +207,14 @@ export class App {
     this.editing = id;
     this.openForm = null;
     this.drawList();
-    const target = id
-      ? /** @type {HTMLElement} */ (this.itemNode(id)).querySelector("input")
-      : this.itemNode(focusRun) &&
-        /** @type {HTMLElement} */ (this.itemNode(focusRun)).querySelector("[data-testid=fx-run-edit]");
-    if (target) target.focus();
+    if (id === null) this.focusEdit(focusRun);
+    else this.itemNode(id)?.querySelector("input")?.focus();
+  }
+
+  /** @param {string | null} id */
+  focusEdit(id) {
+    const button = this.itemNode(id)?.querySelector("[data-testid=fx-run-edit]");
+    if (button) button.focus();
   }
 
   /**
@@ -229,10 +232,13 @@ export class App {
   async save(run, changes) {
     const answer = await callServer(() => this.server.label({ run: run.run_id, ...changes }));
     if (answer.error !== undefined) return this.setStatus(alertBox(answer.error));
-    this.editing = null;
-    this.openForm = null;
+    const isOpen = this.editing === run.run_id; // else another run's form was opened meanwhile
+    if (isOpen) {
+      this.editing = null;
+      this.openForm = null;
+    }
     await this.load();
-    this.edit(null, run.run_id);
+    if (isOpen) this.edit(null, run.run_id);
     return this.setStatus(text.saved(nameOf({ ...run, ...answer })));
   }
 
@@ -261,7 +267,7 @@ export class App {
     const answer = await callServer(() => this.server.restore({ run: run.run_id }));
     this.setStatus(answer.error === undefined ? text.restored(nameOf(run)) : alertBox(answer.error));
     await this.load();
-    this.edit(null, run.run_id);
+    this.focusEdit(run.run_id);
   }
 
   /** @param {string} id */

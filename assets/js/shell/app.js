@@ -195,7 +195,7 @@ export class App {
     run.timings = answer.timings;
     run.isTiming = isTiming;
     renewHeader(this.headerPlace, run, this.tooltip);
-    if (this.isOpen("compare")) this.refresh();
+    if (this.isOpen("compare") || this.isOpen("statistics")) this.refresh();
   }
 
   /**
@@ -241,8 +241,9 @@ export class App {
   }
 
   // Views that are drawn with many letters are drawn again once these have names; others have them when they open.
-  async nameGroups() {
-    if ((await fetchGroupNames(this)) && ["tokens", "groups", "map"].some((view) => this.isOpen(view))) this.refresh();
+  async nameGroups(anew = false) {
+    const isNew = await fetchGroupNames(this, anew);
+    if (isNew && ["tokens", "groups", "map"].some((view) => this.isOpen(view))) this.refresh();
   }
 
   // A long run sends membership and probabilities layer by layer; the open view is drawn again when those it lacks

@@ -122,8 +122,7 @@ export class StatAgreement {
   /** @param {number | null | undefined} value */
   number(value) {
     if (value === null || value === undefined) return text.none;
-    const zero = Math.abs(value) < 0.0005 ? 0 : value; // no minus before what is written as nothing
-    return this.measure === "rand" ? format.decimal(zero, 3) : format.percent(value, 1);
+    return this.measure === "rand" ? format.decimal(value, 3) : format.percent(value, 1);
   }
 
   /** @param {Row} row */
@@ -136,6 +135,7 @@ export class StatAgreement {
     const { app, view } = this;
     if (this.shown === app.run && this.shownAnswers === view.answers) {
       if (this.rows.length > 0) this.draw();
+      else if (this.other !== null) await this.pick(this.other); // it failed, or the view was left meanwhile
       return;
     }
     if (this.shown === app.run) this.requestedRun = this.other; // more was measured: the same run again
@@ -161,6 +161,8 @@ export class StatAgreement {
   /** @param {string} other */
   async pick(other) {
     this.other = this.select.value = other;
+    this.rows = [];
+    this.results.hidden = true;
     this.app.writeAddress();
     const answer = await this.view.answer("agreement", "statistics_agreement", { other });
     if (answer === null || this.other !== other) return;

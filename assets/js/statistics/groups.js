@@ -43,6 +43,8 @@ export class StatGroups {
   scheme;
   /** @type {Run | null} */
   shown;
+  /** Index of the layer that is drawn: while another is computed it is not the open one. */
+  layerIndex = 0;
   /** @type {StatisticRow[]} */
   rows;
   /** @type {TokenRow[]} */
@@ -84,10 +86,12 @@ export class StatGroups {
   async update() {
     const { app, view } = this;
     if (this.shown !== app.run) this.body.hidden = true;
-    const layer = app.run.layerIds[app.layerIndex];
+    const { layerIndex } = app;
+    const layer = app.run.layerIds[layerIndex];
     const answer = await view.answer("groups", "statistics_layer", { layer });
     if (answer === null || layer !== app.run.layerIds[app.layerIndex]) return;
     this.shown = app.run;
+    this.layerIndex = layerIndex;
     this.body.hidden = false;
     this.title.textContent = words.title(layer);
     this.draw(answer);
@@ -106,10 +110,11 @@ export class StatGroups {
   }
 
   selectionChanged() {
-    const { run, layerIndex, selection } = this.app;
+    const { run, selection } = this.app;
     if (this.shown !== run || !this.cards) return;
     const origin = selection && selection.origin;
-    const chosen = origin && origin.kind === "group" && origin.layer === run.layerIds[layerIndex] ? origin.group : null;
+    const layer = run.layerIds[this.layerIndex];
+    const chosen = origin && origin.kind === "group" && origin.layer === layer ? origin.group : null;
     this.cards.forEach(({ node, button, state }, group) => {
       button.setAttribute("aria-pressed", String(group === chosen));
       state.textContent = group === chosen ? words.selected : words.select;
@@ -121,7 +126,7 @@ export class StatGroups {
 
   /** @param {number} group */
   toggle(group) {
-    this.app.toggleSelection(selectGroup(this.app.run, this.app.layerIndex, group));
+    this.app.toggleSelection(selectGroup(this.app.run, this.layerIndex, group));
   }
 
   /**
@@ -130,7 +135,8 @@ export class StatGroups {
    */
   card(group) {
     const label = groupLabel(group);
-    const { run, layerIndex } = this.app;
+    const { layerIndex } = this;
+    const { run } = this.app;
     const groupRows = this.rows.filter((row) => row.group === label);
     /** @param {string} name */
     const statistic = (name) => groupRows.find((row) => row.statistic === name);

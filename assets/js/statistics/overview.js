@@ -220,6 +220,7 @@ export class StatOverview {
     this.live = false;
     this.view.forget();
     this.view.update();
+    this.app.nameGroups(true); // names must exceed random centroids
   }
 
   /** @param {StatisticsPayload} given */

@@ -54,6 +54,8 @@ export class StatQuestions {
     this.view = view;
     /** @type {QuestionName} */
     this.name = "worse";
+    /** The run and question that are answered on the screen. @type {{ run: Run, name: QuestionName } | null} */
+    this.answered = null;
     this.choice = choiceOf(words.label, words.ask, this.name, (name) => this.choose(name));
     this.choice.classList.add("fx-questions");
     this.answer = el("div", { class: "fx-verdict", "aria-live": "polite", "data-testid": "fx-answered" });
@@ -80,10 +82,20 @@ export class StatQuestions {
   async update() {
     const { name, app } = this;
     const { run } = app;
+    if (this.answered?.run !== run || this.answered.name !== name) this.clear();
     const statistic = STATISTICS[name];
+    if (statistic === undefined) this.view.stopWaiting();
     const found = statistic === undefined ? measured(run, name) : await this.fromStatistics(statistic);
     if (app.run !== run || this.name !== name || found === null) return;
+    this.answered = { run, name };
     this.show(found);
+  }
+
+  clear() {
+    this.answered = null;
+    this.answer.replaceChildren();
+    this.more.replaceChildren();
+    this.figure.hidden = true;
   }
 
   /** @param {[string, string[]]} statistic */

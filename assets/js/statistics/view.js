@@ -123,7 +123,10 @@ export class StatisticsView {
     if (this.answersOf !== run) this.forget();
     const key = JSON.stringify([what, details]);
     const known = this.answers.get(key);
-    if (known !== undefined) return /** @type {Exclude<Answers[K], ComputingPayload>} */ (known);
+    if (known !== undefined) {
+      this.stopWaiting(key);
+      return /** @type {Exclude<Answers[K], ComputingPayload>} */ (known);
+    }
     const waiting = computingProgress(what === "statistics" ? text.waiting : text.waitingPart);
     this.waitingFor = key;
     this.status.replaceChildren(waiting.node);
@@ -136,6 +139,15 @@ export class StatisticsView {
     }
     if (cache) this.answers.set(key, answer);
     return answer;
+  }
+
+  /**
+   * Nobody waits any more for what was asked before, nor for a retry of it.
+   * @param {string} [key] of the answer that is shown in its place
+   */
+  stopWaiting(key = "") {
+    this.waitingFor = key;
+    this.status.replaceChildren();
   }
 
   forget() {

@@ -26,8 +26,8 @@ export const centroids = {
   keep: "Keep",
   madeFor: (model) => `for ${model}`,
   unnamed: "a model it does not name",
-  groups: (count) => `${count} groups`,
-  layers: (count) => `${count} layers`,
+  groups: (count) => (count === 1 ? "1 group" : `${count} groups`),
+  layers: (count) => (count === 1 ? "1 layer" : `${count} layers`),
   dim: (size) => `routing size ${size}`,
   setting: (config) =>
     `top-k ${config.top_k}, window ${config.window}, ` +
@@ -161,7 +161,9 @@ export const centroids = {
   layerAxis: "layer",
   pairsTable: "The same numbers as a table: every matched pair",
   pairColumns: (first, second) => ["Layer", first, second, "Distance"],
-  unmatched: (count) => `${count} groups have no partner, because the files differ in their number of groups.`,
+  unmatched: (count) =>
+    `${count} ${count === "1" ? "group has" : "groups have"} no partner, because the files differ in their number of ` +
+    "groups.",
   inside: (name) => `Inside ${name}`,
   balanceTitle: "Dominance and balance of its groups",
   balanceHelp:

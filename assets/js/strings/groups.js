@@ -43,7 +43,10 @@ export const groups = {
       "Press one to find it in the text.",
     goTo: (pos) => `Token ${pos}: show in the text`,
     empty: "No token of this text chose this group.",
-    hit: (count, total) => `${count} of the ${total} selected tokens`,
+    hit: (count, total) => {
+      if (total !== "1") return `${count} of the ${total} selected tokens`;
+      return count === "1" ? "holds the selected token" : "does not hold the selected token";
+    },
     legend: "Word classes",
   },
 
@@ -104,8 +107,8 @@ export const groups = {
     more: (count) => `Show all ${count} groups`,
     open: (label, layer) => `Group ${label} of layer ${layer}: select its tokens`,
     massMeasured: (heads, tokens) =>
-      `Measured on this run: mean over ${heads} heads and the first ${tokens} tokens as queries. Sparsity shows ` +
-      "every head on its own.",
+      `Measured on this run: mean over ${heads} ${heads === "1" ? "head" : "heads"} and the first ${tokens} tokens ` +
+      "as queries. Sparsity shows every head on its own.",
     massMissing:
       "It is not measured for this run yet: open Sparsity, and under “Attention kept” press “Measure attention " +
       "mass”. The numbers then appear here.",
@@ -181,7 +184,7 @@ export const groups = {
     node: (label, layer, share) => `Group ${label} of layer ${layer}: ${share} of all tokens`,
     link: (from, a, to, b) => `Group ${from} of layer ${a} → group ${to} of layer ${b}`,
     linkShares: (tokens, from, fromShare, to, toShare) =>
-      `${tokens} tokens: ${fromShare} of group ${from}, ${toShare} of group ${to}`,
+      `${tokens} ${tokens === "1" ? "token" : "tokens"}: ${fromShare} of group ${from}, ${toShare} of group ${to}`,
     selection: (from, a, to, b) => `tokens from group ${from} of layer ${a} to group ${to} of layer ${b}`,
     hidden: (limit, share) => `Bands under ${limit} of all tokens are left out: together ${share} of what flows.`,
     shown: "Every band is drawn.",

@@ -60,8 +60,10 @@ export const map = {
     "Distances between far clusters never mean much.",
   centroids: "Centroids",
   means: "Means of the groups’ tokens",
-  mean: (label, layer, count) => `Mean of group ${label}’s tokens in layer ${layer} (${count} tokens)`,
-  meanDrawn: (label, layer, count) => `Mean of group ${label}’s tokens in layer ${layer} (${count} of them are drawn)`,
+  mean: (label, layer, count) =>
+    `Mean of group ${label}’s tokens in layer ${layer} (${count} ${count === "1" ? "token" : "tokens"})`,
+  meanDrawn: (label, layer, count) =>
+    `Mean of group ${label}’s tokens in layer ${layer} (${count} of them ${count === "1" ? "is" : "are"} drawn)`,
   selectionDrawn: (shown, all) => `${shown} of ${all} selected tokens are drawn here.`,
   centroid: (label) => `Centroid of group ${label}`,
   plotLabel: (layer) => `Map of the tokens in the routing space of layer ${layer}`,

@@ -3,6 +3,9 @@
 import { common } from "./common.js";
 /** @import { Words } from "./words.js" */
 
+/** @param {string} units @param {string} unit */
+const counted = (units, unit) => `${units} ${unit}${units === "1" ? "" : "s"}`;
+
 /** @satisfies {Words} */
 export const statistics = {
   show: "Show",
@@ -258,7 +261,7 @@ export const statistics = {
     title: "What the groups of this run are, over all layers",
     basis: "What the numbers rest on",
     tokens: "Text",
-    tokensValue: (tokens, units, unit) => `${tokens} tokens in ${units} ${unit}s`,
+    tokensValue: (tokens, units, unit) => `${tokens} tokens in ${counted(units, unit)}`,
     tokensHelp: (unit) =>
       `Intervals are 95 % bootstrap intervals: whole ${unit}s are drawn again and again, because tokens next to each ` +
       "other are not independent.",
@@ -271,8 +274,9 @@ export const statistics = {
     attentionValue: (tokens) => `measured on ${tokens} tokens`,
     missing: "not measured",
     short: {
-      few: (units, unit) => `This text has only ${units} ${unit}s: too short to tell much. Intervals are unreliable.`,
-      rough: (units, unit) => `This text has only ${units} ${unit}s: intervals are rough.`,
+      few: (units, unit) =>
+        `This text has only ${counted(units, unit)}: too short to tell much. Intervals are unreliable.`,
+      rough: (units, unit) => `This text has only ${counted(units, unit)}: intervals are rough.`,
     },
     measureTitle: "Some of it is not measured yet",
     measureHelp:
@@ -354,7 +358,9 @@ export const statistics = {
     inText: "Whole text",
     lift: (lift) => `${lift}×`,
     cell: (share, low, high, q) => `${share} (95 % interval ${low} to ${high}), ${q}`,
-    rest: (count) => `${count} categories with less than 1 % of the text are left out; the export has all.`,
+    rest: (count) =>
+      `${count === "1" ? "1 category" : `${count} categories`} with less than 1 % of the text ` +
+      `${count === "1" ? "is" : "are"} left out; the export has all.`,
     noTag: "untagged",
   },
 
@@ -378,7 +384,7 @@ export const statistics = {
       window: "Window only",
     },
     bin: (first, last) => (first === last ? first : `${first}–${last}`),
-    apart: (bin) => `${bin} tokens apart`,
+    apart: (bin) => `${counted(bin, "token")} apart`,
     windowOnly: "window and sinks only",
     pairsTitle: (layer) => `Distant words in one group, layer ${layer}`,
     pairsHelp:

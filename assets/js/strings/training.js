@@ -52,6 +52,7 @@ export const training = {
   },
   stepOf: (step, steps) => `${step} of ${steps}`,
   none: "–",
+  progressLabel: "Progress of the training",
   progress: (step, steps) => `Step ${step} of ${steps}`,
   elapsed: (time) => `${time} so far`,
   took: (time) => `took ${time}`,

@@ -20,7 +20,8 @@ export class Detail {
     this.settings = el("span");
     this.facts = el("ul", { class: "fx-facts" });
     this.fill = el("span");
-    this.progress = el("div", { class: "fx-run-progress", role: "progressbar", "aria-valuemin": 0 }, this.fill);
+    const bar = { class: "fx-run-progress", role: "progressbar", "aria-label": text.progressLabel };
+    this.progress = el("div", { ...bar, "aria-valuemin": 0 }, this.fill);
     this.times = el("p", { class: "fx-run-times" });
     this.message = el("p", { class: "fx-run-message" });
     this.validation = el("p", { class: "fx-run-validation" });

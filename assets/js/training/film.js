@@ -129,6 +129,7 @@ export class Film {
     this.stop();
     this.asking += 1;
     this.frames = null;
+    this.frame = 0;
     this.wanted = {};
     this.body.hidden = true;
     setText(this.help, text.help(false));
@@ -161,6 +162,7 @@ export class Film {
       if (answer.error !== undefined) {
         this.message.replaceChildren(alertBox(sentence(answer.error)));
         this.make.hidden = this.frames !== null;
+        if (this.frames !== null) this.choose(this.frames.film);
         return;
       }
       const first = this.frames === null;
@@ -180,18 +182,26 @@ export class Film {
   take(frames) {
     const { film } = frames;
     this.frames = frames;
-    this.wanted = { layer: film.layer, text: film.text };
     this.body.hidden = false;
     this.slider.max = String(frames.last);
     this.layers.replaceChildren(...film.layers.map((layer) => el("option", { value: layer }, String(layer))));
-    this.layers.value = String(film.layer);
     this.texts.replaceChildren(...film.texts.map((name) => el("option", { value: name }, name)));
-    this.texts.value = film.text;
+    this.choose(film);
     setText(this.help, text.help(film.has_budget));
     setText(this.spread, text.spread(format.percent(film.spread, 0)));
     const tokens = film.pieces.map((piece) => el("span", { class: "fx-film-token" }, piece));
     this.tokens.replaceChildren(...tokens);
     this.show(Math.min(this.frame, frames.last));
+  }
+
+  /**
+   * The layer and text of what is shown.
+   * @param {{ layer: number, text: string }} film
+   */
+  choose({ layer, text: shown }) {
+    this.wanted = { layer, text: shown };
+    this.layers.value = String(layer);
+    this.texts.value = shown;
   }
 
   /** @param {number} frame */

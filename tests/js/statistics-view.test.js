@@ -181,3 +181,22 @@ test("the answer to one question does not stand under another, nor under another
   await settled();
   assert.equal(questions.answer.textContent, "");
 });
+
+test("what is missing of full attention is said of whose groups, with the command that measures it", () => {
+  const { app, view } = opened({});
+  const { overview } = view.parts ?? view;
+  const invited = (attention_tokens, missing) => {
+    overview.answer = { missing, about: { notes: [], attention_tokens } };
+    overview.invite(null);
+    return overview.state.textContent;
+  };
+  const nothing = { tags: false, random: false, attention: false };
+  const command = `focus-explorer statistics ${app.run.info.run_id}`;
+  const none = invited(null, { ...nothing, attention: true });
+  assert.ok(none.includes(text.overview.measureAttention) && none.includes(`${command} --attention`));
+  const own = invited(700, { ...nothing, attention: true });
+  assert.ok(own.includes("random centroids would keep") && own.includes(text.overview.measureAttentionRandom));
+  assert.ok(!own.includes(text.overview.measureAttention));
+  assert.ok(!invited(700, { ...nothing, tags: true }).includes("--attention"));
+  assert.equal(invited(700, nothing), "");
+});

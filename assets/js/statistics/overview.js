@@ -153,7 +153,9 @@ export class StatOverview {
       this.state.replaceChildren(...messages);
       return;
     }
-    const help = [...about.notes, ...(missing.attention ? [words.measureHelp] : [])].map((line) =>
+    const ofRandom = Boolean(about.attention_tokens); // this run's own is there
+    const attentionHelp = ofRandom ? words.measureHelpRandom : words.measureHelp;
+    const help = [...about.notes, ...(missing.attention ? [attentionHelp] : [])].map((line) =>
       el("li", {}, withCode(line)),
     );
     /** @param {string} label @param {boolean} main @param {boolean} attention */
@@ -161,7 +163,9 @@ export class StatOverview {
       buttonOf(label, () => this.measure(attention), { class: main ? "fx-button fx-main-button" : "fx-button" });
     const buttons = [
       first ? button(words.measure, true, false) : null,
-      missing.attention ? button(words.measureAttention, !first, true) : null,
+      missing.attention
+        ? button(ofRandom ? words.measureAttentionRandom : words.measureAttention, !first, true)
+        : null,
     ];
     this.state.replaceChildren(
       el(
@@ -171,7 +175,7 @@ export class StatOverview {
         el("h4", { class: "fx-stat-heading" }, words.measureTitle),
         el("ul", { class: "fx-stat-missing" }, help),
         el("div", { class: "fx-stat-buttons" }, buttons.filter(Boolean)),
-        el("p", { class: "fx-help" }, withCode(words.commandHint(this.app.run.info.run_id))),
+        el("p", { class: "fx-help" }, withCode(words.commandHint(this.app.run.info.run_id, missing.attention))),
       ),
     );
   }

@@ -282,13 +282,17 @@ export const statistics = {
     measureHelp:
       "Full attention adds how much of it the mask keeps. It is slower: one more pass for each set of centroids, on " +
       "the first 4,096 tokens at most.",
+    measureHelpRandom:
+      "How much of full attention random centroids would keep: one more pass, on the first 4,096 tokens at most.",
     measure: "Measure tags and random centroids",
     measureAttention: "Measure full attention too",
+    measureAttentionRandom: "Measure it for random centroids too",
     measuring: "Measuring",
     stop: "Stop",
     stopping: "Stopping at the next step…",
     stopped: "Stopped. What was measured until then is kept.",
-    commandHint: (run) => `From the command line: \`focus-explorer statistics ${run}\``,
+    commandHint: (run, attention) =>
+      `From the command line: \`focus-explorer statistics ${run}${attention ? " --attention" : ""}\``,
     columns: { name: "Statistic", value: "Value", n: "Tokens or pairs" },
     valueHint:
       "Mean over all layers, and below it the 95 % interval. Pale: the number cannot be told from shuffled groups " +

@@ -253,7 +253,7 @@ export class CompareSettings extends ComparePart {
       name: text.frontier,
       x: line.map(([x]) => x),
       y: line.map(([, y]) => y),
-      hoverinfo: "none",
+      hoverinfo: "skip", // at the middle of a point Plotly would hand over the line's
       line: { dash: "dot", width: 2, color: cssColour(root, "muted") },
     };
     const layout = plotLayout(root, {
@@ -263,7 +263,7 @@ export class CompareSettings extends ComparePart {
         tickformat: this.cost === "pairs" ? ".0%" : "",
       }),
       yaxis: plotAxis(root, wide ? text.yAxisLog : text.yAxis, { zeroline: false, type: wide ? "log" : "linear" }),
-      ...fullLine(root, wide ? Math.log10(base) : base, base),
+      ...fullLine(root, base, wide),
     });
     drawPlot(this.app, this.chart, [joined, ...series, full], layout, {
       hover: (point) => describe(point.customdata, base),
@@ -377,23 +377,32 @@ function marks(root, kind) {
 }
 
 /**
- * Full attention across the whole chart, with its number.
+ * Full attention across the whole chart, with its number. On a logarithmic axis Plotly takes the logarithm of a shape's
+ * place itself, and an annotation's as it is.
  * @param {HTMLElement} root
- * @param {number} y
  * @param {number} base
+ * @param {boolean} logarithmic
  */
-function fullLine(root, y, base) {
+function fullLine(root, base, logarithmic) {
   const colour = cssColour(root, "text");
   return {
     shapes: [
-      { type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color: colour, width: 1, dash: "dash" } },
+      {
+        type: "line",
+        xref: "paper",
+        x0: 0,
+        x1: 1,
+        y0: base,
+        y1: base,
+        line: { color: colour, width: 1, dash: "dash" },
+      },
     ],
     annotations: [
       {
         xref: "paper",
         x: 1,
         xanchor: "right",
-        y,
+        y: logarithmic ? Math.log10(base) : base,
         yanchor: "bottom",
         yshift: 5,
         showarrow: false,

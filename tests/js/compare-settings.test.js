@@ -1,0 +1,69 @@
+// The grid of settings of the Compare view: its chart, its sentences and its table.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CompareSettings } from "../../assets/js/compare/settings.js";
+import { randomRun } from "./helpers.js";
+import { answer, explorer, openPage } from "./page.js";
+
+openPage();
+
+const cell = (more = {}) => ({
+  kind: "focus",
+  top_k: 1,
+  window_size: 16,
+  perplexity_full: 100,
+  perplexity_focus: 110,
+  delta_mean: 0.1,
+  delta_low: 0.05,
+  delta_high: 0.15,
+  retained_pairs: 0.3,
+  dominance: 0.2,
+  repeats: 3,
+  attention_full: 10,
+  attention_full_low: 9,
+  attention_full_high: 11,
+  attention_focus: 5,
+  attention_focus_low: 4,
+  attention_focus_high: 6,
+  total_full: 20,
+  total_focus: 15,
+  scored: 39,
+  device: "cpu",
+  dtype: "float32",
+  threads: 2,
+  measured_at: "2026-01-01",
+  ...more,
+});
+
+const payload = (cells, job = null) => ({
+  cells,
+  suggested: { top_k: [1, 2], window: [16] },
+  setting: { top_k: 1, window: 16, num_sinks: 2 },
+  num_groups: 8,
+  job,
+});
+
+async function part(cells) {
+  const app = explorer(randomRun().run);
+  const settings = new CompareSettings(app);
+  settings.node.hidden = false;
+  settings.update();
+  await answer(app.asked[0], payload(cells));
+  return { app, settings };
+}
+
+test("the line of full attention stands at its perplexity, also on a logarithmic axis", async () => {
+  for (const most of [0.1, 2]) {
+    const { settings } = await part([cell(), cell({ window_size: 8, delta_mean: most, delta_high: most })]);
+    const { shapes, annotations, yaxis } = settings.chart.fxRequested.layout;
+    assert.equal(yaxis.type, most > 1 ? "log" : "linear");
+    assert.deepEqual([shapes[0].y0, shapes[0].y1], [100, 100]); // Plotly takes the logarithm of a shape itself,
+    assert.equal(annotations[0].y, most > 1 ? 2 : 100); // but not of an annotation
+  }
+});
+
+test("the dotted line of the best settings takes no pointer from the points it joins", async () => {
+  const { settings } = await part([cell()]);
+  const [joined] = settings.chart.fxRequested.data;
+  assert.equal(joined.hoverinfo, "skip");
+});

@@ -67,3 +67,12 @@ test("the dotted line of the best settings takes no pointer from the points it j
   const [joined] = settings.chart.fxRequested.data;
   assert.equal(joined.hoverinfo, "skip");
 });
+
+test("what a grid takes is estimated by the times the run has now", async () => {
+  const { app, settings } = await part([]);
+  const timing = (mode, median) => ({ mode, stage: "end_to_end", median });
+  assert.equal(settings.estimate.textContent, "");
+  app.run.timings = [timing("full", 2000), timing("focus", 1000)];
+  settings.update();
+  assert.match(settings.estimate.textContent, /5 settings.*about 45\ss/); // of 3 repeats, 3 seconds each
+});

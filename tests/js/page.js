@@ -94,6 +94,18 @@ class PageNode {
     this.setAttribute("tabindex", value);
   }
 
+  get tBodies() {
+    return this.querySelectorAll("tbody");
+  }
+
+  get rows() {
+    return this.querySelectorAll("tr");
+  }
+
+  get cells() {
+    return this.children;
+  }
+
   getElementsByTagName(tag) {
     return this.querySelectorAll(tag);
   }

@@ -116,6 +116,7 @@ export class CompareSettings extends ComparePart {
     } else {
       if ((this.theme !== theme || this.drawPending) && this.cells !== null && this.cells.length > 0) this.draw();
       this.drawPending = false;
+      this.showCost(); // the times of a long text come later
       if (this.busy) this.watch();
     }
     this.theme = theme;

@@ -142,13 +142,19 @@ export class ChangeForm {
  */
 const headsOf = (run) => Math.max(1, Math.min(...run.layers.map(({ parts }) => headCount(parts))));
 
+/** A change as the server reads it. */
+const FORM =
+  /^(?:move:\d+:\d+:\w+|see:(?:\d+|all):\d+:\d+|silence:\d+:\w+|full:\d+(?::\d+)?|(?:k|window):\d+(?::\d+)?=\d+)$/;
+
 /**
- * A change in words.
+ * A change in words; what is none, or names a token the text does not have, as it is: the server says what is wrong.
  * @param {Run} run
  * @param {string} change
  */
 export function changeWords(run, change) {
   const [kind, layer, second, third] = change.split(/[:=]/);
+  const tokens = { move: [second], see: [second, third] }[kind] ?? [];
+  if (!FORM.test(change) || tokens.some((pos) => Number(pos) >= run.numTokens)) return change;
   const words = text.describe;
   /** @param {string} pos */
   const piece = (pos) => oneLine(run.pieces[Number(pos)]).trim();

@@ -69,7 +69,7 @@ export class CompareLinks extends ComparePart {
       this.explained = null;
       this.results.hidden = true;
       this.field.max = String(this.run.numTokens - 1);
-      const addressed = Number(addressOf("compare").get("why"));
+      const addressed = Number(addressOf("compare", this.run).get("why"));
       this.choose(addressed >= 1 && addressed < this.run.numTokens ? addressed : mostHurt(this.run));
     } else this.watch();
   }

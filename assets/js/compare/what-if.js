@@ -105,7 +105,7 @@ export class CompareWhatIf extends ComparePart {
       this.result = null;
       this.savedPlace.replaceChildren();
       this.form.reset();
-      const addressed = addressOf("compare").get("set");
+      const addressed = addressOf("compare", this.run).get("set");
       const changes = addressed === null ? [] : addressed.split(SEPARATOR);
       this.showChanges(changes);
       if (changes.length > 0) this.start({});

@@ -31,8 +31,11 @@ export function agreementSentences(pair) {
     const shares = [format.percent(layer.overlap), format.decimal(layer.rand, 2)];
     sentences.push(text.agreement(tokens[0], tokens[1], layer.layer, shares[0], shares[1]));
   }
-  if (layers.length > 0)
-    sentences.push(text.mean(format.percent(average("overlap")), format.decimal(average("rand"), 2), layers.length));
+  if (!layer) sentences.push(text.noLayer(run.layerIds[pair.app.layerIndex]));
+  if (layers.length > 0) {
+    const shares = [format.percent(average("overlap")), format.decimal(average("rand"), 2)];
+    sentences.push(text.mean(shares[0], shares[1], layers.length, layers.length === run.numLayers));
+  }
   return sentences;
 }
 

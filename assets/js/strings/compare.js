@@ -238,10 +238,15 @@ export const runs = {
     `${run.config.window}${common.growing(run.config)}, K = ${run.config.num_groups}` +
     `${common.exceptions(run.config)}, ${run.date}`,
   agreement: (changed, count, layer, overlap, rand) =>
-    `In layer ${layer}, ${changed} of ${count} tokens (by their top group) are in another group: ${overlap} in ` +
-    `matched groups, adjusted Rand index ${rand}.`,
-  mean: (overlap, rand, layers) =>
-    `Over all ${layers} layers: ${overlap} of tokens in matched groups, adjusted Rand index ${rand}, on average.`,
+    `In layer ${layer}, ${changed} of ${count} tokens (by their top group) ${changed === "1" ? "is" : "are"} in ` +
+    `another group: ${overlap} in matched groups, adjusted Rand index ${rand}.`,
+  mean: (overlap, rand, layers, all) =>
+    layers === 1
+      ? `In the one layer both have, ${overlap} of tokens are in matched groups, adjusted Rand index ${rand}.`
+      : `Over ${all ? `all ${layers} layers` : `the ${layers} layers both have`}: ${overlap} of tokens in matched ` +
+        `groups, adjusted Rand index ${rand}, on average.`,
+  noLayer: (layer) => `The other run has no groups in layer ${layer}.`,
+  noGroup: "no group",
   identical: "The two runs put every token of this layer into the same group.",
   worse: (delta, low, high, count) =>
     `The other run predicts worse: ${delta} nats per token (95 % interval ${low} to ${high}, ${count} scored tokens).`,

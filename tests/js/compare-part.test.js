@@ -1,6 +1,7 @@
 // What the parts of the Compare view ask, and what they make of answers that come late or refuse.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { CompareGeneration } from "../../assets/js/compare/generation.js";
 import { CompareHeads } from "../../assets/js/compare/heads.js";
 import { CompareLinks } from "../../assets/js/compare/missing-links.js";
 import { randomRun } from "./helpers.js";
@@ -89,4 +90,34 @@ test("a refusal is said although another question was asked meanwhile", async ()
   assert.equal(await started, false);
   await settled();
   assert.ok(!part.startButton.disabled);
+});
+
+test("what was written stays while a new text is refused", async () => {
+  const app = explorer(randomRun().run);
+  app.run.text = () => "prompt";
+  const part = new CompareGeneration(app);
+  part.node.hidden = false;
+  part.update();
+  const side = { text: "ab", pieces: ["a", "b"], groups: [{ 3: 1 }, { 3: 2 }], ms: [1, 2] };
+  const sides = { full: side, focus: { ...side, pieces: ["a", "c"] }, prompt_tokens: 1 };
+  await answer(app.asked[0], { sides, job: null });
+  assert.equal(part.divergence.textContent, "The first token is the same.");
+  assert.match(part.notes.full.textContent, /after 1 prompt token$/);
+  part.submit();
+  await answer(app.asked[1], { error: "the prompt is empty" });
+  assert.match(part.line.problem.textContent, /the prompt is empty/);
+  assert.equal(part.bodies.full.textContent, "ab");
+  part.submit();
+  await answer(app.asked[2], { sides: { ...sides, full: { ...side, groups: [] } }, job: null });
+  const [token] = part.bodies.full.querySelectorAll(".fx-pair-token");
+  assert.equal(token.dataset.shade, "none"); // written again: its groups are not known yet
+  assert.equal(token.dataset.label, undefined);
+});
+
+test("work that is stopped is said to be kept only where it is", async () => {
+  const { part } = open(CompareHeads);
+  part.line.update(job("stopped", "heads"), true);
+  assert.match(part.line.words.textContent, /Stopped\. Nothing of it is kept\./);
+  part.line.update(job("stopped", "grid"), true);
+  assert.match(part.line.words.textContent, /What was measured is kept/);
 });

@@ -64,7 +64,7 @@ class JobLine {
     if (job === null || (!ownJob && !live)) return "";
     if (live && !ownJob) return text.busy;
     if (job.state === "failed") return text.failed(job.message);
-    if (job.state === "stopped") return text.stopped;
+    if (job.state === "stopped") return text.stoppedKept[job.kind] ?? text.stopped;
     if (job.state === "stopping") return text.stopping;
     if (job.state === "waiting") return text.waiting;
     if (job.state === "done") return "";

@@ -5,8 +5,8 @@ import { changeWords } from "../../assets/js/compare/change-form.js";
 import { CompareLinks } from "../../assets/js/compare/missing-links.js";
 import { CompareView } from "../../assets/js/compare/view.js";
 import { CompareWhatIf } from "../../assets/js/compare/what-if.js";
-import { randomRun } from "./helpers.js";
-import { explorer, openPage } from "./page.js";
+import { base64, randomRun } from "./helpers.js";
+import { answer, explorer, openPage } from "./page.js";
 
 /** Like `randomRun`, with an id of its own. */
 function runOf(id, numTokens = 40) {
@@ -64,4 +64,100 @@ test("a link with changes that are none, or of tokens the run does not have, is 
   assert.equal(changeWords(run, "k:3:1=2"), "layer 3, head 1: top-k 2");
   assert.equal(changeWords(run, "window:3=0"), "layer 3: window 0");
   assert.equal(changeWords(run, "full:3"), "layer 3: full attention");
+});
+
+const result = (more = {}) => ({
+  num_tokens: 40,
+  nll_full: 1,
+  nll_before: 1.2,
+  nll_after: 1.1,
+  difference: { mean: -0.1, low: -0.2, high: -0.05, count: 39 },
+  changes: base64(new Float32Array(40)),
+  other_top: [],
+  layers: [{ layer: 3, moved: 1, kept_before: 0.5, kept_after: 0.25 }],
+  ...more,
+});
+
+const measured = (more = {}) => ({
+  result: result(),
+  pairs: null,
+  prediction: null,
+  saved: null,
+  command: "focus-explorer what-if",
+  job: null,
+  ...more,
+});
+
+const pairs = (gained, lost) => ({
+  layer: 3,
+  num_tokens: 40,
+  block_size: 40,
+  gained,
+  lost,
+  gained_shares: base64(Float32Array.of(gained / 820)),
+  lost_shares: base64(Float32Array.of(lost / 820)),
+});
+
+test("numbers of what follows are in their units, and one is one", async () => {
+  openPage();
+  const { app, part } = open(CompareWhatIf, runOf("first"));
+  part.showChanges(["see:3:9:1"]);
+  await answer(app.asked[0], measured({ pairs: pairs(1, 0) }));
+  assert.match(part.pairs.words.textContent, /^1 pair gained, 0 lost/);
+  assert.match(part.verdict.textContent, /One token changes its group in one layer\./);
+  const { textContent } = part.table;
+  assert.match(textContent, /Change \(percentage points\)/);
+  assert.match(textContent, /25\.0\s%−25\.0$/); // of the pairs, not of those kept before
+  part.watch();
+  await answer(app.asked[1], measured({ pairs: pairs(0.25, 12.5) }));
+  assert.match(part.pairs.words.textContent, /^0\.25 pairs gained, 12\.50 lost/);
+  part.watch();
+  await answer(app.asked[2], measured({ pairs: pairs(1200, 0.5) }));
+  assert.match(part.pairs.words.textContent, /^1,200 pairs gained, 0\.50 lost/);
+});
+
+test("the first token is not said to be unread: nothing comes before it to predict it from", async () => {
+  openPage();
+  const { app, part } = open(CompareWhatIf, runOf("first"));
+  await answer(app.asked[0], measured({ prediction: { token: 0, before: null, after: null } }));
+  assert.match(part.prediction.textContent, /Nothing predicts the first token/);
+  part.watch();
+  await answer(app.asked[1], measured({ prediction: { token: 39, before: null, after: null } }));
+  assert.match(part.prediction.textContent, /was not read again/);
+});
+
+test("what was refused leaves nothing to undo, and Undo that is refused can be tried again", async () => {
+  openPage();
+  const { app, part } = open(CompareWhatIf, runOf("first"));
+  await answer(app.asked[0], measured({ result: null }));
+  part.set(["silence:3:A"]);
+  await answer(app.asked[1], { error: "another comparison is being measured" });
+  assert.deepEqual(part.changes, []);
+  assert.ok(part.undo.disabled);
+  part.set(["silence:3:A"]);
+  await answer(app.asked[2], measured());
+  part.set(["silence:3:A", "full:3"]);
+  await answer(app.asked[3], measured());
+  part.back();
+  await answer(app.asked[4], { error: "another comparison is being measured" });
+  assert.deepEqual(part.changes, ["silence:3:A", "full:3"]);
+  part.back();
+  await answer(app.asked[5], measured());
+  assert.deepEqual(part.changes, ["silence:3:A"]);
+});
+
+test("a saved run is named once, until the changes are others", async () => {
+  openPage();
+  const { app, part } = open(CompareWhatIf, runOf("first"));
+  await answer(app.asked[0], measured());
+  part.set(["silence:3:A"]);
+  await answer(app.asked[1], measured({ saved: "made" }));
+  const [words] = part.savedPlace.children;
+  assert.match(words.textContent, /Saved as run made/);
+  part.watch(); // a token was selected
+  await answer(app.asked[2], measured({ saved: "made" }));
+  assert.equal(part.savedPlace.children[0], words); // the button keeps the focus, and nothing is read out again
+  part.set([]);
+  await answer(app.asked[3], measured({ saved: "made", result: null }));
+  assert.equal(part.savedPlace.textContent, "");
 });

@@ -76,3 +76,32 @@ test("what a grid takes is estimated by the times the run has now", async () => 
   settings.update();
   assert.match(settings.estimate.textContent, /5 settings.*about 45\ss/); // of 3 repeats, 3 seconds each
 });
+
+test("the least attention time is claimed of the settings that are clearly faster", async () => {
+  const { settings } = await part([cell({ attention_focus: 4, repeats: 1 }), cell({ window_size: 8 })]);
+  assert.match(settings.verdict.textContent, /Least attention time of those clearly faster.*window 8, 0\.50×/);
+});
+
+test("a single setting and a single repeat are one", async () => {
+  const { settings } = await part([cell({ repeats: 1, scored: 1 }), cell({ kind: "random", repeats: 1, scored: 1 })]);
+  const words = settings.verdict.textContent;
+  assert.match(words, /less time in 1 of 1 setting \(medians\)/);
+  assert.match(words, /clearly better in 0 of 1 setting,/);
+  assert.match(words, /1 scored token; 1 timed repeat;/);
+});
+
+test("settings that another run waits for are no rows of this run's table", async () => {
+  const { app, settings } = await part([cell()]);
+  const job = (run_id) => ({ kind: "grid", run_id, state: "running", stage: "", fraction: 0, message: "" });
+  settings.topK.value = "1, 2";
+  settings.window.value = "16, 64";
+  settings.submit();
+  await answer(app.asked[1], payload([cell({ measured_at: "2026-01-02" })], job("run")));
+  assert.equal(settings.grid.querySelectorAll("tr").length, 3); // head, 16 and 64
+  app.run = randomRun().run;
+  app.run.info.run_id = "another";
+  settings.update();
+  await answer(app.asked.at(-1), payload([cell()], job("run")));
+  assert.equal(settings.grid.querySelectorAll("tr").length, 2);
+  clearTimeout(settings.timer);
+});

@@ -46,8 +46,8 @@ export class CompareSettings extends ComparePart {
   cellsKey;
   /** @type {Map<string, GridCellPayload>} */
   byKey;
-  /** The settings of the grid that was started last. @type {{ top_k: number[], window: number[] }} */
-  requested;
+  /** Settings of this run's grid that was started last. @type {{ top_k: number[], window: number[] } | null} */
+  requested = null;
 
   /** @param {App} app */
   constructor(app) {
@@ -110,6 +110,7 @@ export class CompareSettings extends ComparePart {
     if (this.run !== this.app.run) {
       this.run = this.app.run;
       this.cells = /** @type {any} */ (null);
+      this.requested = null;
       this.budget.hidden = !hasBudget(this.run.config);
       this.results.hidden = this.nothing.hidden = true;
       this.watch();
@@ -162,7 +163,7 @@ export class CompareSettings extends ComparePart {
     if (topK === null) return this.line.fail(text.badNumbers(text.topK));
     if (window === null) return this.line.fail(text.badNumbers(text.window));
     this.requested = { top_k: topK, window };
-    return this.start({ ...this.requested, repeats: Number(this.repeats.value) });
+    return this.start({ top_k: topK, window, repeats: Number(this.repeats.value) });
   }
 
   showCells() {
@@ -174,7 +175,8 @@ export class CompareSettings extends ComparePart {
   }
 
   gridTable() {
-    const requested = this.busy && this.requested ? this.requested : { top_k: [], window: [] };
+    const isMeasuring = this.busy && this.isOwnJob(this.job);
+    const requested = (isMeasuring && this.requested) || { top_k: [], window: [] };
     /** @param {"top_k" | "window_size"} name @param {number[]} more */
     const unique = (name, more) =>
       [...new Set([...this.cells.map((cell) => cell[name]), ...more])]

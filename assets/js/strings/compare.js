@@ -167,18 +167,20 @@ export const settings = {
     `Closest to full attention with this run's centroids: ${setting}, ${delta} nats per token (${low} to ${high}), ` +
     `with ${pairs} of pairs and ${time} the attention time${hedge}.`,
   quickest: (setting, time, delta, low, high) =>
-    `Least attention time with this run's centroids: ${setting}, ${time} that of full attention, at ${delta} nats ` +
-    `per token (${low} to ${high}).`,
+    "Least attention time of those clearly faster than full attention, with this run's centroids: " +
+    `${setting}, ${time} its time, at ${delta} nats per token (${low} to ${high}).`,
   noneFaster:
     "At no measured setting is Focus' attention clearly faster than full attention on this text: it is slower, or " +
     "the repeats overlap, or there are fewer than three.",
   wholePass: (faster, count) =>
-    `The whole pass, attention and all the rest, took less time in ${faster} of ${count} settings (medians).`,
+    `The whole pass, attention and all the rest, took less time in ${faster} of ${count} ` +
+    `${count === 1 ? "setting" : "settings"} (medians).`,
   againstRandom: (better, worse, count) =>
-    `Against random centroids at the same setting: clearly better in ${better} of ${count} settings, clearly worse ` +
-    `in ${worse} (intervals do not overlap).`,
+    `Against random centroids at the same setting: clearly better in ${better} of ${count} ` +
+    `${count === 1 ? "setting" : "settings"}, clearly worse in ${worse} (intervals do not overlap).`,
   measured: (scored, repeats, device, dtype, threads) =>
-    `${scored} scored tokens; ${repeats} timed repeats; ${device}, ${dtype}, ${threads}. Intervals: blocks of ` +
+    `${scored} scored ${scored === "1" ? "token" : "tokens"}; ${repeats} timed ` +
+    `${repeats === "1" ? "repeat" : "repeats"}; ${device}, ${dtype}, ${threads}. Intervals: blocks of ` +
     "neighbouring tokens, resampled.",
   threads: (count) => (count === 1 ? "1 thread" : `${count} threads`),
   plotTitle: "Speed and perplexity at the same setting",

@@ -454,28 +454,37 @@ export const links = {
   noToken: (last) => `Choose a token from 1 to ${last}.`,
   loss: (piece, pos, full, focus) =>
     `“${piece}” (token ${pos}): ${full} nats with full attention, ${focus} with Focus.`,
-  explains: (count, together, gained, lost) =>
-    `${count === 1 ? "One dropped link" : `${count} dropped links`}, added together, bring it to ${together} nats: ` +
-    `that explains ${gained} of the ${lost} nats that Focus loses.`,
-  explainsMore: (count, together, gained, lost) =>
-    `${count === 1 ? "One dropped link" : `${count} dropped links`}, added together, bring it to ${together} nats, ` +
-    `${gained} less: more than the ${lost} nats that Focus loses.`,
-  gains: (count, together, gained) =>
-    `${count === 1 ? "One dropped link" : `${count} dropped links`}, added together, bring it to ${together} nats, ` +
-    `${gained} less, although Focus does not predict this token worse.`,
+  added: (count, together) =>
+    count === 1
+      ? `One dropped link, added, brings it to ${together} nats`
+      : `${count} dropped links, added together, bring it to ${together} nats`,
+  explains: (gained, lost) => `: that explains ${gained} of the ${lost} nats that Focus loses.`,
+  explainsMore: (gained, lost) => `, ${gained} less: more than the ${lost} nats that Focus loses.`,
+  gains: (gained) => `, ${gained} less, although Focus does not predict this token worse.`,
+  noGain: (count) => (count === 1 ? ": it wins nothing." : ": together they win nothing."),
   single: (sum, overlap) =>
     `Added one at a time they gain ${sum} nats in sum${overlap ? ": they partly do the same work" : ""}.`,
   baselines: (kept, count) =>
-    `Window and sinks alone would have dropped all ${count}; random groups of the same shape would have kept ${kept}.`,
-  found: (pairs) => `${pairs} dropped pairs were compared, over all layers and heads.`,
-  none: (pairs) => `None of ${pairs} dropped pairs would have helped, to first order.`,
+    count === 1
+      ? "Window and sinks alone would have dropped it; random groups of the same shape would have " +
+        (kept === 1 ? "kept it." : "dropped it, too.")
+      : `Window and sinks alone would have dropped all ${count}; random groups of the same shape would have kept ` +
+        `${kept}.`,
+  found: (pairs) =>
+    `${pairs} dropped ${pairs === "1" ? "pair was" : "pairs were"} compared, over all layers and heads.`,
+  none: (pairs) =>
+    pairs === "0"
+      ? "The mask drops no pair before this token."
+      : pairs === "1"
+        ? "The one dropped pair would not have helped, to first order."
+        : `None of ${pairs} dropped pairs would have helped, to first order.`,
   listTitle: "Change of the token's loss, in nats, with one link added",
   arcs: { label: "The missing links in the text", go: (pos) => `Show token ${pos} in the text` },
   query: "From",
   key: "to",
   details: (layer, head, distance, share, predicted) => [
-    `layer ${layer}, head ${head}`,
-    `${distance} tokens back`,
+    `layer ${layer}, query head ${head}`,
+    `${distance} ${distance === "1" ? "token" : "tokens"} back`,
     `would get ${share} of the attention`,
     `predicted ${predicted}`,
   ],

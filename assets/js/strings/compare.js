@@ -386,12 +386,18 @@ export const lengths = {
   mixed: (layer, longest) =>
     `With the groups of layer ${layer}, Focus is faster at some measured lengths but slower at ${longest} tokens, ` +
     "the longest; no length can be named from which it stays faster.",
+  fasterAtOne: (layer, tokens) =>
+    `With the groups of layer ${layer}, Focus is faster at ${tokens} tokens, the only measured length.`,
+  slowerAtOne: (layer, tokens) =>
+    `With the groups of layer ${layer}, Focus is not faster at ${tokens} tokens, the only measured length; nothing ` +
+    "is claimed beyond.",
   unclear: "At the longest length the repeats of the two overlap, so this may not hold.",
   atLongest: (tokens, full, focus, ratio) =>
     `At ${tokens} tokens: full attention ${full}, Focus with routing ${focus} (${ratio} the time).`,
-  setting: (setting, points) =>
-    `${setting}. ${points.repeats} repeats, median with lowest and highest; ${points.device}, ${points.dtype}, ` +
-    `${points.threads === 1 ? "1 thread" : `${points.threads} threads`}, ${points.backend} backend.`,
+  setting: (setting, { repeats, device, dtype, threads, backend }) =>
+    `${setting}. ${repeats} ${repeats === "1" ? "repeat" : "repeats"}, median with lowest and highest; ${device}, ` +
+    `${dtype}, ${threads}, ${backend} backend.`,
+  threads: (count) => (count === 1 ? "1 thread" : `${count} threads`),
   full: "full attention",
   focus: "Focus with routing",
   lengthAxis: "tokens",

@@ -5,6 +5,7 @@ import { changeWords } from "../../assets/js/compare/change-form.js";
 import { CompareLinks } from "../../assets/js/compare/missing-links.js";
 import { CompareView } from "../../assets/js/compare/view.js";
 import { CompareWhatIf } from "../../assets/js/compare/what-if.js";
+import { selectToken } from "../../assets/js/core/selection.js";
 import { base64, randomRun } from "./helpers.js";
 import { answer, explorer, openPage } from "./page.js";
 
@@ -160,4 +161,22 @@ test("a saved run is named once, until the changes are others", async () => {
   part.set([]);
   await answer(app.asked[3], measured({ saved: "made", result: null }));
   assert.equal(part.savedPlace.textContent, "");
+});
+
+test("a half-filled form stays when a token is selected that it does not ask for", async () => {
+  openPage();
+  const { app, part } = open(CompareWhatIf, runOf("first"));
+  part.form.kind = "window";
+  part.form.reset();
+  const [window] = part.form.fields.querySelectorAll("input");
+  window.value = "512";
+  window.dispatch("input");
+  app.selection = selectToken(12);
+  part.selectionChanged();
+  assert.equal(part.form.change, "window:3=512");
+  part.form.kind = "move";
+  part.form.reset();
+  app.selection = selectToken(13);
+  part.selectionChanged();
+  assert.match(part.form.change, /^move:3:13:/);
 });

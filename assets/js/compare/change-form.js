@@ -53,6 +53,11 @@ export class ChangeForm {
     return forms[this.kind];
   }
 
+  /** Whether the kind of change names a token. */
+  get asksForToken() {
+    return FIELDS[this.kind].includes("token");
+  }
+
   /** Starts from what is open and selected. */
   reset() {
     const { run, layerIndex, selection } = this.app;

@@ -119,7 +119,7 @@ export class CompareWhatIf extends ComparePart {
   }
 
   selectionChanged() {
-    this.form.reset();
+    if (this.form.asksForToken) this.form.reset();
     if (this.result !== null) {
       this.drawChart();
       this.watch();

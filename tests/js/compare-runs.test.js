@@ -67,3 +67,10 @@ test("sentences name the layers that both runs have, and a single one as one", (
   assert.match(words([3]), /1 of 40 tokens \(by their top group\) is in another group/);
   assert.match(words([3]), /In the one layer both have/);
 });
+
+test("the two lines of agreement differ by more than their colour", async () => {
+  const { runs } = await compared();
+  const [overlap, rand] = runs.chart.fxRequested.data;
+  assert.notEqual(overlap.line.dash, rand.line.dash);
+  assert.notEqual(overlap.marker.symbol, rand.marker.symbol);
+});

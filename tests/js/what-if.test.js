@@ -180,3 +180,19 @@ test("a half-filled form stays when a token is selected that it does not ask for
   part.selectionChanged();
   assert.match(part.form.change, /^move:3:13:/);
 });
+
+test("an untouched form follows the open layer, one that is half filled does not", async () => {
+  openPage();
+  const { app, part } = open(CompareWhatIf, runOf("first"));
+  part.form.kind = "full";
+  part.form.reset();
+  app.layerIndex = 2;
+  part.update();
+  assert.equal(part.form.change, "full:9");
+  const [layer] = part.form.fields.querySelectorAll("select").slice(1);
+  layer.value = "5";
+  layer.dispatch("change");
+  app.layerIndex = 0;
+  part.update();
+  assert.equal(part.form.change, "full:5");
+});

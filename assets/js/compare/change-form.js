@@ -28,6 +28,10 @@ export class ChangeForm {
   kind = "move";
   /** @type {Record<string, string>} */
   values = {};
+  /** Whether a field was filled in since it last started anew. */
+  isTouched = false;
+  /** The layer that was open then. */
+  layerIndex = -1;
 
   /** @param {App} app */
   constructor(app) {
@@ -58,9 +62,16 @@ export class ChangeForm {
     return FIELDS[this.kind].includes("token");
   }
 
+  /** Another layer is open: a form that nobody has filled in starts from it. */
+  layerOpened() {
+    if (!this.isTouched && this.layerIndex !== this.app.layerIndex) this.reset();
+  }
+
   /** Starts from what is open and selected. */
   reset() {
     const { run, layerIndex, selection } = this.app;
+    this.isTouched = false;
+    this.layerIndex = layerIndex;
     const positions = selection === null ? [] : [...selection.positions];
     const token = positions.length > 0 ? positions[positions.length - 1] : Math.floor(run.numTokens / 2);
     const key = positions.length > 1 ? positions[0] : Math.max(0, token - 1);
@@ -119,7 +130,7 @@ export class ChangeForm {
     /** @type {HTMLSelectElement} */
     const select = el(
       "select",
-      { id: newId("change"), onchange: () => (this.values[name] = select.value) },
+      { id: newId("change"), onchange: () => this.fill(name, select.value) },
       values.map((value) =>
         el("option", { value, selected: value === this.values[name] }, value === ALL ? all : value),
       ),
@@ -135,8 +146,14 @@ export class ChangeForm {
    */
   number(name, label, min, max) {
     const input = el("input", { id: newId("change"), type: "number", min, max, step: 1, value: this.values[name] });
-    input.addEventListener("input", () => (this.values[name] = input.value));
+    input.addEventListener("input", () => this.fill(name, input.value));
     return labelledField(label, input);
+  }
+
+  /** @param {string} name @param {string} value */
+  fill(name, value) {
+    this.values[name] = value;
+    this.isTouched = true;
   }
 }
 

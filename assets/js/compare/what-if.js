@@ -114,6 +114,7 @@ export class CompareWhatIf extends ComparePart {
       else this.watch();
       return;
     }
+    this.form.layerOpened();
     if (this.result !== null) this.drawChart();
     this.watch();
   }

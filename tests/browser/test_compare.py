@@ -166,10 +166,10 @@ def test_why_a_token_is_hurt_is_measured_drawn_and_linked(tiny_page):
     verified = [link for link in found["links"] if link["nll"] is not None]
     assert items.count() == len(verified)
     best = verified[0]
-    expect(items.first).to_contain_text(f"layer {best['layer']}, head {best['head']}")
+    expect(items.first).to_contain_text(f"layer {best['layer']}, query head {best['head']}")
     expect(items.first).to_contain_text(f"{found['nll_focus'] - best['nll']:.2f}")
     verdict = part.locator("[data-testid=fx-links-verdict]")
-    expect(verdict).to_contain_text(f"bring it to {found['nll_together']:.2f} nats")
+    expect(verdict).to_contain_text(f"it to {found['nll_together']:.2f} nats")
     assert part.locator(".fx-arcs path").count() == len(verified)
     shown = part.locator("[data-kind=target]")
     expect(shown).to_have_attribute("data-pos", str(token))

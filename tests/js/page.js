@@ -60,8 +60,9 @@ class Element {
         attributes[`data-${name}`] = String(value);
         return true;
       },
+      deleteProperty: (attributes, name) => delete attributes[`data-${name}`],
     });
-    for (const name of ["hidden", "disabled", "checked", "open"]) {
+    for (const name of ["hidden", "disabled", "checked", "open", "selected"]) {
       Object.defineProperty(this, name, {
         get: () => name in this.attributes,
         set: (on) => {
@@ -86,6 +87,39 @@ class Element {
 
   removeAttribute(name) {
     delete this.attributes[name];
+  }
+
+  toggleAttribute(name, on) {
+    if (on) this.setAttribute(name, "");
+    else this.removeAttribute(name);
+  }
+
+  get tabIndex() {
+    return Number(this.getAttribute("tabindex") ?? -1);
+  }
+
+  set tabIndex(value) {
+    this.setAttribute("tabindex", value);
+  }
+
+  get valueAsNumber() {
+    return this.value === "" ? NaN : Number(this.value);
+  }
+
+  get tBodies() {
+    return this.querySelectorAll("tbody");
+  }
+
+  get rows() {
+    return this.querySelectorAll("tr");
+  }
+
+  get cells() {
+    return this.children;
+  }
+
+  getElementsByTagName(tag) {
+    return this.querySelectorAll(tag);
   }
 
   get children() {
@@ -185,6 +219,7 @@ const Plotly = {
     charts.set(node, { data, layout });
     return Promise.resolve(node);
   },
+  Plots: { resize: () => Promise.resolve() },
   restyle: () => Promise.resolve(),
   relayout: () => Promise.resolve(),
 };
@@ -207,6 +242,38 @@ Object.assign(globalThis, {
 });
 
 export const root = document.createElement("div");
+
+/** Opens the page at another address, given by its query. */
+export function openPage(address = "") {
+  globalThis.window.location = { search: address, href: `http://page/${address}`, pathname: "/" };
+  globalThis.window.history = {};
+}
+
+/** What a view needs of the explorer around it. `asked` has every question with the call that answers it. */
+export function explorer(run, more = {}) {
+  const asked = [];
+  return {
+    run,
+    layerIndex: 0,
+    selection: null,
+    root: document.createElement("div"),
+    tooltip: { show() {}, hide() {} },
+    asked,
+    isOpen: () => true,
+    writeAddress() {},
+    request: (what, details = {}) =>
+      new Promise((resolve) => {
+        asked.push({ what, details, answer: resolve });
+      }),
+    ...more,
+  };
+}
+
+/** Answers a question, and waits until the view has taken it. */
+export async function answer(question, value) {
+  question.answer(value);
+  await settled();
+}
 
 /** Let everything go on that waits for an answer that is there. */
 export const settled = () => new Promise((resolve) => setImmediate(resolve));

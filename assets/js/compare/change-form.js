@@ -28,6 +28,10 @@ export class ChangeForm {
   kind = "move";
   /** @type {Record<string, string>} */
   values = {};
+  /** Whether a field was filled in since it last started anew. */
+  isTouched = false;
+  /** The layer that was open then. */
+  layerIndex = -1;
 
   /** @param {App} app */
   constructor(app) {
@@ -53,9 +57,21 @@ export class ChangeForm {
     return forms[this.kind];
   }
 
+  /** Whether the kind of change names a token. */
+  get asksForToken() {
+    return FIELDS[this.kind].includes("token");
+  }
+
+  /** Another layer is open: a form that nobody has filled in starts from it. */
+  layerOpened() {
+    if (!this.isTouched && this.layerIndex !== this.app.layerIndex) this.reset();
+  }
+
   /** Starts from what is open and selected. */
   reset() {
     const { run, layerIndex, selection } = this.app;
+    this.isTouched = false;
+    this.layerIndex = layerIndex;
     const positions = selection === null ? [] : [...selection.positions];
     const token = positions.length > 0 ? positions[positions.length - 1] : Math.floor(run.numTokens / 2);
     const key = positions.length > 1 ? positions[0] : Math.max(0, token - 1);
@@ -114,7 +130,7 @@ export class ChangeForm {
     /** @type {HTMLSelectElement} */
     const select = el(
       "select",
-      { id: newId("change"), onchange: () => (this.values[name] = select.value) },
+      { id: newId("change"), onchange: () => this.fill(name, select.value) },
       values.map((value) =>
         el("option", { value, selected: value === this.values[name] }, value === ALL ? all : value),
       ),
@@ -130,8 +146,14 @@ export class ChangeForm {
    */
   number(name, label, min, max) {
     const input = el("input", { id: newId("change"), type: "number", min, max, step: 1, value: this.values[name] });
-    input.addEventListener("input", () => (this.values[name] = input.value));
+    input.addEventListener("input", () => this.fill(name, input.value));
     return labelledField(label, input);
+  }
+
+  /** @param {string} name @param {string} value */
+  fill(name, value) {
+    this.values[name] = value;
+    this.isTouched = true;
   }
 }
 
@@ -142,13 +164,19 @@ export class ChangeForm {
  */
 const headsOf = (run) => Math.max(1, Math.min(...run.layers.map(({ parts }) => headCount(parts))));
 
+/** A change as the server reads it. */
+const FORM =
+  /^(?:move:\d+:\d+:\w+|see:(?:\d+|all):\d+:\d+|silence:\d+:\w+|full:\d+(?::\d+)?|(?:k|window):\d+(?::\d+)?=\d+)$/;
+
 /**
- * A change in words.
+ * A change in words; what is none, or names a token the text does not have, as it is: the server says what is wrong.
  * @param {Run} run
  * @param {string} change
  */
 export function changeWords(run, change) {
   const [kind, layer, second, third] = change.split(/[:=]/);
+  const tokens = { move: [second], see: [second, third] }[kind] ?? [];
+  if (!FORM.test(change) || tokens.some((pos) => Number(pos) >= run.numTokens)) return change;
   const words = text.describe;
   /** @param {string} pos */
   const piece = (pos) => oneLine(run.pieces[Number(pos)]).trim();

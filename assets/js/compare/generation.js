@@ -119,7 +119,6 @@ export class CompareGeneration extends ComparePart {
   }
 
   submit() {
-    for (const mode of MODES) this.bodies[mode].replaceChildren();
     return this.start({
       prompt: this.prompt.value,
       max_tokens: Number(this.count.value),
@@ -191,6 +190,7 @@ export class CompareGeneration extends ComparePart {
       text.spoken(visibleToken(node.textContent), format.count(i + 1), label, this.layer),
     );
     if (label !== null) Object.assign(node.dataset, { group, label });
+    else for (const name of ["group", "label"]) delete node.dataset[name];
   }
 
   /**

@@ -140,8 +140,9 @@ export class CompareHeads extends ComparePart {
     app.setLayer(layer);
     const { parts } = run.layers[layer];
     const shared = parts[0].query_heads ? headCount(parts) / headsIn(/** @type {HeadCostsPayload} */ (this.answer)) : 1;
-    const part = parts.findIndex(({ heads }) => heads.includes(cost.head * shared));
-    if (part >= 0) app.setPart(part);
+    const head = cost.head * shared;
+    const part = parts.findIndex(({ heads }) => heads.includes(head));
+    if (part >= 0) app.setPart(part, head);
   }
 
   /** @param {HeadCostsPayload} answer */

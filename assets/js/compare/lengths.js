@@ -157,12 +157,31 @@ function sentences(layer, { points, crossing }, setting) {
   } = /** @type {Record<string, number>} */ (/** @type {unknown} */ (crossing));
   const verdict = {
     interpolated: () => text.crossing(layer, count(tokens), count(below), count(above)),
-    "from the start": () => text.fromStart(layer, count(first.tokens), count(last.tokens)),
+    "from the start": () =>
+      first === last
+        ? text.fasterAtOne(layer, count(last.tokens))
+        : text.fromStart(layer, count(first.tokens), count(last.tokens)),
     mixed: () => text.mixed(layer, count(last.tokens)),
-    never: () => text.never(layer, count(last.tokens)),
+    never: () => (first === last ? text.slowerAtOne : text.never)(layer, count(last.tokens)),
   }[crossing.kind]();
   const unclear = crossing.clear ? [] : [text.unclear];
-  return [verdict, ...unclear, text.atLongest(...atPoint(last)), text.setting(setting, last)];
+  return [verdict, ...unclear, text.atLongest(...atPoint(last)), text.setting(setting, conditions(points))];
+}
+
+/**
+ * How lengths were measured, which may be on another day and machine each.
+ * @param {LengthPayload[]} points
+ */
+function conditions(points) {
+  /** @param {(point: LengthPayload) => string} value */
+  const each = (value) => [...new Set(points.map(value))].join(" / ");
+  return {
+    repeats: each((point) => String(point.repeats)),
+    device: each((point) => point.device),
+    dtype: each((point) => point.dtype),
+    threads: each((point) => text.threads(point.threads)),
+    backend: each((point) => point.backend),
+  };
 }
 
 /**

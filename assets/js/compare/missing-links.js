@@ -22,6 +22,8 @@ const isVerified = (link) => link.nll !== null;
 export class CompareLinks extends ComparePart {
   /** @type {Run} */
   run;
+  /** The run and the tokens that have buttons. */
+  knownKey = "";
 
   /** @param {App} app */
   constructor(app) {
@@ -69,7 +71,7 @@ export class CompareLinks extends ComparePart {
       this.explained = null;
       this.results.hidden = true;
       this.field.max = String(this.run.numTokens - 1);
-      const addressed = Number(addressOf("compare").get("why"));
+      const addressed = Number(addressOf("compare", this.run).get("why"));
       this.choose(addressed >= 1 && addressed < this.run.numTokens ? addressed : mostHurt(this.run));
     } else this.watch();
   }
@@ -115,23 +117,28 @@ export class CompareLinks extends ComparePart {
 
   /** @param {MissingLinksPayload} answer */
   received(answer) {
-    this.known.replaceChildren(...(answer.tokens.length > 0 ? this.knownTokens(answer.tokens) : []));
+    this.showKnown(answer.tokens);
     const same = JSON.stringify(answer.explained) === JSON.stringify(this.explained);
     this.explained = answer.explained;
     this.startButton.textContent = answer.explained === null ? text.start : text.again;
     if (!same || this.results.hidden) this.show();
   }
 
-  /** @param {number[]} tokens */
-  knownTokens(tokens) {
-    return [
-      text.known,
-      ...tokens.map((pos) =>
-        buttonOf(`${this.run.tokenLabel(pos)} ${format.count(pos)}`, () => this.choose(pos), {
-          "aria-pressed": String(pos === this.token),
-        }),
-      ),
-    ];
+  /**
+   * Buttons of the tokens explained so far; they are built anew only for others, so that the focus stays on them.
+   * @param {number[]} tokens
+   */
+  showKnown(tokens) {
+    const key = JSON.stringify([this.run.info.run_id, tokens]);
+    if (key !== this.knownKey) {
+      const buttons = tokens.map((pos) =>
+        buttonOf(`${this.run.tokenLabel(pos)} ${format.count(pos)}`, () => this.choose(pos), { "data-pos": pos }),
+      );
+      this.known.replaceChildren(...(tokens.length > 0 ? [text.known, ...buttons] : []));
+    }
+    this.knownKey = key;
+    for (const button of this.known.querySelectorAll("button"))
+      button.setAttribute("aria-pressed", String(Number(button.dataset.pos) === this.token));
   }
 
   show() {
@@ -231,17 +238,13 @@ function sentences(run, explained, links) {
   if (links.length === 0 || together === null) return [...lines, text.none(format.count(explained.dropped_pairs))];
   const single = links.reduce((sum, link) => sum + focus - link.nll, 0);
   const gained = focus - together;
-  lines.push(
-    focus > full
-      ? text[gained > focus - full ? "explainsMore" : "explains"](
-          links.length,
-          nats(together),
-          nats(gained),
-          nats(focus - full),
-        )
-      : text.gains(links.length, nats(together), nats(gained)),
-    text.single(nats(single), single > gained * 1.1),
-  );
+  const effect = () => {
+    if (gained <= 0) return text.noGain(links.length);
+    if (focus <= full) return text.gains(nats(gained));
+    return text[gained > focus - full ? "explainsMore" : "explains"](nats(gained), nats(focus - full));
+  };
+  lines.push(text.added(links.length, nats(together)) + effect());
+  if (links.length > 1) lines.push(text.single(nats(single), gained > 0 && single > gained * 1.1));
   const judged = links.filter(({ random_keeps }) => random_keeps !== null);
   const kept = judged.filter(({ random_keeps }) => random_keeps).length;
   if (judged.length > 0) lines.push(text.baselines(kept, judged.length));

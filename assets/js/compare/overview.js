@@ -12,6 +12,7 @@ import { contextLine, tokenSummary } from "../core/token-text.js";
 import { hintButton } from "../core/tooltip.js";
 import { common } from "../strings/common.js";
 import { selection as selectionText, overview as text } from "../strings/compare.js";
+/** @import { TimingPayload } from "../core/payloads.js" */
 /** @import { PlotPoint } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { Run } from "../core/run.js" */
@@ -22,6 +23,8 @@ const LISTED = 10;
 export class Overview {
   /** @type {string} */
   theme;
+  /** @type {TimingPayload[]} */
+  timings;
   /** @type {Run} */
   run;
   /** @type {(number | null)[]} */
@@ -64,19 +67,25 @@ export class Overview {
   update() {
     const { run, root } = this.app;
     const theme = themeOf(root);
+    if (this.run !== run || this.timings !== run.timings) this.showTimes(run); // those of a long text come later
     // Nothing here depends on the layer.
     if (this.run === run && this.theme === theme) return;
     this.theme = theme;
     if (this.run !== run) {
       this.run = run;
       this.differences = range(run.numTokens).map((pos) => run.lossDifference(pos));
-      this.verdict.replaceChildren(...verdict(run).map((sentence) => el("p", {}, sentence)));
-      this.table.replaceChildren(comparisonTable(run, this.app.tooltip));
       this.showLists();
     }
     this.marked = this.app.selection;
     this.showChosen();
     this.drawChart();
+  }
+
+  /** @param {Run} run */
+  showTimes(run) {
+    this.timings = run.timings;
+    this.verdict.replaceChildren(...verdict(run).map((sentence) => el("p", {}, sentence)));
+    this.table.replaceChildren(comparisonTable(run, this.app.tooltip));
   }
 
   selectionChanged() {

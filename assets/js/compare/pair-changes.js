@@ -31,7 +31,7 @@ export class PairChanges {
     const { layer, gained, lost } = pairs;
     const none = gained === 0 && lost === 0;
     this.title.textContent = text.pairsTitle(layer);
-    this.words.textContent = none ? text.pairsNone : text.pairs(format.count(gained), format.count(lost));
+    this.words.textContent = none ? text.pairsNone : text.pairs(number(gained), number(lost));
     this.plot.hidden = none;
     if (!none) this.draw(pairs);
   }
@@ -93,6 +93,13 @@ export class PairChanges {
     });
   }
 }
+
+/**
+ * Pairs, a mean over heads: the fraction says something of few.
+ * @param {number} pairs
+ */
+const number = (pairs) =>
+  pairs < 100 && Math.abs(pairs - Math.round(pairs)) > 1e-6 ? format.decimal(pairs, 2) : format.count(pairs);
 
 /**
  * Rows of a lower triangle that is stored row by row; null above the diagonal.

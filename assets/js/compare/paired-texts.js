@@ -85,7 +85,8 @@ export class PairedTexts {
     this.place.textContent = text.page(format.count(first), format.count(last - 1), format.count(numTokens));
     const positions = range(last - first).map((i) => first + i);
     this.sides.own.replaceChildren(...positions.map((pos) => this.token(pos, pair.ownTop(pos))));
-    this.sides.other.replaceChildren(...positions.map((pos) => this.token(pos, pair.otherTop(pos))));
+    const other = pair.otherIndex < 0 ? () => UNMATCHED : (/** @type {number} */ pos) => pair.otherTop(pos);
+    this.sides.other.replaceChildren(...positions.map((pos) => this.token(pos, other(pos))));
     for (const walk of this.walks) walk.refresh();
     this.mark();
   }
@@ -96,11 +97,11 @@ export class PairedTexts {
    */
   token(pos, top) {
     const { pair } = this;
-    const missing = pair.otherIndex < 0;
+    const isChanged = pair.otherIndex >= 0 && pair.changed(pos);
     return el(
       "span",
       {
-        class: !missing && pair.changed(pos) ? "fx-pair-token fx-changed" : "fx-pair-token",
+        class: isChanged ? "fx-pair-token fx-changed" : "fx-pair-token",
         role: "option",
         tabindex: "-1",
         "aria-label": text.spoken(
@@ -110,7 +111,7 @@ export class PairedTexts {
           pair.otherName(pos),
         ),
         "data-pos": pos,
-        "data-shade": missing || top === UNMATCHED ? "none" : `g${top}`,
+        "data-shade": top === UNMATCHED ? "none" : `g${top}`,
       },
       pair.run.shown[pos],
     );
@@ -143,7 +144,7 @@ export class PairedTexts {
   /** @param {HTMLElement} token */
   showTooltip(token) {
     const { pos } = token.dataset;
-    if (pos === undefined || this.pair.otherIndex < 0) return;
+    if (pos === undefined) return;
     this.app.tooltip.show(this.describe(Number(pos)), token.getBoundingClientRect());
   }
 

@@ -64,7 +64,7 @@ class JobLine {
     if (job === null || (!ownJob && !live)) return "";
     if (live && !ownJob) return text.busy;
     if (job.state === "failed") return text.failed(job.message);
-    if (job.state === "stopped") return text.stopped;
+    if (job.state === "stopped") return text.stoppedKept[job.kind] ?? text.stopped;
     if (job.state === "stopping") return text.stopping;
     if (job.state === "waiting") return text.waiting;
     if (job.state === "done") return "";
@@ -85,6 +85,10 @@ export class ComparePart {
   questions;
   /** A question that starts work is not answered yet. */
   starting = false;
+  /** Questions so far. */
+  asked = 0;
+  /** Whether the newest question was answered. @type {Promise<boolean>} */
+  newest = Promise.resolve(false);
   /** @type {number} */
   timer;
   /** Milliseconds between questions while work continues. */
@@ -126,11 +130,30 @@ export class ComparePart {
    * @param {JobQuestion} [what]
    * @param {Details} [details]
    */
-  async watch(what = this.questions.state, details = {}) {
+  watch(what = this.questions.state, details = {}) {
     clearTimeout(this.timer);
+    this.newest = this.ask(what, details);
+    return this.newest;
+  }
+
+  /**
+   * One question. An answer that a newer question has overtaken is not shown: it may be about another token or layer,
+   * or about the time before work started. Where it started work, that is asked for once more.
+   * @param {JobQuestion} what
+   * @param {Details} details
+   * @returns {Promise<boolean>}
+   */
+  async ask(what, details) {
     const { run } = this.app;
+    this.asked += 1;
+    const { asked } = this;
     const answer = await this.app.request(what, details);
     if (run !== this.app.run) return false;
+    if (asked !== this.asked && what === this.questions.state) return this.newest;
+    if (asked !== this.asked && answer.error === undefined) {
+      await this.watch();
+      return true;
+    }
     if (answer.error === undefined) this.take(answer);
     else {
       this.line.fail(answer.error);

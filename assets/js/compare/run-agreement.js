@@ -31,8 +31,11 @@ export function agreementSentences(pair) {
     const shares = [format.percent(layer.overlap), format.decimal(layer.rand, 2)];
     sentences.push(text.agreement(tokens[0], tokens[1], layer.layer, shares[0], shares[1]));
   }
-  if (layers.length > 0)
-    sentences.push(text.mean(format.percent(average("overlap")), format.decimal(average("rand"), 2), layers.length));
+  if (!layer) sentences.push(text.noLayer(run.layerIds[pair.app.layerIndex]));
+  if (layers.length > 0) {
+    const shares = [format.percent(average("overlap")), format.decimal(average("rand"), 2)];
+    sentences.push(text.mean(shares[0], shares[1], layers.length, layers.length === run.numLayers));
+  }
   return sentences;
 }
 
@@ -43,15 +46,16 @@ export function agreementSentences(pair) {
  */
 export function drawAgreement(app, node, { layers }) {
   const { root, run } = app;
-  /** @param {Measure} name @param {string} label @param {string} colour */
-  const trace = (name, label, colour) => ({
+  /** @param {Measure} name @param {string} label @param {string} colour @param {string} dash @param {string} symbol */
+  const trace = (name, label, colour, dash, symbol) => ({
     type: "scatter",
     mode: "lines+markers",
     name: label,
     x: layers.map((layer) => layer.layer),
     y: layers.map((layer) => layer[name]),
     hoverinfo: "none",
-    line: { color: cssColour(root, colour) },
+    line: { color: cssColour(root, colour), dash },
+    marker: { symbol },
     customdata: layers,
   });
   const open = run.layerIds[app.layerIndex];
@@ -65,7 +69,11 @@ export function drawAgreement(app, node, { layers }) {
     }),
     shapes: [{ type: "line", x0: open, x1: open, yref: "paper", y0: 0, y1: 1, line }],
   });
-  drawPlot(app, node, [trace("overlap", text.overlap, "accent"), trace("rand", text.rand, "worse")], layout, {
+  const traces = [
+    trace("overlap", text.overlap, "accent", "solid", "circle"),
+    trace("rand", text.rand, "worse", "dash", "square"),
+  ];
+  drawPlot(app, node, traces, layout, {
     hover: ({ x, customdata: { overlap, rand } }) => {
       const values = [`${text.overlap} ${format.percent(overlap)}`, `${text.rand} ${format.decimal(rand, 2)}`];
       return el("div", {}, `${text.layerAxis} ${x}: ${values.join(", ")}`);

@@ -53,7 +53,8 @@ export class RunPair {
 
   /** @param {number} pos */
   otherName(pos) {
-    const other = this.otherIndex < 0 ? UNMATCHED : this.otherTop(pos);
+    if (this.otherIndex < 0) return text.noGroup;
+    const other = this.otherTop(pos);
     return other === UNMATCHED ? text.unmatched : groupLabel(other);
   }
 }

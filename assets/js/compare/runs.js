@@ -165,6 +165,8 @@ export class CompareRuns {
     if (run !== this.app.run || other !== this.other) return;
     this.message.replaceChildren();
     if (answer.error !== undefined) {
+      this.pair = /** @type {any} */ (null);
+      this.results.hidden = this.numbers.hidden = true;
       this.message.replaceChildren(alertBox(answer.error, () => this.load(other)));
       return;
     }
@@ -190,9 +192,9 @@ export class CompareRuns {
 
   showSentences() {
     const hint = hintButton(this.app.tooltip, text.randSubject, text.randHint);
-    this.words.replaceChildren(
-      ...agreementSentences(this.pair).map((sentence, i) => el("p", {}, sentence, i === 1 ? hint : null)),
-    );
+    const lines = agreementSentences(this.pair);
+    const first = lines.findIndex((sentence) => sentence.includes(text.rand));
+    this.words.replaceChildren(...lines.map((sentence, i) => el("p", {}, sentence, i === first ? hint : null)));
   }
 
   selectionChanged() {

@@ -46,8 +46,8 @@ export class CompareSettings extends ComparePart {
   cellsKey;
   /** @type {Map<string, GridCellPayload>} */
   byKey;
-  /** The settings of the grid that was started last. @type {{ top_k: number[], window: number[] }} */
-  requested;
+  /** Settings of this run's grid that was started last. @type {{ top_k: number[], window: number[] } | null} */
+  requested = null;
 
   /** @param {App} app */
   constructor(app) {
@@ -110,12 +110,14 @@ export class CompareSettings extends ComparePart {
     if (this.run !== this.app.run) {
       this.run = this.app.run;
       this.cells = /** @type {any} */ (null);
+      this.requested = null;
       this.budget.hidden = !hasBudget(this.run.config);
       this.results.hidden = this.nothing.hidden = true;
       this.watch();
     } else {
       if ((this.theme !== theme || this.drawPending) && this.cells !== null && this.cells.length > 0) this.draw();
       this.drawPending = false;
+      this.showCost(); // the times of a long text come later
       if (this.busy) this.watch();
     }
     this.theme = theme;
@@ -161,7 +163,7 @@ export class CompareSettings extends ComparePart {
     if (topK === null) return this.line.fail(text.badNumbers(text.topK));
     if (window === null) return this.line.fail(text.badNumbers(text.window));
     this.requested = { top_k: topK, window };
-    return this.start({ ...this.requested, repeats: Number(this.repeats.value) });
+    return this.start({ top_k: topK, window, repeats: Number(this.repeats.value) });
   }
 
   showCells() {
@@ -173,7 +175,8 @@ export class CompareSettings extends ComparePart {
   }
 
   gridTable() {
-    const requested = this.busy && this.requested ? this.requested : { top_k: [], window: [] };
+    const isMeasuring = this.busy && this.isOwnJob(this.job);
+    const requested = (isMeasuring && this.requested) || { top_k: [], window: [] };
     /** @param {"top_k" | "window_size"} name @param {number[]} more */
     const unique = (name, more) =>
       [...new Set([...this.cells.map((cell) => cell[name]), ...more])]
@@ -253,7 +256,7 @@ export class CompareSettings extends ComparePart {
       name: text.frontier,
       x: line.map(([x]) => x),
       y: line.map(([, y]) => y),
-      hoverinfo: "none",
+      hoverinfo: "skip", // at the middle of a point Plotly would hand over the line's
       line: { dash: "dot", width: 2, color: cssColour(root, "muted") },
     };
     const layout = plotLayout(root, {
@@ -263,7 +266,7 @@ export class CompareSettings extends ComparePart {
         tickformat: this.cost === "pairs" ? ".0%" : "",
       }),
       yaxis: plotAxis(root, wide ? text.yAxisLog : text.yAxis, { zeroline: false, type: wide ? "log" : "linear" }),
-      ...fullLine(root, wide ? Math.log10(base) : base, base),
+      ...fullLine(root, base, wide),
     });
     drawPlot(this.app, this.chart, [joined, ...series, full], layout, {
       hover: (point) => describe(point.customdata, base),
@@ -377,23 +380,32 @@ function marks(root, kind) {
 }
 
 /**
- * Full attention across the whole chart, with its number.
+ * Full attention across the whole chart, with its number. On a logarithmic axis Plotly takes the logarithm of a shape's
+ * place itself, and an annotation's as it is.
  * @param {HTMLElement} root
- * @param {number} y
  * @param {number} base
+ * @param {boolean} logarithmic
  */
-function fullLine(root, y, base) {
+function fullLine(root, base, logarithmic) {
   const colour = cssColour(root, "text");
   return {
     shapes: [
-      { type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color: colour, width: 1, dash: "dash" } },
+      {
+        type: "line",
+        xref: "paper",
+        x0: 0,
+        x1: 1,
+        y0: base,
+        y1: base,
+        line: { color: colour, width: 1, dash: "dash" },
+      },
     ],
     annotations: [
       {
         xref: "paper",
         x: 1,
         xanchor: "right",
-        y,
+        y: logarithmic ? Math.log10(base) : base,
         yanchor: "bottom",
         yshift: 5,
         showarrow: false,

@@ -57,13 +57,15 @@ export class CompareView {
     return this.open === "overview" ? null : this.open;
   }
 
-  // For the address: the run compared with this one, while it is shown.
+  // For the address: the run compared with this one, the token explained or the changes, while they are shown.
   get parameters() {
     const { runs, links, whatIf } = this.parts;
+    /** @param {PartName} name @param {string | number | null} value */
+    const shown = (name, value) => (this.open === name && this.parts[name].run === this.app.run ? value : null);
     return {
-      with: this.open === "runs" ? runs.other : null,
-      why: this.open === "links" ? links.token : null,
-      set: this.open === "whatIf" ? whatIf.addressed : null,
+      with: shown("runs", runs.other),
+      why: shown("links", links.token),
+      set: shown("whatIf", whatIf.addressed),
     };
   }
 

@@ -30,6 +30,8 @@ export class CompareWhatIf extends ComparePart {
   changes = [];
   /** Earlier lists of changes, for Undo. @type {string[][]} */
   history = [];
+  /** The run that the newest comparison saved. @type {string | null} */
+  saved = null;
   /** @type {WhatIfResultPayload | null} */
   result = null;
   /** @type {(number | null)[]} */
@@ -102,22 +104,23 @@ export class CompareWhatIf extends ComparePart {
     if (this.run !== this.app.run) {
       this.run = this.app.run;
       this.history = [];
-      this.result = null;
+      this.result = this.saved = null;
       this.savedPlace.replaceChildren();
       this.form.reset();
-      const addressed = addressOf("compare").get("set");
+      const addressed = addressOf("compare", this.run).get("set");
       const changes = addressed === null ? [] : addressed.split(SEPARATOR);
       this.showChanges(changes);
       if (changes.length > 0) this.start({});
       else this.watch();
       return;
     }
+    this.form.layerOpened();
     if (this.result !== null) this.drawChart();
     this.watch();
   }
 
   selectionChanged() {
-    this.form.reset();
+    if (this.form.asksForToken) this.form.reset();
     if (this.result !== null) {
       this.drawChart();
       this.watch();
@@ -143,22 +146,27 @@ export class CompareWhatIf extends ComparePart {
 
   /** @param {string[]} changes */
   set(changes) {
-    this.history.push(this.changes);
-    this.apply(changes);
+    return this.apply(changes, [...this.history, this.changes]);
   }
 
   back() {
-    this.apply(this.history.pop() ?? []);
+    return this.apply(this.history.at(-1) ?? [], this.history.slice(0, -1));
   }
 
-  /** @param {string[]} changes */
-  async apply(changes) {
-    const before = this.changes;
+  /**
+   * @param {string[]} changes
+   * @param {string[][]} history
+   */
+  async apply(changes, history) {
+    const before = { changes: this.changes, history: this.history };
+    this.history = history;
+    this.savedPlace.replaceChildren();
     this.showChanges(changes);
-    if (changes.length === 0) return this.watch();
-    const taken = await this.start({});
-    if (!taken && this.changes === changes) this.showChanges(before); // what was refused is not in force
-    return taken;
+    const taken = await (changes.length === 0 ? this.watch() : this.start({}));
+    if (taken || this.changes !== changes) return taken;
+    this.history = before.history; // what was refused is not in force
+    this.showChanges(before.changes);
+    return false;
   }
 
   /** @param {string[]} changes */
@@ -207,7 +215,8 @@ export class CompareWhatIf extends ComparePart {
   /** @param {WhatIfPayload} answer */
   received(answer) {
     this.allow();
-    if (answer.saved !== null) this.showSaved(answer.saved);
+    if (answer.saved !== null && answer.saved !== this.saved) this.showSaved(answer.saved);
+    this.saved = answer.saved;
     this.results.hidden = answer.result === null;
     this.command.textContent = answer.command;
     if (answer.result === null) {
@@ -239,7 +248,7 @@ export class CompareWhatIf extends ComparePart {
           String(layer),
           format.count(moved),
           format.percent(after, 1),
-          format.signedPercent(after - before),
+          format.signed(100 * (after - before), 1),
         ]),
         { "data-testid": "fx-what-if-layers" },
       ),
@@ -273,7 +282,7 @@ export class CompareWhatIf extends ComparePart {
     this.prediction.replaceChildren(
       el("h4", { class: "fx-link-title" }, text.predictionTitle(format.count(token))),
       before === null || after === null
-        ? el("p", { class: "fx-help" }, text.notRead)
+        ? el("p", { class: "fx-help" }, token === 0 ? text.first : text.notRead)
         : el(
             "div",
             { class: "fx-predictions" },

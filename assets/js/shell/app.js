@@ -317,9 +317,12 @@ export class App {
     return partOf(this.run.layers[this.layerIndex].parts, this.head);
   }
 
-  /** @param {number} part */
-  setPart(part) {
-    this.head = this.run.layers[this.layerIndex].parts[part].heads[0];
+  /**
+   * @param {number} part
+   * @param {number} [head] of the part; the first by itself
+   */
+  setPart(part, head) {
+    this.head = head ?? this.run.layers[this.layerIndex].parts[part].heads[0];
     this.tooltip.hide();
     this.refresh();
     this.writeAddress();

@@ -102,10 +102,15 @@ export const selection = {
 export const job = {
   start: "Start",
   stop: "Stop",
-  stopping: "Stopping after this layer…",
+  stopping: "Stopping at the next step…",
   left: (stage, time) => `${stage}, about ${time} left`,
   waiting: "Waiting for the model: another computation is using it…",
-  stopped: "Stopped. What was measured is kept.",
+  stopped: "Stopped. Nothing of it is kept.",
+  stoppedKept: /** @type {Record<string, string>} */ ({
+    grid: "Stopped. What was measured is kept.",
+    lengths: "Stopped. What was measured is kept.",
+    generation: "Stopped. What was written stays.",
+  }),
   failed: (message) => `${message.slice(0, 1).toUpperCase()}${message.slice(1)}.`,
   busy: "Another comparison is being measured; stop it or wait for it.",
   loading: "Loading…",
@@ -162,18 +167,20 @@ export const settings = {
     `Closest to full attention with this run's centroids: ${setting}, ${delta} nats per token (${low} to ${high}), ` +
     `with ${pairs} of pairs and ${time} the attention time${hedge}.`,
   quickest: (setting, time, delta, low, high) =>
-    `Least attention time with this run's centroids: ${setting}, ${time} that of full attention, at ${delta} nats ` +
-    `per token (${low} to ${high}).`,
+    "Least attention time of those clearly faster than full attention, with this run's centroids: " +
+    `${setting}, ${time} its time, at ${delta} nats per token (${low} to ${high}).`,
   noneFaster:
     "At no measured setting is Focus' attention clearly faster than full attention on this text: it is slower, or " +
     "the repeats overlap, or there are fewer than three.",
   wholePass: (faster, count) =>
-    `The whole pass, attention and all the rest, took less time in ${faster} of ${count} settings (medians).`,
+    `The whole pass, attention and all the rest, took less time in ${faster} of ${count} ` +
+    `${count === 1 ? "setting" : "settings"} (medians).`,
   againstRandom: (better, worse, count) =>
-    `Against random centroids at the same setting: clearly better in ${better} of ${count} settings, clearly worse ` +
-    `in ${worse} (intervals do not overlap).`,
+    `Against random centroids at the same setting: clearly better in ${better} of ${count} ` +
+    `${count === 1 ? "setting" : "settings"}, clearly worse in ${worse} (intervals do not overlap).`,
   measured: (scored, repeats, device, dtype, threads) =>
-    `${scored} scored tokens; ${repeats} timed repeats; ${device}, ${dtype}, ${threads}. Intervals: blocks of ` +
+    `${scored} scored ${scored === "1" ? "token" : "tokens"}; ${repeats} timed ` +
+    `${repeats === "1" ? "repeat" : "repeats"}; ${device}, ${dtype}, ${threads}. Intervals: blocks of ` +
     "neighbouring tokens, resampled.",
   threads: (count) => (count === 1 ? "1 thread" : `${count} threads`),
   plotTitle: "Speed and perplexity at the same setting",
@@ -238,10 +245,15 @@ export const runs = {
     `${run.config.window}${common.growing(run.config)}, K = ${run.config.num_groups}` +
     `${common.exceptions(run.config)}, ${run.date}`,
   agreement: (changed, count, layer, overlap, rand) =>
-    `In layer ${layer}, ${changed} of ${count} tokens (by their top group) are in another group: ${overlap} in ` +
-    `matched groups, adjusted Rand index ${rand}.`,
-  mean: (overlap, rand, layers) =>
-    `Over all ${layers} layers: ${overlap} of tokens in matched groups, adjusted Rand index ${rand}, on average.`,
+    `In layer ${layer}, ${changed} of ${count} tokens (by their top group) ${changed === "1" ? "is" : "are"} in ` +
+    `another group: ${overlap} in matched groups, adjusted Rand index ${rand}.`,
+  mean: (overlap, rand, layers, all) =>
+    layers === 1
+      ? `In the one layer both have, ${overlap} of tokens are in matched groups, adjusted Rand index ${rand}.`
+      : `Over ${all ? `all ${layers} layers` : `the ${layers} layers both have`}: ${overlap} of tokens in matched ` +
+        `groups, adjusted Rand index ${rand}, on average.`,
+  noLayer: (layer) => `The other run has no groups in layer ${layer}.`,
+  noGroup: "no group",
   identical: "The two runs put every token of this layer into the same group.",
   worse: (delta, low, high, count) =>
     `The other run predicts worse: ${delta} nats per token (95 % interval ${low} to ${high}, ${count} scored tokens).`,
@@ -374,12 +386,18 @@ export const lengths = {
   mixed: (layer, longest) =>
     `With the groups of layer ${layer}, Focus is faster at some measured lengths but slower at ${longest} tokens, ` +
     "the longest; no length can be named from which it stays faster.",
+  fasterAtOne: (layer, tokens) =>
+    `With the groups of layer ${layer}, Focus is faster at ${tokens} tokens, the only measured length.`,
+  slowerAtOne: (layer, tokens) =>
+    `With the groups of layer ${layer}, Focus is not faster at ${tokens} tokens, the only measured length; nothing ` +
+    "is claimed beyond.",
   unclear: "At the longest length the repeats of the two overlap, so this may not hold.",
   atLongest: (tokens, full, focus, ratio) =>
     `At ${tokens} tokens: full attention ${full}, Focus with routing ${focus} (${ratio} the time).`,
-  setting: (setting, points) =>
-    `${setting}. ${points.repeats} repeats, median with lowest and highest; ${points.device}, ${points.dtype}, ` +
-    `${points.threads === 1 ? "1 thread" : `${points.threads} threads`}, ${points.backend} backend.`,
+  setting: (setting, { repeats, device, dtype, threads, backend }) =>
+    `${setting}. ${repeats} ${repeats === "1" ? "repeat" : "repeats"}, median with lowest and highest; ${device}, ` +
+    `${dtype}, ${threads}, ${backend} backend.`,
+  threads: (count) => (count === 1 ? "1 thread" : `${count} threads`),
   full: "full attention",
   focus: "Focus with routing",
   lengthAxis: "tokens",
@@ -442,28 +460,37 @@ export const links = {
   noToken: (last) => `Choose a token from 1 to ${last}.`,
   loss: (piece, pos, full, focus) =>
     `“${piece}” (token ${pos}): ${full} nats with full attention, ${focus} with Focus.`,
-  explains: (count, together, gained, lost) =>
-    `${count === 1 ? "One dropped link" : `${count} dropped links`}, added together, bring it to ${together} nats: ` +
-    `that explains ${gained} of the ${lost} nats that Focus loses.`,
-  explainsMore: (count, together, gained, lost) =>
-    `${count === 1 ? "One dropped link" : `${count} dropped links`}, added together, bring it to ${together} nats, ` +
-    `${gained} less: more than the ${lost} nats that Focus loses.`,
-  gains: (count, together, gained) =>
-    `${count === 1 ? "One dropped link" : `${count} dropped links`}, added together, bring it to ${together} nats, ` +
-    `${gained} less, although Focus does not predict this token worse.`,
+  added: (count, together) =>
+    count === 1
+      ? `One dropped link, added, brings it to ${together} nats`
+      : `${count} dropped links, added together, bring it to ${together} nats`,
+  explains: (gained, lost) => `: that explains ${gained} of the ${lost} nats that Focus loses.`,
+  explainsMore: (gained, lost) => `, ${gained} less: more than the ${lost} nats that Focus loses.`,
+  gains: (gained) => `, ${gained} less, although Focus does not predict this token worse.`,
+  noGain: (count) => (count === 1 ? ": it wins nothing." : ": together they win nothing."),
   single: (sum, overlap) =>
     `Added one at a time they gain ${sum} nats in sum${overlap ? ": they partly do the same work" : ""}.`,
   baselines: (kept, count) =>
-    `Window and sinks alone would have dropped all ${count}; random groups of the same shape would have kept ${kept}.`,
-  found: (pairs) => `${pairs} dropped pairs were compared, over all layers and heads.`,
-  none: (pairs) => `None of ${pairs} dropped pairs would have helped, to first order.`,
+    count === 1
+      ? "Window and sinks alone would have dropped it; random groups of the same shape would have " +
+        (kept === 1 ? "kept it." : "dropped it, too.")
+      : `Window and sinks alone would have dropped all ${count}; random groups of the same shape would have kept ` +
+        `${kept}.`,
+  found: (pairs) =>
+    `${pairs} dropped ${pairs === "1" ? "pair was" : "pairs were"} compared, over all layers and heads.`,
+  none: (pairs) =>
+    pairs === "0"
+      ? "The mask drops no pair before this token."
+      : pairs === "1"
+        ? "The one dropped pair would not have helped, to first order."
+        : `None of ${pairs} dropped pairs would have helped, to first order.`,
   listTitle: "Change of the token's loss, in nats, with one link added",
   arcs: { label: "The missing links in the text", go: (pos) => `Show token ${pos} in the text` },
   query: "From",
   key: "to",
   details: (layer, head, distance, share, predicted) => [
-    `layer ${layer}, head ${head}`,
-    `${distance} tokens back`,
+    `layer ${layer}, query head ${head}`,
+    `${distance} ${distance === "1" ? "token" : "tokens"} back`,
     `would get ${share} of the attention`,
     `predicted ${predicted}`,
   ],
@@ -494,8 +521,9 @@ export const generation = {
   full: "Full attention",
   focus: "Focus",
   groupsLater: "Groups are those Focus would give; they appear when the text is finished.",
-  speed: (ms, count, total) => `${ms} a token (median of ${count}), after ${total} prompt tokens`,
-  samePrefix: (count) => `The first ${count} tokens are the same.`,
+  speed: (ms, count, total) =>
+    `${ms} a token (median of ${count}), after ${total} prompt ${total === "1" ? "token" : "tokens"}`,
+  samePrefix: (count) => (count === "1" ? "The first token is the same." : `The first ${count} tokens are the same.`),
   same: "Both wrote the same so far.",
   differentFromStart: "They differ from the first token.",
   empty: "Press Write to see both texts grow.",

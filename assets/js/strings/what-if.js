@@ -64,7 +64,9 @@ export const whatIf = {
   groups: (count, layers) =>
     count === "0"
       ? "No token changes its group in any layer."
-      : `Tokens change their group ${count} times over ${layers === 1 ? "one layer" : `${layers} layers`}.`,
+      : count === "1"
+        ? "One token changes its group in one layer."
+        : `Tokens change their group ${count} times over ${layers === 1 ? "one layer" : `${layers} layers`}.`,
   partly: (tokens, all) => `Measured on the first ${tokens} of ${all} tokens; no token sees a later one.`,
   chartTitle: "Change of the loss, token by token",
   chartHint: "Nats that each token loses (up) or wins (down) by the changes. Press a token to select it.",
@@ -75,7 +77,8 @@ export const whatIf = {
   changeOf: (nats) => `${nats} nats by the changes`,
   otherTop: "another most probable token",
   pairsTitle: (layer) => `Pairs of layer ${layer} that change`,
-  pairs: (gained, lost) => `${gained} pairs gained, ${lost} lost (mean over the heads of the layer).`,
+  pairs: (gained, lost) =>
+    `${gained} ${gained === "1" ? "pair" : "pairs"} gained, ${lost} lost (mean over the heads of the layer).`,
   pairsNone: "The changes leave the pairs of this layer as they were.",
   pairsLabel: "Pairs gained and lost, in blocks of queries by keys",
   keyAxis: "key",
@@ -89,9 +92,15 @@ export const whatIf = {
   after: "With the changes",
   choosePrediction: "Select a token, in the chart or in the text, to see what is predicted there.",
   notRead: "This token was not read again.",
+  first: "Nothing predicts the first token: there is nothing before it.",
   layersTitle: "Layer by layer",
   layersLabel: "Groups and pairs by layer",
-  columns: { layer: "Layer", moved: "Tokens in another group", kept: "Pairs kept", change: "Change" },
+  columns: {
+    layer: "Layer",
+    moved: "Tokens in another group",
+    kept: "Pairs kept",
+    change: "Change (percentage points)",
+  },
   saved: (name) => `Saved as run ${name}.`,
   open: "Open it",
   command: "The same on the command line",

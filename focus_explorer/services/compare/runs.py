@@ -77,7 +77,7 @@ def compare_runs(service: Service, run_id: str, other_id: str) -> MatchedRunsPay
     return {
         "layers": layers,
         "top": encode(np.concatenate(tops)) if tops else "",
-        "losses": [None, *np.round(other.losses, 4).tolist()],
+        "losses": [None, *other.losses.astype(np.float32).tolist()],  # as precise as the run's own on the page
         "difference": {"mean": mean, "low": low, "high": high, "count": int(other.losses.size)},
     }
 

@@ -26,12 +26,14 @@ from focus_explorer.views.payloads.what_if import WhatIfPayload
 
 
 def _job(service: Service) -> JobPayload | None:
+    """The newest comparison; its state is read before its results, which are whole once it is done."""
     return service.part(Comparisons).status()
 
 
 def settings_grid(service: Service, request: Request) -> GridPayload:
     """Settings measured so far: run."""
-    return {**grid(service, run_of(request)), "job": _job(service)}
+    job = _job(service)
+    return {**grid(service, run_of(request)), "job": job}
 
 
 def start_grid(service: Service, request: Request) -> GridPayload:
@@ -65,7 +67,8 @@ def numbers(service: Service, request: Request) -> RunNumbersPayload:
 
 def times_by_length(service: Service, request: Request) -> LengthsPayload:
     """Lengths measured so far: run."""
-    return {**lengths(service, run_of(request)), "job": _job(service)}
+    job = _job(service)
+    return {**lengths(service, run_of(request)), "job": job}
 
 
 def start_lengths(service: Service, request: Request) -> LengthsPayload:
@@ -78,7 +81,8 @@ def start_lengths(service: Service, request: Request) -> LengthsPayload:
 def missing_links(service: Service, request: Request) -> MissingLinksPayload:
     """Tokens explained so far, and one of them: run, token."""
     token = whole_number(request, "token") if request.get("token") is not None else None
-    return {**measured_links(service, run_of(request), token), "job": _job(service)}
+    job = _job(service)
+    return {**measured_links(service, run_of(request), token), "job": job}
 
 
 def start_missing_links(service: Service, request: Request) -> MissingLinksPayload:
@@ -89,7 +93,8 @@ def start_missing_links(service: Service, request: Request) -> MissingLinksPaylo
 
 def head_costs(service: Service, request: Request) -> HeadCostsPayload:
     """What the mask costs head by head, as far as it was measured: run."""
-    return {**measured_heads(service, run_of(request)), "job": _job(service)}
+    job = _job(service)
+    return {**measured_heads(service, run_of(request)), "job": job}
 
 
 def start_head_costs(service: Service, request: Request) -> HeadCostsPayload:
@@ -104,9 +109,9 @@ def what_if(service: Service, request: Request) -> WhatIfPayload:
     layer, token = (
         whole_number(request, name) if request.get(name) is not None else None for name in ("layer", "token")
     )
-    comparisons = service.part(Comparisons)
+    comparisons, job = service.part(Comparisons), _job(service)
     measured = service.part(WhatIfs).measured(run_id, texts, layer, token)
-    return {**measured, "saved": comparisons.saved(run_id), "command": repeated_by(run_id, texts), "job": _job(service)}
+    return {**measured, "saved": comparisons.saved(run_id), "command": repeated_by(run_id, texts), "job": job}
 
 
 def start_what_if(service: Service, request: Request) -> WhatIfPayload:
@@ -135,7 +140,8 @@ def start_generation(service: Service, request: Request) -> GenerationPayload:
 
 def generation(service: Service, request: Request) -> GenerationPayload:
     """Text the newest generation of this run has written so far: run."""
-    return {"sides": service.part(Comparisons).generated(run_of(request)), "job": _job(service)}
+    job = _job(service)
+    return {"sides": service.part(Comparisons).generated(run_of(request)), "job": job}
 
 
 REQUESTS = {

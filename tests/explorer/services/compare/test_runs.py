@@ -60,7 +60,8 @@ def test_groups_are_matched_as_from_whole_sorted_rows(twins):
         [row["nll"] for row in fetch(own.database, "losses", run_id=name).to_pylist() if row["mode"] == "focus"]
         for name in (run_id, "twin")
     ]
-    assert compared["losses"] == [None, *np.round(losses[1], 4).tolist()]
+    # as `run_payload` sends those of the run itself: equal losses differ by nothing on the page
+    assert compared["losses"] == [None, *np.float32(losses[1]).tolist()]
     assert compared["difference"]["mean"] == pytest.approx(np.mean(losses[1]) - np.mean(losses[0]))
 
 

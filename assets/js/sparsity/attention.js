@@ -271,16 +271,18 @@ export class AttentionPart {
     const { answer, app } = this;
     const layers = range(answer.mass_kept.length);
     const nulls = layers.map((layer) => this.nulls(layer));
+    const shares = layers.map((layer) => this.layerMean(layer));
     /** @param {(number | null)[]} values */
     const meanOfSome = (values) => format.percent(mean(values.filter((value) => value !== null)), 1);
-    const retained = meanOfSome(layers.map((layer) => this.layerMean(layer)));
-    const shuffled = meanOfSome(nulls.map((value) => value.shuffled));
+    const [retained, shuffled] = [shares, nulls.map((value) => value.shuffled)].map(meanOfSome);
     const alone = format.percent(mean(nulls.map((value) => value.windowOnly)), 1);
     const full = someFull(app.run.layers);
-    this.finding.textContent =
-      this.kind === "mass_kept"
-        ? text.summary(retained, shuffled, alone, full)
-        : text.summaryDistant(retained, shuffled, full);
+    if (shares.every((share) => share === null)) this.finding.textContent = text.noneDistant;
+    else
+      this.finding.textContent =
+        this.kind === "mass_kept"
+          ? text.summary(retained, shuffled, alone, full)
+          : text.summaryDistant(retained, shuffled, full);
     const counts = [layers.length, this.heads, answer.num_tokens].map(format.count);
     this.denominator.textContent =
       answer.num_tokens < app.run.numTokens

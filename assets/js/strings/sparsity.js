@@ -2,6 +2,13 @@
 // Labels and sentences of the Sparsity view.
 /** @import { Words } from "./words.js" */
 
+/**
+ * A count with the word for what is counted, in the plural unless it is one.
+ * @param {string | number} count
+ * @param {string} word
+ */
+const counted = (count, word) => `${count} ${word}${String(count) === "1" ? "" : "s"}`;
+
 /** @satisfies {Words} */
 export const sparsity = {
   waiting: "Counting the pairs of this layer…",
@@ -226,10 +233,12 @@ export const pairs = {
       "Of the attention beyond window and sinks " +
       `${full ? "groups, and heads with full attention, keep" : "the groups keep"} ${kept}; with random groups of ` +
       `the same sizes it would be ${shuffled}.`,
+    noneDistant: "No attention falls beyond window and sinks here: groups have nothing to keep.",
     denominator: (layers, heads, tokens) =>
-      `Means over ${layers} layers, ${heads} heads and ${tokens} query positions.`,
+      `Means over ${counted(layers, "layer")}, ${counted(heads, "head")} and ${tokens} query positions.`,
     denominatorCut: (layers, heads, tokens, whole) =>
-      `Means over ${layers} layers, ${heads} heads and the first ${tokens} of ${whole} query positions.`,
+      `Means over ${counted(layers, "layer")}, ${counted(heads, "head")} and the first ${tokens} of ${whole} query ` +
+      "positions.",
     clickHint: "Click a cell to go to its layer and see that head's links.",
     table: "The same numbers as a table: attention kept by layer and head",
   },

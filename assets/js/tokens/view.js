@@ -47,7 +47,7 @@ export class TokensView {
     this.current = 0;
     /** @type {Links | null} */
     this.links = null;
-    /** @type {string | null} */
+    /** Why a layer did not come. @type {{ run: Run, layerIndex: number, message: string } | null} */
     this.problem = null;
     this.search = new Search(app, {
       changed: () => {
@@ -138,7 +138,10 @@ export class TokensView {
 
   // A new run starts at its selection or its beginning; a new layer only recolours.
   update() {
-    this.problem = null;
+    const { run, layerIndex } = this.app;
+    const { problem } = this;
+    if (problem && (problem.run !== run || problem.layerIndex !== layerIndex || run.hasLayer(layerIndex)))
+      this.problem = null;
     if (this.run !== this.app.run) this.openRun();
     else if (this.filter.active) this.applyFilter();
     else if (this.lines.lines.length === 0) this.lines.lay(true);
@@ -182,14 +185,15 @@ export class TokensView {
     const pos = selection !== null && selection.size === 1 ? selection.positions[0] : null;
     this.links = pos !== null && this.run.hasLayer(layerIndex) ? new Links(this.run, layerIndex, pos, app.part) : null;
     if (pos === null) this.detail.hide();
-    else this.detail.show(pos, this.links, this.problem);
+    else this.detail.show(pos, this.links, this.problem?.message);
     this.repaint();
     this.legend.update(this.run, layerIndex, selection);
   }
 
   /** @param {string} message */
   layerFailed(message) {
-    this.problem = message;
+    const { run, layerIndex } = this.app;
+    this.problem = { run, layerIndex, message };
     if (this.app.isOpen("tokens")) this.selectionChanged();
   }
 

@@ -62,11 +62,13 @@ class Element {
     this.replaceChildren(...(text === "" ? [] : [text]));
   }
 
-  /** Elements of a class or a tag, and nothing else. */
+  /** Elements of a class, a tag, or with an attribute such as [data-pos="3"], and nothing else. */
   querySelectorAll(selector) {
-    const fits = selector.startsWith(".")
-      ? (one) => one.classList.contains(selector.slice(1))
-      : (one) => one.tag === selector;
+    const [, name, value] = /^\[(.+)="(.*)"\]$/.exec(selector) ?? [];
+    const fits = (one) => {
+      if (name !== undefined) return one.getAttribute(name) === value;
+      return selector.startsWith(".") ? one.classList.contains(selector.slice(1)) : one.tag === selector;
+    };
     const inside = this.children.filter((child) => typeof child === "object");
     return inside.flatMap((child) => [...(fits(child) ? [child] : []), ...child.querySelectorAll(selector)]);
   }

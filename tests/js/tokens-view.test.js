@@ -2,8 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import "./page.js";
+import { TokenInput } from "../../assets/js/tokens/input.js";
+import { Lines } from "../../assets/js/tokens/lines.js";
 import { TokensView } from "../../assets/js/tokens/view.js";
-import { randomRun } from "./helpers.js";
+import { randomRun, times } from "./helpers.js";
 
 /** A view without its elements; what it shows of a token is kept in `shown`. */
 function viewOf(run) {
@@ -34,4 +36,48 @@ test("a layer that did not come keeps its problem when the view is drawn again, 
   app.layerIndex = 0;
   view.update();
   assert.equal(shown.at(-1), null, "the layer is asked for again");
+});
+
+/** A view of 40 tokens, twelve to a line, whose filter hides all but some. */
+function filtered(positions) {
+  const { run } = randomRun();
+  const { view, app } = viewOf(run);
+  const lines = new Lines({}, () => {});
+  const width = 40;
+  lines.measure = { of: (head) => ({ head, ends: 0, tail: "", before: true, after: false, width, tailWidth: 0 }) };
+  Object.assign(lines.text, { clientWidth: 500 });
+  Object.assign(lines.node, { scrollTop: 0, clientHeight: 100 });
+  const chosen = [];
+  Object.assign(app, { toggleSelection: (selection) => chosen.push(selection.positions[0]), tooltip: { hide() {} } });
+  Object.assign(view, { lines, text: lines.text, current: 0, describe() {} });
+  Object.assign(view, { colours: { prepare() {} }, input: null });
+  const passes = (pos) => positions.includes(pos);
+  view.filter = { active: true, mode: "hide", test: () => passes, positions: () => positions, count() {} };
+  lines.setText(run.shown);
+  view.input = new TokenInput(view);
+  view.applyFilter();
+  const press = (key) => view.input.keyDown({ key, preventDefault() {} });
+  return { view, press, chosen };
+}
+
+test("the keyboard goes on from the next token shown where the filter hides the one it was on", () => {
+  const shown = times(20, (i) => 2 * i + 1);
+  const { view, press, chosen } = filtered(shown);
+  assert.equal(view.current, 1);
+  press("Enter");
+  assert.deepEqual(chosen, [1]);
+  press("ArrowRight");
+  assert.equal(view.current, 3);
+  press("ArrowDown");
+  assert.ok(shown.includes(view.current) && view.current > 3);
+  const before = filtered(times(5, (i) => i));
+  before.view.current = 39;
+  before.view.applyFilter();
+  assert.equal(before.view.current, 4, "the last one shown where none follows");
+});
+
+test("where the filter hides every token no key does anything", () => {
+  const { press, chosen } = filtered([]);
+  for (const key of ["ArrowDown", "PageUp", "ArrowRight", "End", "Enter"]) press(key);
+  assert.deepEqual(chosen, []);
 });

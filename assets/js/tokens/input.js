@@ -95,7 +95,7 @@ export class TokenInput {
   keyDown(event) {
     if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
-      this.choose(this.view.current);
+      if (this.view.lines.has(this.view.current)) this.choose(this.view.current);
       return;
     }
     const target = event.ctrlKey || event.metaKey || event.altKey ? undefined : this.keyTarget(event.key);

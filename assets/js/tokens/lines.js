@@ -227,6 +227,14 @@ export class Lines {
   }
 
   /**
+   * A token itself when it is shown, else the next one that is, or the last; itself where none is.
+   * @param {number} pos
+   */
+  nearest(pos) {
+    return this.shown[Math.min(this.indexOf(pos), this.shown.length - 1)] ?? pos;
+  }
+
+  /**
    * The line a token stands in; the nearest one after it when it is hidden.
    * @param {number} pos
    */
@@ -274,7 +282,8 @@ export class Lines {
    */
   neighbour(pos, step, lines = 1) {
     const from = this.spanOf(pos) || this.reveal(pos, true);
-    const left = /** @type {TokenSpan} */ (from).getBoundingClientRect().left;
+    if (from === null) return null;
+    const { left } = from.getBoundingClientRect();
     let at = this.lineOf(pos) + step * lines;
     at = Math.max(0, Math.min(this.lines.length - 1, at));
     while (this.lines[at] && this.lines[at].first === this.lines[at].end) at += step;

@@ -263,6 +263,7 @@ export class TokensView {
     this.colours.prepare(this.run, this.app.layerIndex);
     if (hides || !this.lines.all)
       this.lines.setText(this.run.shown, hides ? Uint32Array.from(this.filter.positions()) : null);
+    this.current = this.lines.nearest(this.current);
     this.repaint();
   }
 

@@ -15,7 +15,7 @@ function viewOf(run) {
     app,
     run,
     problem: null,
-    filter: { active: false },
+    filter: { active: false, nameGroups() {} },
     lines: { lines: [1] },
     typing: { update() {} },
     detail: { show: (pos, links, problem) => shown.push(problem ?? null), hide() {} },

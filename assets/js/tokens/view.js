@@ -145,6 +145,7 @@ export class TokensView {
     if (this.run !== this.app.run) this.openRun();
     else if (this.filter.active) this.applyFilter();
     else if (this.lines.lines.length === 0) this.lines.lay(true);
+    this.filter.nameGroups();
     this.selectionChanged();
     this.typing.update();
   }

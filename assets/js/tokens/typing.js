@@ -1,6 +1,7 @@
 // @ts-check
 // A text whose tokens take their groups' colours while one types it.
 import { decodeBase64 } from "../core/bytes.js";
+import { shownPieces } from "../core/characters.js";
 import { el, newId } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
@@ -39,6 +40,7 @@ export class Typing {
       this.next,
       this.status,
     );
+    this.node.addEventListener("toggle", () => this.askAgain());
   }
 
   /** Another run has other groups, another layer shows other ones of the same answer. */
@@ -47,10 +49,15 @@ export class Typing {
       this.run = this.app.run;
       this.asked = null;
       this.answer = null;
-      this.out.replaceChildren();
-      if (/** @type {HTMLDetailsElement} */ (this.node).open && this.field.value !== "") this.ask();
+      for (const node of [this.out, this.next, this.status]) node.replaceChildren();
+      this.askAgain();
     }
     this.draw();
+  }
+
+  /** What was typed for another run is asked about where it can be seen. */
+  askAgain() {
+    if (/** @type {HTMLDetailsElement} */ (this.node).open && this.field.value !== "") this.ask();
   }
 
   async ask() {
@@ -62,7 +69,10 @@ export class Typing {
     const started = performance.now();
     const answer = await this.app.request("live_groups", { text: this.asked, session: this.session });
     this.asking = false;
-    if (run !== this.app.run) return;
+    if (run !== this.app.run) {
+      if (this.run === this.app.run) this.askAgain(); // else once this view is drawn again
+      return;
+    }
     if (answer.error !== undefined) this.status.replaceChildren(alertBox(answer.error));
     else {
       this.answer = answer;
@@ -83,7 +93,7 @@ export class Typing {
     const count = answer.pieces.length;
     const tops = decodeBase64(answer.top).subarray(row * count, (row + 1) * count);
     this.out.replaceChildren(
-      ...answer.pieces.map((piece, pos) =>
+      ...shownPieces(answer.pieces).map((piece, pos) =>
         el(
           "span",
           {

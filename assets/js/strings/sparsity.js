@@ -256,6 +256,7 @@ export const pairs = {
     headNumber: (head) => `Head ${head}`,
     waiting: "Loading the links…",
     none: { dropped: "This layer drops no link.", kept: "This layer keeps no link beyond window and sinks." },
+    noneOfHead: { dropped: "This head drops no link.", kept: "This head keeps no link beyond window and sinks." },
     details: (distance, head, affinity) => [`${distance} apart`, head, `affinity ${affinity}`],
     oneHead: (head) => `head ${head}`,
     fullHead: (head) => `head ${head}, full attention`,

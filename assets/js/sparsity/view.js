@@ -215,7 +215,7 @@ export class SparsityView {
   }
 
   wait() {
-    this.mask.plot.classList.add("fx-stale");
+    this.mask.wait();
     this.status.replaceChildren(progressBox(text.waiting));
   }
 

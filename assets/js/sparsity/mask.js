@@ -21,8 +21,7 @@ import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsit
 const text = pairsText.zoom;
 
 /** @param {[number, number]} pair */
-const spanWords = ([first, last]) =>
-  first === last ? format.count(first) : text.range(format.count(first), format.count(last));
+const spanWords = ([first, last]) => sparsityText.range(format.count(first), format.count(last));
 
 const ZOOM_STEP = 2;
 

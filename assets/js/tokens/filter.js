@@ -5,7 +5,7 @@ import { decodeBase64 } from "../core/bytes.js";
 import { buttonOf, el, setText } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { namedLabel } from "../core/group-names.js";
-import { selectTokens } from "../core/selection.js";
+import { selectToken, selectTokens } from "../core/selection.js";
 import { hintButton } from "../core/tooltip.js";
 import { choiceOf } from "../core/widgets.js";
 import { reading as text } from "../strings/tokens.js";
@@ -239,7 +239,9 @@ export class TokenFilter {
   }
 
   selectAll() {
-    this.app.select(selectTokens(this.positions(), "search", text.filter.selected));
+    const positions = this.positions();
+    const one = positions.length === 1;
+    this.app.select(one ? selectToken(positions[0]) : selectTokens(positions, "search", text.filter.selected));
   }
 }
 

@@ -81,3 +81,36 @@ test("where the filter hides every token no key does anything", () => {
   for (const key of ["ArrowDown", "PageUp", "ArrowRight", "End", "Enter"]) press(key);
   assert.deepEqual(chosen, []);
 });
+
+test("a drag that ends outside the text selects to its last token, and tokens show their details again", () => {
+  const { view } = filtered(times(40, (i) => i));
+  const ranges = [];
+  const released = [];
+  globalThis.window = { addEventListener: (_, listener) => released.push(listener) };
+  Object.assign(view.app, { select: ({ positions }) => ranges.push([positions[0], positions.at(-1)]) });
+  view.spanOf = (event) => ({ fxPos: event.pos });
+  const at = (pos) => ({ pos, clientX: 20 * pos, clientY: 0, button: 0, buttons: 1, pointerType: "mouse" });
+  view.input.pointerDown(at(3));
+  view.input.draggedAt = performance.now(); // the pause between two selections
+  view.input.pointerMove(at(9));
+  assert.deepEqual([view.input.dragging, ranges], [true, []]);
+  released[0]({ target: null });
+  assert.deepEqual([view.input.dragging, ranges], [false, [[3, 9]]]);
+  view.input.pointerMove({ ...at(12), buttons: 0 });
+  assert.equal(ranges.length, 1);
+});
+
+test("labels of two letters have room in a run of many groups that opens while labels are shown", () => {
+  const { view } = filtered([1]);
+  view.lines.setLabels(true);
+  const other = { reset() {}, restore() {} };
+  Object.assign(view, { search: other, filter: other, fixedWidth: {}, address: null, input: other });
+  for (const [numGroups, width] of [
+    [8, 10],
+    [40, 20],
+  ]) {
+    view.app.run = randomRun({ numGroups }).run;
+    view.openRun();
+    assert.equal(view.lines.labelWidth, width);
+  }
+});

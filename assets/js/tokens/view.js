@@ -110,7 +110,7 @@ export class TokensView {
 
   labelsToggle() {
     /** @param {UiEvent<Event>} event */
-    const changed = (event) => this.lines.setLabels(event.target.checked, this.run.numGroups);
+    const changed = (event) => this.lines.setLabels(event.target.checked);
     return el("label", { class: "fx-toggle" }, el("input", { type: "checkbox", onchange: changed }), text.showLabels);
   }
 
@@ -162,6 +162,7 @@ export class TokensView {
     this.colours.prepare(this.run, this.app.layerIndex);
     this.fixedWidth.checked = looksLikeCode(run.pieces.slice(0, CODE_TOKENS).join(""));
     this.lines.setFixedWidth(this.fixedWidth.checked);
+    this.lines.numGroups = run.numGroups;
     this.lines.setText(run.shown);
     this.restore();
     if (selection) this.moveTo(selection.positions[0], true);

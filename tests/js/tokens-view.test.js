@@ -4,6 +4,7 @@ import { test } from "node:test";
 import "./page.js";
 import { TokenInput } from "../../assets/js/tokens/input.js";
 import { Lines } from "../../assets/js/tokens/lines.js";
+import { TokenPanel } from "../../assets/js/tokens/panel.js";
 import { TokensView } from "../../assets/js/tokens/view.js";
 import { randomRun, times } from "./helpers.js";
 
@@ -113,4 +114,34 @@ test("labels of two letters have room in a run of many groups that opens while l
     view.openRun();
     assert.equal(view.lines.labelWidth, width);
   }
+});
+
+test("the keyboard is in the text once the panel of a token it was in is gone", () => {
+  const { view, app } = viewOf(randomRun().run);
+  const focused = [];
+  view.text = { focus: () => focused.push("text") };
+  view.detail.node = { contains: (node) => node === "in the panel" };
+  app.selection = { size: 2, positions: [3, 4] };
+  globalThis.document.activeElement = "elsewhere";
+  view.selectionChanged();
+  assert.deepEqual(focused, []);
+  globalThis.document.activeElement = "in the panel";
+  view.selectionChanged();
+  assert.deepEqual(focused, ["text"]);
+  globalThis.document.activeElement = null;
+});
+
+test("few tokens of a long text are not said to be none of it", () => {
+  const totals = [];
+  const panel = Object.assign(Object.create(TokenPanel.prototype), {
+    heads: { node: "", update() {} },
+    direction: (way, title, hint, total) => totals.push(total) && "",
+  });
+  const count = (length) => () => times(length, (i) => i);
+  const links = { pos: 49_999, numTokens: 100_000, back: count(150), forward: count(200) };
+  panel.links(links, null);
+  assert.deepEqual(totals, [
+    "150 of 50,000 tokens up to here (0.3\u00a0%), itself included",
+    "200 of 50,000 later tokens (0.4\u00a0%)",
+  ]);
 });

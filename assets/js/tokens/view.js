@@ -186,10 +186,22 @@ export class TokensView {
     const { selection, layerIndex } = app;
     const pos = selection !== null && selection.size === 1 ? selection.positions[0] : null;
     this.links = pos !== null && this.run.hasLayer(layerIndex) ? new Links(this.run, layerIndex, pos, app.part) : null;
-    if (pos === null) this.detail.hide();
+    if (pos === null) this.hideDetail();
     else this.detail.show(pos, this.links, this.problem?.message);
     this.repaint();
     this.legend.update(this.run, layerIndex, selection);
+  }
+
+  closeDetail() {
+    this.app.select(null);
+    this.text.focus({ preventScroll: true });
+  }
+
+  /** The keyboard must not be left on what is gone. */
+  hideDetail() {
+    const focused = this.detail.node.contains(document.activeElement);
+    this.detail.hide();
+    if (focused) this.text.focus({ preventScroll: true });
   }
 
   /** @param {string} message */
@@ -197,11 +209,6 @@ export class TokensView {
     const { run, layerIndex } = this.app;
     this.problem = { run, layerIndex, message };
     if (this.app.isOpen("tokens")) this.selectionChanged();
-  }
-
-  closeDetail() {
-    this.app.select(null);
-    this.text.focus({ preventScroll: true });
   }
 
   repaint() {

@@ -62,7 +62,7 @@ test("one of a thing is not several", () => {
   assert.equal(pairs.distance.binTitle("1", "1"), "1 token apart, 1 pair");
   assert.equal(pairs.distance.binTitle("2–3", "5"), "2–3 tokens apart, 5 pairs");
   assert.equal(pairs.distance.binTitleMean("1", "7", "1"), "1 token apart, 7 pairs in the one layer");
-  assert.equal(pairs.arranged.kept("1", "100 %", ""), "1 pair is kept, 100 % of all. ");
+  assert.equal(pairs.arranged.kept("1", "100 %", pairs.arranged.all, ""), "1 pair is kept, 100 % of all. ");
   assert.equal(pairs.zoom.inGroups("A, B"), "both are in groups A, B");
   assert.equal(pairs.zoom.inGroups("AB"), "both are in group AB");
 });

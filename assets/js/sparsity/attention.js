@@ -43,6 +43,7 @@ export class AttentionPart {
     this.kind = "mass_kept";
     /** @type {Run | null} */
     this.run = null;
+    this.asked = 0;
     this.state = el("div", { class: "fx-attention-state", "data-testid": "fx-attention" });
     this.progress = new JobProgress(this.state, { label: text.progressLabel, stop: text.stop, role: "status" }, () =>
       this.request("stop_attention"),
@@ -107,9 +108,10 @@ export class AttentionPart {
   /** @param {"attention" | "measure_attention" | "stop_attention"} what */
   async request(what) {
     const { run } = this.app;
+    const asked = (this.asked += 1);
     clearTimeout(this.timer);
     const answer = await this.app.request(what);
-    if (this.app.run !== run || !this.app.isOpen("sparsity")) return;
+    if (asked !== this.asked || this.app.run !== run || !this.app.isOpen("sparsity")) return;
     this.take(answer);
   }
 

@@ -129,10 +129,11 @@ export const pairs = {
         "Each query's kept keys pushed to the left: what is empty below the diagonal is work that full attention " +
         "does and Focus does not.",
     },
-    kept: (count, percent, note) =>
-      `${counted(count, "pair")} ${count === "1" ? "is" : "are"} kept, ${percent} of all. ${note}`,
+    kept: (count, percent, of, note) =>
+      `${counted(count, "pair")} ${count === "1" ? "is" : "are"} kept, ${percent} of ${of}. ${note}`,
+    all: "all",
     groups: "Groups, with their shares of the tokens:",
-    first: (count) => `The picture shows the first ${count} tokens.`,
+    first: (count) => `those of the first ${count} tokens, which the picture shows`,
     picture: (layer, order, kept) => `Pairs of layer ${layer}, arranged: ${order}. ${kept}`,
   },
 

@@ -10,7 +10,8 @@ const MINUS = "\u2212";
  * @param {number} digits
  */
 function fixed(value, digits) {
-  return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const text = value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return /^-[0.]+$/.test(text) ? text.slice(1) : text;
 }
 
 export const format = {

@@ -78,3 +78,25 @@ test("a character that several tokens share is shown as in the text, not as byte
   await settled();
   assert.equal(typing.out.textContent, "🙂·");
 });
+
+test("a question that failed is asked again on request, without another letter", async () => {
+  const { typing, questions } = typingOf();
+  typing.field.value = "some";
+  typing.ask();
+  questions[0].answer({ error: "no answer" });
+  await settled();
+  assert.equal(questions.length, 1, "not by itself");
+  typing.status.querySelector("button").listeners.click();
+  assert.deepEqual(
+    questions.map(({ text }) => text),
+    ["some", "some"],
+  );
+});
+
+test("what is typed from right to left stands so", () => {
+  const { typing } = typingOf();
+  assert.deepEqual(
+    [typing.field, typing.out].map((node) => node.getAttribute("dir")),
+    ["auto", "auto"],
+  );
+});

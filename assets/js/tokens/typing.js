@@ -25,9 +25,15 @@ export class Typing {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.field = el("textarea", { id: newId("typing"), rows: 3, spellcheck: "false", placeholder: text.placeholder });
+    this.field = el("textarea", {
+      id: newId("typing"),
+      rows: 3,
+      dir: "auto",
+      spellcheck: "false",
+      placeholder: text.placeholder,
+    });
     this.field.addEventListener("input", () => this.ask());
-    this.out = el("p", { class: "fx-typed", "aria-live": "off", "data-testid": "fx-typed" });
+    this.out = el("p", { class: "fx-typed", dir: "auto", "aria-live": "off", "data-testid": "fx-typed" });
     this.next = el("p", { class: "fx-help", "data-testid": "fx-typed-next" });
     this.status = el("p", { class: "fx-help", role: "status" });
     this.node = el(
@@ -73,7 +79,7 @@ export class Typing {
       if (this.run === this.app.run) this.askAgain(); // else once this view is drawn again
       return;
     }
-    if (answer.error !== undefined) this.status.replaceChildren(alertBox(answer.error));
+    if (answer.error !== undefined) this.status.replaceChildren(alertBox(answer.error, () => this.retry()));
     else {
       this.answer = answer;
       this.status.textContent = text.took(
@@ -84,6 +90,11 @@ export class Typing {
       this.draw();
     }
     this.ask(); // what was typed meanwhile
+  }
+
+  retry() {
+    this.asked = null;
+    return this.ask();
   }
 
   draw() {

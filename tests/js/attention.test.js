@@ -25,3 +25,18 @@ test("what shuffled groups keep is of the layers that have distant attention, as
   assert.ok(Math.abs(nulls.call(part, 1).shuffled - (1 - far + 0.25 * far)) < 1e-12);
   assert.ok(Math.abs(nulls.call(part, 0).shuffled - 1) < 1e-12);
 });
+
+test("where no layer has distant attention the finding says so, and names no share", () => {
+  const causes = shares();
+  const near = Object.fromEntries(["local", "sinks", "grouped", "dropped"].map((name) => [name, [causes[name][0]]]));
+  const answer = { ...near, sharing: [0.9], mass_kept: [times(6, () => 1)], num_tokens: 40 };
+  const app = { run: { numTokens: 40, layers: [{ parts: [{ full: false }] }] } };
+  const part = { answer, app, heads: 6, kind: "distant_mass_kept", finding: {}, denominator: {} };
+  Object.setPrototypeOf(part, AttentionPart.prototype);
+  part.showFinding();
+  assert.match(part.finding.textContent, /^No attention falls beyond window and sinks here/);
+  part.kind = "mass_kept";
+  part.showFinding();
+  assert.match(part.finding.textContent, /keeps 100\.0\u00a0% of full/);
+  assert.match(part.denominator.textContent, /^Means over 1 layer, 6 heads and 40 query positions\.$/);
+});

@@ -36,3 +36,23 @@ test("bytes are not taken for text with a space in it", () => {
   assert.equal(visibleToken("‹E4 BC›"), "‹E4 BC›");
   assert.equal(visibleToken("‹E4 B›"), "‹E4␣B›");
 });
+
+test("bytes that are no characters leave the characters around them as they are", () => {
+  const cut = ["‹F0 9F›", "‹99 82›", "‹E6 98›"]; // a text cut in the middle of its last character
+  assert.deepEqual(shownPieces(cut), ["🙂", "·", "‹E6 98›"]);
+  assert.deepEqual(shownPieces(["‹A5 E6›", "‹98 A5›"]), ["‹A5 E6›", "‹98 A5›"]);
+  assert.deepEqual(shownPieces(["‹FF›", "‹E6 98›", "‹A5›"]), ["‹FF›", "春", "·"]);
+});
+
+test("a byte order mark is a character like any other", () => {
+  assert.deepEqual(shownPieces(["‹EF BB›", "‹BF F0 9F›", "‹99 82›"]), ["\ufeff", "🙂", "·"]);
+});
+
+test("a token without anything to see has a mark, also what only changes the character before it", () => {
+  assert.equal(visibleToken("\ufe0f"), "\\ufe0f");
+  assert.equal(visibleToken("❤\ufe0f"), "❤\\ufe0f");
+  assert.equal(visibleToken("\u{e0067}"), "\\u{e0067}");
+  assert.equal(visibleToken("\u0301"), "\u25cc\u0301");
+  assert.equal(visibleToken("e\u0301"), "e\u0301");
+  assert.equal(visibleToken("\u200d"), "\\u200d");
+});

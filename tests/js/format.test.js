@@ -84,3 +84,9 @@ test("functions over arrays agree with their definitions", () => {
   );
   assert.deepEqual(range(3), [0, 1, 2]);
 });
+
+test("what rounds to nothing has no sign", () => {
+  assert.equal(format.percent(-1e-9, 1), "0.0\u00a0%"); // such as 1 minus shares that add up to a little more
+  assert.equal(format.decimal(-0.001, 2), "0.00");
+  assert.equal(format.decimal(-0.01, 2), "\u22120.01");
+});

@@ -239,6 +239,7 @@ Object.assign(globalThis, {
   getComputedStyle: () => ({ fontFamily: "sans-serif", getPropertyValue: () => "#102030" }),
   MutationObserver: Watcher,
   ResizeObserver: Watcher,
+  IntersectionObserver: Watcher,
 });
 
 export const root = document.createElement("div");

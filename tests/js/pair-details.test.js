@@ -39,3 +39,12 @@ test("a kept pair names the groups that both tokens share, or that it was linked
   assert.equal(pairReason(app, 39, 9, "group_only"), "Kept: both are in group A, 30 tokens apart");
   assert.equal(pairReason({ ...app, part: 1 }, 30, 10, "group_only"), "Kept: full attention, 20 tokens apart");
 });
+
+test("a pair of a layer whose groups are on their way is not said to be linked by hand", () => {
+  const { payload } = randomRun({ layerIds: [2], numGroups: 3 });
+  const top = base64(Uint8Array.from({ length: 40 }, (_, pos) => pos % 2));
+  Object.assign(payload.layers[0], { parts: PARTS });
+  Object.assign(payload.run, { changes: ["see:2:30:10"] });
+  const app = { run: new Run({ ...payload, top }, () => {}), layerIndex: 0, part: 0 };
+  assert.equal(pairReason(app, 30, 9, "group_only"), "Kept: both are in one group, 21 tokens apart");
+});

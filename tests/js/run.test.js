@@ -181,3 +181,16 @@ for (const [bytes, Words] of [
     assert.ok(random() < 1);
   });
 }
+
+test("layers loaded ahead never put out the one on screen, however large they are", async () => {
+  const { run } = randomRun({ layerIds: times(9, (layer) => layer) });
+  run.load = async (layerIndex) => {
+    run.cells[layerIndex] = { bytes: 40 * 2 ** 20 };
+    run.loadedLayers.push(layerIndex);
+    run.markUsed(layerIndex);
+  };
+  await run.whenLayer(4);
+  await run.prefetchAround(4);
+  assert.ok(run.hasLayer(4), "else whoever selects a token waits for a layer that nobody asks for");
+  assert.equal(run.loadedLayers.length, 2);
+});

@@ -21,7 +21,8 @@ export const isBytes = (piece) => /^‹[0-9A-F]{2}(?: [0-9A-F]{2})*›$/.test(pi
 const NAMED_ESCAPES = { "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "␣" };
 
 /**
- * Spaces, line ends and invisible characters become visible marks.
+ * Spaces, line ends and invisible characters become visible marks; an accent that begins a token gets a circle to stand
+ * on.
  * @param {string} piece
  * @returns {string}
  */
@@ -29,10 +30,13 @@ export const visibleToken = (piece) => (isBytes(piece) ? piece : marked(piece));
 
 /** @param {string} piece */
 const marked = (piece) =>
-  piece.replace(/[\s\p{Cc}\p{Cf}]/gu, (char) => {
-    if (char in NAMED_ESCAPES) return NAMED_ESCAPES[char];
-    return `\\u${/** @type {number} */ (char.codePointAt(0)).toString(16).padStart(4, "0")}`;
-  });
+  piece
+    .replace(/[\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/gu, (char) => {
+      if (char in NAMED_ESCAPES) return NAMED_ESCAPES[char];
+      const code = /** @type {number} */ (char.codePointAt(0)).toString(16);
+      return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, "0")}`;
+    })
+    .replace(/^\p{M}/u, "\u25cc$&");
 
 /**
  * For running text on one line: only line ends and tabs would break it.

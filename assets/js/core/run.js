@@ -177,15 +177,17 @@ export class Run {
   }
 
   /**
-   * The layer just used goes last; those used longest ago make room, but never the newest.
+   * The layer just used goes last; those used longest ago make room, but never the newest or the one on screen.
    * @param {number} layerIndex
    */
   markUsed(layerIndex) {
     if (!this.loadedLayers.includes(layerIndex)) return;
     this.loadedLayers = [...this.loadedLayers.filter((other) => other !== layerIndex), layerIndex];
     let bytes = this.loadedLayers.reduce((sum, other) => sum + /** @type {Cells} */ (this.cells[other]).bytes, 0);
-    while (bytes > CELL_BYTES && this.loadedLayers.length > 1) {
-      const oldest = /** @type {number} */ (this.loadedLayers.shift());
+    for (const oldest of this.loadedLayers.slice(0, -1)) {
+      if (bytes <= CELL_BYTES) break;
+      if (oldest === this.centre) continue;
+      this.loadedLayers = this.loadedLayers.filter((other) => other !== oldest);
       bytes -= /** @type {Cells} */ (this.cells[oldest]).bytes;
       this.cells[oldest] = null;
     }

@@ -124,8 +124,9 @@ export class ArrangedMask {
   describe() {
     const { run, layerIndex } = this.app;
     const { count, share, numTokens } = /** @type {KeptPairs} */ (this.pairs);
-    const kept = text.kept(format.count(count), format.percent(share, 1), text.notes[this.order]);
-    this.note.textContent = run.numTokens > MOST_TOKENS ? `${kept} ${text.first(format.count(numTokens))}` : kept;
+    const of = run.numTokens > MOST_TOKENS ? text.first(format.count(numTokens)) : text.all;
+    const kept = text.kept(format.count(count), format.percent(share, 1), of, text.notes[this.order]);
+    this.note.textContent = kept;
     this.canvas.setAttribute("aria-label", text.picture(run.layerIds[layerIndex], text.orders[this.order], kept));
     this.canvas.dataset.order = this.order;
   }

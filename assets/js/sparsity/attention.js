@@ -43,6 +43,7 @@ export class AttentionPart {
     this.kind = "mass_kept";
     /** @type {Run | null} */
     this.run = null;
+    this.asked = 0;
     this.state = el("div", { class: "fx-attention-state", "data-testid": "fx-attention" });
     this.progress = new JobProgress(this.state, { label: text.progressLabel, stop: text.stop, role: "status" }, () =>
       this.request("stop_attention"),
@@ -107,9 +108,10 @@ export class AttentionPart {
   /** @param {"attention" | "measure_attention" | "stop_attention"} what */
   async request(what) {
     const { run } = this.app;
+    const asked = (this.asked += 1);
     clearTimeout(this.timer);
     const answer = await this.app.request(what);
-    if (this.app.run !== run || !this.app.isOpen("sparsity")) return;
+    if (asked !== this.asked || this.app.run !== run || !this.app.isOpen("sparsity")) return;
     this.take(answer);
   }
 
@@ -271,16 +273,18 @@ export class AttentionPart {
     const { answer, app } = this;
     const layers = range(answer.mass_kept.length);
     const nulls = layers.map((layer) => this.nulls(layer));
+    const shares = layers.map((layer) => this.layerMean(layer));
     /** @param {(number | null)[]} values */
     const meanOfSome = (values) => format.percent(mean(values.filter((value) => value !== null)), 1);
-    const retained = meanOfSome(layers.map((layer) => this.layerMean(layer)));
-    const shuffled = meanOfSome(nulls.map((value) => value.shuffled));
+    const [retained, shuffled] = [shares, nulls.map((value) => value.shuffled)].map(meanOfSome);
     const alone = format.percent(mean(nulls.map((value) => value.windowOnly)), 1);
     const full = someFull(app.run.layers);
-    this.finding.textContent =
-      this.kind === "mass_kept"
-        ? text.summary(retained, shuffled, alone, full)
-        : text.summaryDistant(retained, shuffled, full);
+    if (shares.every((share) => share === null)) this.finding.textContent = text.noneDistant;
+    else
+      this.finding.textContent =
+        this.kind === "mass_kept"
+          ? text.summary(retained, shuffled, alone, full)
+          : text.summaryDistant(retained, shuffled, full);
     const counts = [layers.length, this.heads, answer.num_tokens].map(format.count);
     this.denominator.textContent =
       answer.num_tokens < app.run.numTokens

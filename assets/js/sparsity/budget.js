@@ -155,9 +155,9 @@ export class BudgetTrial {
   countLines() {
     const { trial, run, app } = this;
     const { layerIndex } = app;
-    if (this.problem) return [alertBox(this.problem, () => this.load())];
     const layer = run.layers[layerIndex];
     const kept = trial.kept(layerIndex);
+    if (kept === null && this.problem) return [alertBox(this.problem, () => this.load())];
     if (kept === null) return [el("p", {}, text.waiting)];
     const strong = (/** @type {number} */ share) => el("strong", { class: "fx-number" }, format.percent(share, 1));
     const lines = [el("p", {}, text.layer(layer.layer, strong(kept), this.than(layer.retained_pairs)))];

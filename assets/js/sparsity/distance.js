@@ -84,12 +84,12 @@ export class DistanceChart {
       failed: (message) => this.scope === scope && this.status.replaceChildren(alertBox(message, () => this.update())),
     });
     this.layer = new LayerLoader(
-      (run, layer) => app.request("pair_distances", { layer }),
+      (run, layer) => app.request("pair_distances", { run, layer }),
       handlers("layer", () => {}),
     );
     /** @type {LayerLoader<DistanceMeanPayload, string>} */
     this.mean = new LayerLoader(
-      () => app.request("pair_distances_mean"),
+      (run) => app.request("pair_distances_mean", { run }),
       handlers(MEAN, (answer) => nullsReady(answer)),
     );
   }

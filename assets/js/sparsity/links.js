@@ -24,8 +24,8 @@ const ALL = "all";
 const KINDS = /** @type {Kind[]} */ (Object.keys(text.kinds));
 
 export class LinkLists {
-  /** @type {AttentionLinksPayload} */
-  answer;
+  /** Of the open layer; null while it is on its way. @type {AttentionLinksPayload | null} */
+  answer = null;
 
   /** @param {App} app */
   constructor(app) {
@@ -74,7 +74,7 @@ export class LinkLists {
       this.status,
       el("div", { class: "fx-link-columns" }, KINDS.map(column)),
     );
-    this.loader = new LayerLoader((run, layer) => app.request("attention_links", { layer }), {
+    this.loader = new LayerLoader((run, layer) => app.request("attention_links", { run, layer }), {
       open: () => app.isOpen("sparsity"),
       waiting: () => this.wait(),
       ready: (answer) => this.show(answer),
@@ -102,7 +102,7 @@ export class LinkLists {
   /** @param {string} value */
   chosen(value) {
     this.head = value === ALL ? null : Number(value);
-    if (this.answer) this.draw();
+    this.draw();
   }
 
   update() {
@@ -112,6 +112,7 @@ export class LinkLists {
   }
 
   wait() {
+    this.answer = null;
     for (const list of Object.values(this.lists)) list.classList.add("fx-stale");
   }
 
@@ -123,11 +124,14 @@ export class LinkLists {
   }
 
   draw() {
+    const { answer } = this;
+    if (answer === null) return;
+    const none = this.head === null ? text.none : text.noneOfHead;
     for (const kind of KINDS) {
-      const links = this.answer[kind].filter(([head]) => this.head === null || head === this.head).slice(0, SHOWN);
+      const links = answer[kind].filter(([head]) => this.head === null || head === this.head).slice(0, SHOWN);
       this.lists[kind].classList.remove("fx-stale");
       this.lists[kind].replaceChildren(
-        ...(links.length ? links.map((link) => this.item(link)) : [el("li", { class: "fx-muted" }, text.none[kind])]),
+        ...(links.length ? links.map((link) => this.item(link)) : [el("li", { class: "fx-muted" }, none[kind])]),
       );
       this.lists[kind].scrollTop = 0;
       this.counts[kind].textContent = links.length ? text.shown(format.count(links.length)) : "";

@@ -21,8 +21,7 @@ import { pairs as pairsText, sparsity as sparsityText } from "../strings/sparsit
 const text = pairsText.zoom;
 
 /** @param {[number, number]} pair */
-const spanWords = ([first, last]) =>
-  first === last ? format.count(first) : text.range(format.count(first), format.count(last));
+const spanWords = ([first, last]) => sparsityText.range(format.count(first), format.count(last));
 
 const ZOOM_STEP = 2;
 
@@ -88,7 +87,7 @@ export class ZoomMask {
 
   toolbar() {
     /** @param {string} label @param {() => unknown} run */
-    const button = (label, run) => buttonOf(label, run);
+    const button = (label, run) => buttonOf(label, run, { disabled: true }); // until there is a picture
     this.buttons = {
       in: button(text.in, () => this.zoom(1 / ZOOM_STEP)),
       out: button(text.out, () => this.zoom(ZOOM_STEP)),
@@ -104,6 +103,12 @@ export class ZoomMask {
 
   get layerId() {
     return this.app.run.layerIds[this.app.layerIndex];
+  }
+
+  /** Another layer is on its way: what was asked of the one drawn counts no more. */
+  wait() {
+    this.requestId += 1;
+    this.plot.classList.add("fx-stale");
   }
 
   /**
@@ -247,10 +252,15 @@ export class ZoomMask {
     asChart(this.plot).on("plotly_doubleclick", () => this.show(null));
   }
 
-  /** @param {PlotZoom} change */
+  /**
+   * A rectangle as flat as a line zooms one axis alone; the other stays.
+   * @param {PlotZoom} change
+   */
   dragged(change) {
-    const { "xaxis.range[0]": k0, "xaxis.range[1]": k1, "yaxis.range[0]": q1, "yaxis.range[1]": q0 } = change;
-    if (k0 === undefined || k1 === undefined || q0 === undefined || q1 === undefined) return;
+    const { rows, keys } = this.current();
+    const { "xaxis.range[0]": k0 = keys[0], "xaxis.range[1]": k1 = keys[1] } = change;
+    const { "yaxis.range[0]": q1 = rows[1], "yaxis.range[1]": q0 = rows[0] } = change;
+    if (!Object.keys(change).some((name) => /^[xy]axis\.range\[/.test(name))) return;
     this.soon(squareArea({ rows: [q0, q1], keys: [k0, k1] }));
   }
 

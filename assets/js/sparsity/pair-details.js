@@ -48,7 +48,8 @@ function sharedWords(run, layerIndex, part, query, key) {
     (group) => run.belongs(layerIndex, query, group, part) && run.belongs(layerIndex, key, group, part),
   );
   if (shared.length > 0) return text.inGroups(shared.map(groupLabel).join(", "));
-  return run.info.changes.some((change) => change.startsWith("see:")) ? text.linked : text.inOneGroup;
+  const linked = run.hasLayer(layerIndex) && run.info.changes.some((change) => change.startsWith("see:"));
+  return linked ? text.linked : text.inOneGroup; // of a layer on its way not every group is known
 }
 
 /**

@@ -68,6 +68,8 @@ export class SparsityView {
   maskData;
   /** The hints that are shown. @type {string} */
   explained = "";
+  /** Whether the picture has a colour for each cause, not for shares. */
+  byCause = false;
 
   /**
    * @param {App} app
@@ -149,7 +151,6 @@ export class SparsityView {
     /** @param {UiEvent<Event>} event */
     const changed = (event) => {
       this.kind = event.target.value;
-      this.updateLegend();
       this.mask.redraw();
     };
     return el("label", { class: "fx-select" }, text.show, el("select", { onchange: changed }, options));
@@ -168,6 +169,7 @@ export class SparsityView {
     this.budget.update();
     this.drawLayers();
     this.maskTitle.textContent = this.title();
+    this.updateLegend();
     this.heads.update();
     this.fullNote.hidden = run.fullLayers.length === 0;
     this.fullNote.textContent = headsText.fullLayers(run.fullLayers);
@@ -215,7 +217,7 @@ export class SparsityView {
   }
 
   wait() {
-    this.mask.plot.classList.add("fx-stale");
+    this.mask.wait();
     this.status.replaceChildren(progressBox(text.waiting));
   }
 
@@ -230,7 +232,6 @@ export class SparsityView {
     this.status.replaceChildren();
     this.mask.plot.classList.remove("fx-stale");
     this.rowTable.refresh();
-    this.updateLegend();
     this.mask.plot.setAttribute("aria-label", this.title());
     this.mask.setWhole(mask);
   }
@@ -240,9 +241,9 @@ export class SparsityView {
    * @param {MaskTile} tile
    */
   colouring(tile) {
-    return this.kind === "main" || (this.kind === "kept" && tile.blockSize === 1)
-      ? this.causeScale(tile)
-      : this.shareScale(tile);
+    this.byCause = this.kind === "main" || (this.kind === "kept" && tile.blockSize === 1);
+    this.updateLegend();
+    return this.byCause ? this.causeScale(tile) : this.shareScale(tile);
   }
 
   /** @param {MaskTile} tile */
@@ -296,8 +297,8 @@ export class SparsityView {
     const { pairs } = run.layers[layerIndex].parts[part];
     const total = sum(causes.map((cause) => pairs[cause]));
     const hints = causeHints(run, layerIndex, part);
-    const scale =
-      this.kind === "main" ? [] : [el("li", {}, text.scaleLow, el("span", { class: "fx-ramp" }), text.scaleHigh)];
+    const ramp = el("span", { class: "fx-ramp" });
+    const scale = this.byCause ? [] : [el("li", {}, text.scaleLow, ramp, text.scaleHigh)];
     this.legend.replaceChildren(
       ...scale,
       ...causes.map((cause) =>

@@ -5,6 +5,13 @@
 /** @param {number} count */
 const budgetOf = (count) => (count ? `, budget of ${count} exception${count === 1 ? "" : "s"}` : "");
 
+/**
+ * A count with the word for what is counted, in the plural unless it is one.
+ * @param {string | number} count
+ * @param {string} word
+ */
+export const counted = (count, word) => `${count} ${word}${String(count) === "1" ? "" : "s"}`;
+
 /** @satisfies {Words} */
 export const common = {
   plotMissing:

@@ -1,6 +1,19 @@
 // @ts-check
 // Labels and sentences of the Sparsity view.
+import { counted } from "./common.js";
 /** @import { Words } from "./words.js" */
+
+/** Of tokens from a first to a last one, as `sparsity.range` has them. @param {string} span */
+const queries = (span) => `${span.includes("–") ? "queries" : "query"} ${span}`;
+
+/** @param {string} span */
+const keys = (span) => `${span.includes("–") ? "keys" : "key"} ${span}`;
+
+/** @param {string} first @param {string} last */
+const range = (first, last) => (first === last ? first : `${first}–${last}`);
+
+/** @param {number} sinks */
+const sink = (sinks) => (sinks === 1 ? "the first token" : `one of the first ${sinks} tokens`);
 
 /** @satisfies {Words} */
 export const sparsity = {
@@ -27,7 +40,7 @@ export const sparsity = {
     local_only: `Kept because the two tokens are at most ${windows} apart`,
     group_only: "Kept because the two tokens share a group",
     local_and_group: "Near each other and in a shared group",
-    sink_only: `Kept because the key is one of the first ${sinks} tokens`,
+    sink_only: `Kept because the key is ${sinks === 0 ? "a sink: this run has none" : sink(sinks)}`,
     dropped:
       slidingWindow === null
         ? "Not computed"
@@ -50,7 +63,7 @@ export const sparsity = {
   key: "key token",
   layerAxis: "layer",
   keptAxis: "share of pairs",
-  blockTitle: (q0, q1, k0, k1) => `queries ${q0}–${q1}, keys ${k0}–${k1}`,
+  blockTitle: (q0, q1, k0, k1) => `${queries(range(q0, q1))}, ${keys(range(k0, k1))}`,
   layerTitle: (layer) => `Layer ${layer}`,
   pairs: (count, percent) => `${count} (${percent})`,
   scaleLow: "0\u00a0%",
@@ -60,7 +73,7 @@ export const sparsity = {
   layerColumn: "Layer",
   queryColumn: "Query tokens",
   keptColumn: "Kept",
-  range: (first, last) => `${first}–${last}`,
+  range,
 };
 
 /** @satisfies {Words} */
@@ -76,19 +89,18 @@ export const pairs = {
     level: (rows, keys, size) =>
       `Queries ${rows}, keys ${keys}. ` +
       `${size === "1" ? "Each cell is one pair of tokens." : `Each cell is ${size} × ${size} pairs.`}`,
-    range: (first, last) => `${first}–${last}`,
     clickLabel: "A click selects",
     clicks: { block: "Block", row: "Its queries", column: "Its keys" },
     failed: (problem) => `This part of the mask cannot be shown: ${problem}`,
-    block: (rows, keys) => `queries ${rows} and keys ${keys}`,
-    row: (rows) => `queries ${rows}`,
-    column: (keys) => `keys ${keys}`,
+    block: (rows, columns) => `${queries(rows)} and ${keys(columns)}`,
+    row: queries,
+    column: keys,
     pair: (query, key) => `tokens ${query} and ${key}`,
     query: "Query",
     key: "Key",
     fullReason: (distance) => `Kept: full attention, ${distance} apart`,
     beyond: (distance, window) => `Dropped: ${distance} apart, beyond the layer's own window of ${window}`,
-    inGroups: (groups) => `both are in group ${groups}`,
+    inGroups: (groups) => `both are in group${groups.includes(",") ? "s" : ""} ${groups}`,
     inOneGroup: "both are in one group",
     linked: "linked by hand",
     reasons: {
@@ -96,10 +108,10 @@ export const pairs = {
       group_only: (distance, shared) => `Kept: ${shared}, ${distance} apart`,
       local_and_group: (distance, shared, config) =>
         `Kept twice over: ${distance} apart, within the window of ${config.window}, and ${shared}`,
-      sink_only: (distance, shared, config) => `Kept: the key is one of the first ${config.num_sinks} tokens`,
+      sink_only: (distance, shared, config) => `Kept: the key is ${sink(config.num_sinks)}`,
       dropped: (distance) => `Dropped: ${distance} apart and no shared group`,
     },
-    tokensApart: (count) => (count === "1" ? "1 token" : `${count} tokens`),
+    tokensApart: (count) => counted(count, "token"),
   },
 
   arranged: {
@@ -117,9 +129,11 @@ export const pairs = {
         "Each query's kept keys pushed to the left: what is empty below the diagonal is work that full attention " +
         "does and Focus does not.",
     },
-    kept: (count, percent, note) => `${count} pairs are kept, ${percent} of all. ${note}`,
+    kept: (count, percent, of, note) =>
+      `${counted(count, "pair")} ${count === "1" ? "is" : "are"} kept, ${percent} of ${of}. ${note}`,
+    all: "all",
     groups: "Groups, with their shares of the tokens:",
-    first: (count) => `The picture shows the first ${count} tokens.`,
+    first: (count) => `those of the first ${count} tokens, which the picture shows`,
     picture: (layer, order, kept) => `Pairs of layer ${layer}, arranged: ${order}. ${kept}`,
   },
 
@@ -138,7 +152,7 @@ export const pairs = {
 
   tables: {
     openLayer: (layer) => `Go to layer ${layer}`,
-    selectRow: (rows) => `Select queries ${rows}`,
+    selectRow: (rows) => `Select ${queries(rows)}`,
   },
 
   nulls: {
@@ -167,8 +181,10 @@ export const pairs = {
     axis: "distance in tokens",
     share: "share of pairs kept",
     bin: (first, last) => (first === last ? first : `${first}–${last}`),
-    binTitle: (bin, pairs) => `${bin} tokens apart, ${pairs} pairs`,
-    binTitleMean: (bin, pairs, layers) => `${bin} tokens apart, ${pairs} pairs in each of ${layers} layers`,
+    binTitle: (bin, pairs) => `${counted(bin, "token")} apart, ${counted(pairs, "pair")}`,
+    binTitleMean: (bin, pairs, layers) =>
+      `${counted(bin, "token")} apart, ${counted(pairs, "pair")} in ` +
+      `${layers === "1" ? "the one layer" : `each of ${layers} layers`}`,
     span: "least and most of any layer",
     range: (low, high) => `${low} to ${high}`,
     far: (kept, shuffled, full) =>
@@ -226,10 +242,12 @@ export const pairs = {
       "Of the attention beyond window and sinks " +
       `${full ? "groups, and heads with full attention, keep" : "the groups keep"} ${kept}; with random groups of ` +
       `the same sizes it would be ${shuffled}.`,
+    noneDistant: "No attention falls beyond window and sinks here: groups have nothing to keep.",
     denominator: (layers, heads, tokens) =>
-      `Means over ${layers} layers, ${heads} heads and ${tokens} query positions.`,
+      `Means over ${counted(layers, "layer")}, ${counted(heads, "head")} and ${tokens} query positions.`,
     denominatorCut: (layers, heads, tokens, whole) =>
-      `Means over ${layers} layers, ${heads} heads and the first ${tokens} of ${whole} query positions.`,
+      `Means over ${counted(layers, "layer")}, ${counted(heads, "head")} and the first ${tokens} of ${whole} query ` +
+      "positions.",
     clickHint: "Click a cell to go to its layer and see that head's links.",
     table: "The same numbers as a table: attention kept by layer and head",
   },
@@ -247,6 +265,7 @@ export const pairs = {
     headNumber: (head) => `Head ${head}`,
     waiting: "Loading the links…",
     none: { dropped: "This layer drops no link.", kept: "This layer keeps no link beyond window and sinks." },
+    noneOfHead: { dropped: "This head drops no link.", kept: "This head keeps no link beyond window and sinks." },
     details: (distance, head, affinity) => [`${distance} apart`, head, `affinity ${affinity}`],
     oneHead: (head) => `head ${head}`,
     fullHead: (head) => `head ${head}, full attention`,

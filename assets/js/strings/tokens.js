@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences of the Tokens view.
+import { counted } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -147,18 +148,18 @@ export const reading = {
       same: "The first choice is the same.",
     },
     back: "May attend to",
-    backTotal: (kept, all, share) => `${kept} of ${all} tokens up to here (${share}), itself included`,
+    backTotal: (kept, all, share) => `${kept} of ${counted(all, "token")} up to here (${share}), itself included`,
     backHint:
       "The tokens this one may look back at in this layer, by the reason. It is the mask that was executed: near " +
       "within the window, a shared group, both, or one of the first tokens (sinks), which all may see. Marked above " +
       "the token.",
     forward: "May be attended to by",
     forwardTotal: (kept, all, share) =>
-      all === "0" ? "nothing comes after it" : `${kept} of ${all} later tokens (${share})`,
+      all === "0" ? "nothing comes after it" : `${kept} of ${counted(all, "later token")} (${share})`,
     forwardHint: "The later tokens that may look at this one in this layer, by the reason. Marked below the token.",
     marks: "Line above: it may attend to these. Line below: these may attend to it.",
     ranges: "Which tokens",
-    more: (count) => `, and ${count} more ranges`,
+    more: (count) => `, and ${counted(count, "more range")}`,
     select: "Select these tokens",
     selectedBack: (pos, layer) => `what token ${pos} may attend to in layer ${layer}`,
     selectedForward: (pos, layer) => `what may attend to token ${pos} in layer ${layer}`,
@@ -185,7 +186,7 @@ export const legend = {
   confidenceTitle: "Mean probability of this group among the tokens in it",
   share: (value) => value,
   noTokens: "No token chose this group",
-  times: (count) => `${count} times`,
+  times: (count) => (count === "1" ? "once" : `${count} times`),
 };
 
 /** @satisfies {Words} */

@@ -77,8 +77,10 @@ export class TokenAttention {
     const moved = this.pos !== pos || this.shownRun !== this.app.run;
     this.pos = pos;
     this.shownRun = this.app.run;
-    if (this.known.has(this.key())) this.draw();
-    else if (this.on && moved) this.request("token_attention_start");
+    if (this.known.has(this.key())) {
+      this.asked += 1; // an answer still on its way is of another token
+      this.draw();
+    } else if (this.on && moved) this.request("token_attention_start");
     else if (moved) this.invite();
   }
 
@@ -107,16 +109,18 @@ export class TokenAttention {
   async request(what) {
     const asked = (this.asked += 1);
     const { pos } = this;
+    const { run } = this.app;
+    const current = () => asked === this.asked && run === this.app.run;
     if (what === "token_attention_start") this.progress.show(text.waiting, 0);
     const answer = await this.app.request(what, { token: pos });
-    if (asked !== this.asked) return;
+    if (!current()) return;
     if (answer.error !== undefined) return this.fail(answer.error);
     if (answer.layers !== null) return this.take(answer);
     const { job } = answer;
     if (job?.state === "failed") return this.fail(job.message);
     if (job === null || !isLive(job)) return this.invite();
     this.progress.show(job.stage, job.fraction);
-    setTimeout(() => asked === this.asked && this.request("token_attention"), POLL_MS);
+    setTimeout(() => current() && this.request("token_attention"), POLL_MS);
     return undefined;
   }
 

@@ -2,10 +2,10 @@
 // The filter of tokens by group, word class and position.
 import { range } from "../core/arrays.js";
 import { decodeBase64 } from "../core/bytes.js";
-import { buttonOf, el } from "../core/dom.js";
+import { buttonOf, el, setText } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { namedLabel } from "../core/group-names.js";
-import { selectTokens } from "../core/selection.js";
+import { selectToken, selectTokens } from "../core/selection.js";
 import { hintButton } from "../core/tooltip.js";
 import { choiceOf } from "../core/widgets.js";
 import { reading as text } from "../strings/tokens.js";
@@ -115,15 +115,22 @@ export class TokenFilter {
   }
 
   reset() {
-    const { run, layerIndex } = this.app;
     this.kinds = null;
     this.changes = null;
+    this.problem.textContent = "";
     this.group.replaceChildren(
       option("", text.filter.anyGroup),
-      ...range(run.numGroups).map((group) => option(String(group), namedLabel(run, layerIndex, group))),
+      ...range(this.app.run.numGroups).map((group) => option(String(group), "")),
     );
+    this.nameGroups();
     for (const input of [this.kind, this.prediction, this.from, this.to]) input.value = "";
     this.count();
+  }
+
+  /** The groups to choose from, by their names in the open layer. */
+  nameGroups() {
+    const { run, layerIndex } = this.app;
+    [...this.group.children].slice(1).forEach((one, group) => setText(one, namedLabel(run, layerIndex, group)));
   }
 
   /**
@@ -165,6 +172,7 @@ export class TokenFilter {
   async loadKinds() {
     const { run } = this.app;
     this.problem.textContent = "";
+    let asked = this.kind;
     try {
       if (this.kind.value !== "" && this.kinds === null) {
         const answer = await run.requestOnce("word_classes");
@@ -172,6 +180,7 @@ export class TokenFilter {
         this.kinds = { names: answer.names, codes: decodeBase64(answer.classes) };
       }
       if (this.prediction.value !== "" && this.changes === null) {
+        asked = this.prediction;
         const answer = await run.requestOnce("prediction_changes");
         if (this.app.run !== run) return;
         if (!answer.stored) throw new Error(text.filter.noPredictions);
@@ -179,8 +188,10 @@ export class TokenFilter {
       }
       this.apply();
     } catch (error) {
-      for (const input of [this.kind, this.prediction]) input.value = "";
+      if (this.app.run !== run) return;
+      asked.value = "";
       this.problem.textContent = error.message;
+      this.apply();
     }
   }
 
@@ -228,7 +239,9 @@ export class TokenFilter {
   }
 
   selectAll() {
-    this.app.select(selectTokens(this.positions(), "search", text.filter.selected));
+    const positions = this.positions();
+    const one = positions.length === 1;
+    this.app.select(one ? selectToken(positions[0]) : selectTokens(positions, "search", text.filter.selected));
   }
 }
 

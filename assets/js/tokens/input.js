@@ -44,6 +44,21 @@ export class TokenInput {
       span && event.button === 0 && event.pointerType === "mouse"
         ? { pos: span.fxPos, x: event.clientX, y: event.clientY }
         : null;
+    if (this.dragFrom === null) return;
+    /** @param {PointerEvent} up */
+    const released = (up) => this.released(up);
+    window.addEventListener("pointerup", released, { once: true });
+  }
+
+  /**
+   * Outside the text no click follows that would end a drag.
+   * @param {PointerEvent} event
+   */
+  released(event) {
+    if (!this.dragging || this.view.text.contains(/** @type {Node | null} */ (event.target))) return;
+    this.selectDragged();
+    this.dragging = false;
+    this.dragTo = null;
   }
 
   /** @param {PointerEvent} event */
@@ -95,7 +110,7 @@ export class TokenInput {
   keyDown(event) {
     if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
-      this.choose(this.view.current);
+      if (this.view.lines.has(this.view.current)) this.choose(this.view.current);
       return;
     }
     const target = event.ctrlKey || event.metaKey || event.altKey ? undefined : this.keyTarget(event.key);

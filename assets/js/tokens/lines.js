@@ -30,8 +30,8 @@ export class Lines {
   all;
   /** @type {((view: Lines, index: number) => "ltr" | "rtl" | null) | null} */
   direction;
-  /** @type {number} */
-  labelWidth;
+  /** Of the run, whose longest label has room beside every token. */
+  numGroups = 1;
   /** @type {Measure} */
   measure;
   /** @type {number} */
@@ -87,13 +87,13 @@ export class Lines {
     this.lay(fresh);
   }
 
-  /**
-   * @param {boolean} labels
-   * @param {number} numGroups
-   */
-  setLabels(labels, numGroups) {
+  get labelWidth() {
+    return this.labels ? LABEL_WIDTH * groupLabel(this.numGroups - 1).length : 0;
+  }
+
+  /** @param {boolean} labels */
+  setLabels(labels) {
     this.labels = labels;
-    this.labelWidth = LABEL_WIDTH * groupLabel(numGroups - 1).length;
     this.text.classList.toggle("fx-with-labels", labels);
     this.lay();
   }
@@ -115,7 +115,7 @@ export class Lines {
     this.measure = this.measure || new Measure(this.text);
     const anchor = fresh ? null : this.anchor();
     this.laidWidth = this.width();
-    this.lines = breakLines(this.pieces, this.shown, this.measure, this.laidWidth, this.labels ? this.labelWidth : 0);
+    this.lines = breakLines(this.pieces, this.shown, this.measure, this.laidWidth, this.labelWidth);
     this.text.style.height = `${this.lines.length * this.lineHeight}px`;
     this.text.style.setProperty("--fx-line", `${this.lineHeight}px`);
     this.empty.hidden = this.shown.length > 0;
@@ -227,6 +227,14 @@ export class Lines {
   }
 
   /**
+   * A token itself when it is shown, else the next one that is, or the last; itself where none is.
+   * @param {number} pos
+   */
+  nearest(pos) {
+    return this.shown[Math.min(this.indexOf(pos), this.shown.length - 1)] ?? pos;
+  }
+
+  /**
    * The line a token stands in; the nearest one after it when it is hidden.
    * @param {number} pos
    */
@@ -274,7 +282,8 @@ export class Lines {
    */
   neighbour(pos, step, lines = 1) {
     const from = this.spanOf(pos) || this.reveal(pos, true);
-    const left = /** @type {TokenSpan} */ (from).getBoundingClientRect().left;
+    if (from === null) return null;
+    const { left } = from.getBoundingClientRect();
     let at = this.lineOf(pos) + step * lines;
     at = Math.max(0, Math.min(this.lines.length - 1, at));
     while (this.lines[at] && this.lines[at].first === this.lines[at].end) at += step;

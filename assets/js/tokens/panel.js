@@ -103,7 +103,7 @@ export class TokenPanel {
     const back = links.back();
     const forward = links.forward();
     /** @param {number} count @param {number} all */
-    const share = (count, all) => format.percent(all === 0 ? 0 : count / all);
+    const share = (count, all) => format.percent(all === 0 ? 0 : count / all, 1);
     this.heads.update();
     return [
       this.heads.node,

@@ -1,6 +1,7 @@
 // @ts-check
 // A text whose tokens take their groups' colours while one types it.
 import { decodeBase64 } from "../core/bytes.js";
+import { shownPieces } from "../core/characters.js";
 import { el, newId } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { groupLabel, visibleToken } from "../core/labels.js";
@@ -24,9 +25,15 @@ export class Typing {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
-    this.field = el("textarea", { id: newId("typing"), rows: 3, spellcheck: "false", placeholder: text.placeholder });
+    this.field = el("textarea", {
+      id: newId("typing"),
+      rows: 3,
+      dir: "auto",
+      spellcheck: "false",
+      placeholder: text.placeholder,
+    });
     this.field.addEventListener("input", () => this.ask());
-    this.out = el("p", { class: "fx-typed", "aria-live": "off", "data-testid": "fx-typed" });
+    this.out = el("p", { class: "fx-typed", dir: "auto", "aria-live": "off", "data-testid": "fx-typed" });
     this.next = el("p", { class: "fx-help", "data-testid": "fx-typed-next" });
     this.status = el("p", { class: "fx-help", role: "status" });
     this.node = el(
@@ -39,6 +46,7 @@ export class Typing {
       this.next,
       this.status,
     );
+    this.node.addEventListener("toggle", () => this.askAgain());
   }
 
   /** Another run has other groups, another layer shows other ones of the same answer. */
@@ -47,10 +55,15 @@ export class Typing {
       this.run = this.app.run;
       this.asked = null;
       this.answer = null;
-      this.out.replaceChildren();
-      if (/** @type {HTMLDetailsElement} */ (this.node).open && this.field.value !== "") this.ask();
+      for (const node of [this.out, this.next, this.status]) node.replaceChildren();
+      this.askAgain();
     }
     this.draw();
+  }
+
+  /** What was typed for another run is asked about where it can be seen. */
+  askAgain() {
+    if (/** @type {HTMLDetailsElement} */ (this.node).open && this.field.value !== "") this.ask();
   }
 
   async ask() {
@@ -62,8 +75,11 @@ export class Typing {
     const started = performance.now();
     const answer = await this.app.request("live_groups", { text: this.asked, session: this.session });
     this.asking = false;
-    if (run !== this.app.run) return;
-    if (answer.error !== undefined) this.status.replaceChildren(alertBox(answer.error));
+    if (run !== this.app.run) {
+      if (this.run === this.app.run) this.askAgain(); // else once this view is drawn again
+      return;
+    }
+    if (answer.error !== undefined) this.status.replaceChildren(alertBox(answer.error, () => this.retry()));
     else {
       this.answer = answer;
       this.status.textContent = text.took(
@@ -76,6 +92,11 @@ export class Typing {
     this.ask(); // what was typed meanwhile
   }
 
+  retry() {
+    this.asked = null;
+    return this.ask();
+  }
+
   draw() {
     const { answer, app } = this;
     if (answer === null) return;
@@ -83,7 +104,7 @@ export class Typing {
     const count = answer.pieces.length;
     const tops = decodeBase64(answer.top).subarray(row * count, (row + 1) * count);
     this.out.replaceChildren(
-      ...answer.pieces.map((piece, pos) =>
+      ...shownPieces(answer.pieces).map((piece, pos) =>
         el(
           "span",
           {

@@ -47,7 +47,7 @@ export class TokensView {
     this.current = 0;
     /** @type {Links | null} */
     this.links = null;
-    /** @type {string | null} */
+    /** Why a layer did not come. @type {{ run: Run, layerIndex: number, message: string } | null} */
     this.problem = null;
     this.search = new Search(app, {
       changed: () => {
@@ -110,7 +110,7 @@ export class TokensView {
 
   labelsToggle() {
     /** @param {UiEvent<Event>} event */
-    const changed = (event) => this.lines.setLabels(event.target.checked, this.run.numGroups);
+    const changed = (event) => this.lines.setLabels(event.target.checked);
     return el("label", { class: "fx-toggle" }, el("input", { type: "checkbox", onchange: changed }), text.showLabels);
   }
 
@@ -138,10 +138,14 @@ export class TokensView {
 
   // A new run starts at its selection or its beginning; a new layer only recolours.
   update() {
-    this.problem = null;
+    const { run, layerIndex } = this.app;
+    const { problem } = this;
+    if (problem && (problem.run !== run || problem.layerIndex !== layerIndex || run.hasLayer(layerIndex)))
+      this.problem = null;
     if (this.run !== this.app.run) this.openRun();
     else if (this.filter.active) this.applyFilter();
     else if (this.lines.lines.length === 0) this.lines.lay(true);
+    this.filter.nameGroups();
     this.selectionChanged();
     this.typing.update();
   }
@@ -158,6 +162,7 @@ export class TokensView {
     this.colours.prepare(this.run, this.app.layerIndex);
     this.fixedWidth.checked = looksLikeCode(run.pieces.slice(0, CODE_TOKENS).join(""));
     this.lines.setFixedWidth(this.fixedWidth.checked);
+    this.lines.numGroups = run.numGroups;
     this.lines.setText(run.shown);
     this.restore();
     if (selection) this.moveTo(selection.positions[0], true);
@@ -181,21 +186,29 @@ export class TokensView {
     const { selection, layerIndex } = app;
     const pos = selection !== null && selection.size === 1 ? selection.positions[0] : null;
     this.links = pos !== null && this.run.hasLayer(layerIndex) ? new Links(this.run, layerIndex, pos, app.part) : null;
-    if (pos === null) this.detail.hide();
-    else this.detail.show(pos, this.links, this.problem);
+    if (pos === null) this.hideDetail();
+    else this.detail.show(pos, this.links, this.problem?.message);
     this.repaint();
     this.legend.update(this.run, layerIndex, selection);
-  }
-
-  /** @param {string} message */
-  layerFailed(message) {
-    this.problem = message;
-    if (this.app.isOpen("tokens")) this.selectionChanged();
   }
 
   closeDetail() {
     this.app.select(null);
     this.text.focus({ preventScroll: true });
+  }
+
+  /** The keyboard must not be left on what is gone. */
+  hideDetail() {
+    const focused = this.detail.node.contains(document.activeElement);
+    this.detail.hide();
+    if (focused) this.text.focus({ preventScroll: true });
+  }
+
+  /** @param {string} message */
+  layerFailed(message) {
+    const { run, layerIndex } = this.app;
+    this.problem = { run, layerIndex, message };
+    if (this.app.isOpen("tokens")) this.selectionChanged();
   }
 
   repaint() {
@@ -259,6 +272,7 @@ export class TokensView {
     this.colours.prepare(this.run, this.app.layerIndex);
     if (hides || !this.lines.all)
       this.lines.setText(this.run.shown, hides ? Uint32Array.from(this.filter.positions()) : null);
+    this.current = this.lines.nearest(this.current);
     this.repaint();
   }
 

@@ -82,3 +82,18 @@ test("neighbours of a token of one run are not said in the words of another", as
   await settled();
   assert.equal(view.neighbours.node.textContent, "");
 });
+
+test("neighbours that could not be had are asked for again", async () => {
+  const answers = [{ error: "the server was busy" }, { token: 3, positions: [7], similarity: [0.9], of: 11 }];
+  const { app, view } = opened({ map_neighbours: () => answers.shift() });
+  view.show(MAP);
+  await settled();
+  app.selection = selectToken(3);
+  view.selectionChanged();
+  await settled();
+  assert.match(view.neighbours.node.textContent, /the server was busy/);
+  view.selectionChanged();
+  await settled();
+  assert.doesNotMatch(view.neighbours.node.textContent, /busy/);
+  assert.equal(answers.length, 0);
+});

@@ -200,3 +200,32 @@ test("what is missing of full attention is said of whose groups, with the comman
   assert.ok(!invited(700, { ...nothing, tags: true }).includes("--attention"));
   assert.equal(invited(700, nothing), "");
 });
+
+const distancesOf = (links) => ({
+  state: "done",
+  distances: { layer: [3, null], first: [0, 0], last: [9, 9], pairs: [40, 80], share: [0.5, 0.6], low: [null, null] },
+  pairs: { query: [] },
+  links: { kind: links, query: links.map(() => 9), key: links.map(() => 1), probability: links.map(() => 0.2) },
+  links_measured: true,
+  links_stored: { kept: links.length, dropped: 0 },
+  query_heads: 2,
+});
+
+test("the chart of distances is gone where those of the open layer cannot be had, and back with them", async () => {
+  const answers = { 3: distancesOf([]), 5: { error: "the server was busy" } };
+  const { app, view } = opened({ statistics_pairs: ({ layer }) => answers[layer] });
+  view.openPart("distances");
+  await settled();
+  const { body, links } = view.parts.distances;
+  assert.equal(body.hidden, false);
+  assert.ok(links.textContent.includes(text.distances.noneLinks) && !links.textContent.includes("strongest of 0"));
+  app.layerIndex = 1;
+  view.update();
+  await settled();
+  assert.match(view.status.textContent, /the server was busy/);
+  assert.equal(body.hidden, true);
+  app.layerIndex = 0;
+  view.update();
+  await settled();
+  assert.equal(body.hidden, false);
+});

@@ -41,8 +41,11 @@ export class Neighbours {
       this.asked = ""; // the run may be opened again
       return;
     }
-    if (answer.error !== undefined) this.node.replaceChildren(el("p", { class: "fx-muted" }, answer.error));
-    else this.show(answer, layer);
+    if (answer.error === undefined) this.show(answer, layer);
+    else {
+      this.asked = ""; // the next choice or drawing asks again
+      this.node.replaceChildren(el("p", { class: "fx-muted" }, answer.error));
+    }
   }
 
   clear() {

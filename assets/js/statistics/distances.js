@@ -39,6 +39,8 @@ export class StatDistances {
   view;
   /** @type {Run | null} */
   shown;
+  /** Number of the layer that is drawn. @type {number | null} */
+  shownLayer = null;
   /** @type {PairStatisticsPayload} */
   answer;
 
@@ -104,8 +106,13 @@ export class StatDistances {
     if (this.shown !== app.run) this.body.hidden = true;
     const layer = app.run.layerIds[app.layerIndex];
     const answer = await view.answer("distances", "statistics_pairs", { layer });
-    if (answer === null || layer !== app.run.layerIds[app.layerIndex]) return;
+    if (layer !== app.run.layerIds[app.layerIndex]) return;
+    if (answer === null) {
+      if (this.shownLayer !== layer) this.body.hidden = true; // the chart does not say whose it is
+      return;
+    }
     this.shown = app.run;
+    this.shownLayer = layer;
     this.answer = answer;
     this.body.hidden = false;
     this.drawChart();
@@ -227,16 +234,14 @@ export class StatDistances {
     ];
     const table = () =>
       scrolled(words.kinds[kind], tableOf(words.linkColumns, rows.map(cells), { "aria-label": words.kinds[kind] }));
+    const stored = format.count(this.answer.links_stored[kind]);
     return el(
       "div",
       {},
       el("h4", { class: "fx-stat-heading" }, words.kinds[kind]),
-      rows.length === 0 ? el("p", { class: "fx-muted" }, words.noneLinks) : table(),
-      el(
-        "p",
-        { class: "fx-help" },
-        words.more(format.count(rows.length), format.count(this.answer.links_stored[kind])),
-      ),
+      ...(rows.length === 0
+        ? [el("p", { class: "fx-muted" }, words.noneLinks)]
+        : [table(), el("p", { class: "fx-help" }, words.more(format.count(rows.length), stored))]),
     );
   }
 

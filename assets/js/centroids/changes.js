@@ -90,7 +90,12 @@ export class Changes {
       rows.length === 0
         ? el("p", { class: "fx-muted" }, text.noDifference)
         : el("div", { class: "fx-table-wrap" }, tableOf([text.settingColumn, ...answer.names], rows));
-    this.chart = el("div", { class: "fx-file-chart", "data-testid": "fx-file-distance" });
+    this.chart = el("div", {
+      class: "fx-file-chart",
+      role: "group",
+      "aria-label": text.distanceTitle,
+      "data-testid": "fx-file-distance",
+    });
     const missing = answer.layers.reduce(
       (sum, layer) => sum + layer.unmatched[0].length + layer.unmatched[1].length,
       0,

@@ -19,7 +19,12 @@ export class Similarity {
   /** @param {PlotHost} app */
   constructor(app) {
     this.app = app;
-    this.chart = el("div", { class: "fx-file-chart fx-file-square", "data-testid": "fx-file-similarity" });
+    this.chart = el("div", {
+      class: "fx-file-chart fx-file-square",
+      role: "group",
+      "aria-label": text.similarityTitle,
+      "data-testid": "fx-file-similarity",
+    });
     this.select = el("select", { onchange: () => this.draw(), "data-testid": "fx-file-layer" });
     this.words = el("p", { class: "fx-help", role: "status" });
     this.table = lazyDetails(text.similarityTable, () => this.values());

@@ -106,13 +106,13 @@ STREAMS := test-browser test-explorer test-runtime test-rest
 unit $(STREAMS): export PYTHONDONTWRITEBYTECODE =
 $(STREAMS): export OMP_NUM_THREADS = 1
 test-browser: $(PACKAGES)
-	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/ui $(ARGS)
+	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/ui tests/runtime/composition $(ARGS)
 
 test-explorer: $(PACKAGES)
 	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/ui --ignore=tests/explorer/reproduce --ignore=tests/explorer/services/corpora tests/explorer tests/security $(ARGS)
 
 test-runtime: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest tests/runtime $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest --ignore=tests/runtime/composition tests/runtime $(ARGS)
 
 test-rest: $(PACKAGES)
 	nice -n 5 $(BIN)/python -m pytest $(wildcard tests/test_*.py) tests/explorer/reproduce tests/explorer/services/corpora $(ARGS)

@@ -53,3 +53,22 @@ test("a rectangle as flat as a line leaves the picture and what is said of it al
   mask.dragged({ shapes: [] });
   assert.deepEqual(areas, [{ rows: [10, 30], keys: [-3, 17] }]);
 });
+
+test("the picture of the layer before answers nobody while another is on its way or could not be had", () => {
+  const { mask, app } = maskOf();
+  const chosen = [];
+  app.toggleSelection = (selection) => chosen.push(selection);
+  mask.describe = () => "words";
+  const span = () => [4, 7];
+  mask.tile = { blockSize: 4, blockCounts: () => [3], rowSpan: span, keySpan: span };
+  const point = { pointNumber: [0, 0] };
+  mask.wait();
+  assert.equal(mask.hover(point), null);
+  mask.click(point);
+  assert.equal(chosen.length, 0);
+  Object.assign(mask, { updateLevel() {}, heatmap: () => ({}), layout: () => ({}), addListeners() {} });
+  ZoomMask.prototype.draw.call(mask, mask.tile);
+  assert.equal(mask.hover(point), "words");
+  mask.click(point);
+  assert.equal(chosen.length, 1);
+});

@@ -58,6 +58,7 @@ export class ZoomMask {
     this.colouring = colouring;
     this.describe = describe;
     this.clicked = "block";
+    this.outdated = false;
     /** The run that is drawn. @type {Run} */
     this.run = /** @type {any} */ (null);
     this.requestId = 0;
@@ -108,6 +109,7 @@ export class ZoomMask {
   /** Another layer is on its way: what was asked of the one drawn counts no more. */
   wait() {
     this.requestId += 1;
+    this.outdated = true;
     this.plot.classList.add("fx-stale");
   }
 
@@ -231,6 +233,7 @@ export class ZoomMask {
   async draw(tile) {
     const { app } = this;
     this.plot.classList.remove("fx-stale");
+    this.outdated = false;
     this.tile = tile;
     this.updateLevel();
     await drawPlot(app, this.plot, [this.heatmap()], this.layout(), {
@@ -359,6 +362,7 @@ export class ZoomMask {
   /** @param {{ pointNumber: number[] }} point */
   hover(point) {
     const { tile } = this;
+    if (this.outdated) return null; // its words would be those of another layer
     const [row, column] = point.pointNumber;
     const counts = tile.blockCounts(row, column);
     if (sum(counts) === 0) return null;
@@ -370,6 +374,7 @@ export class ZoomMask {
   /** @param {{ pointNumber: number[] }} point */
   click(point) {
     const { tile, app } = this;
+    if (this.outdated) return undefined;
     const [row, column] = point.pointNumber;
     const [rows, keys] = [tile.rowSpan(row), tile.keySpan(column)];
     if (this.clicked === "row")

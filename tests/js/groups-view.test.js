@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { randomRun, times } from "./helpers.js";
-import { buttonCalled, charts, document, later, root, settled } from "./page.js";
+import { buttonCalled, charts, document, explorer as explorerOf, later, root, settled } from "./page.js";
 import { fetchGroupNames, groupName } from "../../assets/js/core/group-names.js";
 import { Tooltip } from "../../assets/js/core/tooltip.js";
 import { LayerAgreement } from "../../assets/js/groups/agreement.js";
@@ -18,20 +18,14 @@ const named = (name) => ({ name, given: null, evidence: [] });
 function explorer(answers = {}, shape = {}) {
   const { run } = randomRun({ numTokens: 12, layerIds: [3, 5, 9], numGroups: 2, ...shape });
   run.groups = run.layerIds.map(() => times(run.numGroups, () => ({ tokens: [] })));
-  const app = {
+  return explorerOf(run, {
     root,
-    run,
-    layerIndex: 0,
-    selection: null,
     tooltip: new Tooltip(root),
     views: {},
-    isOpen: () => true,
-    writeAddress() {},
     setLayer() {},
     select() {},
     request: async (what, details) => answers[what](details),
-  };
-  return app;
+  });
 }
 
 const names = (run, random = null) => ({

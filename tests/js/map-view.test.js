@@ -2,22 +2,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { randomRun, times } from "./helpers.js";
-import { charts, document, later, root, settled } from "./page.js";
+import { charts, document, explorer, later, root, settled } from "./page.js";
 import { selectToken } from "../../assets/js/core/selection.js";
 import { Tooltip } from "../../assets/js/core/tooltip.js";
 import { MapView } from "../../assets/js/map/view.js";
 
 function opened(answers) {
-  const app = {
-    root,
-    run: randomRun({ numTokens: 12, layerIds: [3, 5, 9], numGroups: 2 }).run,
-    layerIndex: 0,
-    selection: null,
-    tooltip: new Tooltip(root),
-    isOpen: () => true,
-    writeAddress() {},
-    request: async (what, details) => answers[what](details),
-  };
+  const { run } = randomRun({ numTokens: 12, layerIds: [3, 5, 9], numGroups: 2 });
+  const request = async (what, details) => answers[what](details);
+  const app = explorer(run, { root, tooltip: new Tooltip(root), request });
   document.createElement("canvas").constructor.prototype.getContext = () => null;
   return { app, view: new MapView(app, document.createElement("div")) };
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { randomRun } from "./helpers.js";
-import { buttonCalled, document, later, root, settled } from "./page.js";
+import { buttonCalled, document, explorer, later, root, settled } from "./page.js";
 import { Tooltip } from "../../assets/js/core/tooltip.js";
 import { selectGroup } from "../../assets/js/core/selection.js";
 import { common } from "../../assets/js/strings/common.js";
@@ -12,19 +12,15 @@ import { StatisticsView } from "../../assets/js/statistics/view.js";
 /** An explorer with only a Statistics view; `answers` by what is asked, functions of the details. */
 function opened(answers) {
   const { run } = randomRun({ numTokens: 12, layerIds: [3, 5, 9], numGroups: 2 });
-  const app = {
+  const app = explorer(run, {
     root,
-    run,
-    layerIndex: 0,
-    selection: null,
     tooltip: new Tooltip(root),
     closed: false,
     selected: [],
     isOpen: () => !app.closed,
-    writeAddress() {},
     toggleSelection: (selection) => app.selected.push(selection.origin),
     request: async (what, details) => answers[what](details),
-  };
+  });
   const panel = document.createElement("div");
   const view = new StatisticsView(app, panel);
   return { app, view, panel, randomRun };

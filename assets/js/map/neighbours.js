@@ -37,15 +37,10 @@ export class Neighbours {
     if (token === null) return;
     const answer = await app.request("map_neighbours", { layer, token });
     if (asked !== this.asked) return;
-    if (app.run !== run) {
-      this.asked = ""; // the run may be opened again
-      return;
-    }
+    if (app.run !== run || answer.error !== undefined) this.asked = ""; // nothing is shown of it: ask again next time
+    if (app.run !== run) return;
     if (answer.error === undefined) this.show(answer, layer);
-    else {
-      this.asked = ""; // the next choice or drawing asks again
-      this.node.replaceChildren(el("p", { class: "fx-muted" }, answer.error));
-    }
+    else this.node.replaceChildren(el("p", { class: "fx-muted" }, answer.error));
   }
 
   clear() {

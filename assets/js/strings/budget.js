@@ -1,6 +1,7 @@
 // @ts-check
 // Labels and sentences of the sliders that try other settings.
 /** @import { Child } from "../core/types.js" */
+import { counted } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -15,7 +16,7 @@ export const budget = {
   sinks: "Sinks",
   reset: "The run's settings",
   groups: (count, all) => `${count} of ${all} groups`,
-  tokens: (count) => (count === 1 ? "1 token" : `${count} tokens`),
+  tokens: (count) => counted(count, "token"),
   waiting: "Loading the groups…",
   /** @type {(layer: number, share: Child, than: string) => Child[]} */
   layer: (layer, share, than) => [`Layer ${layer} keeps `, share, ` of its pairs${than}.`],

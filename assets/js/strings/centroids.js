@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences of the Centroids tab.
+import { counted } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -26,12 +27,12 @@ export const centroids = {
   keep: "Keep",
   madeFor: (model) => `for ${model}`,
   unnamed: "a model it does not name",
-  groups: (count) => (count === 1 ? "1 group" : `${count} groups`),
-  layers: (count) => (count === 1 ? "1 layer" : `${count} layers`),
+  groups: (count) => counted(count, "group"),
+  layers: (count) => counted(count, "layer"),
   dim: (size) => `routing size ${size}`,
   setting: (config) =>
     `top-k ${config.top_k}, window ${config.window}, ` +
-    `${config.num_sinks === 1 ? "1 sink" : `${config.num_sinks} sinks`}, ${config.gate} gate`,
+    `${counted(config.num_sinks, "sink")}, ${config.gate} gate`,
   settingSubject: "the setting",
   settingHint:
     "What the file was trained for: groups per token (top-k), how near tokens always attend (window), first tokens " +
@@ -83,9 +84,9 @@ export const centroids = {
   ownBudget: "this file",
   budgetAbove: (share, change) => `${change} with ${share} of pairs`,
   budgetsAbove: (points) => `Too far above to be drawn: ${points.join(", ")}.`,
-  keyHeads: (count) => (count === 1 ? "1 head" : `${count} heads`),
-  queryHeads: (count) => (count === 1 ? "1 query head" : `${count} query heads`),
-  wholeLayers: (count) => (count === 1 ? "1 whole layer" : `${count} whole layers`),
+  keyHeads: (count) => counted(count, "head"),
+  queryHeads: (count) => counted(count, "query head"),
+  wholeLayers: (count) => counted(count, "whole layer"),
   and: (first, second) => `${first}, ${second}`,
   usingBudget: "Keeping a copy…",
   heldOutTitle: "On held-out text",
@@ -118,7 +119,7 @@ export const centroids = {
     `perplexity with full attention ${value}${scored ? ` (${scored} tokens scored)` : ""}`,
   heldOutFocus: (name, value, kept) => `with Focus at ${name}: ${value}${kept ? `, ${kept} of pairs kept` : ""}`,
   heldOutInside: (domains, inspect) =>
-    `with its budget, on text of ${domains} ${domains === "1" ? "domain" : "domains"}: see ${inspect}`,
+    `with its budget, on text of ${counted(domains, "domain")}: see ${inspect}`,
   noHeldOut: "The file holds no held-out result.",
   noTraining: "The file does not say how it was trained.",
   untrained: (seed) => `Not trained: random, seed ${seed}.`,

@@ -1,6 +1,6 @@
 // @ts-check
 // Labels and sentences of the Compare view, by its parts.
-import { common } from "./common.js";
+import { common, counted } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -60,7 +60,7 @@ export const overview = {
   positionAxis: "token position",
   worseTrace: "Focus worse",
   betterTrace: "Focus better",
-  meanTrace: (size) => `mean of up to ${size} ${size === "1" ? "token" : "tokens"}`,
+  meanTrace: (size) => `mean of up to ${counted(size, "token")}`,
   hurt: "Hurt most",
   helped: "Helped most",
   noneHurt: "No token is predicted worse.",
@@ -133,7 +133,7 @@ export const settings = {
   repeats: "Repeats",
   repeatsHint: "How often each time is measured; the median is shown",
   cost: (settings, time) =>
-    `${settings} ${settings === 1 ? "setting" : "settings"}, with random centroids and the window alone: ` +
+    `${counted(settings, "setting")}, with random centroids and the window alone: ` +
     `about ${time}, by the times of this run.`,
   badNumbers: (name) => `${name} needs whole numbers such as 1, 2.`,
   empty: "Nothing is measured yet. Press Start: every cell fills in as soon as it is done and is kept with the run.",
@@ -173,16 +173,15 @@ export const settings = {
     "At no measured setting is Focus' attention clearly faster than full attention on this text: it is slower, or " +
     "the repeats overlap, or there are fewer than three.",
   wholePass: (faster, count) =>
-    `The whole pass, attention and all the rest, took less time in ${faster} of ${count} ` +
-    `${count === 1 ? "setting" : "settings"} (medians).`,
+    `The whole pass, attention and all the rest, took less time in ${faster} of ` +
+    `${counted(count, "setting")} (medians).`,
   againstRandom: (better, worse, count) =>
-    `Against random centroids at the same setting: clearly better in ${better} of ${count} ` +
-    `${count === 1 ? "setting" : "settings"}, clearly worse in ${worse} (intervals do not overlap).`,
+    `Against random centroids at the same setting: clearly better in ${better} of ` +
+    `${counted(count, "setting")}, clearly worse in ${worse} (intervals do not overlap).`,
   measured: (scored, repeats, device, dtype, threads) =>
-    `${scored} scored ${scored === "1" ? "token" : "tokens"}; ${repeats} timed ` +
-    `${repeats === "1" ? "repeat" : "repeats"}; ${device}, ${dtype}, ${threads}. Intervals: blocks of ` +
-    "neighbouring tokens, resampled.",
-  threads: (count) => (count === 1 ? "1 thread" : `${count} threads`),
+    `${counted(scored, "scored token")}; ${counted(repeats, "timed repeat")}; ${device}, ${dtype}, ${threads}. ` +
+    "Intervals: blocks of neighbouring tokens, resampled.",
+  threads: (count) => counted(count, "thread"),
   plotTitle: "Speed and perplexity at the same setting",
   plotHint:
     "Every point is one measured setting, labelled with its top-k (k) and window (w) where there is room. Down is " +
@@ -395,9 +394,9 @@ export const lengths = {
   atLongest: (tokens, full, focus, ratio) =>
     `At ${tokens} tokens: full attention ${full}, Focus with routing ${focus} (${ratio} the time).`,
   setting: (setting, { repeats, device, dtype, threads, backend }) =>
-    `${setting}. ${repeats} ${repeats === "1" ? "repeat" : "repeats"}, median with lowest and highest; ${device}, ` +
+    `${setting}. ${counted(repeats, "repeat")}, median with lowest and highest; ${device}, ` +
     `${dtype}, ${threads}, ${backend} backend.`,
-  threads: (count) => (count === 1 ? "1 thread" : `${count} threads`),
+  threads: (count) => counted(count, "thread"),
   full: "full attention",
   focus: "Focus with routing",
   lengthAxis: "tokens",
@@ -490,7 +489,7 @@ export const links = {
   key: "to",
   details: (layer, head, distance, share, predicted) => [
     `layer ${layer}, query head ${head}`,
-    `${distance} ${distance === "1" ? "token" : "tokens"} back`,
+    `${counted(distance, "token")} back`,
     `would get ${share} of the attention`,
     `predicted ${predicted}`,
   ],
@@ -522,7 +521,7 @@ export const generation = {
   focus: "Focus",
   groupsLater: "Groups are those Focus would give; they appear when the text is finished.",
   speed: (ms, count, total) =>
-    `${ms} a token (median of ${count}), after ${total} prompt ${total === "1" ? "token" : "tokens"}`,
+    `${ms} a token (median of ${count}), after ${counted(total, "prompt token")}`,
   samePrefix: (count) => (count === "1" ? "The first token is the same." : `The first ${count} tokens are the same.`),
   same: "Both wrote the same so far.",
   differentFromStart: "They differ from the first token.",

@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences of the Groups view.
+import { counted } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -107,7 +108,7 @@ export const groups = {
     more: (count) => `Show all ${count} groups`,
     open: (label, layer) => `Group ${label} of layer ${layer}: select its tokens`,
     massMeasured: (heads, tokens) =>
-      `Measured on this run: mean over ${heads} ${heads === "1" ? "head" : "heads"} and the first ${tokens} tokens ` +
+      `Measured on this run: mean over ${counted(heads, "head")} and the first ${tokens} tokens ` +
       "as queries. Sparsity shows every head on its own.",
     massMissing:
       "It is not measured for this run yet: open Sparsity, and under “Attention kept” press “Measure attention " +
@@ -184,7 +185,7 @@ export const groups = {
     node: (label, layer, share) => `Group ${label} of layer ${layer}: ${share} of all tokens`,
     link: (from, a, to, b) => `Group ${from} of layer ${a} → group ${to} of layer ${b}`,
     linkShares: (tokens, from, fromShare, to, toShare) =>
-      `${tokens} ${tokens === "1" ? "token" : "tokens"}: ${fromShare} of group ${from}, ${toShare} of group ${to}`,
+      `${counted(tokens, "token")}: ${fromShare} of group ${from}, ${toShare} of group ${to}`,
     selection: (from, a, to, b) => `tokens from group ${from} of layer ${a} to group ${to} of layer ${b}`,
     hidden: (limit, share) => `Bands under ${limit} of all tokens are left out: together ${share} of what flows.`,
     shown: "Every band is drawn.",

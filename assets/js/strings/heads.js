@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences about heads of a layer that differ: a run's budget, and the choice of heads.
+import { counted } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -26,7 +27,7 @@ export const heads = {
   markOf: (layer, words) => `Layer ${layer}: ${words}`,
   counts: (layers, numbers, query = false) =>
     [
-      layers > 0 ? (layers === 1 ? "1 layer" : `${layers} layers`) : "",
+      layers > 0 ? counted(layers, "layer") : "",
       numbers > 0 ? `${numbers} ${query ? "query " : ""}${numbers === 1 ? "head" : "heads"}` : "",
     ]
       .filter(Boolean)

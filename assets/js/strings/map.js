@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences of the Map view.
+import { counted } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -61,7 +62,7 @@ export const map = {
   centroids: "Centroids",
   means: "Means of the groups’ tokens",
   mean: (label, layer, count) =>
-    `Mean of group ${label}’s tokens in layer ${layer} (${count} ${count === "1" ? "token" : "tokens"})`,
+    `Mean of group ${label}’s tokens in layer ${layer} (${counted(count, "token")})`,
   meanDrawn: (label, layer, count) =>
     `Mean of group ${label}’s tokens in layer ${layer} (${count} of them ${count === "1" ? "is" : "are"} drawn)`,
   selectionDrawn: (shown, all) => `${shown} of ${all} selected tokens are drawn here.`,

@@ -1,6 +1,6 @@
 // @ts-check
 // Labels and sentences of the Runs tab.
-import { common } from "./common.js";
+import { common, counted } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -19,7 +19,7 @@ export const runs = {
   filters: { model: "Model", centroids: "Centroids", setting: "Setting", tag: "Tag" },
   any: "any",
   clearFilters: "Clear filters",
-  count: (shown, all) => (shown === all ? `${all} ${all === "1" ? "run" : "runs"}` : `${shown} of ${all} runs`),
+  count: (shown, all) => (shown === all ? counted(all, "run") : `${shown} of ${all} runs`),
   more: (count) => `Show ${count} more`,
   madeBy: (date, owner) => `${date}, by ${owner}`,
   setting: (config) =>

@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences of the frame around the views: tabs, header, cards and the layer control.
+import { counted } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -67,7 +68,7 @@ export const shell = {
     groups: (count) => `K = ${count} groups`,
     topK: (k) => `top-k ${k}`,
     window: (size) => `window ${size}`,
-    sinks: (count) => (count === 1 ? "1 sink" : `${count} sinks`),
+    sinks: (count) => counted(count, "sink"),
     logitFactors: "a learned factor of the logits for each head",
     textSinks: (similarity) => `sinks in the text (similarity ${similarity})`,
     assignment: (kind) => `${kind} assignment`,

@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences of the SQL box.
+import { counted } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -13,7 +14,7 @@ export const sql = {
   run: "Run query",
   keys: "Ctrl or ⌘ and Enter runs it, too.",
   running: "Asking the database…",
-  result: (rows, seconds) => `${rows} ${rows === "1" ? "row" : "rows"} in ${seconds} s`,
+  result: (rows, seconds) => `${counted(rows, "row")} in ${seconds} s`,
   none: "The query gave no rows.",
   download: "Download CSV",
   resultLabel: "Result of the query",

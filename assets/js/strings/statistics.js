@@ -1,10 +1,7 @@
 // @ts-check
 // Labels and sentences of the Statistics view.
-import { common } from "./common.js";
+import { common, counted } from "./common.js";
 /** @import { Words } from "./words.js" */
-
-/** @param {string} units @param {string} unit */
-const counted = (units, unit) => `${units} ${unit}${units === "1" ? "" : "s"}`;
 
 /** @satisfies {Words} */
 export const statistics = {

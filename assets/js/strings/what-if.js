@@ -1,5 +1,6 @@
 // @ts-check
 // Labels and sentences of the What if part: changes made to a run by hand, and what follows from them.
+import { counted } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -78,7 +79,7 @@ export const whatIf = {
   otherTop: "another most probable token",
   pairsTitle: (layer) => `Pairs of layer ${layer} that change`,
   pairs: (gained, lost) =>
-    `${gained} ${gained === "1" ? "pair" : "pairs"} gained, ${lost} lost (mean over the heads of the layer).`,
+    `${counted(gained, "pair")} gained, ${lost} lost (mean over the heads of the layer).`,
   pairsNone: "The changes leave the pairs of this layer as they were.",
   pairsLabel: "Pairs gained and lost, in blocks of queries by keys",
   keyAxis: "key",

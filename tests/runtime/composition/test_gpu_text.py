@@ -198,8 +198,11 @@ def test_texts_take_the_short_way_from_the_second_on(budget, enabled, quick, fre
 WAYS = [pytest.param(True, (), name, id=f"short, {name}") for name in CHANGES]
 WAYS += [  # the interpreter takes six seconds for each
     pytest.param(False, UNEQUAL, name, id=f"by groups, {name}")
-    for name in (CHANGES if ON_GPU else ("window", "budget", "factors", "edits"))
+    for name in (CHANGES if ON_GPU else ("budget", "factors"))
 ]
+# Whether texts are short enough for every pair in one kernel, and the budget.
+PLACES = [(True, ()), (True, UNEQUAL), (False, UNEQUAL), *([(False, ())] if ON_GPU else [])]
+CACHED = [(short, budget, static) for short, budget in PLACES for static in (True, False)]
 
 
 @pytest.mark.parametrize(("enabled", "budget", "name"), WAYS, indirect=["enabled"])
@@ -232,7 +235,7 @@ def test_what_is_kept_is_given_up(enabled, budget, name, quick, fresh_seed):
             assert (read(focus, ids) - before).norm() > 0.01 * before.norm()  # the change is one
 
 
-@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+@pytest.mark.parametrize(("enabled", "budget"), PLACES, indirect=["enabled"])
 def test_padding_and_gradients_go_another_way(budget, enabled, quick, fresh_seed):
     ids = random_ids(T, batch=2, seed=fresh_seed % 1000).to(DEVICE)
     mask = torch.ones_like(ids)
@@ -255,8 +258,7 @@ def test_padding_and_gradients_go_another_way(budget, enabled, quick, fresh_seed
         same(router.logit_factors.grad, anew.routers[index].logit_factors.grad)
 
 
-@pytest.mark.parametrize("static", [False, True])
-@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+@pytest.mark.parametrize(("enabled", "budget", "static"), CACHED, indirect=["enabled"])
 def test_a_cache_filled_the_short_way_is_continued(static, budget, enabled, quick, fresh_seed):
     """Chunks and tokens after a first pass through what is kept, also of a cache that was cropped and doubled."""
     focus = composed(budget)
@@ -295,7 +297,7 @@ def test_a_cache_filled_the_short_way_is_continued(static, budget, enabled, quic
     assert torch.equal(kept, decided)
 
 
-@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+@pytest.mark.parametrize(("enabled", "budget"), PLACES, indirect=["enabled"])
 def test_a_kernel_that_fails_later_is_left_out(budget, enabled, quick, monkeypatch, fresh_seed):
     focus = composed(budget)
     ids = random_ids(T, seed=fresh_seed % 1000).to(DEVICE)

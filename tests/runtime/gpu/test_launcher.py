@@ -180,7 +180,7 @@ def run(driver, monkeypatch):
 
 def test_the_second_call_goes_by_the_launcher(run, driver):
     call, compiled = run
-    assert compiled.asked == [{"num_warps": 4, "num_stages": 2, "maxnreg": 168}]
+    assert compiled.asked == [{"num_warps": 4, "num_stages": 2, "enable_fp_fusion": True, "maxnreg": 168}]
     driver.set("wanted", 2)
     call((2, 3, 4))
     assert driver.asked == [3, 2, 3, 4, 128, 1, 1, 7, 11]

@@ -30,7 +30,7 @@ from focus_runtime.attention.cuda.grouped import Heads, grouped_attention
 from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention
 from focus_runtime.attention.cuda.sorting import sort_by_group
 from focus_runtime.attention.scoring import Scoring
-from focus_runtime.gpu.launch import Launches, _kept
+from focus_runtime.gpu.launch import Launches, _kept, compile_options
 from focus_runtime.gpu.launcher import kinds_of
 from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
@@ -177,8 +177,7 @@ def compiled(compiler: Compiler, targets: list[tuple[int, int]], *, everything: 
         stages: int,
         registers: int | None = None,
     ) -> None:
-        limit = {} if registers is None else {"maxnreg": registers}
-        made = kernel.warmup(*arguments, grid=grid, num_warps=warps, num_stages=stages, **limit)
+        made = kernel.warmup(*arguments, grid=grid, **compile_options(warps, stages, registers))
         key = (compiler.capability, made.hash)
         if key not in found:
             row = {"capability": compiler.capability, "kernel": kernel.__name__, "name": name, "warps": warps}
@@ -223,7 +222,7 @@ def mistaken(compiler: Compiler, rounds: int, seed: int) -> tuple[int, list[str]
         nonlocal launches
         launches += 1
         binder = kernel.device_caches[compiler.capability][-1]
-        own = str(binder(*arguments, num_warps=warps, num_stages=stages)[1:])
+        own = str(binder(*arguments, **compile_options(warps, stages))[1:])
         first = specialised.setdefault((self, name), own)
         if first != own:
             wrong.append(f"{kernel.__name__} {name}: {first} and {own}")

@@ -142,8 +142,9 @@ export class StatGroups {
     const statistic = (name) => groupRows.find((row) => row.statistic === name);
     const empty = !statistic("share")?.value;
     const state = el("span", { class: "fx-button" });
+    const [chip, ...name] = namedChip(run, layerIndex, group);
     const button = buttonOf(
-      [...namedChip(run, layerIndex, group), el("span", { class: "fx-group-name" }, words.of(label)), state],
+      [chip, el("span", { class: "fx-group-name" }, words.of(label)), ...name, state],
       () => this.toggle(group),
       { class: "fx-group-choose", "data-group": group, disabled: empty },
     );

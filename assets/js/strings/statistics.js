@@ -249,7 +249,7 @@ export const statistics = {
     both: "could be shuffled groups or random centroids",
     below: "below shuffled groups",
   },
-  q: (value) => (value < 0.001 ? "q < 0.001" : `q = ${value.toFixed(3)}`),
+  q: (value) => (value < 0.001 ? "q\u00a0<\u00a00.001" : `q\u00a0=\u00a0${value.toFixed(3)}`), // never broken in two
   qHint:
     "q is the p-value against shuffled groups, corrected for looking at many rows (Benjamini and Hochberg). Below " +
     "0.05, about one in twenty of such rows differs by chance alone.",

@@ -54,6 +54,7 @@ function filtered(positions) {
   Object.assign(view, { colours: { prepare() {} }, input: null });
   const passes = (pos) => positions.includes(pos);
   view.filter = { active: true, mode: "hide", test: () => passes, positions: () => positions, count() {} };
+  view.search = { filtered: () => (view.searched = [...view.lines.shown]) };
   lines.setText(run.shown);
   view.input = new TokenInput(view);
   view.applyFilter();
@@ -65,6 +66,7 @@ test("the keyboard goes on from the next token shown where the filter hides the 
   const shown = times(20, (i) => 2 * i + 1);
   const { view, press, chosen } = filtered(shown);
   assert.equal(view.current, 1);
+  assert.deepEqual(view.searched, shown, "the search goes on among these");
   press("Enter");
   assert.deepEqual(chosen, [1]);
   press("ArrowRight");

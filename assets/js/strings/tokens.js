@@ -80,6 +80,8 @@ export const reading = {
     previous: "Previous hit",
     next: "Next hit",
     status: (index, count) => `${index} of ${count}`,
+    hits: (count) => counted(count, "hit"),
+    hidden: (words, count) => `${words}, ${count} hidden by the filter`,
     none: "no hits",
     bad: "not a valid regular expression",
     slow: "takes too long; try a simpler pattern",

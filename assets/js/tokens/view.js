@@ -54,8 +54,9 @@ export class TokensView {
         this.repaint();
         app.writeAddress();
       },
-      reached: (hit) => this.showHit(hit),
+      reached: (pos) => this.showHit(pos),
       top: () => this.topToken(),
+      shows: (pos) => this.lines.has(pos),
     });
     this.filter = new TokenFilter(app, () => {
       this.applyFilter();
@@ -273,6 +274,7 @@ export class TokensView {
     if (hides || !this.lines.all)
       this.lines.setText(this.run.shown, hides ? Uint32Array.from(this.filter.positions()) : null);
     this.current = this.lines.nearest(this.current);
+    this.search.filtered();
     this.repaint();
   }
 
@@ -281,9 +283,9 @@ export class TokensView {
     return anchor === null ? 0 : anchor.pos;
   }
 
-  /** @param {[number, number]} pair */
-  showHit([first]) {
-    this.moveTo(first, !this.isVisible(first));
+  /** @param {number} pos */
+  showHit(pos) {
+    this.moveTo(pos, !this.isVisible(pos));
     this.repaint();
   }
 

@@ -95,6 +95,10 @@ class Element {
     return on;
   }
 
+  get role() {
+    return this.getAttribute("role");
+  }
+
   get tabIndex() {
     return Number(this.getAttribute("tabindex") ?? -1);
   }

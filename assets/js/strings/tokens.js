@@ -69,6 +69,7 @@ export const reading = {
   noneHelp: "Loosen or clear the filter to see the text again.",
   lineBreak: "line break",
   space: "space",
+  spoken: (words, group) => `${words}, group ${group}`,
   selectedCount: (count) => `${count} selected`,
   hiddenGap: (count) => (count === "1" ? "1 token hidden" : `${count} tokens hidden`),
 

@@ -103,7 +103,7 @@ def test_a_run_of_a_link_has_the_place_until_another_text_is_wanted(open_page, s
     before = page.evaluate("location.href")
     expect(page.locator("#fe-text textarea")).to_be_hidden()
     top = page.locator("[data-testid=fx-tokens] .fx-token").first.bounding_box()["y"]
-    assert size == "narrow" or top < 500  # of 900
+    assert top < (500 if size == "wide" else 700)  # of 900 and of 844
     page.get_by_role("button", name="Another text").click()
     expect(page.locator("#fe-text textarea")).to_be_focused()
     expect(page.locator("#fe-text textarea")).to_be_in_viewport()
@@ -405,25 +405,28 @@ def test_a_view_that_does_not_exist_is_the_first_one(open_page, view):
     expect(page.get_by_role("tab", name="Tokens")).to_have_attribute("aria-selected", "true")
 
 
-def test_a_phone_shows_the_views_and_one_sentence_first(open_page):
-    """The other sentences come on request, and the keyboard goes on in them; a wide screen shows them all."""
+def test_a_phone_shows_one_sentence_and_the_text_first(open_page):
+    """The facts come on request, by keyboard too, and go again; a wide screen shows them all."""
     wide = open_page()
     sentences = wide.get_by_test_id("fx-answer").locator("p")
     assert sentences.count() > 1
     expect(sentences.last).to_be_visible()
-    expect(wide.get_by_role("button", name="Where and why")).to_be_hidden()
-    narrow = open_page(size="narrow")
-    sentences, more = (
-        narrow.get_by_test_id("fx-answer").locator("p"),
-        narrow.get_by_role("button", name="Where and why"),
-    )
+    expect(wide.locator(".fx-cards")).to_be_visible()
+    expect(wide.get_by_role("button", name="Details of this run")).to_be_hidden()
+    narrow = open_page("?view=tokens", size="narrow")
+    more = narrow.get_by_role("button", name="Details of this run")
+    sentences = narrow.get_by_test_id("fx-answer").locator("p")
+    folded = (sentences.last, narrow.locator(".fx-cards"), narrow.locator(".fx-about"))
     expect(sentences.first).to_be_visible()
-    expect(sentences.last).to_be_hidden()
-    assert narrow.get_by_role("tab", name="Sparsity").first.bounding_box()["y"] < 700
-    more.press("Enter")
-    expect(sentences.last).to_be_visible()
-    expect(more).to_be_hidden()
-    expect(sentences.nth(1).locator("a").first).to_be_focused()
+    for fact in folded:
+        expect(fact).to_be_hidden()
+    assert narrow.locator("[data-testid=fx-tokens] .fx-token").first.bounding_box()["y"] < 700
+    for expanded in ("true", "false"):
+        more.press("Enter")
+        expect(more).to_have_attribute("aria-expanded", expanded)
+        for fact in folded:
+            expect(fact).to_be_visible(visible=expanded == "true")
+    expect(more).to_be_focused()
 
 
 @pytest.mark.parametrize("width", [1000, 1440])

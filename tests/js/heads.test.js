@@ -12,6 +12,9 @@ import {
   shortestWindow,
   someFull,
 } from "../../assets/js/core/heads.js";
+import "./page.js";
+import { App } from "../../assets/js/shell/app.js";
+import { maskHeads, maskQuestion } from "../../assets/js/shell/export-mask.js";
 import { keptFarWords } from "../../assets/js/sparsity/attention.js";
 import { pairs } from "../../assets/js/strings/sparsity.js";
 
@@ -84,10 +87,53 @@ test("a budget is counted in query heads where some layer tells them apart", () 
 
 test("the part of a head is found, and without one the first that is not in full", () => {
   const parts = [part([1], full), part([0, 2])];
-  assert.equal(partOf(parts, 2), 1);
-  assert.equal(partOf(parts, 1), 0);
-  assert.equal(partOf(parts, null), 1);
-  assert.equal(partOf(parts, 7), 1);
+  const found = [2, 1, null, 7].map((head) => partOf([{ parts }], parts, head));
+  assert.deepEqual(found, [1, 0, 1, 1]);
+});
+
+const QUERY = { query_heads: true };
+
+/** Two key-value heads of three query heads each: layers that number these, those, and have no heads apart. */
+const MIXED = [
+  { layer: 0, parts: [part([0, 1, 2, 3], QUERY), part([4], { ...QUERY, ...full }), part([5], { ...QUERY, top_k: 0 })] },
+  { layer: 1, parts: [part([0], full), part([1])] },
+  { layer: 2, parts: [part([0, 1])] },
+];
+
+test("the head whose mask is shown is the same one in layers that number heads otherwise", () => {
+  const app = { run: { layers: MIXED }, tooltip: { hide() {} }, refresh() {}, writeAddress() {} };
+  const part = () => Object.getOwnPropertyDescriptor(App.prototype, "part").get.call(app);
+  const setPart = (...choice) => App.prototype.setPart.call(app, ...choice);
+  const parts = (layerIndex) => {
+    app.layerIndex = layerIndex;
+    return part();
+  };
+  app.layerIndex = 0;
+  setPart(2);
+  assert.deepEqual([app.head, parts(0), parts(1), parts(2)], [5, 2, 1, 0], "query head 5 is in key-value head 1");
+  app.layerIndex = 1;
+  setPart(1);
+  assert.deepEqual([app.head, parts(1), parts(0)], [3, 1, 0], "query head 3 is the first in key-value head 1");
+  app.layerIndex = 0;
+  setPart(1, 4);
+  assert.deepEqual([app.head, parts(0), parts(1)], [4, 1, 1]);
+  app.run = { layers: MIXED.slice(1) };
+  app.layerIndex = 0;
+  setPart(1);
+  assert.deepEqual([app.head, parts(0), parts(1)], [1, 1, 0], "no layer tells query heads apart");
+});
+
+test("a mask to export is of the same head in each layer, which the server takes as that layer numbers it", () => {
+  const mask = { tokens: 9, layers: MIXED };
+  const question = (maskLayer, maskHead) => maskQuestion(mask, { maskLayer, maskHead, maskFormat: "csv" }).head;
+  assert.deepEqual([question("0", "4"), question("1", "4"), question("1", "2"), question("2", "4")], [4, 1, 0, null]);
+  assert.deepEqual([question("0", ""), question("1", "")], [0, 1]);
+  const { chosen, heads } = maskHeads(mask, { maskLayer: "1", maskHead: "4" });
+  assert.equal(chosen, "3");
+  assert.deepEqual(heads, [
+    ["0", "head 0: full attention"],
+    ["3", "head 1: top-k 1, window 64"],
+  ]);
 });
 
 test("the part of a query head is found, also where parts number key-value heads", () => {

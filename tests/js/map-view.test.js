@@ -38,6 +38,23 @@ test("what was said of a map goes with it when another layer's cannot be had", a
   assert.equal(view.drawnNote.hidden, true);
 });
 
+test("a token without a value has no colour of the scale, and its own entry in the legend", async () => {
+  const { app, view } = opened({});
+  view.colouring = "loss";
+  view.show(MAP);
+  await settled();
+  const [scale, without] = charts.get(view.plot).data;
+  assert.deepEqual(scale.meta.tokens, times(11, (i) => i + 1));
+  assert.deepEqual(scale.marker.color, times(11, (i) => app.run.lossDifference(i + 1)));
+  assert.deepEqual([without.name, without.meta.tokens, without.showlegend], ["no value", [0], true]);
+  assert.equal(without.marker.colorscale, undefined);
+  const shown = view.traces.flatMap(({ meta }) => meta.tokens);
+  assert.equal(shown.length, 12, "a selection marks it too");
+  view.colouring = "position";
+  await view.draw();
+  assert.deepEqual(charts.get(view.plot).data[0].meta.tokens, MAP.positions);
+});
+
 test("tokens chosen while the charts' script loads are marked once the map is drawn", async () => {
   const { app, view } = opened({ map_neighbours: () => ({ token: 3, positions: [], similarity: [], of: 11 }) });
   const { Plotly } = globalThis;

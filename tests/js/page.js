@@ -89,9 +89,14 @@ class Element {
     delete this.attributes[name];
   }
 
-  toggleAttribute(name, on) {
+  toggleAttribute(name, on = !(name in this.attributes)) {
     if (on) this.setAttribute(name, "");
     else this.removeAttribute(name);
+    return on;
+  }
+
+  get role() {
+    return this.getAttribute("role");
   }
 
   get tabIndex() {

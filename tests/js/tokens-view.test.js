@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import "./page.js";
+import { groupLabel } from "../../assets/js/core/labels.js";
 import { TokenInput } from "../../assets/js/tokens/input.js";
 import { Lines } from "../../assets/js/tokens/lines.js";
 import { TokenPanel } from "../../assets/js/tokens/panel.js";
@@ -54,6 +55,7 @@ function filtered(positions) {
   Object.assign(view, { colours: { prepare() {} }, input: null });
   const passes = (pos) => positions.includes(pos);
   view.filter = { active: true, mode: "hide", test: () => passes, positions: () => positions, count() {} };
+  view.search = { filtered: () => (view.searched = [...view.lines.shown]) };
   lines.setText(run.shown);
   view.input = new TokenInput(view);
   view.applyFilter();
@@ -65,6 +67,7 @@ test("the keyboard goes on from the next token shown where the filter hides the 
   const shown = times(20, (i) => 2 * i + 1);
   const { view, press, chosen } = filtered(shown);
   assert.equal(view.current, 1);
+  assert.deepEqual(view.searched, shown, "the search goes on among these");
   press("Enter");
   assert.deepEqual(chosen, [1]);
   press("ArrowRight");
@@ -144,4 +147,33 @@ test("few tokens of a long text are not said to be none of it", () => {
     "150 of 50,000 tokens up to here (0.3\u00a0%), itself included",
     "200 of 50,000 later tokens (0.4\u00a0%)",
   ]);
+});
+
+test("the token that the keyboard is on, and no other, has its text and group in its name", () => {
+  const { view, press } = filtered(times(40, (i) => i));
+  const { run, lines } = view;
+  Object.assign(view, { links: null, search: { hitTokens: new Set(), currentHit: () => null, filtered() {} } });
+  view.colours.shade = () => "none";
+  view.app.selection = null;
+  lines.paint = (span, pos) => view.paint(span, pos);
+  [run.shown[1], run.shown[2]] = [" ", "end.\n\n"];
+  lines.measure.of = (piece) => {
+    const [head, ...rest] = piece.split("\n");
+    return { head, ends: rest.length, tail: "", before: true, after: false, width: 40, tailWidth: 0 };
+  };
+  lines.lay(true);
+  view.moveTo(0);
+  const nameOf = (pos) => lines.spanOf(pos).getAttribute("aria-label");
+  const group = (pos) => groupLabel(run.top(view.app.layerIndex, pos));
+  assert.deepEqual([nameOf(0), nameOf(1)], [`w0, group ${group(0)}`, "space"]);
+  press("ArrowRight");
+  assert.equal(view.text.getAttribute("aria-activedescendant"), "fx-token-1");
+  assert.deepEqual([nameOf(0), nameOf(1)], [null, `space, group ${group(1)}`]);
+  press("ArrowRight");
+  assert.deepEqual([nameOf(1), nameOf(2)], ["space", `end., line break, group ${group(2)}`]);
+  view.app.layerIndex = 1;
+  lines.repaint();
+  assert.equal(nameOf(2), `end., line break, group ${group(2)}`);
+  const named = [...lines.spans()].filter((span) => span.getAttribute("aria-label")?.includes("group"));
+  assert.equal(named.length, 1);
 });

@@ -6,13 +6,36 @@ import { format } from "./format.js";
 import { heads as text } from "../strings/heads.js";
 /** @import { ConfigPayload, LayerPayload, PartPayload } from "./payloads.js" */
 
+/** How layers number heads. @typedef {{ parts: Pick<PartPayload, "heads" | "query_heads">[] }[]} Numbered */
+
+/**
+ * How many heads of the run one that a layer numbers is. Heads of a run, as in `App.head` and the address, are query
+ * heads where some layer numbers these, else key-value heads; a layer by itself may number either.
+ * @param {Numbered} layers of the run
+ * @param {Numbered[number]["parts"]} parts of the layer
+ */
+function runHeadsPerHead(layers, parts) {
+  const isFiner = !parts[0].query_heads && layers.some((layer) => layer.parts[0].query_heads);
+  return isFiner ? (sharedBy({ layers }) ?? 1) : 1;
+}
+
+/**
+ * The first head of the run that a head is which a layer numbers.
+ * @param {Numbered} layers of the run
+ * @param {Numbered[number]["parts"]} parts of the layer
+ * @param {number} head of the layer
+ */
+export const runHead = (layers, parts, head) => head * runHeadsPerHead(layers, parts);
+
 /**
  * The part of a layer with a head; without one the first that has groups.
- * @param {PartPayload[]} parts
- * @param {number | null} head
+ * @param {Numbered} layers of the run
+ * @param {PartPayload[]} parts of the layer
+ * @param {number | null} head of the run
  */
-export function partOf(parts, head) {
-  const named = parts.findIndex((part) => head !== null && part.heads.includes(head));
+export function partOf(layers, parts, head) {
+  const own = head === null ? null : Math.floor(head / runHeadsPerHead(layers, parts));
+  const named = parts.findIndex((part) => own !== null && part.heads.includes(own));
   if (named >= 0) return named;
   return Math.max(
     0,
@@ -91,7 +114,7 @@ export const isUsual = (part, config) => !part.full && part.top_k === config.top
 
 /**
  * Query heads that share a key-value head; null where no layer tells.
- * @param {{ layers: { parts: { heads: number[], query_heads: boolean }[] }[] }} run
+ * @param {{ layers: Numbered }} run
  */
 function sharedBy({ layers }) {
   const counts = [true, false].map((query) => {

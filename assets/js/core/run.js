@@ -4,6 +4,7 @@ import { mean, range } from "./arrays.js";
 import { decodeBase64, expectLength } from "./bytes.js";
 import { isContinued, shownPieces, textOf } from "./characters.js";
 import { visibleToken } from "./labels.js";
+import { LayerCells } from "./layer-cells.js";
 /** @import { LayerCellsPayload, RunPayload, TimingPayload } from "./payloads.js" */
 /** @import { Answers, RequestAnswer } from "./types.js" */
 
@@ -21,67 +22,6 @@ function decodeLosses(text, numTokens) {
 const CELL_BYTES = 96 * 2 ** 20; // of layers kept at a time, beyond those that came with the run
 
 const NEIGHBOURS = [1, -1, 2, -2]; // loaded ahead of the layer on screen, nearest first
-
-/**
- * By the bytes of a set.
- * @type {Record<number, Uint8ArrayConstructor | Uint16ArrayConstructor | Uint32ArrayConstructor>}
- */
-const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
-
-// What one layer knows of each token beyond its top group.
-class Cells {
-  /**
-   * @param {LayerCellsPayload} payload
-   * @param {number} numTokens
-   * @param {number} numGroups
-   */
-  constructor(payload, numTokens, numGroups) {
-    // Bit sets of up to 64 groups are pairs of 32-bit words: bit tests on them are far quicker than on BigInt.
-    this.words = payload.width === 8 ? 2 : 1;
-    this.members = expectLength(
-      "membership",
-      new WORDS[payload.width](decodeBase64(payload.membership).buffer),
-      numTokens * this.words,
-    );
-    this.probabilities = expectLength("probabilities", decodeBase64(payload.probabilities), numTokens * numGroups);
-    this.entropies = expectLength("entropy", decodeBase64(payload.entropy), numTokens);
-    this.numGroups = numGroups;
-    /** Of the parts of the layer's heads with other groups. @type {Map<number, Cells["members"]>} */
-    this.partMembers = new Map();
-    for (const [part, bits] of Object.entries(payload.part_memberships ?? {})) {
-      const words = new WORDS[payload.width](decodeBase64(bits).buffer);
-      this.partMembers.set(Number(part), expectLength("membership", words, numTokens * this.words));
-    }
-    this.bytes =
-      this.members.byteLength * (1 + this.partMembers.size) + this.probabilities.byteLength + this.entropies.byteLength;
-  }
-
-  /** @param {number} part */
-  membersOf(part) {
-    return this.partMembers.get(part) ?? this.members;
-  }
-
-  /**
-   * @param {number} pos
-   * @param {number} group
-   * @param {number} part
-   */
-  belongs(pos, group, part) {
-    return ((this.membersOf(part)[pos * this.words + (group >> 5)] >>> (group & 31)) & 1) === 1;
-  }
-
-  /**
-   * @param {number} pos
-   * @param {number} other
-   * @param {number} part
-   */
-  shareGroup(pos, other, part) {
-    const { words } = this;
-    const members = this.membersOf(part);
-    if ((members[pos * words] & members[other * words]) !== 0) return true;
-    return words === 2 && (members[pos * 2 + 1] & members[other * 2 + 1]) !== 0;
-  }
-}
 
 // `request` loads what did not come with the run: a promise of an answer, or of {error}.
 export class Run {
@@ -130,7 +70,7 @@ export class Run {
 
   /** @param {LayerCellsPayload} payload */
   decode(payload) {
-    return new Cells(payload, this.numTokens, this.numGroups);
+    return new LayerCells(payload, this.numTokens, this.numGroups);
   }
 
   /**
@@ -183,12 +123,12 @@ export class Run {
   markUsed(layerIndex) {
     if (!this.loadedLayers.includes(layerIndex)) return;
     this.loadedLayers = [...this.loadedLayers.filter((other) => other !== layerIndex), layerIndex];
-    let bytes = this.loadedLayers.reduce((sum, other) => sum + /** @type {Cells} */ (this.cells[other]).bytes, 0);
+    let bytes = this.loadedLayers.reduce((sum, other) => sum + /** @type {LayerCells} */ (this.cells[other]).bytes, 0);
     for (const oldest of this.loadedLayers.slice(0, -1)) {
       if (bytes <= CELL_BYTES) break;
       if (oldest === this.centre) continue;
       this.loadedLayers = this.loadedLayers.filter((other) => other !== oldest);
-      bytes -= /** @type {Cells} */ (this.cells[oldest]).bytes;
+      bytes -= /** @type {LayerCells} */ (this.cells[oldest]).bytes;
       this.cells[oldest] = null;
     }
   }
@@ -247,7 +187,7 @@ export class Run {
    */
   shareGroup(layerIndex, pos, other, part) {
     if (this.layers[layerIndex].parts[part].full) return true;
-    return /** @type {Cells} */ (this.cells[layerIndex]).shareGroup(pos, other, part);
+    return /** @type {LayerCells} */ (this.cells[layerIndex]).shareGroup(pos, other, part);
   }
 
   /**

@@ -33,7 +33,7 @@ export class TokenTraces {
     this.classNames = classNames;
   }
 
-  /** One trace per group or word class, or one of all tokens with a colour scale. */
+  /** One trace per group or word class, or one with a colour scale and one of the tokens without a value. */
   all() {
     const { app } = this;
     const { run, layerIndex } = app;
@@ -75,7 +75,7 @@ export class TokenTraces {
         }),
       path: () => this.pathTraces(run.trajectoryConsistency()),
       loss: () =>
-        this.scaled((pos) => Math.max(-1, Math.min(1, run.lossDifference(pos) || 0)), {
+        this.scaled((pos) => run.lossDifference(pos), {
           cmin: -1,
           cmax: 1,
           colorscale: this.scale(["better", "scale-low", "worse"]),
@@ -131,7 +131,9 @@ export class TokenTraces {
    * @param {{ cmin: number, cmax: number, colorscale: [number, string][], format: string }} given
    */
   scaled(value, { cmin, cmax, colorscale, format: tickformat }) {
-    const points = range(this.map.positions.length);
+    const values = this.map.positions.map(value);
+    const points = range(values.length).filter((i) => values[i] !== null);
+    const without = range(values.length).filter((i) => values[i] === null);
     const title = {
       text: text.scales[/** @type {keyof typeof text.scales} */ (this.colouring)],
       side: "top",
@@ -147,8 +149,8 @@ export class TokenTraces {
       outlinewidth: 0,
       title,
     };
-    const color = this.map.positions.map(value);
-    return [
+    const color = points.map((i) => values[i]);
+    const scale = [
       {
         ...this.trace(points, text.scales[/** @type {keyof typeof text.scales} */ (this.colouring)], {
           color,
@@ -162,6 +164,16 @@ export class TokenTraces {
         showlegend: false,
       },
     ];
+    return without.length === 0 ? scale : [...scale, this.withoutValue(without)];
+  }
+
+  /**
+   * Of no colour of a scale, and of another form.
+   * @param {number[]} points
+   */
+  withoutValue(points) {
+    const marker = { color: cssColour(this.app.root, "muted"), symbol: "x" };
+    return { ...this.trace(points, text.noValue, marker), showlegend: true };
   }
 
   /**

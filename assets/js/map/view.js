@@ -10,7 +10,7 @@ import { format } from "../core/format.js";
 import { tokenChips } from "../core/group-names.js";
 import { groupLabel } from "../core/labels.js";
 import { LayerLoader } from "../core/loader.js";
-import { asChart, drawPlot, plotLayout, scatterType } from "../core/plot.js";
+import { LEGEND_ABOVE, asChart, drawPlot, plotLayout, scatterType } from "../core/plot.js";
 import { selectToken, selectTokens } from "../core/selection.js";
 import { cssColour, themeOf } from "../core/theme.js";
 import { tokenSummary } from "../core/token-text.js";
@@ -343,6 +343,8 @@ export class MapView {
 
   layout() {
     const bare = { showticklabels: false, ticks: "", zeroline: false, showgrid: false };
+    const below = { orientation: "h", x: 0, y: -0.02, yanchor: "top" }; // where a colour scale stands instead
+    const hasScale = this.traces?.some(({ marker }) => "colorbar" in marker);
     return plotLayout(this.app.root, {
       dragmode: this.drag === "none" ? false : this.drag,
       annotations: [
@@ -354,7 +356,7 @@ export class MapView {
       uirevision: `${this.app.run.info.run_id} ${this.loader.requested} ${this.map?.method}`,
       xaxis: { ...bare },
       yaxis: { ...bare, scaleanchor: "x" },
-      legend: { orientation: "h", x: 0, y: -0.02, yanchor: "top", itemsizing: "constant" },
+      legend: { ...(hasScale ? LEGEND_ABOVE : below), itemsizing: "constant" },
       newselection: { line: { color: cssColour(this.app.root, "accent"), width: 2, dash: "solid" } },
     });
   }

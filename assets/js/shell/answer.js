@@ -1,6 +1,6 @@
 // @ts-check
 // What a run shows, in plain sentences whose clauses lead to the view that shows it. Thresholds: docs/explorer.md.
-import { buttonOf, el } from "../core/dom.js";
+import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { near } from "../core/pair-rule.js";
 import { selectTokens } from "../core/selection.js";
@@ -92,16 +92,8 @@ export function guidedAnswer(app) {
       }),
       text.collapsedMeans,
     ]);
-  const [verdict, ...others] = lines.map((line) => el("p", {}, line));
-  const section = el("section", { class: "fx-answer", "aria-label": text.label, "data-testid": "fx-answer" }, verdict);
-  if (others.length === 0) return section;
-  // On a narrow screen the others wait for a button, so that the views are not a screen away.
-  const open = () => {
-    section.dataset.open = "";
-    others[0].querySelector("a")?.focus();
-  };
-  section.append(buttonOf(text.more, open, { class: "fx-answer-more" }), ...others);
-  return section;
+  const attributes = { class: "fx-answer", "aria-label": text.label, "data-testid": "fx-answer" };
+  return el("section", attributes, lines.map((line) => el("p", {}, line)));
 }
 
 /** @param {App} app */
@@ -112,8 +104,9 @@ function first(app) {
   if (!quality) return [text.focus, kept, "."];
   const { delta_mean: mean, delta_low: low, delta_high: high } = quality;
   const verdict = low > 0 ? text.worse : high < 0 ? text.better : text.same;
-  const numbers = text.numbers(format.signed(mean, 3), format.signed(low, 3), format.signed(high, 3));
-  return [text.focus, kept, text.and, link(verdict, () => app.openView("compare")), numbers];
+  const words = text.numbers(format.signed(mean, 3), format.signed(low, 3), format.signed(high, 3));
+  const numbers = el("span", { class: "fx-answer-numbers" }, words);
+  return [text.focus, kept, text.and, link(verdict, () => app.openView("compare")), numbers, "."];
 }
 
 /**

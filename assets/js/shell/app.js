@@ -4,7 +4,7 @@ import { buttonOf, el, emptyState } from "../core/dom.js";
 import { resizeHiddenPlots, resizePlots } from "../core/plot.js";
 import { loadPlotly, prefetchPlotly } from "../core/plotly.js";
 import { fetchGroupNames } from "../core/group-names.js";
-import { partOf } from "../core/heads.js";
+import { partOf, runHead } from "../core/heads.js";
 import { Run } from "../core/run.js";
 import { decodeSelection, encodeSelection } from "../core/selection-code.js";
 import { callServer } from "../core/server.js";
@@ -66,7 +66,7 @@ export class App {
   layerIndex = 0;
   /** The layer and selection that the address asks for, until the first run is open. @type {number | null} */
   requestedLayer = null;
-  /** The key-value head whose mask is shown, where those of a layer differ. @type {number | null} */
+  /** The head of the run (see `runHead`) whose mask is shown, where those of a layer differ. @type {number | null} */
   head = null;
   /** @type {string | null} */
   requestedSelection = null;
@@ -314,15 +314,18 @@ export class App {
 
   /** The heads shown of the open layer, a place in its `parts`. */
   get part() {
-    return partOf(this.run.layers[this.layerIndex].parts, this.head);
+    const { layers } = this.run;
+    return partOf(layers, layers[this.layerIndex].parts, this.head);
   }
 
   /**
    * @param {number} part
-   * @param {number} [head] of the part; the first by itself
+   * @param {number} [head] of the part, as the layer numbers heads; the first by itself
    */
   setPart(part, head) {
-    this.head = head ?? this.run.layers[this.layerIndex].parts[part].heads[0];
+    const { layers } = this.run;
+    const { parts } = layers[this.layerIndex];
+    this.head = runHead(layers, parts, head ?? parts[part].heads[0]);
     this.tooltip.hide();
     this.refresh();
     this.writeAddress();

@@ -2,7 +2,7 @@
 // The fields of a mask in the export dialog: layer, heads where they differ, format, and the query tokens whose pairs
 // are written.
 import { el } from "../core/dom.js";
-import { partOf, partTitle } from "../core/heads.js";
+import { partOf, partTitle, runHead } from "../core/heads.js";
 import { exporting as text } from "../strings/export.js";
 import { heads as headWords } from "../strings/heads.js";
 /** @import { MaskChoicesPayload, MaskLayerPayload, PartPayload } from "../core/payloads.js" */
@@ -25,11 +25,12 @@ const layerOf = ({ layers }, { maskLayer }) =>
  */
 function chosenPart(mask, options) {
   const { parts } = layerOf(mask, options);
-  return parts[partOf(parts, options.maskHead === "" ? null : Number(options.maskHead))];
+  return parts[partOf(mask.layers, parts, options.maskHead === "" ? null : Number(options.maskHead))];
 }
 
 /**
- * The chosen heads by their first, and all there are to choose from; none where the heads of the layer are alike.
+ * The chosen heads by the first head of the run among them, and all there are to choose from; none where the heads of
+ * the layer are alike.
  * @param {MaskChoicesPayload} mask
  * @param {Choice} options
  * @returns {{ chosen: string, heads: [string, string][] }}
@@ -37,23 +38,23 @@ function chosenPart(mask, options) {
 export function maskHeads(mask, options) {
   const { parts } = layerOf(mask, options);
   /** @param {PartPayload} part */
-  const first = (part) => String(part.heads[0]);
+  const first = (part) => String(runHead(mask.layers, parts, part.heads[0]));
   if (parts.length === 1) return { chosen: options.maskHead, heads: [] };
   return { chosen: first(chosenPart(mask, options)), heads: parts.map((part) => [first(part), partTitle(part)]) };
 }
 
 /**
- * What the server is asked for.
+ * What the server is asked for; it takes a head as the layer numbers it.
  * @param {MaskChoicesPayload} mask
  * @param {Choice} options
  */
 export const maskQuestion = (mask, options) => {
-  const { chosen, heads } = maskHeads(mask, options);
+  const differ = layerOf(mask, options).parts.length > 1;
   return {
     kind: "mask",
     format: options.maskFormat,
     layer: Number(options.maskLayer),
-    head: heads.length > 0 ? Number(chosen) : null,
+    head: differ ? chosenPart(mask, options).heads[0] : null,
     first: options.first,
     last: options.last,
   };

@@ -55,7 +55,8 @@ class Dialog {
   node;
 
   /**
-   * `request(what, details)` asks the server about the run; `layer` and `head` are the open ones, null where none is.
+   * `request(what, details)` asks the server about the run; `layer` and `head` (see `runHead`) are the open ones, null
+   * where none is.
    * @param {ExportSource} given
    */
   constructor({ request, run, layer, head }) {

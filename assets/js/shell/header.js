@@ -1,6 +1,6 @@
 // @ts-check
 // The header above the views: the run's title, settings and key numbers.
-import { buttonOf, el } from "../core/dom.js";
+import { buttonOf, el, newId } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { budgetChip, budgetGroups, budgetRows, growthWords } from "../core/heads.js";
 import { hintButton } from "../core/tooltip.js";
@@ -217,13 +217,29 @@ const noteChip = (tooltip, note) =>
 const withoutOption = (note) => note.replace(/ \(--[a-z][^)]*\)/g, "");
 
 /**
+ * Unfolds on a narrow screen what keeps the text from beginning on it; a wide one shows all of it, and not the button.
+ * @param {string} ids of what it unfolds
+ */
+function detailsButton(ids) {
+  const toggle = () => {
+    const header = /** @type {HTMLElement} */ (button.closest(".fx-header"));
+    const isOpen = header.toggleAttribute("data-open");
+    button.setAttribute("aria-expanded", String(isOpen));
+  };
+  const attributes = { class: "fx-button fx-header-more", "aria-expanded": "false", "aria-controls": ids };
+  const button = buttonOf(text.header.details, toggle, { ...attributes, "aria-label": text.header.detailsLabel });
+  return button;
+}
+
+/**
  * @param {Run} run
  * @param {Tooltip} tooltip
  * @param {Node | null} [action]
  * @param {Node | null} [answer] what the run shows, in sentences
  */
-export const runHeader = (run, tooltip, action = null, answer = null) =>
-  el(
+export function runHeader(run, tooltip, action = null, answer = null) {
+  const [aboutId, cardsId] = [newId("about"), newId("cards")];
+  return el(
     "header",
     { class: "fx-header", "data-testid": "fx-header" },
     el(
@@ -235,10 +251,11 @@ export const runHeader = (run, tooltip, action = null, answer = null) =>
         run.info.name || run.info.title || text.header.untitled,
       ),
       action,
+      detailsButton(`${aboutId} ${cardsId}`),
     ),
     el(
       "div",
-      { class: "fx-header-about" },
+      { class: "fx-header-about", id: aboutId },
       about(run, tooltip),
       budget(run, tooltip),
       el("div", { class: "fx-header-late" }, lateChips(run, tooltip)),
@@ -246,11 +263,12 @@ export const runHeader = (run, tooltip, action = null, answer = null) =>
     ),
     el(
       "div",
-      { class: "fx-cards" },
+      { class: "fx-cards", id: cardsId },
       [perplexityCard, pairsCard, dominanceCard, attentionCard].map((make) => make(run, tooltip)),
     ),
     answer,
   );
+}
 
 /**
  * @param {Run} run

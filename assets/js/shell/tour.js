@@ -12,7 +12,7 @@ const START_TRIES = 300;
 
 const TARGETS = {
   text: "#fe-text",
-  cards: ".fx-cards",
+  cards: ".fx-header-more, .fx-cards", // the button where it folds them
   views: "#fe-view .fx-tabs",
   layer: "#fe-view .fx-layer",
   tokens: "[data-testid=fx-tokens]",
@@ -23,10 +23,7 @@ const TARGETS = {
 let tour = null;
 
 /** @param {keyof typeof TARGETS} name */
-const find = (name) => {
-  const node = document.querySelector(TARGETS[name]);
-  return node !== null && node.offsetParent !== null ? node : null;
-};
+const find = (name) => [...document.querySelectorAll(TARGETS[name])].find((node) => node.offsetParent !== null) ?? null;
 
 function remembered() {
   try {

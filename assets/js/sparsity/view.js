@@ -1,35 +1,30 @@
 // @ts-check
 // The Sparsity view: which pairs one layer computes and why, and the same totals for every layer.
-import { range, sum } from "../core/arrays.js";
+import { sum } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { HeadChoice } from "../core/head-choice.js";
-import { layerFrame, layerTicks } from "../core/layer-axis.js";
 import { LayerLoader } from "../core/loader.js";
 import { Mask } from "../core/mask.js";
-import { colourScale, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
+import { colourScale } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox, lazyDetails, progressBox } from "../core/widgets.js";
 import { ArrangedMask } from "./arranged.js";
 import { AttentionPart } from "./attention.js";
 import { BudgetTrial } from "./budget.js";
-import { CAUSES, causeHints, causeSwatch, countRows, describeLayer, mainCause } from "./causes.js";
+import { CAUSES, causeHints, causeSwatch, countRows, mainCause } from "./causes.js";
 import { DistanceChart } from "./distance.js";
+import { LayerShares } from "./layer-shares.js";
 import { ZoomMask } from "./mask.js";
 import { layerTable, rowSelection, rowTable } from "./tables.js";
-import { budget as budgetText } from "../strings/budget.js";
 import { heads as headsText } from "../strings/heads.js";
 import { pairs as pairsText, sparsity as text } from "../strings/sparsity.js";
-/** @import { DistanceMeanPayload } from "../core/payloads.js" */
-/** @import { Run } from "../core/run.js" */
 /** @import { Cause, LazyDetails, UiEvent } from "../core/types.js" */
 /** @import { App } from "../shell/app.js" */
 /** @import { MaskTile } from "./tile.js" */
 
 const DROPPED = "dropped";
-
-const SHARE_TICKS = [0, 0.25, 0.5, 0.75, 1];
 
 export class SparsityView {
   /** @type {HTMLDivElement} */
@@ -46,14 +41,12 @@ export class SparsityView {
   budget;
   /** @type {ArrangedMask} */
   arranged;
-  /** @type {HTMLDivElement} */
+  /** @type {LayerShares} */
   layers;
   /** @type {LazyDetails} */
   layerTable;
   /** @type {LazyDetails} */
   rowTable;
-  /** @type {{ run: Run, answer: DistanceMeanPayload } | null} */
-  nulls;
   /** @type {DistanceChart} */
   distance;
   /** @type {AttentionPart} */
@@ -62,8 +55,6 @@ export class SparsityView {
   heads;
   /** @type {HTMLParagraphElement} */
   fullNote;
-  /** @type {HTMLParagraphElement} */
-  trialNote;
   /** @type {Mask} */
   maskData;
   /** The hints that are shown. @type {string} */
@@ -97,7 +88,6 @@ export class SparsityView {
     this.maskTitle = el("h3", { class: "fx-subtitle" });
     this.heads = new HeadChoice(app);
     this.fullNote = el("p", { class: "fx-help", "data-testid": "fx-full-layers" });
-    this.trialNote = el("p", { class: "fx-help", hidden: true }, budgetText.layersHint);
     this.mask = new ZoomMask(
       app,
       (tile) => this.colouring(tile),
@@ -105,11 +95,10 @@ export class SparsityView {
     );
     this.budget = new BudgetTrial(app, () => this.budgetChanged());
     this.arranged = new ArrangedMask(app, this.budget);
-    this.layers = plotElement("fx-layers", text.layersTitle, "fx-layers-chart");
+    this.layers = new LayerShares(app, this.budget);
     this.layerTable = lazyDetails(text.layerTable, () => layerTable(app, (index) => this.openLayer(index)));
     this.rowTable = lazyDetails(text.rowTable, () => rowTable(app, this.maskData));
-    this.nulls = null;
-    this.distance = new DistanceChart(app, (answer) => this.takeNulls(answer));
+    this.distance = new DistanceChart(app, (answer) => this.layers.takeNulls(answer));
     this.attention = new AttentionPart(app);
     panel.append(
       el("div", { class: "fx-toolbar" }, this.kindSelect(), this.causesHint, this.legend),
@@ -129,9 +118,9 @@ export class SparsityView {
           { class: "fx-chart" },
           el("h3", { class: "fx-subtitle" }, text.layersTitle),
           el("p", { class: "fx-help" }, text.layersHint),
-          this.layers,
+          this.layers.node,
           el("p", { class: "fx-help" }, pairsText.nulls.layersHint),
-          this.trialNote,
+          this.layers.trialNote,
           this.fullNote,
         ),
       ),
@@ -165,9 +154,8 @@ export class SparsityView {
   update() {
     const { run, layerIndex, part } = this.app;
     this.layerTable.refresh();
-    if (this.nulls && this.nulls.run !== run) this.nulls = null;
     this.budget.update();
-    this.drawLayers();
+    this.layers.draw();
     this.maskTitle.textContent = this.title();
     this.updateLegend();
     this.heads.update();
@@ -188,7 +176,7 @@ export class SparsityView {
 
   budgetChanged() {
     this.arranged.update();
-    this.drawLayers();
+    this.layers.draw();
   }
 
   /** @param {number} row */
@@ -204,16 +192,6 @@ export class SparsityView {
     this.app.setLayer(index);
     const button = this.layerTable.querySelector(`[data-layer="${index}"]`);
     if (button) button.focus({ preventScroll: true });
-  }
-
-  /**
-   * Nulls of every layer, known once the pairs of all layers are counted by distance.
-   * @param {DistanceMeanPayload} answer
-   */
-  takeNulls(answer) {
-    if (this.nulls && this.nulls.answer === answer) return;
-    this.nulls = { run: this.app.run, answer };
-    this.drawLayers();
   }
 
   wait() {
@@ -322,93 +300,5 @@ export class SparsityView {
     const ends = [...tile.rowSpan(row), ...tile.keySpan(column)].map(format.count);
     const title = text.blockTitle(.../** @type {[string, string, string, string]} */ (ends));
     return countRows(title, tile.causes, tile.blockCounts(row, column));
-  }
-
-  drawLayers() {
-    const { app } = this;
-    const { run, root } = app;
-    const keptCauses = CAUSES.filter((cause) => cause !== DROPPED);
-    const bars = keptCauses.map((cause) => ({
-      type: "bar",
-      orientation: "h",
-      name: text.causes[cause],
-      y: range(run.numLayers),
-      x: run.layers.map(({ pairs }) => pairs[cause] / sum(Object.values(pairs))),
-      hoverinfo: "none",
-      marker: { color: cssColour(root, `cause-${cause}`) },
-    }));
-    drawPlot(app, this.layers, [...bars, ...this.nullTraces(), ...this.trialTraces()], this.layersLayout(), {
-      hover: (point) => describeLayer(run, point.pointNumber),
-      click: (point) => app.setLayer(point.pointNumber),
-    });
-  }
-
-  nullTraces() {
-    if (!this.nulls) return [];
-    const { layer_shuffled: shuffled, layer_window_only: alone } = this.nulls.answer;
-    const colour = cssColour(this.app.root, "text");
-    const ground = cssColour(this.app.root, "bg");
-    return [
-      {
-        type: "scatter",
-        mode: "lines",
-        x: alone.flatMap((share) => [share, share]),
-        y: alone.flatMap((_, index) => [index - 0.5, index + 0.5]),
-        hoverinfo: "skip",
-        line: { dash: "dash", width: 2, color: colour },
-      },
-      {
-        type: "scatter",
-        mode: "markers",
-        x: shuffled,
-        y: range(shuffled.length),
-        hoverinfo: "skip",
-        marker: { symbol: "diamond", size: 8, color: colour, line: { width: 1, color: ground } },
-      },
-    ];
-  }
-
-  /** What the settings that are tried would keep in every layer. */
-  trialTraces() {
-    const { trial } = this.budget;
-    const shares = trial.isOwn ? null : trial.keptOfLayers();
-    this.trialNote.hidden = shares === null;
-    if (shares === null) return [];
-    const line = { width: 3, color: cssColour(this.app.root, "accent") };
-    return [
-      {
-        type: "scatter",
-        mode: "markers",
-        x: shares,
-        y: range(shares.length),
-        hoverinfo: "skip",
-        marker: { symbol: "line-ns-open", size: 12, color: line.color, line },
-      },
-    ];
-  }
-
-  layersLayout() {
-    const { run, root, layerIndex } = this.app;
-    return plotLayout(root, {
-      margin: { l: 8, r: 24, t: 32, b: 8 },
-      barmode: "stack",
-      bargap: 0.25,
-      dragmode: false,
-      showlegend: false,
-      shapes: [layerFrame(root, layerIndex)],
-      xaxis: plotAxis(root, text.keptAxis, {
-        range: [0, 1],
-        tickvals: SHARE_TICKS,
-        tickformat: ".0%",
-        fixedrange: true,
-      }),
-      yaxis: plotAxis(root, text.layerAxis, {
-        range: [run.numLayers - 0.4, -0.6],
-        ...layerTicks(run),
-        showgrid: false,
-        zeroline: false,
-        fixedrange: true,
-      }),
-    });
   }
 }

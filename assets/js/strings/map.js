@@ -17,6 +17,7 @@ export const map = {
     loss: "Loss difference",
     position: "Position",
   },
+  noValue: "no value",
   drag: "Drag to",
   drags: { pan: "Move", lasso: "Lasso" },
   names: "Names",

@@ -30,14 +30,13 @@ export const shell = {
   form: { open: "Another text", fold: "Hide the form" },
   answer: {
     label: "What this run shows",
-    more: "Where and why",
     focus: "Focus computed ",
     kept: (share, otherLayers) => `${share} of the token pairs${otherLayers ? " in the layers it runs in" : ""}`,
     and: " and ",
     worse: "predicts worse",
     better: "predicts better",
     same: "predicts as well",
-    numbers: (mean, low, high) => ` (${mean} nats a token, 95 % interval ${low} to ${high}).`,
+    numbers: (mean, low, high) => ` (${mean} nats a token, 95 % interval ${low} to ${high})`,
     few: (count, all) => `${count} of ${all} tokens`,
     fewMeans: (count) =>
       `${count === 1 ? " loses" : " lose"} as much as the whole text does on balance; the others even out`,
@@ -54,6 +53,8 @@ export const shell = {
   },
   header: {
     untitled: "Untitled text",
+    details: "Details",
+    detailsLabel: "Details of this run",
     link: {
       copy: "Copy link",
       hint: "Copies the address: run, view, layer and selection are in it",

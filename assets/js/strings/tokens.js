@@ -69,6 +69,7 @@ export const reading = {
   noneHelp: "Loosen or clear the filter to see the text again.",
   lineBreak: "line break",
   space: "space",
+  spoken: (words, group) => `${words}, group ${group}`,
   selectedCount: (count) => `${count} selected`,
   hiddenGap: (count) => (count === "1" ? "1 token hidden" : `${count} tokens hidden`),
 
@@ -80,6 +81,8 @@ export const reading = {
     previous: "Previous hit",
     next: "Next hit",
     status: (index, count) => `${index} of ${count}`,
+    hits: (count) => counted(count, "hit"),
+    hidden: (words, count) => `${words}, ${count} hidden by the filter`,
     none: "no hits",
     bad: "not a valid regular expression",
     slow: "takes too long; try a simpler pattern",

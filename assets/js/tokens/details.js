@@ -3,8 +3,8 @@
 import { range } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { tokenChips } from "../core/group-names.js";
-import { groupLabel } from "../core/labels.js";
+import { namedLabel, tokenChips } from "../core/group-names.js";
+import { groupLabel, isBytes } from "../core/labels.js";
 import { shareBar } from "../core/widgets.js";
 import { reading, tokens as text } from "../strings/tokens.js";
 /** @import { Run } from "../core/run.js" */
@@ -58,6 +58,21 @@ function probabilityBars(run, layerIndex, pos) {
     );
   });
   return el("div", { class: run.numGroups > 8 ? "fx-probabilities fx-many" : "fx-probabilities" }, bars);
+}
+
+/**
+ * A token and its most probable group, as a screen reader says them.
+ * @param {Run} run
+ * @param {number} layerIndex
+ * @param {number} pos
+ */
+export function spokenToken(run, layerIndex, pos) {
+  const piece = run.shown[pos];
+  const bare = isBytes(run.pieces[pos]) ? run.tokenLabel(pos) : piece.trim();
+  const ends = piece.includes("\n") ? [reading.lineBreak] : [];
+  const words = [...(bare === "" ? [] : [bare]), ...ends];
+  const group = namedLabel(run, layerIndex, run.top(layerIndex, pos));
+  return reading.spoken(words.length > 0 ? words.join(", ") : reading.space, group);
 }
 
 /**

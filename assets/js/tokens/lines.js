@@ -183,18 +183,28 @@ export class Lines {
   }
 
   /**
+   * What a token of spaces and line ends is called; null where its text says it.
+   * @param {number} pos
+   */
+  nameOf(pos) {
+    const { head, ends } = this.measure.of(this.pieces[pos]);
+    if (head.trim()) return null;
+    return ends ? readingText.lineBreak : readingText.space;
+  }
+
+  /**
    * The space a word starts with would indent a line that follows from a full one.
    * @param {number} pos
    * @param {boolean} leads
    */
   span(pos, leads) {
     const { head, ends, width } = this.measure.of(this.pieces[pos]);
+    const name = this.nameOf(pos);
     const node = el(
       "span",
-      { class: "fx-token", id: `fx-token-${pos}`, role: "option", "data-pos": pos },
+      { class: "fx-token", id: `fx-token-${pos}`, role: "option", "data-pos": pos, "aria-label": name },
       leads && head.length > 1 && head.startsWith(" ") ? head.slice(1) : head,
     );
-    if (!head.trim()) node.setAttribute("aria-label", ends ? readingText.lineBreak : readingText.space);
     if (ends) {
       node.classList.add("fx-breaks");
       for (let i = 0; i < ends; i += 1) node.append(el("span", { class: "fx-newline", "aria-hidden": "true" }));

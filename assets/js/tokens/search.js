@@ -1,5 +1,5 @@
 // @ts-check
-// The search box: finds text, counts and steps through the hits, and selects them.
+// The search box: finds text, counts and steps through the hits that the filter shows, and selects them.
 import { range } from "../core/arrays.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
@@ -10,13 +10,17 @@ import { matches, plainMatches, tokenHits } from "./matches.js";
 /** @import { Hit } from "./matches.js" */
 
 /**
- * `changed`: there are other hits; `reached`: the hit to show; `top`: the first token on the screen.
- * @typedef {{ changed: () => unknown, reached: (hit: Hit) => unknown, top: () => number }} SearchHandlers
+ * `changed`: there are other hits; `reached`: the token of a hit to show; `top`: the first token on the screen;
+ * `shows`: whether a token is among those that the filter does not hide.
+ * @typedef {object} SearchHandlers
+ * @property {() => unknown} changed
+ * @property {(pos: number) => unknown} reached
+ * @property {() => number} top
+ * @property {(pos: number) => boolean} shows
  */
 
 const PAUSE = 120; // ms without typing before a search begins
 
-// The search field; `changed` is called for new hits, `reached` with the hit to show.
 export class Search {
   /** @type {HTMLInputElement} */
   field;
@@ -32,6 +36,8 @@ export class Search {
   /** @type {string | null} */
   whole;
   /** @type {Hit[]} */
+  found;
+  /** Those found of which the filter shows a token. @type {Hit[]} */
   hits;
   /** @type {number} */
   at;
@@ -115,14 +121,19 @@ export class Search {
 
   /** @param {string | null} problem */
   forget(problem) {
+    this.found = [];
     this.hits = [];
     this.at = -1;
     this.hitTokens = new Set();
-    this.buttons.forEach((button) => {
-      button.disabled = true;
-    });
+    this.enableButtons();
     this.node.classList.toggle("fx-bad", problem !== null);
     this.status.textContent = problem || (this.field.value ? text.search.none : "");
+  }
+
+  enableButtons() {
+    this.buttons.forEach((button) => {
+      button.disabled = this.hits.length === 0;
+    });
   }
 
   later() {
@@ -173,13 +184,36 @@ export class Search {
    */
   showHits(hits, problem = null) {
     this.forget(problem);
-    this.hits = hits;
-    this.hitTokens = new Set(hits.flatMap(([first, last]) => range(last - first + 1).map((i) => first + i)));
-    this.buttons.forEach((button) => {
-      button.disabled = hits.length === 0;
-    });
+    this.found = hits;
+    this.hitTokens = tokensOf(hits);
+    this.filtered();
     this.handlers.changed();
-    if (hits.length > 0) this.step(1);
+    this.step(1);
+  }
+
+  /** The filter shows other tokens: the current hit stays where it is still shown. */
+  filtered() {
+    const current = this.currentHit();
+    this.hits = this.found.filter((hit) => this.shownToken(hit) !== undefined);
+    this.at = current === null ? -1 : this.hits.indexOf(current);
+    this.enableButtons();
+    if (this.found.length > 0) this.status.textContent = this.statusWords();
+  }
+
+  /**
+   * The first token of a hit that is not hidden.
+   * @param {Hit} hit
+   */
+  shownToken([first, last]) {
+    for (let pos = first; pos <= last; pos += 1) if (this.handlers.shows(pos)) return pos;
+    return undefined;
+  }
+
+  statusWords() {
+    const shown = format.count(this.hits.length);
+    const hidden = this.found.length - this.hits.length;
+    const words = this.at < 0 ? text.search.hits(shown) : text.search.status(format.count(this.at + 1), shown);
+    return hidden === 0 ? words : text.search.hidden(words, format.count(hidden));
   }
 
   /** @param {number} by */
@@ -187,8 +221,8 @@ export class Search {
     if (this.hits.length === 0) return;
     if (this.at < 0) this.at = by > 0 ? this.nextAfter(this.handlers.top()) : this.hits.length - 1;
     else this.at = (this.at + by + this.hits.length) % this.hits.length;
-    this.status.textContent = text.search.status(format.count(this.at + 1), format.count(this.hits.length));
-    this.handlers.reached(this.hits[this.at]);
+    this.status.textContent = this.statusWords();
+    this.handlers.reached(/** @type {number} */ (this.shownToken(this.hits[this.at])));
   }
 
   /**
@@ -206,6 +240,9 @@ export class Search {
 
   selectAll() {
     const label = text.search.selected(this.field.value, format.count(this.hits.length));
-    this.app.select(selectTokens(this.hitTokens, "search", label));
+    this.app.select(selectTokens(tokensOf(this.hits), "search", label));
   }
 }
+
+/** @param {Hit[]} hits */
+const tokensOf = (hits) => new Set(hits.flatMap(([first, last]) => range(last - first + 1).map((i) => first + i)));

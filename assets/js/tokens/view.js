@@ -8,7 +8,7 @@ import { choiceOf } from "../core/widgets.js";
 import { reading, tokens as text } from "../strings/tokens.js";
 import { looksLikeCode } from "./code.js";
 import { TokenColours } from "./colouring.js";
-import { tokenDetails } from "./details.js";
+import { spokenToken, tokenDetails } from "./details.js";
 import { TokenFilter } from "./filter.js";
 import { TokenInput } from "./input.js";
 import { Legend } from "./legend.js";
@@ -54,8 +54,9 @@ export class TokensView {
         this.repaint();
         app.writeAddress();
       },
-      reached: (hit) => this.showHit(hit),
+      reached: (pos) => this.showHit(pos),
       top: () => this.topToken(),
+      shows: (pos) => this.lines.has(pos),
     });
     this.filter = new TokenFilter(app, () => {
       this.applyFilter();
@@ -245,11 +246,26 @@ export class TokensView {
     const { classList } = span;
     classList.toggle("fx-dimmed", (selection !== null && !selected && cause === null) || !this.passes(pos));
     classList.toggle("fx-chosen", itself);
-    classList.toggle("fx-current", pos === this.current);
     classList.toggle("fx-hit", this.search.hitTokens.has(pos));
     const hit = this.search.currentHit();
     classList.toggle("fx-hit-now", hit !== null && pos >= hit[0] && pos <= hit[1]);
     if (span.role === "option") span.setAttribute("aria-selected", String(selected));
+    this.markCurrent(span, pos);
+  }
+
+  /**
+   * The token that the keyboard is on has its group in its name; in every name a reader of the text would hear it.
+   * @param {TokenSpan} span
+   * @param {number} pos
+   */
+  markCurrent(span, pos) {
+    const isCurrent = pos === this.current;
+    const wasCurrent = span.classList.contains("fx-current");
+    span.classList.toggle("fx-current", isCurrent);
+    if (span.role !== "option" || (!isCurrent && !wasCurrent)) return;
+    const name = isCurrent ? spokenToken(this.run, this.app.layerIndex, pos) : this.lines.nameOf(pos);
+    if (name === null) span.removeAttribute("aria-label");
+    else span.setAttribute("aria-label", name);
   }
 
   /** @param {string} value */
@@ -273,6 +289,7 @@ export class TokensView {
     if (hides || !this.lines.all)
       this.lines.setText(this.run.shown, hides ? Uint32Array.from(this.filter.positions()) : null);
     this.current = this.lines.nearest(this.current);
+    this.search.filtered();
     this.repaint();
   }
 
@@ -281,9 +298,9 @@ export class TokensView {
     return anchor === null ? 0 : anchor.pos;
   }
 
-  /** @param {[number, number]} pair */
-  showHit([first]) {
-    this.moveTo(first, !this.isVisible(first));
+  /** @param {number} pos */
+  showHit(pos) {
+    this.moveTo(pos, !this.isVisible(pos));
     this.repaint();
   }
 
@@ -302,10 +319,13 @@ export class TokensView {
    * @returns {TokenSpan | null}
    */
   moveTo(pos, centre = false) {
-    this.lines.spanOf(this.current)?.classList.remove("fx-current");
+    const before = this.current;
     this.current = pos;
     const span = this.lines.reveal(pos, centre);
-    span?.classList.add("fx-current");
+    for (const other of [before, pos]) {
+      const drawn = this.lines.spanOf(other);
+      if (drawn) this.markCurrent(drawn, other);
+    }
     this.pointAtCurrent();
     return span;
   }

@@ -188,11 +188,12 @@ def _describe(summary: Mapping[str, Any]) -> str:
     def row(stage: str, label: str) -> str:
         a, b = times[stage]["full"], times[stage]["focus"]
         ratio = a["median"] / b["median"]
-        return (
-            f"{label:<22} full {a['median']:,.0f} ms ({a['low']:,.0f} to {a['high']:,.0f}), "
-            f"Focus {b['median']:,.0f} ms ({b['low']:,.0f} to {b['high']:,.0f}), "
-            f"{a['repeats']} repeats: {ratio:.2f}x as fast"
+        once = a["repeats"] == 1
+        full_ms, focus_ms = (
+            f"{of['median']:,.0f} ms" + ("" if once else f" ({of['low']:,.0f} to {of['high']:,.0f})") for of in (a, b)
         )
+        repeats = "timed once" if once else f"{a['repeats']} repeats"
+        return f"{label:<22} full {full_ms}, Focus {focus_ms}, {repeats}: {ratio:.2f}x as fast"
 
     lines = [
         f"run                    {summary['run_id']}   {summary['num_tokens']:,} tokens, {summary['model']}, "

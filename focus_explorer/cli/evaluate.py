@@ -11,6 +11,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.budget import budget_of, other_settings
 from focus_explorer.services.evaluate import EvaluateRequest, TaskRequest, evaluate, make_task
+from focus_explorer.words import ends
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -139,8 +140,7 @@ def describe(result: dict[str, Any]) -> str:
 
 def _span(row: dict[str, Any], form: str, joint: str = " to ") -> str:
     """A value with its interval."""
-    ends = "no interval" if row["low"] is None else f"{format(row['low'], form)}{joint}{format(row['high'], form)}"
-    return f"{format(row['value'], form)} ({ends})"
+    return f"{format(row['value'], form)} ({ends(row['low'], row['high'], form, joint)})"
 
 
 def _distant(kept: float | None) -> str:

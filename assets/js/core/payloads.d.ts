@@ -95,14 +95,14 @@ export interface LayerPayload {
   parts: PartPayload[];
 }
 
-/** `quality` of run_payload: perplexities, and the mean loss difference with its 95 % interval. */
+/** `quality` of run_payload: perplexities, and the mean loss difference with its 95 % interval, null for one scored token. */
 export interface QualityPayload {
   full: number;
   focus: number;
   scored: number;
   delta_mean: number;
-  delta_low: number;
-  delta_high: number;
+  delta_low: number | null;
+  delta_high: number | null;
 }
 
 /** A cell of `timings` of run_payload: milliseconds over the repeats. */
@@ -432,8 +432,8 @@ export interface GridCellPayload {
   perplexity_full: number;
   perplexity_focus: number;
   delta_mean: number;
-  delta_low: number;
-  delta_high: number;
+  delta_low: number | null;
+  delta_high: number | null;
   retained_pairs: number;
   dominance: number | null;
   backend: string;
@@ -502,8 +502,8 @@ export interface MatchedLayerPayload {
 /** `difference` of compare_runs. */
 export interface LossDifferencePayload {
   mean: number;
-  low: number;
-  high: number;
+  low: number | null;
+  high: number | null;
   count: number;
 }
 

@@ -30,6 +30,9 @@ export const common = {
   growing: ({ window_growth: growth }) => (growth ? ` growing (${growth.join(" to ")})` : ""),
   exceptions: ({ budget }) => budgetOf(budget?.length ?? 0),
   budgetOf,
+  interval: (low, high) => `${low} to ${high}`,
+  interval95: (ends) => `95 % interval ${ends}`,
+  noInterval: "no interval",
   group: (label) => `Group ${label}`,
   selection: {
     token: (pos) => `token ${pos}`,

@@ -109,14 +109,14 @@ class LayerPayload(TypedDict):
 
 
 class QualityPayload(TypedDict):
-    """Perplexities, and the mean loss difference in nats with its 95 % interval."""
+    """Perplexities, and the mean loss difference in nats with its 95 % interval, null for one scored token."""
 
     full: float
     focus: float
     scored: int
     delta_mean: float
-    delta_low: float
-    delta_high: float
+    delta_low: float | None
+    delta_high: float | None
 
 
 class TimingPayload(TypedDict):

@@ -36,6 +36,7 @@ from focus_explorer.services.corpora.request import (
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file, read_text_stream
+from focus_explorer.words import counted
 
 _CORPUS_ONLY = {
     "glob": None,
@@ -196,14 +197,14 @@ def _describe(summary: Mapping[str, Any]) -> str:
         return f"{label:<22} full {full_ms}, Focus {focus_ms}, {repeats}: {ratio:.2f}x as fast"
 
     lines = [
-        f"run                    {summary['run_id']}   {summary['num_tokens']:,} tokens, {summary['model']}, "
+        f"run                    {summary['run_id']}   {counted(summary['num_tokens'], 'token')}, {summary['model']}, "
         f"{summary['device']}, {summary['dtype']}",
         f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{config['num_sinks']} sinks, {config['assignment']} assignment{other_settings(config)}, "
+        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "
         f"centroids {summary['centroids']}, "
         f"backend {summary['backend']}",
         f"perplexity             full {full:.3f}, Focus {focus:.3f} ({focus / full - 1:+.2%}), "
-        f"{summary['scored_tokens']:,} scored tokens",
+        f"{counted(summary['scored_tokens'], 'scored token')}",
         f"pairs kept             {summary['retained_pairs']:.1%} of all"
         + (f", {kept:.1%} of the distant ones" if kept is not None else ""),
         f"largest group          {summary['dominance']:.1%} of tokens, mean over layers (even would be {even:.1%})",

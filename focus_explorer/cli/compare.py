@@ -26,7 +26,7 @@ from focus_explorer.services.compare.settings import NAMES, REPEATS, grid, measu
 from focus_explorer.services.runs import list_runs, run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file
-from focus_explorer.words import ends
+from focus_explorer.words import counted, ends
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +124,7 @@ def describe(result: dict[str, Any]) -> str:
         lines.append(
             f"{NAMES[cell['kind']]:<21} {setting:<22} perplexity {cell['perplexity_full']:.3f} -> "
             f"{cell['perplexity_focus']:.3f}, {cell['delta_mean']:+.4f} nats a token "
-            f"({ends(cell['delta_low'], cell['delta_high'], '+.4f')}, {cell['scored']:,} tokens), "
+            f"({ends(cell['delta_low'], cell['delta_high'], '+.4f')}, {counted(cell['scored'], 'token')}), "
             f"{cell['retained_pairs']:.0%} of pairs, attention "
             f"{cell['attention_full']:,.1f} -> {cell['attention_focus']:,.1f} ms (median of {cell['repeats']})"
         )

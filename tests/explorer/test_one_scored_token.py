@@ -1,4 +1,4 @@
-"""A text of two tokens has one scored token, which has no interval: files, figures and command line say so."""
+"""A text of two tokens has one scored token, which has no interval and is not "tokens": all that is written says so."""
 
 from __future__ import annotations
 
@@ -44,15 +44,18 @@ def test_measured_settings_have_no_ends(service, runs):
 def test_figures_say_that_there_is_no_interval(service, runs):
     drawn = figure(service.database, runs[0], "loss")
     assert "(no interval)" in drawn.layout.meta["caption"]
+    assert drawn.layout.title.text.startswith("n = 1 scored token, mean ")
     assert drawn.layout.title.text.endswith("(no interval)")
     drawn = figure(service.database, runs[0], "quality")
     assert ", one point per setting, without intervals. Settings: " in drawn.layout.meta["caption"]
+    assert drawn.layout.title.text == "n = 1 scored token, 3 settings"
     assert all(trace.error_y.array is None for trace in drawn.data)
+    assert figure(service.database, runs[0], "timings").layout.title.text == "n = 1 repeat, 2 tokens"
 
 
 def test_a_report_says_that_there_is_no_interval(service, runs):
     words = " ".join(render([read_run(service.database, runs[0])]).split())
-    assert "(no interval, 1 tokens). One scored token has no interval" in words
+    assert "(no interval, 1 token). One scored token has no interval" in words
     assert "without intervals: one token was scored." in words
     assert "in nats a token, without interval." in words
 
@@ -62,7 +65,7 @@ def test_tables_and_lines_say_that_there_is_no_interval(service, runs, tmp_path,
     assert "interval" not in (tmp_path / "settings.md").read_text()
     database = str(service.database.path)
     compare = ["compare", runs[0], "--top-k", "1", "--window", "0", "--repeats", "1", "--db", database]
-    assert "(no interval, 1 tokens)" in printed(capsys, *compare)
+    assert "(no interval, 1 token)" in printed(capsys, *compare)
     changed = printed(capsys, "what-if", runs[0], "--set", "silence:0:A", "--db", database)
     assert "nats per token (no interval)" in changed
 
@@ -71,6 +74,7 @@ def test_times_of_one_repeat_have_no_range(tmp_path, model_folder, capsys):
     (tmp_path / "text.txt").write_text(TEXT)
     words = ["analyze", str(tmp_path / "text.txt"), "--model", model_folder, "--centroids", "random", "--max-tokens"]
     lines = printed(capsys, *words, "2", "--repeats", "1", "--db", str(tmp_path / "runs.duckdb")).splitlines()
+    assert any(line.startswith("perplexity") and line.endswith(", 1 scored token") for line in lines)
     times = next(line for line in lines if line.startswith("forward pass"))
     assert " ms, Focus " in times
     assert " ms, timed once: " in times

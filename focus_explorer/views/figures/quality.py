@@ -7,6 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from focus_explorer.views.figures.style import FOCUS, INK, RANDOM, WINDOW, Preset, axis, finish, spread
+from focus_explorer.words import counted
 
 KINDS = {
     "focus": ("Focus", FOCUS, "circle"),
@@ -47,7 +48,9 @@ def quality_figure(rows: list[dict[str, Any]], note: str, preset: Preset) -> go.
         )
     figure.add_hline(y=0, line={"color": INK, "width": preset.scaled(0.6), "dash": "dash"})
     scored = max(row["scored"] for row in rows)
-    intervals = f"with 95 % moving-block bootstrap intervals over {scored:,} tokens" if known else "without intervals"
+    intervals = (
+        f"with 95 % moving-block bootstrap intervals over {counted(scored, 'token')}" if known else "without intervals"
+    )
     caption = (
         "Loss with Focus minus loss with full attention over the share of causal pairs kept (mean over layers), one "
         f"point per setting, {intervals}. Settings: "
@@ -60,7 +63,7 @@ def quality_figure(rows: list[dict[str, Any]], note: str, preset: Preset) -> go.
         preset,
         title="Quality against pairs kept",
         caption=caption,
-        corner=f"n = {scored:,} scored tokens, {len(rows)} settings",
+        corner=f"n = {counted(scored, 'scored token')}, {counted(len(rows), 'setting')}",
         xaxis=axis(preset, "Pairs kept (share of causal pairs)", tickformat=".0%"),
         yaxis=axis(preset, "Focus − full (nats per token)"),
     )

@@ -258,7 +258,8 @@ QUERIES: dict[str, str] = {
         SELECT f.position, f.token_ids[1] <> o.token_ids[1] AS changed, f.rank = 1 AS full_right,
             o.rank = 1 AS focus_right
         FROM predictions f JOIN predictions o USING (run_id, position)
-        WHERE run_id = $run_id AND f.mode = 'full' AND o.mode = 'focus' ORDER BY f.position""",
+        WHERE run_id = $run_id AND f.mode = 'full' AND o.mode = 'focus' AND position BETWEEN $first AND $last
+        ORDER BY position""",
     "prediction_table": """
         SELECT p.position, t.piece, p.mode, p.rank, unnest(range(1, len(p.token_ids) + 1)) AS place,
             unnest(p.pieces) AS predicted, unnest(p.token_ids) AS predicted_id, unnest(p.probabilities) AS probability

@@ -183,11 +183,15 @@ export interface PredictionPayload {
   tokens: [string, number][];
 }
 
-/** predictions: of one token; null in runs stored before 0.2 and for the first token. */
+/**
+ * predictions: of one token; null in runs stored before 0.2 and for the first token. `changed`: the most probable tokens
+ * differ, by their ids.
+ */
 export interface PredictionsPayload {
   token: number;
   full: PredictionPayload | null;
   focus: PredictionPayload | null;
+  changed: boolean | null;
 }
 
 /** prediction_changes: `codes` is base64 of bytes: bit 0 the first choices differ, 1 full's is real, 2 Focus's is. */
@@ -719,6 +723,7 @@ export interface WhatIfPayload {
 /** One side of a generation (focus_explorer/services/generate.py); `groups` by layer number, for each token. */
 export interface GeneratedSidePayload {
   text: string;
+  ids: number[];
   pieces: string[];
   groups: Record<string, number>[];
   ms: number[];

@@ -300,6 +300,7 @@ class GeneratedSidePayload(TypedDict):
     """Text generated in one mode; `groups`: for each token, group by layer number."""
 
     text: str
+    ids: list[int]
     pieces: list[str]
     groups: list[dict[str, int]]
     ms: list[float]

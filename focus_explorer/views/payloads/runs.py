@@ -222,11 +222,13 @@ class PredictionPayload(TypedDict):
 
 
 class PredictionsPayload(TypedDict):
-    """Predictions of one token; null in runs stored before 0.2 and for the first token."""
+    """Predictions of one token; null in runs stored before 0.2 and for the first token. `changed`: the most probable
+    tokens differ, by their ids; several tokens may be written alike."""
 
     token: int
     full: PredictionPayload | None
     focus: PredictionPayload | None
+    changed: bool | None
 
 
 class PredictionChangesPayload(TypedDict):

@@ -19,6 +19,7 @@ export interface ConfigPayload {
   gate: string;
   layers: number[] | null;
   budget?: HeadExceptionPayload[];
+  budget_id?: string;
   text_sinks?: number;
   text_sinks_from?: number;
   logit_factors?: boolean;
@@ -1003,6 +1004,7 @@ export interface TrainingConfigPayload {
   window?: number;
   window_growth?: [number, number];
   exceptions?: number;
+  budget_id?: string;
   num_sinks?: number;
   gate?: string;
   normalisation?: string;

@@ -22,7 +22,10 @@ SettingValue = str | float | bool | list[int] | list[HeadExceptionPayload] | Non
 
 
 class ConfigPayload(TypedDict):
-    """FocusConfig as JSON; `budget`, `text_sinks`, `logit_factors` and `window_growth` where there are some."""
+    """FocusConfig as JSON; `budget`, `text_sinks`, `logit_factors` and `window_growth` where there are some.
+
+    `budget_id`: of the configuration of a run with a budget, what tells that from others.
+    """
 
     num_groups: int
     routing_dim: int
@@ -36,6 +39,7 @@ class ConfigPayload(TypedDict):
     gate: str
     layers: list[int] | None
     budget: NotRequired[list[HeadExceptionPayload]]
+    budget_id: NotRequired[str]
     text_sinks: NotRequired[float]
     text_sinks_from: NotRequired[int]
     logit_factors: NotRequired[bool]

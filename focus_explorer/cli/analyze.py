@@ -36,6 +36,7 @@ from focus_explorer.services.corpora.request import (
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file, read_text_stream
+from focus_explorer.words import counted
 
 _CORPUS_ONLY = {
     "glob": None,
@@ -188,21 +189,22 @@ def _describe(summary: Mapping[str, Any]) -> str:
     def row(stage: str, label: str) -> str:
         a, b = times[stage]["full"], times[stage]["focus"]
         ratio = a["median"] / b["median"]
-        return (
-            f"{label:<22} full {a['median']:,.0f} ms ({a['low']:,.0f} to {a['high']:,.0f}), "
-            f"Focus {b['median']:,.0f} ms ({b['low']:,.0f} to {b['high']:,.0f}), "
-            f"{a['repeats']} repeats: {ratio:.2f}x as fast"
+        once = a["repeats"] == 1
+        full_ms, focus_ms = (
+            f"{of['median']:,.0f} ms" + ("" if once else f" ({of['low']:,.0f} to {of['high']:,.0f})") for of in (a, b)
         )
+        repeats = "timed once" if once else f"{a['repeats']} repeats"
+        return f"{label:<22} full {full_ms}, Focus {focus_ms}, {repeats}: {ratio:.2f}x as fast"
 
     lines = [
-        f"run                    {summary['run_id']}   {summary['num_tokens']:,} tokens, {summary['model']}, "
+        f"run                    {summary['run_id']}   {counted(summary['num_tokens'], 'token')}, {summary['model']}, "
         f"{summary['device']}, {summary['dtype']}",
         f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{config['num_sinks']} sinks, {config['assignment']} assignment{other_settings(config)}, "
+        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "
         f"centroids {summary['centroids']}, "
         f"backend {summary['backend']}",
         f"perplexity             full {full:.3f}, Focus {focus:.3f} ({focus / full - 1:+.2%}), "
-        f"{summary['scored_tokens']:,} scored tokens",
+        f"{counted(summary['scored_tokens'], 'scored token')}",
         f"pairs kept             {summary['retained_pairs']:.1%} of all"
         + (f", {kept:.1%} of the distant ones" if kept is not None else ""),
         f"largest group          {summary['dominance']:.1%} of tokens, mean over layers (even would be {even:.1%})",

@@ -11,6 +11,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.bench import LONGEST, BenchRequest, bench
 from focus_explorer.services.budget import budget_of
+from focus_explorer.words import counted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -112,6 +113,6 @@ def describe(result: dict[str, Any]) -> str:
         quality = result["perplexity"]
         lines.append(
             f"perplexity   full {quality['full']:.3f}, Focus {quality['focus']:.3f} "
-            f"({quality['focus'] / quality['full'] - 1:+.2%}), {quality['scored_tokens']:,} scored tokens"
+            f"({quality['focus'] / quality['full'] - 1:+.2%}), {counted(quality['scored_tokens'], 'scored token')}"
         )
     return "\n".join(lines)

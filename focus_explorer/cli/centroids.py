@@ -15,6 +15,7 @@ from focus_explorer.services.centroids.files import check_centroids, copy_with_g
 from focus_explorer.services.centroids.own_files import remove_file, rename_file
 from focus_explorer.services.centroids.publish import prepare, pull, push, write_folder
 from focus_explorer.services.service import Service
+from focus_explorer.words import counted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -153,7 +154,8 @@ def _list(arguments: argparse.Namespace) -> None:
         added = f"added {file['added'][:16]}" if file["added"] else "shipped"
         owner = f" by {file['owner']}" if file["owner"] else ""
         print(
-            f"{file['sha256'][:16]}  K={file['num_groups']:<2} {file['runs']:>4} runs  {added}{owner}  {file['name']}"
+            f"{file['sha256'][:16]}  K={file['num_groups']:<2} {counted(file['runs'], 'run'):>9}  {added}{owner}  "
+            f"{file['name']}"
         )
 
 
@@ -190,7 +192,7 @@ def _balance(arguments: argparse.Namespace) -> None:
     balanced = balance(Service(arguments.db), request, bar=stage_bar)
     for note in balanced.notes:
         print_note(note)
-    print(f"wrote {arguments.out}, balanced on {balanced.sequences} sequences, sha256 {balanced.sha256}")
+    print(f"wrote {arguments.out}, balanced on {counted(balanced.sequences, 'sequence')}, sha256 {balanced.sha256}")
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -26,6 +26,7 @@ from focus_explorer.services.compare.settings import NAMES, REPEATS, grid, measu
 from focus_explorer.services.runs import list_runs, run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file
+from focus_explorer.words import counted, ends
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -122,8 +123,9 @@ def describe(result: dict[str, Any]) -> str:
         setting = (f"top-k {cell['top_k']}, " if cell["top_k"] else "") + f"window {cell['window_size']}"
         lines.append(
             f"{NAMES[cell['kind']]:<21} {setting:<22} perplexity {cell['perplexity_full']:.3f} -> "
-            f"{cell['perplexity_focus']:.3f}, {cell['delta_mean']:+.4f} nats a token ({cell['delta_low']:+.4f} to "
-            f"{cell['delta_high']:+.4f}, {cell['scored']:,} tokens), {cell['retained_pairs']:.0%} of pairs, attention "
+            f"{cell['perplexity_focus']:.3f}, {cell['delta_mean']:+.4f} nats a token "
+            f"({ends(cell['delta_low'], cell['delta_high'], '+.4f')}, {counted(cell['scored'], 'token')}), "
+            f"{cell['retained_pairs']:.0%} of pairs, attention "
             f"{cell['attention_full']:,.1f} -> {cell['attention_focus']:,.1f} ms (median of {cell['repeats']})"
         )
     notes = [f"note: {result['note']}"] if result["note"] else []

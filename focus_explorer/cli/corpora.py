@@ -11,6 +11,7 @@ from focus_explorer.cli.options import add_action_database, add_settings
 from focus_explorer.services.budget import other_settings
 from focus_explorer.services.corpora.register import COARSE_BELOW, corpus_summary, delete_corpus, list_corpora
 from focus_explorer.services.service import Service
+from focus_explorer.words import counted
 
 SHOWN = 10  # documents that were skipped, named in the summary
 
@@ -42,7 +43,7 @@ def _list(arguments: argparse.Namespace) -> None:
     for row in rows:
         config, skipped = row["config"], len(row["skipped"])
         print(
-            f"{row['corpus_id']}  {row['status']:<11}  {row['documents']:>7,} documents"
+            f"{row['corpus_id']}  {row['status']:<11}  {counted(row['documents'], 'document'):>17}"
             + (f", {skipped:,} skipped" if skipped else "")
             + f"  {row['model_id']}  K={config['num_groups']} k={config['top_k']} w={config['window']}"
             + f"{other_settings(config)}  {row['name']}"
@@ -65,17 +66,18 @@ def describe(summary: dict[str, Any]) -> str:
     even, far = 1 / config["num_groups"], summary["distant_pairs_kept"]
     tagger, random = summary["settings"]["tagger"], summary["perplexity"].get("random")
     lines = [
-        f"corpus                 {summary['corpus_id']}   {summary['name']}, {summary['documents']:,} documents, "
-        f"{summary['num_tokens']:,} tokens, {summary['model']}",
+        f"corpus                 {summary['corpus_id']}   {summary['name']}, "
+        f"{counted(summary['documents'], 'document')}, "
+        f"{counted(summary['num_tokens'], 'token')}, {summary['model']}",
         *([] if summary["status"] == "complete" else ["status                 not complete; the same command resumes"]),
         *_skipped(summary["skipped"]),
         f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{config['num_sinks']} sinks, {config['assignment']} assignment{other_settings(config)}, "
+        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "
         f"centroids {summary['centroids']}, "
         f"{'tags by ' + tagger if tagger else 'no tags'}",
         f"perplexity             full {_number(full)}, Focus {_number(focus)}"
         + (f", random centroids {_number(random)}" if random else "")
-        + f"; {summary['scored_tokens']:,} scored tokens",
+        + f"; {counted(summary['scored_tokens'], 'scored token')}",
         f"loss difference        Focus {_number(summary['loss_difference'], '+.4f')} nats a token"
         + (f", random centroids {_number(summary['loss_difference_random'], '+.4f')}" if random else ""),
         f"pairs kept             {_number(summary['retained_pairs'], '.1%')} of all"
@@ -83,10 +85,16 @@ def describe(summary: dict[str, Any]) -> str:
         f"largest group          {summary['dominance']:.1%} of all tokens, "
         f"{_number(summary['document_dominance'], '.1%')} within a document, means over layers (even would be "
         f"{even:.1%})",
-        "                       in brackets: 95 % intervals over documents"
-        + (f"; {summary['documents']} are too few to tell much" if summary["documents"] < COARSE_BELOW else ""),
+        f"                       in brackets: {_brackets(summary['documents'])}",
     ]
     return "\n".join([*lines, *_time(summary), f"written to             {summary['folder']}"])
+
+
+def _brackets(documents: int) -> str:
+    if documents == 1:
+        return "no interval, for one document has none"
+    few = f"; {documents} are too few to tell much" if documents < COARSE_BELOW else ""
+    return f"95 % intervals over documents{few}"
 
 
 def _number(interval: dict[str, Any], form: str = ".3f") -> str:
@@ -116,6 +124,6 @@ def _time(summary: dict[str, Any]) -> list[str]:
         more = f" ({latest['document_seconds'] / passes - 1:+.1%})"
     return [
         f"time                   {passes:,.1f} s in forward passes of {latest['document_seconds']:,.1f} s on "
-        f"{latest['documents']:,} documents{more}, {latest['seconds']:,.1f} s in all, "
-        f"{latest['workers']} worker{'s' if latest['workers'] > 1 else ''}"
+        f"{counted(latest['documents'], 'document')}{more}, {latest['seconds']:,.1f} s in all, "
+        f"{counted(latest['workers'], 'worker')}"
     ]

@@ -10,6 +10,7 @@ from pathlib import Path
 from focus_explorer import settings
 from focus_explorer.cli.options import add_action_database, add_settings
 from focus_explorer.services.care import Findings, backup, check, repair, restore
+from focus_explorer.words import counted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +56,7 @@ def _plain(found: Findings) -> dict[str, object]:
 
 
 def _tell(found: Findings, what: str) -> None:
-    print(f"{len(found.runs)} runs {what}, {len(found.broken)} not")
+    print(f"{counted(len(found.runs), 'run')} {what}, {len(found.broken)} not")
     for run_id in found.broken:
         print(f"not whole: run {run_id}", file=sys.stderr)
     for table, problem in found.damaged.items():

@@ -11,6 +11,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.budget import budget_of, other_settings
 from focus_explorer.services.evaluate import EvaluateRequest, TaskRequest, evaluate, make_task
+from focus_explorer.words import counted, ends
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +115,8 @@ def _make_task(arguments: argparse.Namespace) -> None:
     for name, task in about["tasks"].items():
         few = "" if task["items"] == arguments.items else f", of {arguments.items} requested"
         print(
-            f"{name:<16} {task['items']} items{few}, {task['tokens'][0]} to {task['tokens'][1]} tokens, the word last "
+            f"{name:<16} {counted(task['items'], 'item')}{few}, {task['tokens'][0]} to {task['tokens'][1]} tokens, "
+            "the word last "
             f"seen {task['distance'][0]} to {task['distance'][1]} tokens before"
         )
     print(f"written          {arguments.out}")
@@ -125,7 +127,8 @@ def describe(result: dict[str, Any]) -> str:
     config = result["config"]
     lines = [
         f"setting       K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{config['num_sinks']} sinks, {config['assignment']} assignment{other_settings(config)}, {result['model']}, "
+        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "
+        f"{result['model']}, "
         f"centroids {', '.join(one['name'] for one in result['centroids'])}"
     ]
     if result["perplexity"] is not None:
@@ -139,8 +142,7 @@ def describe(result: dict[str, Any]) -> str:
 
 def _span(row: dict[str, Any], form: str, joint: str = " to ") -> str:
     """A value with its interval."""
-    ends = "no interval" if row["low"] is None else f"{format(row['low'], form)}{joint}{format(row['high'], form)}"
-    return f"{format(row['value'], form)} ({ends})"
+    return f"{format(row['value'], form)} ({ends(row['low'], row['high'], form, joint)})"
 
 
 def _distant(kept: float | None) -> str:
@@ -152,7 +154,8 @@ def _describe_perplexity(row: dict[str, Any], groups: int) -> list[str]:
         f"perplexity    full {_span(row['full_perplexity'], '.3f')}, Focus {_span(row['focus_perplexity'], '.3f')}",
         f"difference    {_span(row['relative_difference'], '+.2%')}, {_span(row['difference_nats'], '+.4f')} nats, "
         f"p = {row['p_value']:.2g}",
-        f"measured on   {row['tokens']:,} tokens, {row['sequences']} sequences of {row['seq_len']:,}, "
+        f"measured on   {counted(row['tokens'], 'token')}, {counted(row['sequences'], 'sequence')} of "
+        f"{row['seq_len']:,}, "
         f"documents {row['documents']}, seeds {row['seeds']}; {row['level']:.0%} intervals over {row['units']}",
         f"pairs kept    {row['retained_pairs']:.1%} of all, {_distant(row['distant_kept'])}",
         f"largest group {row['dominance']:.1%} of tokens, mean over layers, {row['highest_dominance']:.1%} in the "
@@ -170,7 +173,7 @@ def _describe_task(task: dict[str, Any]) -> list[str]:
         f"{task['may_differ']:.0%}, the others see full attention",
     ]
     if task["cut"]:
-        lines.append(f"  note        {task['cut']} items were cut to the model's positions")
+        lines.append(f"  note        {counted(task['cut'], 'item')} cut to the model's positions")
     for name, row in task["metrics"].items():
         full, focus = (
             f"{row[side]:.4g}" + (f" ± {error:.2g}" if (error := row[f"{side}_stderr"]) is not None else "")

@@ -9,6 +9,7 @@ from typing import Any
 
 from focus_explorer.cli.options import add_settings
 from focus_explorer.progress import stage_bar
+from focus_explorer.words import counted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +51,10 @@ def describe(found: Mapping[str, Any], pieces: list[str]) -> list[str]:
     lines = [f"token {token} {pieces[token]!r}: {full:.2f} nats with full attention, {focus:.2f} with Focus"]
     verified = [link for link in found["links"] if link["nll"] is not None]
     if not verified:
-        return [*lines, f"none of {found['dropped_pairs']:,} dropped pairs would have helped"]
-    lines.append(f"of {found['dropped_pairs']:,} dropped pairs, those that promise most, each added by itself:")
+        return [*lines, f"none of {counted(found['dropped_pairs'], 'dropped pair')} would have helped"]
+    lines.append(
+        f"of {counted(found['dropped_pairs'], 'dropped pair')}, those that promise most, each added by itself:"
+    )
     lines.append(f"{'layer':>5} {'head':>4}  {'change':>7} {'predicted':>9}  {'share':>5}  random  from -> to")
     for link in verified:
         change = (link["nll"] or 0.0) - focus

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import fields
+from typing import Any
 
 from focus_explorer import settings
 from focus_explorer.cli.options import add_log_to, command_line, print_note
@@ -95,7 +96,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(result))
         return 0
-    print(f"wrote {result['out']} ({result['attention']} attention, {result['regime']}, {result['seconds']:.0f} s)")
+    print(f"wrote {result['out']} ({result['attention']} attention, {result['regime']})")
+    print(f"trained for {_time(result)}")
     for name, value in result.get("held_out", {}).items():
         print(f"held-out {name}: {value:,.3f}" if isinstance(value, float) else f"held-out {name}: {value:,}")
     return 0
+
+
+def _time(result: dict[str, Any]) -> str:
+    """How long all phases trained together, and each of several."""
+    total, phases = result["seconds"], result["phase_seconds"]
+    if total is None:
+        return "a time that is not known: an older version began it"
+    each = ", ".join(f"{name} {seconds:,.0f} s" for name, seconds in phases.items()) if len(phases) > 1 else ""
+    return f"{total:,.0f} s in all, without pauses" + (f" ({each})" if each else "")

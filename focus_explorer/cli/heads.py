@@ -10,6 +10,7 @@ from typing import Any
 from focus_explorer.cli.options import add_settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
+from focus_explorer.words import counted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +50,7 @@ def describe(found: Mapping[str, Any]) -> list[str]:
     """
     full, focus = found["nll_full"], found["nll_focus"]
     lines = [
-        f"{found['num_tokens']:,} tokens: {full:.4f} nats with full attention, {focus:.4f} with Focus",
+        f"{counted(found['num_tokens'], 'token')}: {full:.4f} nats with full attention, {focus:.4f} with Focus",
         "with full attention in one key-value head alone:",
         f"{'layer':>5} {'head':>4}  {'measured':>8}  {'estimated':>9}  {'mass dropped':>12}",
     ]

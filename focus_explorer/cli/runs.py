@@ -19,6 +19,7 @@ from focus_explorer.services.labels import (
 )
 from focus_explorer.services.runs import list_runs
 from focus_explorer.services.service import Service
+from focus_explorer.words import counted
 
 _EMPTY = "no runs yet; `focus-explorer analyze FILE` makes one"
 
@@ -111,4 +112,4 @@ def _undelete(arguments: argparse.Namespace) -> None:
 
 def _purge(arguments: argparse.Namespace) -> None:
     purged = purge_deleted(Service(arguments.db), days=arguments.days)
-    print(f"{len(purged)} deleted run{'s' if len(purged) != 1 else ''} removed for good")
+    print(f"{counted(len(purged), 'deleted run')} removed for good")

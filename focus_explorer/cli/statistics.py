@@ -11,6 +11,7 @@ import pyarrow as pa
 from focus_explorer.cli.options import add_settings, print_note
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.progress import stage_bar
+from focus_explorer.words import counted
 
 WIDTH = 51
 NAMES = {
@@ -112,8 +113,8 @@ def describe(run_id: str, sample: Any, rows: pa.Table, between: pa.Table | None)
     cautions = [set(row["warning"].split("; ")) - {""} for row in table]
     common = set.intersection(*cautions)
     lines = [
-        f"{run_id}: {sample.num_tokens:,} tokens, {rows['units'][0].as_py():,} {sample.unit}s, {len(sample.layers)} "
-        f"layers, K = {sample.num_groups}; means over layers",
+        f"{run_id}: {counted(sample.num_tokens, 'token')}, {counted(rows['units'][0].as_py(), sample.unit)}, "
+        f"{counted(len(sample.layers), 'layer')}, K = {sample.num_groups}; means over layers",
         f"{'':<{WIDTH}}{'value':>8}  {'95 % interval':<18}{'shuffled':>9}{'random':>9}{'no groups':>11}",
     ]
     for row in table:
@@ -132,7 +133,7 @@ def describe(run_id: str, sample: Any, rows: pa.Table, between: pa.Table | None)
         values = [row["adjusted_rand"] for row in between.to_pylist()]
         overlap = [row["overlap"] for row in between.to_pylist()]
         lines.append(
-            f"agreement with the other run over {len(values)} layers: adjusted Rand {min(values):.2f} to "
+            f"agreement with the other run over {counted(len(values), 'layer')}: adjusted Rand {min(values):.2f} to "
             f"{max(values):.2f}, tokens in matched groups {min(overlap):.0%} to {max(overlap):.0%}"
         )
     lines += [f"note: {caution}" for caution in sorted(common)]

@@ -11,6 +11,7 @@ from typing import Any
 from focus_explorer.cli.options import add_changes, add_settings, command_line
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
+from focus_explorer.words import counted, ends
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,10 +55,10 @@ def describe(found: Mapping[str, Any]) -> list[str]:
     difference, count = found["difference"], found["num_tokens"]
     lines = [
         f"perplexity             {before:.3f} without the changes, {after:.3f} with them ({after / before - 1:+.2%}); "
-        f"full attention {full:.3f}; first {count:,} tokens",
+        f"full attention {full:.3f}; first {counted(count, 'token')}",
         f"loss                   {difference['mean']:+.5f} nats per token "
-        f"({difference['low']:+.5f} to {difference['high']:+.5f})",
-        f"most probable token    another one at {len(found['other_top']):,} of {count - 1:,} places",
+        f"({ends(difference['low'], difference['high'], '+.5f')})",
+        f"most probable token    another one at {len(found['other_top']):,} of {counted(count - 1, 'place')}",
         f"{'layer':>5}  {'tokens in another group':>23}  {'pairs kept before':>17}  {'after':>6}",
     ]
     lines += [

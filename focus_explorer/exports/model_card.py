@@ -12,6 +12,7 @@ from focus_explorer.exports.tables.markdown import escape, line
 from focus_explorer.services.budget import budget_words, text_sinks_words
 from focus_explorer.services.centroids.publish import Publication
 from focus_explorer.services.centroids.training_record import balanced_on
+from focus_explorer.words import counted
 from focus_runtime.config import FocusConfig, growth_words
 
 LIBRARY = "focus-explorer"
@@ -141,7 +142,7 @@ def _held_out(publication: Publication) -> list[str]:
         pairs = values.get("retained_pairs")
         kept = "not recorded" if pairs is None else f"{100 * pairs:.1f} %"
         rows.append([_cell(name), f"{values['perplexity']:.2f}", kept])
-    scored = "" if found["scored"] is None else f" on {found['scored']:,} held-out tokens"
+    scored = "" if found["scored"] is None else f" on {counted(found['scored'], 'held-out token')}"
     return [*lines, f"Perplexity{scored}, with the budget of that time, if there was one:", "", *_rows(_HELD_OUT, rows)]
 
 

@@ -10,6 +10,7 @@ from focus_explorer.reproduce.cells import quality_cells
 from focus_explorer.reproduce.lab import Lab
 from focus_explorer.reproduce.report import Claim, Column, Figure, Report, Series, agreed, decided, judged
 from focus_explorer.reproduce.timing import layer_setting, times_as_fast
+from focus_explorer.words import ends
 from focus_runtime.baselines.no_groups import no_groups
 from focus_runtime.errors import InputError
 from focus_runtime.measure.intervals import Interval
@@ -315,7 +316,10 @@ def _length_claims(rows: list[dict[str, Any]]) -> list[Claim]:
     first, last = CLAIMED
     missing = [f"{length:,}" for length in CLAIMED if length not in {row["tokens"] for row in two}]
     verdicts = [decided(_added(row), below=0.5) for row in two if first <= row["tokens"] <= last]
-    evidence = ", ".join(f"{row['added']:+.2f} at {row['tokens']:,} tokens ({_ends(_added(row))})" for row in two)
+    added = [(row, _added(row)) for row in two]
+    evidence = ", ".join(
+        f"{gap.value:+.2f} at {row['tokens']:,} tokens ({ends(gap.low, gap.high, '+.2f')})" for row, gap in added
+    )
     return [
         Claim(
             f"K = 4, k = 2 adds at most half a point of perplexity from {first:,} to {last:,} tokens",
@@ -344,8 +348,7 @@ def _nothing_added(three: list[dict[str, Any]]) -> str:
     """What k = 3 keeps and adds at the measured lengths."""
     added, gaps = [row["added"] for row in three], [row["relative"] for row in three]
     lengths = ", ".join(
-        f"{gap.value:+.2%} ({'no interval' if gap.low is None else f'{gap.low:+.2%} to {gap.high:+.2%}'}) at "
-        f"{row['tokens']:,} tokens"
+        f"{gap.value:+.2%} ({ends(gap.low, gap.high, '+.2%')}) at {row['tokens']:,} tokens"
         for row, gap in zip(three, gaps, strict=True)
     )
     return (
@@ -359,10 +362,6 @@ def _added(row: dict[str, Any]) -> Interval:
     full, gap = row["ppl"].value - row["added"], row["relative"]
     low, high = (None if end is None else end * full for end in (gap.low, gap.high))
     return Interval(row["added"], low, high, 0)
-
-
-def _ends(interval: Interval) -> str:
-    return "no interval" if interval.low is None else f"{interval.low:+.2f} to {interval.high:+.2f}"
 
 
 def _length_figure(rows: list[dict[str, Any]]) -> Figure:

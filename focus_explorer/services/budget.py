@@ -11,12 +11,14 @@ from typing import Any
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, InputError
 from focus_explorer.services.runs import run_config
-from focus_runtime.budget import EXPECTED, HeadException, read_budget
+from focus_explorer.words import counted
+from focus_runtime.budget import EXPECTED, HeadException, budget_digest, read_budget
 from focus_runtime.config import CONSTANT, growth_words
 from focus_runtime.store.database import Database
 
 NONE = "none"
 OF_THE_FILE, ALL_ALIKE = "file", "alike"  # whose budget and growth of windows an analysis has; otherwise a run's id
+SHOWN_DIGITS = 6  # of a budget's digest in labels
 MAX_BYTES = 4 * 2**20  # every head of a thousand layers is far below
 
 
@@ -92,18 +94,27 @@ def budget_words(budget: Sequence[HeadException]) -> str:
     return "; ".join(exception_words(entry) for entry in budget)
 
 
+def budget_name(entries: Sequence[Any]) -> str:
+    """How labels call a budget, such as "budget of 3 exceptions (9f3ac1)"; the digits begin those of `budget_id`.
+
+    Args:
+        entries: its exceptions as JSON has them.
+    """
+    return f"budget of {counted(len(entries), 'exception')} ({budget_digest(entries)[:SHOWN_DIGITS]})"
+
+
 def other_settings(config: Mapping[str, Any]) -> str:
     """What follows a setting whose windows grow or that has text sinks, factors or a budget, such as ", budget of 3
-    exceptions".
+    exceptions (9f3ac1)".
 
     Args:
         config: a configuration as JSON.
     """
-    count = len(config.get("budget") or ())
+    budget = f", {budget_name(config['budget'])}" if config.get("budget") else ""
     grows = f", windows {growth_words(config['window_growth'])}" if config.get("window_growth") else ""
     sinks = "" if config.get("text_sinks") is None else f", text sinks {text_sinks_words(config['text_sinks'])}"
     factors = ", factors of the logits" if config.get("logit_factors") else ""
-    return grows + sinks + factors + (f", budget of {count} exception{'s' * (count != 1)}" if count else "")
+    return grows + sinks + factors + budget
 
 
 def text_sinks_words(similarity: float | None) -> str:
@@ -122,8 +133,6 @@ def kept_budget(config: Mapping[str, Any]) -> str:
         return ""
     full = sum(entry.full for entry in budget)
     return (
-        f"The run's budget of {len(budget)} exception{'s' * (len(budget) != 1)} is in force at every setting: layers "
-        "and heads keep what it gives them"
-        + (f", {full} of them full attention, without groups too" if full else "")
-        + "."
+        f"The run's {budget_name(config['budget'])} is in force at every setting: layers and heads keep what it gives "
+        "them" + (f", {full} of them full attention, without groups too" if full else "") + "."
     )

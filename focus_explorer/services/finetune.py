@@ -121,7 +121,8 @@ def finetune(
         announce: takes remarks while it runs.
 
     Returns:
-        What `training.json` in the folder holds, and `out`.
+        What `training.json` in the folder holds, and `out`. `seconds` is how long all phases trained together, parts
+        before a resume included and pauses left out; None where an older version began the training.
 
     Raises:
         InputError: anything a user can put right. TrainingStopped: stopped; the last step is kept under `out`.
@@ -150,7 +151,8 @@ def finetune(
             "attention": "full" if request.twin else "focus",
             "plan": asdict(plan),
             "config": config.to_dict(),
-            "seconds": round(result.seconds, 1),
+            "seconds": _rounded(result.seconds),
+            "phase_seconds": {name: _rounded(seconds) for name, seconds in result.phase_seconds.items()},
             "weights_before": result.weights_before,
             "weights_after": result.weights_after,
             "final_loss": {name: steps[-1].loss for name, steps in result.phases.items() if steps},
@@ -165,6 +167,10 @@ def finetune(
             hashes = {name: summary.get(name, "") for name in ("centroids_sha256", "weights_after")}
             trackers.finish("done", validation=summary.get("held_out"), **hashes)
     return {"out": str(request.folder), **summary}
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)
 
 
 @contextmanager

@@ -60,8 +60,8 @@ def generate(
         service: database and model.
         run_id: of the run whose model, centroids and settings are used.
         prompt: text to continue.
-        job: publishes in `job.partial`, by mode, `pieces`, `groups` (by token, by layer; filled at the end for full
-            attention, whose text Focus reads afterwards) and `ms`, and `prompt_tokens`.
+        job: publishes in `job.partial`, by mode, `ids`, `pieces`, `groups` (by token, by layer; filled at the end for
+            full attention, whose text Focus reads afterwards) and `ms`, and `prompt_tokens`.
         max_tokens: tokens to generate.
         temperature: 0 always takes the most probable token.
         seed: of the draws.
@@ -91,7 +91,7 @@ def _generate_both(
 
     written: dict[str, list[int]] = {"full": [], "focus": []}
     sides: dict[str, GeneratedSidePayload] = {
-        mode: {"text": "", "pieces": [], "groups": [], "ms": []} for mode in written
+        mode: {"text": "", "ids": [], "pieces": [], "groups": [], "ms": []} for mode in written
     }
     job.partial.update(sides, prompt_tokens=start.shape[1])
     try:
@@ -114,6 +114,7 @@ def _generate_both(
 def _add(tokenizer: Any, side: GeneratedSidePayload, written: list[int], step: Any) -> None:
     text = tokenizer.decode(written, clean_up_tokenization_spaces=False)
     whole = text.rstrip("\ufffd")  # bytes of a character that is not finished yet
+    side["ids"].append(step.token_id)
     side["pieces"].append(whole[len(side["text"]) :])
     side["text"] = whole
     side["ms"].append(step.milliseconds)

@@ -185,12 +185,15 @@ def all_predictions(database: Database, run_id: str) -> list[PredictionsPayload]
 
 
 def _predictions(database: Database, run_id: str, first: int, last: int) -> list[PredictionsPayload]:
+    names = ("predictions", "prediction_changes")
+    rows = fetch_several(database, names, run_id=run_id, first=first, last=last)
+    changed = {row["position"]: row["changed"] for row in rows["prediction_changes"].to_pylist()}
     modes: dict[int, dict[str, PredictionPayload]] = {}
-    for row in fetch(database, "predictions", run_id=run_id, first=first, last=last).to_pylist():
+    for row in rows["predictions"].to_pylist():
         tokens = list(zip(row["pieces"], row["probabilities"], strict=True))
         modes.setdefault(row["position"], {})[row["mode"]] = {"rank": row["rank"], "tokens": tokens}
     return [
-        {"token": token, "full": here.get("full"), "focus": here.get("focus")}
+        {"token": token, "full": here.get("full"), "focus": here.get("focus"), "changed": changed.get(token)}
         for token in range(first, last + 1)
         for here in [modes.get(token, {})]
     ]
@@ -207,7 +210,7 @@ def prediction_changes(database: Database, run_id: str) -> PredictionChangesPayl
         NotFoundError: there is no such run.
     """
     run = fetch_run(database, run_id)
-    rows = fetch(database, "prediction_changes", run_id=run_id)
+    rows = fetch(database, "prediction_changes", run_id=run_id, first=0, last=run["num_tokens"] - 1)
     codes = np.zeros(run["num_tokens"], dtype=np.uint8)
     for bit, name in enumerate(("changed", "full_right", "focus_right")):
         codes[rows["position"].to_numpy()] |= rows[name].to_numpy(zero_copy_only=False).astype(np.uint8) << bit

@@ -16,6 +16,7 @@ from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.service import Service
 from focus_explorer.services.training.domains import gather_domains, parse_domains
+from focus_explorer.words import counted
 
 SAVE_EVERY = 5  # measurements between writings of an unfinished search
 FEWEST = 2  # sequences of a domain that an interval needs
@@ -377,7 +378,8 @@ def _in_words(budget: list[dict[str, Any]]) -> str:
     counts = {"in full": full, "without groups": alone, "with another top-k or window": len(budget) - full - alone}
     parts = [f"{count} {words}" for words, count in counts.items() if count]
     heads = sum("query_head" in entry for entry in budget)
-    kinds = [f"{heads} query heads"] * bool(heads) + [f"{len(budget) - heads} heads"] * (len(budget) > heads)
+    by_kind = {"query head": heads, "head": len(budget) - heads}
+    kinds = [counted(count, kind) for kind, count in by_kind.items() if count]
     return f"{' and '.join(kinds)}: {', '.join(parts)}" if budget else "none"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from focus_explorer.statistics.rows import StatisticRow
+from focus_explorer.words import counted
 
 FEW_UNITS, ENOUGH_UNITS = 10, 30
 FEW_TOKENS = 30
@@ -19,11 +20,11 @@ def caution(row: StatisticRow, size: int) -> str:
     if size == 0:
         return "no tokens in this group" if row.scope == "group" else "nothing to count"
     if size < FEW_TOKENS:
-        reasons.append(f"only {size} tokens")
+        reasons.append(f"only {counted(size, 'token')}")
     if row.units < FEW_UNITS:
-        reasons.append(f"{row.units} {row.unit}{'' if row.units == 1 else 's'}: too short to tell")
+        reasons.append(f"{counted(row.units, row.unit)}: too short to tell")
     elif row.units < ENOUGH_UNITS:
-        reasons.append(f"only {row.units} {row.unit}s: the interval is rough")
+        reasons.append(f"only {counted(row.units, row.unit)}: the interval is rough")
     if row.p_value is not None and row.p_value > 0.05:
         reasons.append("no more than under shuffled assignments")
     return "; ".join(reasons)

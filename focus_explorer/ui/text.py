@@ -144,8 +144,7 @@ MESSAGES = {
     ),
     "fixed": "the files of this page are its host's; install Focus Explorer on your machine to keep files of your own",
     "other_run": "the run {run} of this link is not in this database; the newest run is shown instead",
-    "tokens": "{count:,} tokens",
-    "cut": "{count:,} tokens: will be cut to the first {limit:,}",
+    "cut": "{tokens}: will be cut to the first {limit:,}",
     "training": "Started. The curve appears as soon as the model is loaded.",
     "sample": "Exploring a sample text first, so that the page has something to show (once).",
 }

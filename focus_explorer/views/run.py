@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.data.parts import PartPairs, mean_distant_kept, mean_over_heads
+from focus_explorer.views.config import config_payload
 from focus_explorer.views.payloads.runs import (
     CausesPayload,
     LayerCellsPayload,
@@ -97,7 +98,7 @@ def _info(run: dict[str, Any]) -> RunInfoPayload:
         "backend": run["backend"],
         "seed": run["seed"],
         "created_at": run["created_at"].isoformat(),
-        "config": json.loads(run["config"]),
+        "config": config_payload(json.loads(run["config"])),
         "notes": json.loads(run["notes"]),
         "changes": json.loads(run["changes"] or "[]"),
     }

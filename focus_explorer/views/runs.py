@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from focus_explorer.views.config import config_payload
 from focus_explorer.views.payloads.stored_runs import RunCardPayload
 
 
@@ -27,7 +28,7 @@ def run_card(row: dict[str, Any]) -> RunCardPayload:
         "dominance": row["dominance"],
         "device": row["device"],
         "dtype": row["dtype"],
-        "config": json.loads(row["config"]),
+        "config": config_payload(json.loads(row["config"])),
         "created_at": row["created_at"].isoformat(),
         "deleted_at": deleted.isoformat() if deleted else None,
         "owner": row["owner"],

@@ -6,6 +6,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from focus_explorer.words import counted
+from focus_runtime.budget import budget_digest
 from focus_runtime.config import growth_words
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # Okabe and Ito's, safe for colour-vision deficiency
@@ -37,9 +39,11 @@ def speed_figure(result: dict[str, Any]) -> go.Figure:
         tokens = [row["past_tokens"] for row in decode]
         figure.add_trace(_line("whole model, decode", GREEN, tokens, [row["full_over_focus"] for row in decode]))
     config = result["config"]
-    setting = f"K={config['num_groups']}, k={config['top_k']}, w={config['window']}, {config['num_sinks']} sinks"
+    setting = (
+        f"K={config['num_groups']}, k={config['top_k']}, w={config['window']}, {counted(config['num_sinks'], 'sink')}"
+    )
     setting += f", windows {growth_words(config['window_growth'])}" if config.get("window_growth") else ""
-    setting += ", with a budget" if config.get("budget") else ""
+    setting += f", with the budget {budget_digest(config['budget'])}" if config.get("budget") else ""
     figure.add_hline(y=1, line={"color": "#888888", "width": 1})
     figure.update_layout(
         title={"text": f"Focus beside full attention<br><sup>{result['model']}, {setting}, {result['dtype']}</sup>"},

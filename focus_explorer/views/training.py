@@ -16,6 +16,7 @@ from focus_explorer.views.payloads.trainings import (
     TrainingSettingsPayload,
     ValidationPayload,
 )
+from focus_runtime.budget import budget_digest
 
 POINTS = 2000
 _CONFIG = tuple(TrainingConfigPayload.__annotations__)
@@ -28,7 +29,7 @@ def training_summary(row: dict[str, Any]) -> TrainingPayload:
     pace = row["seconds_per_step"]
     config, settings = row["config"], row["settings"]
     if config.get("budget"):
-        config = config | {"exceptions": len(config["budget"])}
+        config = config | {"exceptions": len(config["budget"]), "budget_id": budget_digest(config["budget"])}
     return {
         "training_id": row["training_id"],
         "name": row["name"],

@@ -7,6 +7,8 @@ for the whole layer.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -141,6 +143,15 @@ def read_budget(values: Any) -> tuple[HeadException, ...]:
     if twice is not None:
         raise ConfigError(f"the budget names {twice} twice", expected="each layer and head once")
     return tuple(sorted(budget, key=lambda entry: (entry.layer, _rank(entry), entry.head or 0, entry.query_head or 0)))
+
+
+def budget_digest(entries: Iterable[Any]) -> str:
+    """What tells a budget from others: 12 hexadecimal digits of the sha256 of its JSON.
+
+    Args:
+        entries: its exceptions as JSON has them.
+    """
+    return hashlib.sha256(json.dumps(list(entries)).encode()).hexdigest()[:12]
 
 
 def _rank(entry: HeadException) -> int:

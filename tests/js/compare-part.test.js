@@ -98,8 +98,8 @@ test("what was written stays while a new text is refused", async () => {
   const part = new CompareGeneration(app);
   part.node.hidden = false;
   part.update();
-  const side = { text: "ab", pieces: ["a", "b"], groups: [{ 3: 1 }, { 3: 2 }], ms: [1, 2] };
-  const sides = { full: side, focus: { ...side, pieces: ["a", "c"] }, prompt_tokens: 1 };
+  const side = { text: "ab", ids: [5, 6], pieces: ["a", "b"], groups: [{ 3: 1 }, { 3: 2 }], ms: [1, 2] };
+  const sides = { full: side, focus: { ...side, ids: [5, 7] }, prompt_tokens: 1 }; // 6 and 7 are written alike
   await answer(app.asked[0], { sides, job: null });
   assert.equal(part.divergence.textContent, "The first token is the same.");
   assert.match(part.notes.full.textContent, /after 1 prompt token$/);

@@ -258,7 +258,7 @@ def test_kept_runs_are_counted_with_the_deleted_ones(copied):
             columns = [row[0] for row in connection.execute("DESCRIBE runs").fetchall()]
             values = ", ".join("'another'" if name == "run_id" else name for name in columns)
             connection.execute(f"INSERT INTO runs SELECT {values} FROM runs")
-        with pytest.raises(InputError, match="you have 1 runs on this page; expected at most 1, deleted ones included"):
+        with pytest.raises(InputError, match="you have 1 run on this page; expected at most 1, deleted ones included"):
             service.admit_run()
 
 

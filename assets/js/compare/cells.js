@@ -2,11 +2,28 @@
 // The numbers of one measured setting, and how clear they are.
 import { FEWEST_REPEATS } from "./repeats.js";
 import { format } from "../core/format.js";
+import { intervalEnds } from "../core/interval.js";
 import { settings as text } from "../strings/compare.js";
 /** @import { GridCellPayload } from "../core/payloads.js" */
 
 /** @param {number} value */
 export const nats = (value) => format.signed(value, 3);
+
+/** @param {GridCellPayload} cell */
+export const interval = (cell) => intervalEnds(cell.delta_low, cell.delta_high, nats);
+
+/**
+ * Where the interval ends in a chart; at the value itself where there is none.
+ * @param {GridCellPayload} cell
+ */
+export const reach = ({ delta_mean: mean, delta_low: low, delta_high: high }) => [low ?? mean, high ?? mean];
+
+/**
+ * Whether a whole interval lies above another; where one has none, that is not known.
+ * @param {GridCellPayload} cell
+ * @param {GridCellPayload} other
+ */
+export const clearlyAbove = ({ delta_low: low }, { delta_high: high }) => low !== null && high !== null && low > high;
 
 /** @param {GridCellPayload} cell */
 export const timeRatio = (cell) => cell.attention_focus / cell.attention_full;

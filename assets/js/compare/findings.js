@@ -1,6 +1,6 @@
 // @ts-check
 // What the measured settings show, in sentences, and one of them for a tooltip.
-import { hedge, isClear, keyOf, nats, perplexityAt, timeRatio } from "./cells.js";
+import { clearlyAbove, hedge, interval, isClear, keyOf, nats, perplexityAt, reach, timeRatio } from "./cells.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
 import { settings as text } from "../strings/compare.js";
@@ -16,12 +16,12 @@ export function describe(cell, base) {
       el("div", { class: "fx-tooltip-head" }, text.kinds.full),
       el("div", {}, text.fullPoint(format.perplexity(base))),
     ];
-  const [low, high] = [cell.delta_low, cell.delta_high].map((delta) => format.perplexity(perplexityAt(base, delta)));
+  const [low, high] = reach(cell).map((delta) => format.perplexity(perplexityAt(base, delta)));
   return [
     el("div", { class: "fx-tooltip-head" }, `${text.kinds[cell.kind]}, ${text.setting(cell)}`),
     el("div", {}, text.perplexities(format.perplexity(base), format.perplexity(perplexityAt(base, cell.delta_mean)))),
-    el("div", {}, text.perplexityRange(low, high)),
-    el("div", {}, text.difference(nats(cell.delta_mean), text.interval(nats(cell.delta_low), nats(cell.delta_high)))),
+    cell.delta_low === null ? null : el("div", {}, text.perplexityRange(low, high)),
+    el("div", {}, text.difference(nats(cell.delta_mean), interval(cell))),
     el("div", {}, text.pairs(format.percent(cell.retained_pairs, 1))),
     el("div", {}, text.times(format.ms(cell.attention_full), format.ms(cell.attention_focus), cell.repeats)),
   ];
@@ -39,12 +39,11 @@ export function sentences(cells, byKey) {
     /** @param {(cell: GridCellPayload) => number} value */
     const least = (value) => focusCells.reduce((best, cell) => (value(cell) < value(best) ? cell : best));
     const closest = least((cell) => Math.abs(cell.delta_mean));
-    /** @param {GridCellPayload} cell */
-    const ends = (cell) => [nats(cell.delta_mean), nats(cell.delta_low), nats(cell.delta_high)];
     lines.push(
       text.best(
         text.setting(closest),
-        .../** @type {[string, string, string]} */ (ends(closest)),
+        nats(closest.delta_mean),
+        interval(closest),
         format.percent(closest.retained_pairs),
         format.ratio(timeRatio(closest)),
         hedge(closest),
@@ -60,7 +59,8 @@ export function sentences(cells, byKey) {
         ? text.quickest(
             text.setting(quickest),
             format.ratio(timeRatio(quickest)),
-            .../** @type {[string, string, string]} */ (ends(quickest)),
+            nats(quickest.delta_mean),
+            interval(quickest),
           )
         : text.noneFaster,
     );
@@ -68,18 +68,13 @@ export function sentences(cells, byKey) {
       text.wholePass(focusCells.filter((cell) => cell.total_focus < cell.total_full).length, focusCells.length),
     );
   }
-  const pairs = focusCells
-    .map((cell) => [cell, byKey.get(keyOf("random", cell.top_k, cell.window_size))])
-    .filter(([, random]) => random);
+  const pairs = focusCells.flatMap((cell) => {
+    const random = byKey.get(keyOf("random", cell.top_k, cell.window_size));
+    return random ? [{ cell, random }] : [];
+  });
   if (pairs.length > 0) {
-    const better = pairs.filter(
-      ([cell, random]) =>
-        /** @type {GridCellPayload} */ (cell).delta_high < /** @type {GridCellPayload} */ (random).delta_low,
-    ).length;
-    const worse = pairs.filter(
-      ([cell, random]) =>
-        /** @type {GridCellPayload} */ (cell).delta_low > /** @type {GridCellPayload} */ (random).delta_high,
-    ).length;
+    const better = pairs.filter(({ cell, random }) => clearlyAbove(random, cell)).length;
+    const worse = pairs.filter(({ cell, random }) => clearlyAbove(cell, random)).length;
     lines.push(text.againstRandom(better, worse, pairs.length));
   }
   /** @param {(cell: GridCellPayload) => string} value */

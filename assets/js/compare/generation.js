@@ -211,9 +211,9 @@ export class CompareGeneration extends ComparePart {
 
   divergenceText() {
     const { full, focus } = this.sides;
-    if (!full || !focus || Math.min(full.pieces.length, focus.pieces.length) === 0) return "";
-    const shared = Math.min(full.pieces.length, focus.pieces.length);
-    const at = range(shared).find((i) => full.pieces[i] !== focus.pieces[i]);
+    const shared = Math.min(full?.ids.length ?? 0, focus?.ids.length ?? 0);
+    if (!full || !focus || shared === 0) return "";
+    const at = range(shared).find((i) => full.ids[i] !== focus.ids[i]);
     if (at === undefined) return text.same;
     return at === 0 ? text.differentFromStart : text.samePrefix(format.count(at));
   }

@@ -1,8 +1,10 @@
 // @ts-check
 // How two runs agree: in sentences, and as a chart over the layers.
+import { nats } from "./cells.js";
 import { sum } from "../core/arrays.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { interval95, sideOfZero } from "../core/interval.js";
 import { LEGEND_ABOVE, drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { runs as text } from "../strings/compare.js";
@@ -19,12 +21,11 @@ export function agreementSentences(pair) {
   const layer = layers[pair.otherIndex];
   const changed = pair.changedPositions().length;
   const { mean, low, high, count } = answer.difference;
-  const difference = low <= 0 && high >= 0 ? text.same : mean > 0 ? text.worse : text.better;
+  const side = sideOfZero(low, high);
+  const difference = side > 0 ? text.worse : side < 0 ? text.better : text.same;
   /** @param {Measure} name */
   const average = (name) => sum(layers.map((entry) => entry[name])) / layers.length;
-  const sentences = [
-    difference(format.signed(mean, 3), format.signed(low, 3), format.signed(high, 3), format.count(count)),
-  ];
+  const sentences = [difference(nats(mean), interval95(low, high, nats), format.count(count))];
   if (layer && changed === 0) sentences.push(text.identical);
   else if (layer) {
     const tokens = [format.count(changed), format.count(run.numTokens)];

@@ -1,6 +1,6 @@
 // @ts-check
 // Other settings of top-k and window on the run's text: a grid of results, and cost against loss with the baselines.
-import { hedge, keyOf, nats, perplexityAt, timeRatio } from "./cells.js";
+import { hedge, interval, keyOf, nats, perplexityAt, reach, timeRatio } from "./cells.js";
 import { describe, sentences } from "./findings.js";
 import { frontier, labelSides } from "./frontier.js";
 import { ComparePart } from "./part.js";
@@ -8,6 +8,7 @@ import { el, newId } from "../core/dom.js";
 import { labelledField } from "../core/fields.js";
 import { format } from "../core/format.js";
 import { hasBudget } from "../core/heads.js";
+import { intervalEnds } from "../core/interval.js";
 import { LEGEND_ABOVE, drawPlot, plotAxis, plotElement, plotLayout } from "../core/plot.js";
 import { cssColour, themeOf } from "../core/theme.js";
 import { hintButton } from "../core/tooltip.js";
@@ -210,7 +211,7 @@ export class CompareSettings extends ComparePart {
       "div",
       { class: `fx-cell${isOwn ? " fx-own" : ""}`, "data-cell": keyOf(cell.kind, cell.top_k, cell.window_size) },
       el("strong", { class: "fx-number" }, nats(cell.delta_mean)),
-      el("span", { class: "fx-interval" }, text.interval(nats(cell.delta_low), nats(cell.delta_high))),
+      el("span", { class: "fx-interval" }, interval(cell)),
       el("span", {}, text.pairs(format.percent(cell.retained_pairs))),
       el("span", {}, text.time(format.ratio(timeRatio(cell))), hedge(cell)),
       el("span", {}, text.whole(format.ratio(cell.total_focus / cell.total_full))),
@@ -219,7 +220,7 @@ export class CompareSettings extends ComparePart {
             "span",
             { class: "fx-interval" },
             `${text.random}: ${nats(random.delta_mean)} ` +
-            `(${text.interval(nats(random.delta_low), nats(random.delta_high))}), ` +
+            `(${interval(random)}), ` +
             `${format.percent(random.retained_pairs)}, ${format.ratio(timeRatio(random))}`,
           )
         : null,
@@ -240,10 +241,7 @@ export class CompareSettings extends ComparePart {
     const base = this.cells[0].perplexity_full; // of the same text and model in every cell
     const full = { ...marks(root, "full"), x: [1], y: [base], customdata: [null] };
     const points = [...this.cells.map((cell) => [cost(cell), perplexityAt(base, cell.delta_mean)]), [1, base]];
-    const ends = this.cells.flatMap((cell) => [
-      perplexityAt(base, cell.delta_low),
-      perplexityAt(base, cell.delta_high),
-    ]);
+    const ends = this.cells.flatMap(reach).map((delta) => perplexityAt(base, delta));
     const wide = Math.max(base, ...ends) > WIDE * Math.min(base, ...ends);
     const places = this.labelPlaces(cost, base, wide);
     const series = ["window", "random", "focus"]
@@ -282,10 +280,8 @@ export class CompareSettings extends ComparePart {
   labelPlaces(cost, base, logarithmic) {
     /** @param {number} delta */
     const height = (delta) => (logarithmic ? delta : Math.exp(delta));
-    const [low, high] = [
-      Math.min(...this.cells.map((cell) => cell.delta_low), 0),
-      Math.max(...this.cells.map((cell) => cell.delta_high), 0),
-    ].map(height);
+    const reached = [...this.cells.flatMap(reach), 0];
+    const [low, high] = [Math.min(...reached), Math.max(...reached)].map(height);
     const [width, tall] = [Math.max(200, this.chart.clientWidth - AXES.x), this.chart.clientHeight - AXES.y];
     const right = Math.max(1, ...this.cells.map(cost)) * 1.06;
     /** @param {number} x */
@@ -295,8 +291,8 @@ export class CompareSettings extends ComparePart {
     const points = this.cells.map((cell) => ({
       x: across(cost(cell)),
       y: down(cell.delta_mean),
-      top: down(cell.delta_high),
-      bottom: down(cell.delta_low),
+      top: down(reach(cell)[1]),
+      bottom: down(reach(cell)[0]),
       words: text.shortSetting(cell),
     }));
     const name = {
@@ -318,16 +314,16 @@ export class CompareSettings extends ComparePart {
    */
   series(kind, cost, base, places) {
     const cells = this.cells.filter((cell) => cell.kind === kind);
-    /** @param {"delta_mean" | "delta_low" | "delta_high"} name */
-    const column = (name) => cells.map((cell) => perplexityAt(base, cell[name]));
-    const [y, low, high] = [column("delta_mean"), column("delta_low"), column("delta_high")];
+    const y = cells.map((cell) => perplexityAt(base, cell.delta_mean));
+    const ends = cells.map((cell) => reach(cell).map((delta) => perplexityAt(base, delta)));
     const error = {
       type: "data",
+      visible: cells.some((cell) => cell.delta_low !== null),
       symmetric: false,
       thickness: 1,
       width: 3,
-      array: y.map((value, i) => high[i] - value),
-      arrayminus: y.map((value, i) => value - low[i]),
+      array: y.map((value, i) => ends[i][1] - value),
+      arrayminus: y.map((value, i) => value - ends[i][0]),
     };
     return {
       ...marks(this.app.root, kind),
@@ -350,7 +346,7 @@ export class CompareSettings extends ComparePart {
       format.perplexity(cell.perplexity_full),
       format.perplexity(cell.perplexity_focus),
       format.signed(cell.delta_mean, 4),
-      text.interval(format.signed(cell.delta_low, 4), format.signed(cell.delta_high, 4)),
+      intervalEnds(cell.delta_low, cell.delta_high, (value) => format.signed(value, 4)),
       format.percent(cell.retained_pairs, 1),
       cell.dominance === null ? text.noGroups : format.percent(cell.dominance, 1),
       format.ms(cell.attention_full),

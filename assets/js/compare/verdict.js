@@ -1,8 +1,10 @@
 // @ts-check
 // The comparison of Focus with full attention in sentences and as a table.
+import { nats } from "./cells.js";
 import { FEWEST_REPEATS } from "./repeats.js";
 import { el } from "../core/dom.js";
 import { format, memorySize } from "../core/format.js";
+import { interval95, sideOfZero } from "../core/interval.js";
 import { hintButton } from "../core/tooltip.js";
 import { tableOf } from "../core/widgets.js";
 import { overview as text } from "../strings/compare.js";
@@ -46,9 +48,9 @@ export function speedSentence(run) {
 export function qualitySentence(quality) {
   if (!quality) return null;
   const { delta_mean: delta, delta_low: low, delta_high: high } = quality;
-  const [change, least, most] = [delta, low, high].map((value) => format.signed(value, 3));
-  if (low <= 0 && high >= 0) return text.sameQuality(change, least, most);
-  return delta > 0 ? text.worse(change, least, most) : text.better(change, least, most);
+  const side = sideOfZero(low, high);
+  const sentence = side > 0 ? text.worse : side < 0 ? text.better : text.sameQuality;
+  return sentence(nats(delta), interval95(low, high, nats));
 }
 
 /**

@@ -9,6 +9,7 @@ import { decodeBase64 } from "../core/bytes.js";
 import { copyFrom } from "../core/clipboard.js";
 import { buttonOf, el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { interval95, sideOfZero } from "../core/interval.js";
 import { plotElement } from "../core/plot.js";
 import { predictionList } from "../core/prediction-list.js";
 import { selectToken } from "../core/selection.js";
@@ -307,8 +308,10 @@ const changedLayers = ({ layers }) =>
 function sentences(result, numTokens) {
   const [full, before, after] = [result.nll_full, result.nll_before, result.nll_after].map(Math.exp);
   const { mean, low, high, count } = result.difference;
-  const nats = [mean, low, high].map((value) => format.signed(value, 4));
-  const decided = high < 0 ? "less" : low > 0 ? "more" : "open";
+  /** @param {number} value */
+  const nats = (value) => format.signed(value, 4);
+  const side = sideOfZero(low, high);
+  const decided = side < 0 ? "less" : side > 0 ? "more" : "open";
   const moved = result.layers.filter((layer) => layer.moved > 0);
   const lines = [
     text.loss(
@@ -317,9 +320,9 @@ function sentences(result, numTokens) {
       format.signedPercent(after / before - 1),
       format.perplexity(full),
     ),
-    low === 0 && high === 0
+    (low ?? mean) === 0 && (high ?? mean) === 0
       ? text.same
-      : text.interval(.../** @type {[string, string, string]} */ (nats)) + text.decided[decided],
+      : text.interval(nats(mean), interval95(low, high, nats)) + text.decided[decided],
     text.predictions(format.count(result.other_top.length), format.count(count)),
     text.groups(format.count(moved.reduce((sum, layer) => sum + layer.moved, 0)), moved.length),
   ];

@@ -19,6 +19,7 @@ export interface ConfigPayload {
   gate: string;
   layers: number[] | null;
   budget?: HeadExceptionPayload[];
+  budget_id?: string;
   text_sinks?: number;
   text_sinks_from?: number;
   logit_factors?: boolean;
@@ -95,14 +96,14 @@ export interface LayerPayload {
   parts: PartPayload[];
 }
 
-/** `quality` of run_payload: perplexities, and the mean loss difference with its 95 % interval. */
+/** `quality` of run_payload: perplexities, and the mean loss difference with its 95 % interval, null for one scored token. */
 export interface QualityPayload {
   full: number;
   focus: number;
   scored: number;
   delta_mean: number;
-  delta_low: number;
-  delta_high: number;
+  delta_low: number | null;
+  delta_high: number | null;
 }
 
 /** A cell of `timings` of run_payload: milliseconds over the repeats. */
@@ -183,11 +184,15 @@ export interface PredictionPayload {
   tokens: [string, number][];
 }
 
-/** predictions: of one token; null in runs stored before 0.2 and for the first token. */
+/**
+ * predictions: of one token; null in runs stored before 0.2 and for the first token. `changed`: the most probable tokens
+ * differ, by their ids.
+ */
 export interface PredictionsPayload {
   token: number;
   full: PredictionPayload | null;
   focus: PredictionPayload | null;
+  changed: boolean | null;
 }
 
 /** prediction_changes: `codes` is base64 of bytes: bit 0 the first choices differ, 1 full's is real, 2 Focus's is. */
@@ -432,8 +437,8 @@ export interface GridCellPayload {
   perplexity_full: number;
   perplexity_focus: number;
   delta_mean: number;
-  delta_low: number;
-  delta_high: number;
+  delta_low: number | null;
+  delta_high: number | null;
   retained_pairs: number;
   dominance: number | null;
   backend: string;
@@ -502,8 +507,8 @@ export interface MatchedLayerPayload {
 /** `difference` of compare_runs. */
 export interface LossDifferencePayload {
   mean: number;
-  low: number;
-  high: number;
+  low: number | null;
+  high: number | null;
   count: number;
 }
 
@@ -719,6 +724,7 @@ export interface WhatIfPayload {
 /** One side of a generation (focus_explorer/services/generate.py); `groups` by layer number, for each token. */
 export interface GeneratedSidePayload {
   text: string;
+  ids: number[];
   pieces: string[];
   groups: Record<string, number>[];
   ms: number[];
@@ -998,6 +1004,7 @@ export interface TrainingConfigPayload {
   window?: number;
   window_growth?: [number, number];
   exceptions?: number;
+  budget_id?: string;
   num_sinks?: number;
   gate?: string;
   normalisation?: string;

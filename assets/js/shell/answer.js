@@ -1,7 +1,9 @@
 // @ts-check
 // What a run shows, in plain sentences whose clauses lead to the view that shows it. Thresholds: docs/explorer.md.
+import { nats } from "../compare/cells.js";
 import { el } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { interval95, sideOfZero } from "../core/interval.js";
 import { near } from "../core/pair-rule.js";
 import { selectTokens } from "../core/selection.js";
 import { shell } from "../strings/shell.js";
@@ -82,7 +84,7 @@ export function guidedAnswer(app) {
   const { run } = app;
   const lines = [first(app)];
   const { quality } = run;
-  if (quality && quality.delta_low > 0) lines.push(...where(app));
+  if (quality && sideOfZero(quality.delta_low, quality.delta_high) > 0) lines.push(...where(app));
   const collapsed = collapsedLayers(run);
   if (collapsed.length > 0)
     lines.push([
@@ -103,8 +105,10 @@ function first(app) {
   const { quality } = run;
   if (!quality) return [text.focus, kept, "."];
   const { delta_mean: mean, delta_low: low, delta_high: high } = quality;
-  const verdict = low > 0 ? text.worse : high < 0 ? text.better : text.same;
-  const words = text.numbers(format.signed(mean, 3), format.signed(low, 3), format.signed(high, 3));
+  const side = sideOfZero(low, high);
+  const open = low === null ? text.unknown : text.same;
+  const verdict = side > 0 ? text.worse : side < 0 ? text.better : open;
+  const words = text.numbers(nats(mean), interval95(low, high, nats));
   const numbers = el("span", { class: "fx-answer-numbers" }, words);
   return [text.focus, kept, text.and, link(verdict, () => app.openView("compare")), numbers, "."];
 }

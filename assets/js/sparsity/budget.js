@@ -1,7 +1,9 @@
 // @ts-check
 // Sliders for top-k, window and sinks: what they would keep, counted here, and their cost, as far as measured.
+import { nats } from "../compare/cells.js";
 import { buttonOf, el, newId } from "../core/dom.js";
 import { format } from "../core/format.js";
+import { interval95 } from "../core/interval.js";
 import { alertBox } from "../core/widgets.js";
 import { costOf, measuredPoints } from "./measured.js";
 import { Trial } from "./trial.js";
@@ -192,8 +194,7 @@ export class BudgetTrial {
     if (cost.kind === "measured") {
       const { delta, low, high, retained } = cost.point;
       const ran = trial.isOwn ? "" : text.ran(format.percent(retained, 1));
-      const [mean, ...ends] = [delta, low, high].map((value) => format.signed(value, 3));
-      return line("measured", text.measured(mean, ends, ran));
+      return line("measured", text.measured(nats(delta), interval95(low, high, nats), ran));
     }
     if (cost.kind === "interpolated") {
       const ends = cost.between.map((point) => [format.count(point.window), format.signed(point.delta, 3)]);

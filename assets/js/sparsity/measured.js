@@ -3,13 +3,14 @@
 /** @import { ConfigPayload, GridCellPayload, QualityPayload } from "../core/payloads.js" */
 
 /**
- * A measured setting: how much worse it predicts than full attention, in nats a token, with its 95 % interval.
+ * A measured setting: how much worse it predicts than full attention, in nats a token, with its 95 % interval; one
+ * scored token has none.
  * @typedef {object} MeasuredPoint
  * @property {number} topK
  * @property {number} window
  * @property {number} delta
- * @property {number} low
- * @property {number} high
+ * @property {number | null} low
+ * @property {number | null} high
  * @property {number} retained share of pairs kept, by the pass itself
  */
 

@@ -138,6 +138,7 @@ export class StatQuestions {
       error_x: {
         type: "data",
         symmetric: false,
+        visible: mark.low !== null && mark.low !== undefined,
         array: [(mark.high ?? mark.value) - mark.value],
         arrayminus: [mark.value - (mark.low ?? mark.value)],
         color: cssColour(root, mark.colour),

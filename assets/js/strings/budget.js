@@ -32,9 +32,7 @@ export const budget = {
   than: (share) => `, with the run's settings ${share}`,
   oneLayer: "Of a text this long only the layer on screen is counted.",
   kinds: { measured: "measured", interpolated: "interpolated, not measured", unknown: "not measured" },
-  /** @type {(delta: string, ends: string[], ran: string) => string} */
-  measured: (delta, ends, ran) =>
-    `Loss against full attention ${delta} nats a token (95 % interval ${ends.join(" to ")})${ran}.`,
+  measured: (delta, interval, ran) => `Loss against full attention ${delta} nats a token (${interval})${ran}.`,
   ran: (share) => `; the pass that measured it kept ${share} of the pairs`,
   /** @type {(delta: string, ends: string[][]) => string} */
   interpolated: (delta, ends) =>

@@ -2,8 +2,7 @@
 // Labels and sentences that several views share.
 /** @import { Words } from "./words.js" */
 
-/** @param {number} count */
-const budgetOf = (count) => (count ? `, budget of ${count} exception${count === 1 ? "" : "s"}` : "");
+const SHOWN_DIGITS = 6; // of a budget's id, as on the command line
 
 /**
  * A count with the word for what is counted, in the plural unless it is one.
@@ -11,6 +10,14 @@ const budgetOf = (count) => (count ? `, budget of ${count} exception${count === 
  * @param {string} word
  */
 export const counted = (count, word) => `${count} ${word}${String(count) === "1" ? "" : "s"}`;
+
+/**
+ * Nothing for none; two budgets of as many exceptions are told apart by their ids.
+ * @param {number} count
+ * @param {string} [id]
+ */
+const budgetOf = (count, id) =>
+  count ? `, budget of ${counted(count, "exception")}${id ? ` (${id.slice(0, SHOWN_DIGITS)})` : ""}` : "";
 
 /** @satisfies {Words} */
 export const common = {
@@ -28,8 +35,11 @@ export const common = {
       "nats higher means a perplexity 10.5 % higher.",
   },
   growing: ({ window_growth: growth }) => (growth ? ` growing (${growth.join(" to ")})` : ""),
-  exceptions: ({ budget }) => budgetOf(budget?.length ?? 0),
+  exceptions: ({ budget, budget_id: id }) => budgetOf(budget?.length ?? 0, id),
   budgetOf,
+  interval: (low, high) => `${low} to ${high}`,
+  interval95: (ends) => `95 % interval ${ends}`,
+  noInterval: "no interval",
   group: (label) => `Group ${label}`,
   selection: {
     token: (pos) => `token ${pos}`,

@@ -43,11 +43,10 @@ export const overview = {
     `Focus took ${ratio} the time of full attention at ${tokens} tokens, but each was timed only ` +
     `${repeats === 1 ? "once" : `${repeats} times`}: too few to call one faster.`,
   noTiming: "Speed was not measured in this run.",
-  worse: (delta, low, high) => `Its predictions are worse: ${delta} nats per token (95 % interval ${low} to ${high}).`,
-  better: (delta, low, high) =>
-    `Its predictions are better: ${delta} nats per token (95 % interval ${low} to ${high}).`,
-  sameQuality: (delta, low, high) =>
-    `Its predictions are neither clearly better nor worse: ${delta} nats per token (95 % interval ${low} to ${high}).`,
+  worse: (delta, interval) => `Its predictions are worse: ${delta} nats per token (${interval}).`,
+  better: (delta, interval) => `Its predictions are better: ${delta} nats per token (${interval}).`,
+  sameQuality: (delta, interval) =>
+    `Its predictions are neither clearly better nor worse: ${delta} nats per token (${interval}).`,
   setting: (kept, dominance) =>
     `Speed and loss belong to this setting: ${kept} of pairs kept, and a layer's largest group has ${dominance} of ` +
     "the tokens on average.",
@@ -154,7 +153,6 @@ export const settings = {
   overlap: " (repeats overlap)",
   tooFew: (repeats) => ` (timed ${repeats === 1 ? "once" : "twice"})`,
   whole: (ratio) => `${ratio} the whole pass`,
-  interval: (low, high) => `${low} to ${high}`,
   kinds: {
     focus: "Focus, this run's centroids",
     window: "Window and sinks only",
@@ -163,12 +161,12 @@ export const settings = {
   },
   shortSetting: (cell) => (cell.top_k ? `k ${cell.top_k}, w ${cell.window_size}` : `w ${cell.window_size}`),
   setting: (cell) => (cell.top_k ? `top-k ${cell.top_k}, window ${cell.window_size}` : `window ${cell.window_size}`),
-  best: (setting, delta, low, high, pairs, time, hedge) =>
-    `Closest to full attention with this run's centroids: ${setting}, ${delta} nats per token (${low} to ${high}), ` +
+  best: (setting, delta, interval, pairs, time, hedge) =>
+    `Closest to full attention with this run's centroids: ${setting}, ${delta} nats per token (${interval}), ` +
     `with ${pairs} of pairs and ${time} the attention time${hedge}.`,
-  quickest: (setting, time, delta, low, high) =>
+  quickest: (setting, time, delta, interval) =>
     "Least attention time of those clearly faster than full attention, with this run's centroids: " +
-    `${setting}, ${time} its time, at ${delta} nats per token (${low} to ${high}).`,
+    `${setting}, ${time} its time, at ${delta} nats per token (${interval}).`,
   noneFaster:
     "At no measured setting is Focus' attention clearly faster than full attention on this text: it is slower, or " +
     "the repeats overlap, or there are fewer than three.",
@@ -254,13 +252,12 @@ export const runs = {
   noLayer: (layer) => `The other run has no groups in layer ${layer}.`,
   noGroup: "no group",
   identical: "The two runs put every token of this layer into the same group.",
-  worse: (delta, low, high, count) =>
-    `The other run predicts worse: ${delta} nats per token (95 % interval ${low} to ${high}, ${count} scored tokens).`,
-  better: (delta, low, high, count) =>
-    `The other run predicts better: ${delta} nats per token (95 % interval ${low} to ${high}, ${count} scored tokens).`,
-  same: (delta, low, high, count) =>
-    `Neither predicts clearly better: ${delta} nats per token (95 % interval ${low} to ${high}, ${count} scored ` +
-    "tokens).",
+  worse: (delta, interval, count) =>
+    `The other run predicts worse: ${delta} nats per token (${interval}, ${counted(count, "scored token")}).`,
+  better: (delta, interval, count) =>
+    `The other run predicts better: ${delta} nats per token (${interval}, ${counted(count, "scored token")}).`,
+  same: (delta, interval, count) =>
+    `Neither predicts clearly better: ${delta} nats per token (${interval}, ${counted(count, "scored token")}).`,
   randHint:
     "Counts pairs of tokens that both runs put together or apart, corrected for agreement of random groupings: 1 is " +
     "the same partition, about 0 is no more agreement than theirs. Matched groups alone look better, because the " +

@@ -30,7 +30,7 @@ export const runs = {
     "K: groups in a layer. k: groups a token joins. w: tokens this near always attend (the window), except in heads " +
     "with another. s: first tokens that every token may attend to (the sinks). Growing: a window that grows in " +
     "proportion to the position, between the positions named. Budget: how many layers and heads have settings of " +
-    "their own.",
+    "their own, and digits that tell it from other budgets.",
   tokens: (count) => `${count} tokens`,
   perplexity: "Perplexity",
   perplexityHint: "How surprised the model is by the text, lower is better: full attention, then Focus.",

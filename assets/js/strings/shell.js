@@ -36,7 +36,8 @@ export const shell = {
     worse: "predicts worse",
     better: "predicts better",
     same: "predicts as well",
-    numbers: (mean, low, high) => ` (${mean} nats a token, 95 % interval ${low} to ${high})`,
+    unknown: "cannot be judged by one token",
+    numbers: (mean, interval) => ` (${mean} nats a token, ${interval})`,
     few: (count, all) => `${count} of ${all} tokens`,
     fewMeans: (count) =>
       `${count === 1 ? " loses" : " lose"} as much as the whole text does on balance; the others even out`,

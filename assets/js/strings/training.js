@@ -74,7 +74,7 @@ export const training = {
       `${run.config.normalisation} balancing`,
     ]
       .filter(Boolean)
-      .join(", ") + common.budgetOf(run.config.exceptions ?? 0),
+      .join(", ") + common.budgetOf(run.config.exceptions ?? 0, run.config.budget_id),
   settingsSubject: "the settings",
   settingsHint:
     "K is the number of groups a layer sorts tokens into; in use, a token joins its top-k groups. A token sees its " +

@@ -58,7 +58,7 @@ export const whatIf = {
   place: (layer, head) => (head === null ? `layer ${layer}` : `layer ${layer}, head ${head}`),
   loss: (before, after, change, full) =>
     `Perplexity ${after} with the changes, ${before} without (${change}); full attention has ${full}.`,
-  interval: (mean, low, high) => `That is ${mean} nats per token, 95 % interval ${low} to ${high}`,
+  interval: (mean, interval) => `That is ${mean} nats per token, ${interval}`,
   decided: { less: ": less loss.", more: ": more loss.", open: ": not to be told from none." },
   same: "The changes change no prediction of this text.",
   predictions: (count, all) => `The most probable next token is another one at ${count} of ${all} places.`,

@@ -47,9 +47,8 @@ export class TokenPredictions {
    * @param {string} piece
    * @param {PredictionsPayload} answer
    */
-  lists(piece, { full, focus }) {
+  lists(piece, { full, focus, changed }) {
     if (full === null || focus === null) return [el("p", { class: "fx-muted" }, text.none)];
-    const changed = full.tokens[0][0] !== focus.tokens[0][0];
     return [
       el("p", { class: "fx-muted" }, changed ? text.changed : text.same),
       el(

@@ -15,6 +15,7 @@ import pyarrow.parquet
 
 from focus_explorer.exports.bundle.read import Bundle
 from focus_explorer.exports.bundle.tables import files_of
+from focus_explorer.words import counted
 
 Row = dict[str, Any]
 
@@ -75,7 +76,7 @@ def of_cells(old: pa.Table, new: pa.Table) -> list[str]:
         if names:
             lines.append(f"columns only in {place}: {', '.join(names)}")
     if old.num_rows != new.num_rows:
-        return [*lines, f"{old.num_rows:,} rows in the bundle, {new.num_rows:,} here"]
+        return [*lines, f"{counted(old.num_rows, 'row')} in the bundle, {new.num_rows:,} here"]
     for name in old.column_names:
         if name in new.column_names:
             line = _of_column(name, old[name], new[name])

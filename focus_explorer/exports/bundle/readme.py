@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 from focus_explorer.services.budget import other_settings
+from focus_explorer.words import counted
 
 _HEAD = """\
 {title}
@@ -96,9 +97,9 @@ def _promise(runs: list[dict[str, Any]]) -> str:
 def _run(entry: dict[str, Any]) -> str:
     config, text = entry["config"], entry["text"]
     return (
-        f"Run {entry['run_id']}: {text['tokens']:,} tokens, {entry['model']['id']}, centroids "
+        f"Run {entry['run_id']}: {counted(text['tokens'], 'token')}, {entry['model']['id']}, centroids "
         f"{entry['centroids']['name']}, K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{config['num_sinks']} sinks, {config['assignment']} assignment{other_settings(config)}."
+        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}."
     )
 
 

@@ -202,8 +202,8 @@ class Comparison(TypedDict):
     perplexity_full: Number
     perplexity_focus: Number
     delta_mean: Number
-    delta_low: Number
-    delta_high: Number
+    delta_low: Number | None
+    delta_high: Number | None
     retained_pairs: Number
     dominance: Number | None
     attention_full: Times

@@ -12,6 +12,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.tables.sources import as_run, provenance
 from focus_explorer.services.budget import other_settings
 from focus_explorer.views.figures.style import PRESETS, SCREEN
+from focus_explorer.words import counted
 from focus_runtime.files import replacing
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
@@ -166,6 +167,7 @@ def _setting(run: dict[str, Any]) -> str:
     config = json.loads(run["config"])
     return (
         f"{run['model_id']}, centroids {run['centroids_name']}, K={config['num_groups']}, k={config['top_k']}, window "
-        f"{config['window']}, {config['num_sinks']} sinks, {config['assignment']} assignment{other_settings(config)}, "
+        f"{config['window']}, {counted(config['num_sinks'], 'sink')}, {config['assignment']} "
+        f"assignment{other_settings(config)}, "
         f"{run['dtype']} on {run['device']}"
     )

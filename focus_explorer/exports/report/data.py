@@ -143,7 +143,7 @@ def _loss(database: Database, run_id: str) -> dict[str, Row]:
         rows_by_name[name] = {"mean": mean, "low": low, "high": high, "count": int(one.size)}
     for name in ("full", "focus"):
         rows_by_name[name] |= {
-            key: float(np.exp(rows_by_name[name][old]))
+            key: None if (loss := rows_by_name[name][old]) is None else float(np.exp(loss))
             for key, old in (("perplexity", "mean"), ("perplexity_low", "low"), ("perplexity_high", "high"))
         }
     return rows_by_name

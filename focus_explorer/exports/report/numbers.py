@@ -107,6 +107,8 @@ def speed(stage: str, full: Row, focus: Row) -> str:
 
 def loss(difference: Row) -> str:
     """The conclusion that a loss difference and its interval allow."""
+    if difference["low"] is None or difference["high"] is None:
+        return "One scored token has no interval: this text does not tell the two apart."
     if difference["low"] > 0:
         return "Focus predicts this text worse than full attention does."
     if difference["high"] < 0:

@@ -15,6 +15,7 @@ from focus_explorer.exports.report.data import OVERALL, RunReport, cause_shares,
 from focus_explorer.exports.report.pdf import print_pdf
 from focus_explorer.services.budget import budget_words, kept_budget, text_sinks_words
 from focus_explorer.services.service import Service
+from focus_explorer.words import counted
 from focus_runtime.budget import read_budget
 from focus_runtime.config import FocusConfig, growth_words
 from focus_runtime.files import replacing
@@ -113,6 +114,7 @@ def render(reports: list[RunReport]) -> str:
         "signed_percent",
     ):
         environment.filters[name] = getattr(numbers, name)
+    environment.filters["counted"] = counted
     environment.globals.update(speed=numbers.speed, loss=numbers.loss, learned=numbers.learned)
     style = files(TEMPLATES).joinpath("templates/report.css").read_text(encoding="utf-8")
     return environment.get_template("report.html.jinja").render(
@@ -163,7 +165,7 @@ def _bands(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _window(config: Mapping[str, Any]) -> str:
     growth = config.get("window_growth")
-    return f"{config['window']:,} tokens" + (f", {growth_words(growth)}" if growth else "")
+    return f"{counted(config['window'], 'token')}" + (f", {growth_words(growth)}" if growth else "")
 
 
 def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
@@ -227,7 +229,7 @@ def cautions(report: RunReport) -> list[str]:
         notes.append("Windows and first tokens cover the whole text, so Focus drops nothing here.")
     repeats = [row["repeats"] for modes in report.timings.values() for row in modes.values()]
     if repeats and min(repeats) < 3:
-        notes.append(f"Times rest on {min(repeats)} repeat{'s' if min(repeats) > 1 else ''} only.")
+        notes.append(f"Times rest on {counted(min(repeats), 'repeat')} only.")
     missing = [
         name
         for key, name in (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from focus_explorer.exports.tables.sources import BUDGET, SETTING_COLUMNS
 from focus_explorer.services.budget import other_settings
 from focus_explorer.statistics.rows import SCOPES
+from focus_explorer.words import counted
 
 KINDS = ("whole", "number", "word", "name", "piece", "prose", "interval")
 
@@ -281,14 +283,14 @@ def number(value: float, column: Column) -> str:
     return text.lstrip("-") if text.startswith("-") and not text.strip("-0.") else text
 
 
-def setting_sentence(row: dict[str, object]) -> str:
+def setting_sentence(row: dict[str, Any]) -> str:
     """The run and its setting, for a caption."""
     given = {name: row.get(name) for name in SETTING_COLUMNS}
     for name in ("window_growth", BUDGET):
         given[name] = json.loads(str(given[name] or "null"))
     return (
         f"Run {row['run_id']}: {row['model_id']}, centroids {row['centroids']}, K={row['num_groups']}, "
-        f"k={row['top_k']}, window {row['window']}, {row['num_sinks']} sinks, {row['assignment']} assignment"
+        f"k={row['top_k']}, window {row['window']}, {counted(row['num_sinks'], 'sink')}, {row['assignment']} assignment"
         f"{other_settings(given)}."
     )
 

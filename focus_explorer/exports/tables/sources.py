@@ -5,7 +5,6 @@ Statistics and corpora are imported where they are read: the other tables need n
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,10 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from focus_explorer.data.queries import QUERIES, fetch, fetch_run
+from focus_explorer.data.named_sql import QUERIES
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables.arrays import repeated, text_array
 from focus_explorer.statistics.names import NAMES, OF_CORPUS
+from focus_explorer.words import counted
+from focus_runtime.budget import budget_digest
 from focus_runtime.mask.group_labels import group_label
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
@@ -114,13 +116,12 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
 
 
 def budget_id(budget: Sequence[Any]) -> str:
-    """What stands for a budget in every row, such as "224 exceptions 9f3ac1d20b7e": how many, and a hash of its JSON.
+    """What stands for a budget in every row, such as "224 exceptions 9f3ac1d20b7e": how many, and `budget_digest`.
 
     Args:
         budget: as JSON has it.
     """
-    digest = hashlib.sha256(json.dumps(budget).encode()).hexdigest()[:12]
-    return f"{len(budget)} exception{'s' * (len(budget) != 1)} {digest}"
+    return f"{counted(len(budget), 'exception')} {budget_digest(budget)}"
 
 
 def as_run(corpus: dict[str, Any]) -> dict[str, Any]:

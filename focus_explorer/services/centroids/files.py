@@ -17,6 +17,7 @@ from focus_explorer.services.centroids.fit import check_model
 from focus_explorer.services.centroids.training_record import balanced_on
 from focus_explorer.services.service import Service
 from focus_explorer.settings import MAX_KEPT_BYTES
+from focus_explorer.words import counted
 from focus_runtime.assets import SHIPPED_CENTROIDS
 from focus_runtime.config import growth_words
 from focus_runtime.files import replacing
@@ -117,11 +118,12 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
             centroids.check_budget(loaded.model, centroids.config.budget)
     config = centroids.config
     report = [
-        f"{len(centroids.routers)} layers, K = {config.num_groups} groups, routing size {config.routing_dim}, "
+        f"{counted(len(centroids.routers), 'layer')}, K = {counted(config.num_groups, 'group')}, routing size "
+        f"{config.routing_dim}, "
         f"hidden size {centroids.hidden_size}",
         f"made for {centroids.base_model or 'a model it does not name'}"
         + (f"; fits {model}" if model is not None else ""),
-        f"trained for top-k {config.top_k}, window {config.window}, {config.num_sinks} sinks, "
+        f"trained for top-k {config.top_k}, window {config.window}, {counted(config.num_sinks, 'sink')}, "
         f"temperature {config.temperature:g}, {config.gate} gate",
         *([f"windows {growth_words(config.window_growth)}"] if config.window_growth is not None else []),
         *([f"fetched from {centroids.origin}"] if centroids.origin else []),

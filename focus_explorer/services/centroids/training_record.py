@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from focus_explorer.words import counted
+
 
 def domain_names(record: Any) -> list[str]:
     """Names of the domains of a training, or of what groups were balanced on; none where it names none."""
@@ -19,5 +21,8 @@ def balanced_on(training: Mapping[str, Any]) -> list[str]:
     if not isinstance(record, Mapping):
         return []
     sequences, length = record.get("sequences"), record.get("seq_len")
-    counted = isinstance(sequences, int) and isinstance(length, int)
-    return domain_names(record) or ([f"{sequences:,} sequences of {length:,} tokens"] if counted else [])
+    if names := domain_names(record):
+        return names
+    if isinstance(sequences, int) and isinstance(length, int):
+        return [f"{counted(sequences, 'sequence')} of {counted(length, 'token')}"]
+    return []

@@ -14,6 +14,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.services.runs import list_runs, run_config, run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.alignment import align
+from focus_explorer.views.config import config_payload
 from focus_explorer.views.payloads.comparisons import (
     MatchedLayerPayload,
     MatchedRunsPayload,
@@ -38,7 +39,7 @@ def partners(service: Service, run_id: str) -> list[PartnerPayload]:
             "model_id": run["model_id"],
             "centroids_name": run["centroids_name"],
             "centroids_sha256": run["centroids_sha256"],
-            "config": run["config"],
+            "config": config_payload(run["config"]),
             "perplexity_focus": run["perplexity_focus"],
             "retained_pairs": run["retained_pairs"],
         }

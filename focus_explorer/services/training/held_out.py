@@ -9,6 +9,7 @@ from typing import Any
 from focus_explorer.errors import TextError
 from focus_explorer.services.training.domains import HELD_OUT, DomainTexts
 from focus_explorer.services.training.request import TrainRequest
+from focus_explorer.words import counted
 
 
 def held_out_sequences(tokenizer: Any, domains: list[DomainTexts], request: TrainRequest) -> dict[str, Any]:
@@ -97,8 +98,10 @@ def describe_scores(report: dict[str, Any], *, has_budget: bool = False) -> list
     if not report:
         return []
     domains = report.get("domains", {})
-    mean = f", mean of {len(domains)} domains" if domains else ""
-    lines = [f"held-out perplexity, full attention: {report['full']:.3f} ({report['scored_tokens']:,} tokens{mean})"]
+    mean = f", mean of {counted(len(domains), 'domain')}" if domains else ""
+    lines = [
+        f"held-out perplexity, full attention: {report['full']:.3f} ({counted(report['scored_tokens'], 'token')}{mean})"
+    ]
     for name, row in report.items():
         if name.startswith("k="):
             distant = "none" if row["distant_kept"] is None else f"{row['distant_kept']:.1%}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 
 from focus_explorer.errors import InputError
 from focus_explorer.progress import about
+from focus_explorer.words import counted
 
 WINDOW_SECONDS = 3600.0
 VISITORS_OF_ADDRESS = 4  # shares of a visitor that everyone of one network address has together
@@ -122,7 +123,9 @@ class Shares:
         own, all_there = share.seconds_left(visitor), share.seconds_left(address, VISITORS_OF_ADDRESS)
         if not own and not all_there:
             return
-        what = f"{self.limits.runs} runs" if share is self.runs else f"{self.limits.minutes:g} minutes of the model"
+        what = (
+            counted(self.limits.runs, "run") if share is self.runs else f"{self.limits.minutes:g} minutes of the model"
+        )
         whose = "you have" if own else "your network address has"
         raise InputError(
             f"{whose} used what one visitor may use of this page within an hour ({what})",

@@ -21,6 +21,7 @@ from focus_explorer.services.names import KnownNames
 from focus_explorer.services.service import Part, Service
 from focus_explorer.services.visitors.database import ShownDatabase, VisitorDatabase
 from focus_explorer.services.visitors.limits import CHARACTERS_OF_TOKEN, MOST_REMEMBERED, Shares, VisitorLimits
+from focus_explorer.words import counted
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class VisitorService(Service):
         kept = len(fetch(own.database, "all_run_ids")) - len(fetch(self.shown, "all_run_ids"))
         if kept >= self.limits.kept_runs:
             raise InputError(
-                f"you have {kept} runs on this page",
+                f"you have {counted(kept, 'run')} on this page",
                 expected=f"at most {self.limits.kept_runs}, deleted ones included",
                 fix=f"they are removed {self.limits.hours:g} hours after your last visit",
             )

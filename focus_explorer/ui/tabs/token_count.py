@@ -12,6 +12,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.services.texts import count_tokens
 from focus_explorer.services.visitors.service import visitor_limits
 from focus_explorer.ui.text import MESSAGES
+from focus_explorer.words import counted
 
 # The text of the run that the page opened with is not sent: it is known, and a tokenizer takes seconds to import.
 SENT = "(words, model, limit, run) => [run && run.text === words ? '' : words, model, limit, null]"
@@ -42,20 +43,20 @@ def connect(
     model, limit = form["model"], form["max_tokens"]
     fixed = visitor_limits(service) is not None  # nobody may take the limit away
 
-    def counted(words: str, name: str | None, most: float | None, _: Any) -> tuple[str, Any]:
+    def said(words: str, name: str | None, most: float | None, _: Any) -> tuple[str, Any]:
         tokens = _count(service, name or "", words) if words else None
         cut = bool(tokens and most and tokens > most)
         if tokens is None:
             return "", gr.update(visible=False)
-        return MESSAGES["cut" if cut else "tokens"].format(count=tokens, limit=int(most or 0)), gr.update(
-            visible=cut and not fixed
-        )
+        there = counted(tokens, "token")
+        line = MESSAGES["cut"].format(tokens=there, limit=int(most or 0)) if cut else there
+        return line, gr.update(visible=cut and not fixed)
 
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     # `change`, for Gradio keeps the first `input` after it filled a field to itself.
     gr.on(
         [text.change, model.change, limit.change],
-        counted,
+        said,
         [text, model, limit, like_run],
         [count, whole],
         js=SENT,

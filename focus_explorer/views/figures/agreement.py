@@ -7,7 +7,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from focus_explorer.views.figures.cells import add_cells, colour_bar
-from focus_explorer.views.figures.style import Preset, axis, counted, finish
+from focus_explorer.views.figures.style import Preset, axis, finish
+from focus_explorer.words import counted
 
 
 def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
@@ -42,7 +43,8 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
     shuffled_high = max(row["shuffled_high"] for row in rows)
     count = rows[0]["count"]
     caption = (
-        f"Adjusted Rand index of the groups of every two layers over {count:,} tokens; 1 is the same sorting, 0 is "
+        f"Adjusted Rand index of the groups of every two layers over {counted(count, 'token')}; 1 is the same "
+        "sorting, 0 is "
         f"chance. Neighbouring layers {min(neighbours):.2f} to {max(neighbours):.2f}. {_widest_words(rows)}; "
         f"shuffled groups reach at most {shuffled_high:.3f}."
     )
@@ -57,7 +59,7 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
         title="Agreement of layers",
         caption=caption,
         height=1.25,
-        corner=f"n = {count:,} tokens, {len(layers)} layers",
+        corner=f"n = {counted(count, 'token')}, {counted(len(layers), 'layer')}",
         xaxis=axis(preset, "Layer", range=ends, constrain="domain", **ticks),
         yaxis=axis(preset, "Layer", range=ends, scaleanchor="x", constrain="domain", **ticks),
     )

@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from focus_explorer.views.figures.style import INK, Preset, axis, finish, spread
+from focus_explorer.words import counted
 
 # Light to dark upwards, so that the bars also differ in grey; hues of the page's causes.
 PARTS = (("local", "window", "#234a7d"), ("sinks", "sinks", "#a69b2a"), ("grouped", "same group", "#eebf97"))
@@ -59,8 +60,9 @@ def attention_figure(rows: list[dict[str, Any]], pairs: dict[int, float], preset
     )
     heads, tokens = len(rows) // len(layers), rows[0]["num_tokens"]
     caption = (
-        f"Share of the frozen model's full attention that the executed mask keeps, by cause: mean over {heads} heads "
-        f"and {tokens:,} query positions; lines span the heads' shares. Diamonds: share of causal pairs kept."
+        f"Share of the frozen model's full attention that the executed mask keeps, by cause: mean over "
+        f"{counted(heads, 'head')} "
+        f"and {counted(tokens, 'query position')}; lines span the heads' shares. Diamonds: share of causal pairs kept."
     )
     return finish(
         figure,
@@ -69,7 +71,7 @@ def attention_figure(rows: list[dict[str, Any]], pairs: dict[int, float], preset
         caption=caption,
         barmode="stack",
         bargap=0.15,
-        corner=f"n = {tokens:,} queries, {heads} heads",
+        corner=f"n = {counted(tokens, 'query', 'queries')}, {counted(heads, 'head')}",
         xaxis=axis(preset, "Layer", range=[layers[0] - 0.7, layers[-1] + 0.7]),
         yaxis=axis(preset, "Share of attention kept", tickformat=".0%", range=[0, 1.02]),
     )

@@ -6,7 +6,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from focus_explorer.views.figures.style import FOCUS, RANDOM, SHUFFLED, WINDOW, Preset, counted
+from focus_explorer.views.figures.style import FOCUS, RANDOM, SHUFFLED, WINDOW, Preset
+from focus_explorer.words import counted
 
 # name of the columns -> name in the legend, colour, dash, mark; value and interval of Focus come last, on top
 LINES = {

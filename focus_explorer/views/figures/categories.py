@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from focus_explorer.views.figures.cells import add_cells, add_numbers, colour_bar
 from focus_explorer.views.figures.style import INK, Preset, axis, finish
+from focus_explorer.words import counted
 
 MOST = 14  # categories; the rest are added up
 NAMES = {"pos": "parts of speech", "dep": "syntactic relations", "word": "word classes"}
@@ -54,7 +55,7 @@ def categories_figure(rows: list[dict[str, Any]], scheme: str, layer: int, prese
     total = sum(sizes.values())
     caption = (
         f"{NAMES.get(scheme, scheme).capitalize()} of the tokens of every group in layer {layer}, in per cent of the "
-        f"group's tokens, beside the whole text ({total:,} tokens). Sizes: "
+        f"group's tokens, beside the whole text ({counted(total, 'token')}). Sizes: "
         + ", ".join(f"{group} {sizes[group]:,}" for group in groups)
         + "."
     )
@@ -63,7 +64,7 @@ def categories_figure(rows: list[dict[str, Any]], scheme: str, layer: int, prese
         preset,
         title=f"{NAMES.get(scheme, scheme).capitalize()} by group, layer {layer}",
         caption=caption,
-        corner=f"n = {total:,} tokens, layer {layer}, % of each group",
+        corner=f"n = {counted(total, 'token')}, layer {layer}, % of each group",
         height=0.55 + 0.055 * len(labels),
         xaxis=axis(
             preset,

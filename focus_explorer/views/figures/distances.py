@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from focus_explorer.views.figures.bands import add_bands, interval_words
 from focus_explorer.views.figures.style import INK, Preset, axis, finish
+from focus_explorer.words import counted
 
 
 def distances_figure(
@@ -59,14 +60,14 @@ def distances_figure(
         f"Share of the causal pairs at each distance that the mask keeps, {where}, {interval_words(kept)}, "
         f"beside {', '.join(name for name in drawn if name != 'Focus')}. "
         + ("Window only: heads with full attention count with the window, as if they had none of it. " if full else "")
-        + f"{pairs:,} pairs of {tokens:,} tokens; {_window_words(windows, grows)}."
+        + f"{counted(pairs, 'pair')} of {counted(tokens, 'token')}; {_window_words(windows, grows)}."
     )
     return finish(
         figure,
         preset,
         title=f"Pairs kept by distance, {where}",
         caption=caption,
-        corner=f"n = {pairs:,} pairs, {where}",
+        corner=f"n = {counted(pairs, 'pair')}, {where}",
         xaxis=axis(preset, "Distance (tokens, logarithmic)", type="log", dtick=1, tickformat=",d"),
         yaxis=axis(preset, "Pairs kept (share)", tickformat=".0%", range=[0, 1.04]),
     )
@@ -80,9 +81,10 @@ def _window_words(windows: Sequence[int], grows: bool) -> str:
     growing = ", growing with the position" if grows and longest else ""
     if not longest:
         return "the window is 0 tokens, for which there is no line"
+    most = f"{counted(longest, 'token')}{growing}"
     if shortest == longest:
-        return f"the dotted line is the window of {longest} tokens{growing}"
+        return f"the dotted line is the window of {most}"
     if not shortest:
-        return f"the windows of the heads are 0 to {longest} tokens{growing}, and the dotted line is the longest"
-    which = f"{shortest} and {longest} tokens{growing}"
+        return f"the windows of the heads are 0 to {most}, and the dotted line is the longest"
+    which = f"{shortest} and {most}"
     return f"the dotted lines are the shortest and the longest window of the heads, {which}"

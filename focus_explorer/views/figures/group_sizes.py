@@ -7,6 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from focus_explorer.views.figures.style import FOCUS, INK, SOFT, Preset, axis, finish
+from focus_explorer.words import counted
 
 
 def group_sizes_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
@@ -55,15 +56,16 @@ def group_sizes_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
         line={"color": INK, "width": width * 0.7, "dash": "dash"},
     )
     caption = (
-        f"Share of the {tokens:,} tokens whose most probable group is the largest, the smallest and each of the other "
-        f"of {count} groups, by layer. Dashed: groups of equal size."
+        f"Share of the {counted(tokens, 'token')} whose most probable group is the largest, the smallest and each of "
+        "the other "
+        f"of {counted(count, 'group')}, by layer. Dashed: groups of equal size."
     )
     return finish(
         figure,
         preset,
         title="Size of groups by layer",
         caption=caption,
-        corner=f"n = {tokens:,} tokens, {count} groups",
+        corner=f"n = {counted(tokens, 'token')}, {counted(count, 'group')}",
         xaxis=axis(preset, "Layer", range=ends),
         yaxis=axis(preset, "Share of tokens", tickformat=".0%", rangemode="tozero"),
     )

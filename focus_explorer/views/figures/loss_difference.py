@@ -6,20 +6,24 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from focus_explorer.views.figures.style import FOCUS, INK, Preset, axis, counted, finish
+from focus_explorer.views.figures.style import FOCUS, INK, Preset, axis, finish
+from focus_explorer.words import counted, ends
 
 MOST_POINTS = 2500
 BEYOND = 0.01  # of the points at either end are outside the axis, so that a few do not flatten the rest
 
 
 def loss_difference_figure(
-    positions: NDArray[np.int64], differences: NDArray[np.float64], interval: tuple[float, float, float], preset: Preset
+    positions: NDArray[np.int64],
+    differences: NDArray[np.float64],
+    interval: tuple[float, float | None, float | None],
+    preset: Preset,
 ) -> go.Figure:
     """Points per token (means of neighbours in a long text), a running mean and the mean over the text.
 
     Args:
         positions, differences: (T - 1,) in text order, nats.
-        interval: mean, low and high of the differences.
+        interval: mean, low and high of the differences; one difference has no ends.
     """
     count = differences.size
     each = -(-count // MOST_POINTS)
@@ -47,17 +51,19 @@ def loss_difference_figure(
     )
     figure.add_hline(y=0, line={"color": INK, "width": preset.scaled(0.6), "dash": "dash"})
     mean, lower, upper = interval
+    bootstrap = "" if lower is None else "95 % moving-block bootstrap interval "
     caption = (
         "Loss with Focus minus loss with full attention, in nats per token; above 0 Focus predicts worse. Mean over "
-        f"{count:,} tokens {mean:+.4f} (95 % moving-block bootstrap interval {lower:+.4f} to {upper:+.4f}). Line: "
-        f"running mean of {counted(window, 'token')}." + (f" {outside} points lie outside the axis." if outside else "")
+        f"{counted(count, 'token')} {mean:+.4f} ({bootstrap}{ends(lower, upper, '+.4f')}). Line: "
+        f"running mean of {counted(window, 'token')}."
+        + (f" {counted(outside, 'point')} {'lies' if outside == 1 else 'lie'} outside the axis." if outside else "")
     )
     return finish(
         figure,
         preset,
         title="Loss difference along the text",
         caption=caption,
-        corner=f"n = {count:,} scored tokens, mean {mean:+.3f} ({lower:+.3f} to {upper:+.3f})",
+        corner=f"n = {counted(count, 'scored token')}, mean {mean:+.3f} ({ends(lower, upper, '+.3f')})",
         xaxis=axis(
             preset, "Position in the text (tokens)", range=[0, int(positions[-1]) + 1], tickformat=",d", nticks=6
         ),

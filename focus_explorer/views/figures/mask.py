@@ -8,6 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.views.figures.style import INK, Preset, axis, finish
+from focus_explorer.words import counted
 
 CELLS = 64  # a side; more are no longer seen in print and make a file heavy
 # Hues of the page; lightness differs too: both darkest, then window, sinks, group, dropped.
@@ -55,7 +56,8 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset, *, head
     kept = 1 - whole[-1] / whole.sum()
     setting = f" ({heads})" if heads else ""
     caption = (
-        f"Executed mask of layer {layer}{setting}: {int(whole.sum()):,} causal pairs of {tokens:,} tokens in "
+        f"Executed mask of layer {layer}{setting}: {counted(int(whole.sum()), 'causal pair')} of "
+        f"{counted(tokens, 'token')} in "
         f"blocks of {step} × {step}. A block has the colours of what keeps or drops its pairs, mixed by their number: "
         f"the window, a shared group, both, or a sink alone. {kept:.1%} of the pairs are kept; "
         + ", ".join(f"{name} {n / whole.sum():.1%}" for (name, _), n in zip(CAUSES.values(), whole, strict=True))
@@ -70,7 +72,7 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset, *, head
         title=f"Executed mask of {which}",
         caption=caption,
         height=1.5 if small else 1.25,
-        corner=f"n = {tokens:,} tokens, {which}, {kept:.0%} of pairs kept",
+        corner=f"n = {counted(tokens, 'token')}, {which}, {kept:.0%} of pairs kept",
         bargap=0,
         barmode="overlay",
         xaxis=axis(preset, "Key position (tokens)", range=ends, constrain="domain", nticks=6, tickformat=",d"),

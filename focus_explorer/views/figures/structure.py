@@ -7,7 +7,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from focus_explorer.views.figures.bands import add_bands, interval_words
-from focus_explorer.views.figures.style import Preset, axis, counted, finish
+from focus_explorer.views.figures.style import Preset, axis, finish
+from focus_explorer.words import counted
 
 PANELS = (("purity", "Purity"), ("nmi", "Normalised mutual<br>information"))
 NAMES = {"pos": "parts of speech", "dep": "syntactic relations", "word": "word classes"}
@@ -50,7 +51,7 @@ def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) ->
         title=f"Groups and {NAMES.get(scheme, scheme)} by layer",
         caption=caption,
         height=1.0 if wide else 1.5,
-        corner=f"n = {first['count']:,} tokens, {counted(first['units'], first['unit'])}",
+        corner=f"n = {counted(first['count'], 'token')}, {counted(first['units'], first['unit'])}",
         **layout,
     )
 

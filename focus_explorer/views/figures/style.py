@@ -120,11 +120,6 @@ def spread(preset: Preset, colour: str, middle: list[float], low: list[float], h
     }
 
 
-def counted(count: int, unit: str) -> str:
-    """So many of a unit, as in "12 sentences" and "1 sentence"."""
-    return f"{count:,} {unit}{'' if count == 1 else 's'}"
-
-
 def finish(
     figure: go.Figure, preset: Preset, *, title: str, caption: str, corner: str, height: float = 1.0, **layout: Any
 ) -> go.Figure:

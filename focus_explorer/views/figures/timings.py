@@ -7,6 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from focus_explorer.views.figures.style import FOCUS, FULL, Preset, axis, finish, spread
+from focus_explorer.words import counted
 
 STAGES = {
     "end_to_end": "forward pass",
@@ -45,11 +46,10 @@ def timings_figure(rows: list[dict[str, Any]], run: dict[str, Any], preset: Pres
             error_x=spread(preset, colour, *([row[key] for row in of_mode] for key in ("median", "low", "high"))),
         )
     repeats = sorted({row["repeats"] for row in rows})
-    repeated = str(repeats[0]) if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
-    plural = "" if repeated == "1" else "s"
+    repeated = counted(repeats[0], "repeat") if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]} repeats"
     caption = (
-        f"Wall time by stage on {run['num_tokens']:,} tokens ({run['device']}, {run['dtype']}, backend "
-        f"{run['backend']}): median and range of {repeated} repeat{plural} after a warm-up, full attention and Focus "
+        f"Wall time by stage on {counted(run['num_tokens'], 'token')} ({run['device']}, {run['dtype']}, backend "
+        f"{run['backend']}): median and range of {repeated} after a warm-up, full attention and Focus "
         "in turn. Stages with a dot are parts of Focus attention."
     )
     return finish(
@@ -57,7 +57,7 @@ def timings_figure(rows: list[dict[str, Any]], run: dict[str, Any], preset: Pres
         preset,
         title="Time by stage",
         caption=caption,
-        corner=f"n = {repeated} repeat{plural}, {run['num_tokens']:,} tokens",
+        corner=f"n = {repeated}, {counted(run['num_tokens'], 'token')}",
         xaxis=axis(
             preset,
             "Time (ms, logarithmic)",

@@ -10,6 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from focus_explorer.views.figures.style import INK, Preset, axis, finish, group_mark
+from focus_explorer.words import counted
 from focus_runtime.mask.group_labels import group_label
 
 
@@ -59,7 +60,7 @@ def token_map_figure(
     if trust is not None:
         quality = f"trustworthiness {trust:.2f} on at most 2,000 tokens, 10 neighbours"
     whole = json.loads(first["parameters"]).get("of", len(tokens))
-    shown = f"{len(tokens):,} tokens" if whole == len(tokens) else f"{len(tokens):,} of {whole:,} tokens"
+    shown = counted(len(tokens), "token") if whole == len(tokens) else f"{len(tokens):,} of {counted(whole, 'token')}"
     caption = (
         f"{first['method']} of the routing vectors of {shown} in layer {layer} (cosine, seed "
         f"{first['seed']}, {quality}). Each point is a token, shape and colour "

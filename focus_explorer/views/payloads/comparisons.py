@@ -22,8 +22,8 @@ class GridCellPayload(TypedDict):
     perplexity_full: float
     perplexity_focus: float
     delta_mean: float
-    delta_low: float
-    delta_high: float
+    delta_low: float | None
+    delta_high: float | None
     retained_pairs: float
     dominance: float | None
     backend: str
@@ -101,11 +101,11 @@ class MatchedLayerPayload(TypedDict):
 
 
 class LossDifferencePayload(TypedDict):
-    """Mean loss difference in nats with its 95 % interval."""
+    """Mean loss difference in nats with its 95 % interval, null for one scored token."""
 
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     count: int
 
 
@@ -300,6 +300,7 @@ class GeneratedSidePayload(TypedDict):
     """Text generated in one mode; `groups`: for each token, group by layer number."""
 
     text: str
+    ids: list[int]
     pieces: list[str]
     groups: list[dict[str, int]]
     ms: list[float]

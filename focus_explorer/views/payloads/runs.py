@@ -22,7 +22,10 @@ SettingValue = str | float | bool | list[int] | list[HeadExceptionPayload] | Non
 
 
 class ConfigPayload(TypedDict):
-    """FocusConfig as JSON; `budget`, `text_sinks`, `logit_factors` and `window_growth` where there are some."""
+    """FocusConfig as JSON; `budget`, `text_sinks`, `logit_factors` and `window_growth` where there are some.
+
+    `budget_id`: of the configuration of a run with a budget, what tells that from others.
+    """
 
     num_groups: int
     routing_dim: int
@@ -36,6 +39,7 @@ class ConfigPayload(TypedDict):
     gate: str
     layers: list[int] | None
     budget: NotRequired[list[HeadExceptionPayload]]
+    budget_id: NotRequired[str]
     text_sinks: NotRequired[float]
     text_sinks_from: NotRequired[int]
     logit_factors: NotRequired[bool]
@@ -109,14 +113,14 @@ class LayerPayload(TypedDict):
 
 
 class QualityPayload(TypedDict):
-    """Perplexities, and the mean loss difference in nats with its 95 % interval."""
+    """Perplexities, and the mean loss difference in nats with its 95 % interval, null for one scored token."""
 
     full: float
     focus: float
     scored: int
     delta_mean: float
-    delta_low: float
-    delta_high: float
+    delta_low: float | None
+    delta_high: float | None
 
 
 class TimingPayload(TypedDict):
@@ -222,11 +226,13 @@ class PredictionPayload(TypedDict):
 
 
 class PredictionsPayload(TypedDict):
-    """Predictions of one token; null in runs stored before 0.2 and for the first token."""
+    """Predictions of one token; null in runs stored before 0.2 and for the first token. `changed`: the most probable
+    tokens differ, by their ids; several tokens may be written alike."""
 
     token: int
     full: PredictionPayload | None
     focus: PredictionPayload | None
+    changed: bool | None
 
 
 class PredictionChangesPayload(TypedDict):

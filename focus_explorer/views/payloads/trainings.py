@@ -8,7 +8,7 @@ from typing import Literal, NotRequired, TypedDict
 class TrainingConfigPayload(TypedDict):
     """The fields of a configuration that a training recorded, `window` that of its steps on the soft gate.
 
-    `exceptions`: layers and heads with a setting of their own.
+    `exceptions`: layers and heads with a setting of their own; `budget_id`: what tells them from others.
     """
 
     num_groups: NotRequired[int]
@@ -17,6 +17,7 @@ class TrainingConfigPayload(TypedDict):
     window: NotRequired[int]
     window_growth: NotRequired[tuple[int, int]]
     exceptions: NotRequired[int]
+    budget_id: NotRequired[str]
     num_sinks: NotRequired[int]
     gate: NotRequired[str]
     normalisation: NotRequired[str]

@@ -4,8 +4,8 @@ transformers calls `focus_forward` with queries, keys and values after QK-norm, 
 before and after the module read the hidden states and check that the call was made.
 
 The state of a layer, and of the composition it belongs to, is defined in state.py. call.py prepares an attention call,
-own.py is the layer's own attention, sparse.py is Focus, step.py and gpu_step.py compute decode steps, gpu_text.py
-routes on a GPU.
+own.py is the layer's own attention, sparse.py is Focus, few_calls.py computes heads of unequal settings together,
+step.py and gpu_step.py compute decode steps, gpu_text.py routes on a GPU.
 
 Shape suffixes: B batch, H query heads (Hq), Q queries (Tq), T keys (Tk), D head size.
 """

@@ -10,42 +10,28 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.cuda.decomposition import GROUPED
-from focus_runtime.attention.cuda.packing import membership_extent
-from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.decomposed_backward import straight_through_attention
-from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window, grouped_on_gpu
-from focus_runtime.attention.fused import STEP_QUERIES, fused_by_head
+from focus_runtime.attention.dispatch import attend, fused_inside_window, grouped_on_gpu
 from focus_runtime.attention.kernels.flash import has_backward
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.composition.added_pairs import attend_with_added
-from focus_runtime.composition.by_head import (
-    extent_of,
-    fits,
-    short_by_head,
-    short_pays,
-    step_by_head,
-    text_by_head,
-    text_plan,
-)
+from focus_runtime.composition.by_head import fits, short_by_head, short_pays
 from focus_runtime.composition.cache import START_OVER
 from focus_runtime.composition.call import Call, of_heads
 from focus_runtime.composition.factors import kernels_read, with_factors
-from focus_runtime.composition.gpu_plan import TextPlan
+from focus_runtime.composition.few_calls import backend_of_call, extent_of_call, in_few_calls, plan_of
 from focus_runtime.composition.heads import LayerHeads, by_key_head, head_masks, memberships, parts_of
 from focus_runtime.composition.own import own_attention
 from focus_runtime.composition.state import FULL, Alternatives, Comparison, FocusLayer, Probe, is_plain
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.dense import token_positions
-from focus_runtime.mask.extent import Extent
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.structure import output_projection
 from focus_runtime.routing.router import Assignment
 
-ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
 DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all pairs, dropped ones included
 
 
@@ -79,7 +65,7 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
     own = (assignment.uniform or assignment.beyond) and assignment.edit is None  # else there may be bits from K on
     if not own or (layer.sliding is not None and length > layer.sliding):
         return None
-    plan = _plan_of(layer, call)
+    plan = plan_of(layer, call)
     if plan is None or not short_pays(plan, call.query):
         return None
     factors = plan.factors if length > plan.factors_from else None
@@ -93,10 +79,6 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
         return None
     current.counts, current.backend = plan.counts, "decomposed"
     return out_BTHD
-
-
-def _plan_of(layer: FocusLayer, call: Call) -> TextPlan | None:
-    return text_plan(layer, call.query, call.key, call.value, call.scoring.scale, call.scoring.softcap)
 
 
 def _with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | None = None) -> Call:
@@ -188,7 +170,7 @@ def _by_setting(
     """Heads of equal settings together, (B, Q, H, D)."""
     current = layer.current_pass
     backends: dict[str, None] = {}
-    found = None if groups_SBT is None else _in_few_calls(layer, call, heads, groups_SBT)
+    found = None if groups_SBT is None else in_few_calls(layer, call, heads, groups_SBT)
     if found is not None:
         out_BQHD, current.backend, left = found
         backends[current.backend] = None
@@ -211,75 +193,14 @@ def _by_setting(
     return out_BQHD
 
 
-def _in_few_calls(
-    layer: FocusLayer, call: Call, heads: LayerHeads, groups_SBT: Tensor
-) -> tuple[Tensor, str, tuple[HeadGroup, ...]] | None:
-    """What kernels that take heads of unequal settings give; None where they do not take the call.
-
-    Returns:
-        (B, Q, H, D), the backend's name, and the groups whose heads are not in it.
-    """
-    if call.query.device.type == "cpu":
-        return _in_fused_call(layer, call, heads, groups_SBT)
-    return _in_gpu_calls(layer, call, heads, groups_SBT)
-
-
-def _in_fused_call(
-    layer: FocusLayer, call: Call, heads: LayerHeads, groups_SBT: Tensor
-) -> tuple[Tensor, str, tuple[HeadGroup, ...]] | None:
-    """All heads but full ones, where the compiled kernel suits the shortest window: to ask for each costs more."""
-    owner, sliding = layer.owner, layer.sliding
-    tensors = (call.query, call.key, call.value)
-    few = call.query.shape[2] <= STEP_QUERIES and call.query.shape[2] < call.key.shape[2]
-    sparse = [group.setting for group in heads.groups if not group.setting.full]
-    if few or len(sparse) < 2 or needs_gradient(*tensors):
-        return None
-    beyond = sliding is not None and call.total > sliding
-    if beyond:
-        if call.query.shape[2] != call.total or not fused_inside_window(owner.backend, *tensors):
-            return None
-    else:
-        near = min(sparse, key=lambda setting: setting.window)
-        groups_BT, extent = groups_SBT[heads.top_ks.index(near.top_k)], _extent(layer, call, near.top_k)
-        if _backend(owner.backend, call, groups_BT, PairRule.of(owner.config, near.window), extent) != "fused":
-            return None
-    rule = PairRule.of(owner.config, 0, sliding if beyond else None)
-    rules = heads.rules(heads.full)
-    out_BQHD = fused_by_head(*tensors, groups_SBT, rules, rule, call.scoring, call.padding, clock=owner.seconds)
-    return out_BQHD, "fused", heads.full
-
-
-def _in_gpu_calls(
-    layer: FocusLayer, call: Call, heads: LayerHeads, groups_SBT: Tensor
-) -> tuple[Tensor, str, tuple[HeadGroup, ...]] | None:
-    """See by_head.py."""
-    owner, new, length = layer.owner, call.query.shape[2], call.key.shape[2]
-    if heads.groups == heads.full or (layer.sliding is not None and call.total > layer.sliding):
-        return None
-    if new == 1 < length and fits(DECODING, owner.backend, call):
-        out_BQHD = step_by_head(call, heads, groups_SBT, PairRule.of(owner.config, 0))
-        return None if out_BQHD is None else (out_BQHD, "decode", ())
-    if new != length or not fits(GROUPED, owner.backend, call):
-        return None
-    extents = [_extent(layer, call, top_k) for top_k in heads.top_ks]
-    known = [extent or membership_extent(own) for extent, own in zip(extents, groups_SBT, strict=True)]
-    plan = _plan_of(layer, call)
-    tensors = (call.query, call.key, call.value)
-    found = None if plan is None else text_by_head(plan, *tensors, groups_SBT.unbind(), known, owner.seconds)
-    if found is None:
-        return None
-    out_BQHD, with_full = found
-    return out_BQHD, "decomposed", () if with_full else heads.full
-
-
 def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT: Tensor | None) -> Tensor:
     """Focus with one setting, (B, Q, H, D); without groups in training, where gates are soft."""
     owner, current = layer.owner, layer.current_pass
     if membership_BT is None:
         return _gated(layer, call, setting).transpose(1, 2)
-    rule, extent = PairRule.of(owner.config, setting.window), _extent(layer, call, setting.top_k)
+    rule, extent = PairRule.of(owner.config, setting.window), extent_of_call(layer, call, setting.top_k)
     if layer.sliding is None or call.total <= layer.sliding:
-        current.backend = _backend(owner.backend, call, membership_BT, rule, extent)
+        current.backend = backend_of_call(owner.backend, call, membership_BT, rule, extent)
     else:
         whole = call.query.shape[2] == call.total  # else the cache has dropped keys, or holds more than the window
         tensors, inside = (call.query, call.key, call.value), replace(rule, sliding_window=layer.sliding)
@@ -307,36 +228,6 @@ def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT:
         extent=extent,
     )[0]
     return out_BHQD.transpose(1, 2)
-
-
-def _extent(layer: FocusLayer, call: Call, top_k: int) -> Extent | None:
-    """What is known of the groups without looking at them, which would make the host wait for a GPU."""
-    assignment, config = layer.current_pass.assignment, layer.owner.config
-    whole = call.query.shape[2] == call.key.shape[2]  # else a cache holds groups that another rule may have decided
-    if assignment is None or not whole or not (assignment.uniform or assignment.beyond):
-        return None
-    if top_k == 0 and assignment.edit is not None:  # tokens linked by hand see each other all the same
-        return None
-    return extent_of(top_k, config.num_groups, beyond=not assignment.uniform)
-
-
-def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None) -> str:
-    continued = call.query.shape[2] < call.key.shape[2]  # where a backend chosen for prefill would refuse
-    if requested != "auto" and not (continued and requested not in ANY_STEP):
-        return requested
-    return choose_backend(
-        call.query,
-        call.key,
-        membership,
-        window=rule.window,
-        num_sinks=rule.num_sinks,
-        window_growth=rule.growth,
-        key_padding=call.padding,
-        softcap=call.scoring.softcap,
-        gradient=needs_gradient(call.query, call.key, call.value),
-        value=call.value,
-        extent=extent,
-    )
 
 
 def _groups(layer: FocusLayer, call: Call, heads: LayerHeads) -> Tensor:

@@ -114,7 +114,7 @@ def mean_interval(
 
 def moving_block_interval(
     values: Floats, *, block: int = BLOCK_TOKENS, resamples: int = BLOCK_RESAMPLES, seed: int = 0
-) -> tuple[float, float, float]:
+) -> tuple[float, float | None, float | None]:
     """Mean of values along one text with a 95 % moving-block bootstrap interval.
 
     Blocks keep the dependence between neighbouring tokens (Kuensch 1989); the ends are percentiles of the resamples.
@@ -125,9 +125,11 @@ def moving_block_interval(
         resamples: of the bootstrap; seed: of its draws.
 
     Returns:
-        mean, low, high.
+        mean, low, high; both ends are None for one value, whose spread is unknown.
     """
     count = values.size
+    if count == 1:
+        return float(values[0]), None, None
     width = max(1, min(block, count // 4))
     blocks = -(-count // width)
     sums = np.concatenate([[0.0], np.cumsum(values)])

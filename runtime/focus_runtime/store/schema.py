@@ -305,6 +305,14 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
             ON k.run_id = q.run_id AND k.layer = q.layer AND k.part = q.part AND k.position <= q.position;
         """,
     ),
+    (
+        "0023_no_interval_of_one",
+        """
+        ALTER TABLE comparisons ALTER COLUMN delta_low DROP NOT NULL;
+        ALTER TABLE comparisons ALTER COLUMN delta_high DROP NOT NULL;
+        UPDATE comparisons SET delta_low = NULL, delta_high = NULL WHERE scored = 1;
+        """,
+    ),
 )
 
 

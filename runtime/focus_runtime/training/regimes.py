@@ -8,7 +8,6 @@ always under the hard mask.
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -83,7 +82,8 @@ class RegimeResult:
         centroids: calibrated routers; None for a twin.
         phases: every step's report by phase, "centroids" and "weights".
         weights_before, weights_after: sha256 of the weights at the start of training and at its end.
-        seconds: how long it took, a resumed training's last part only.
+        phase_seconds: how long each phase trained, its parts before a resume included and pauses left out; None where
+            a checkpoint of an older version does not say.
     """
 
     plan: RegimePlan
@@ -93,7 +93,13 @@ class RegimeResult:
     phases: dict[str, list[TrainStep]] = field(default_factory=dict)
     weights_before: str = ""
     weights_after: str = ""
-    seconds: float = 0.0
+    phase_seconds: dict[str, float | None] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float | None:
+        """How long all phases trained together; None where that of one is not known."""
+        known = [seconds for seconds in self.phase_seconds.values() if seconds is not None]
+        return sum(known) if len(known) == len(self.phase_seconds) else None
 
     @contextmanager
     def attending(self, **settings: Any) -> Iterator[Any]:
@@ -183,7 +189,6 @@ def run_regime(
         raise ModelError("this is what compose() returned, not a model", fix="give the model, before compose()")
     if resume and checkpoint is None:
         raise ConfigError("resume without a checkpoint folder", fix="give the folder the training was started with")
-    started = time.perf_counter()
     longest = max(phase.seq_len for phase in (plan.centroids, plan.weights) if phase is not None)
     check_positions(model, longest)
     ids = encode_texts(tokenizer, texts, longest + 1)
@@ -210,7 +215,6 @@ def run_regime(
         if result.centroids is not None:
             result.centroids.base_model, result.centroids.base_fingerprint = model_id, after.fingerprint
             _finish(session, result, ids)
-    result.seconds = time.perf_counter() - started
     return result
 
 
@@ -248,7 +252,7 @@ def _first_phase(session: _Session, result: RegimeResult, model_id: str, hashes:
     if plan.centroids is None:
         assert plan.weights is not None
         return random_centroids(result.model, session.config, seed=plan.weights.seed, name="trained")
-    return train_centroids(
+    centroids = train_centroids(
         result.model,
         session.tokenizer,
         session.texts,
@@ -262,6 +266,8 @@ def _first_phase(session: _Session, result: RegimeResult, model_id: str, hashes:
         history=result.phases.setdefault("centroids", []),
         hashes=hashes,
     )
+    result.phase_seconds["centroids"] = centroids.training.get("seconds")
+    return centroids
 
 
 def _train_weights(session: _Session, result: RegimeResult, ids: Tensor) -> None:
@@ -274,7 +280,7 @@ def _train_weights(session: _Session, result: RegimeResult, ids: Tensor) -> None
             loop.resume()
         with checkpointing(network, settings.gradient_checkpointing):
             loop.run(session.on_step, session.should_stop)
-        result.phases["weights"] = loop.history
+        result.phases["weights"], result.phase_seconds["weights"] = loop.history, loop.seconds
 
     common: dict[str, Any] = {"identity": session.identity, "checkpoint": session.file("weights"), "phase": "weights"}
     if result.centroids is not None:

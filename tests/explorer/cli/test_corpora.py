@@ -47,6 +47,14 @@ def test_documents_of_a_worker_that_died_have_no_known_time(corpus):
     assert "0.0 s in forward passes of 0.0 s on 3 documents, " in describe(summary)
 
 
+def test_one_document_is_one_and_has_no_interval(corpus):
+    _, summary = corpus
+    lines = describe(summary | {"documents": 1, "scored_tokens": 1})
+    assert "   three, 1 document, " in lines
+    assert "; 1 scored token\n" in lines
+    assert "in brackets: no interval, for one document has none" in lines
+
+
 def test_a_corpus_is_listed_shown_and_deleted(corpus, capsys):
     database, summary = corpus
     with CorpusFolder(Path(summary["folder"])).lock():

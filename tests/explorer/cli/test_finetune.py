@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from focus_explorer.cli import finetune as command
 from focus_explorer.cli.main import main
 from focus_explorer.services import finetune
 from focus_runtime.models.loading import load_model
@@ -44,6 +45,8 @@ def test_a_model_folder_and_its_centroids_are_written(regime, train_text, tmp_pa
     assert printed["weights_before"] != printed["weights_after"]
     assert printed["held_out"]["tokens"] > 0
     assert 0 < printed["held_out"]["pairs kept"] <= 1
+    assert set(printed["phase_seconds"]) == ({"centroids", "weights"} if regime == "two-phase" else {"weights"})
+    assert printed["seconds"] == pytest.approx(sum(printed["phase_seconds"].values()), abs=0.11)
     model, _ = load_model(str(out))
     load_centroids(out / "centroids.safetensors").check_fits(model)
     assert not (out / "checkpoint").exists()
@@ -128,3 +131,18 @@ def test_a_recipe_decides_what_is_not_given(train_text, tmp_path, capsys):
     assert [made["config"][name] for name in settings] == [4, 4, 0, "paper", "sinkhorn", 10]
     assert made["plan"]["weights"]["steepness"] == made["plan"]["centroids"]["steepness"] == 2.0
     assert load_centroids(tmp_path / "a" / "centroids.safetensors").config.gate == "paper"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "phases", "said"),
+    [
+        (60.4, {"centroids": 20.0, "weights": 40.4}, "60 s in all, without pauses (centroids 20 s, weights 40 s)"),
+        (1200.0, {"weights": 1200.0}, "1,200 s in all, without pauses"),
+        (None, {"centroids": None, "weights": 3.0}, "a time that is not known: an older version began it"),
+    ],
+)
+def test_the_time_is_said_to_be_that_of_all_parts(seconds, phases, said, monkeypatch, capsys, words):
+    result = {"out": "o", "attention": "focus", "regime": "two-phase", "seconds": seconds, "phase_seconds": phases}
+    monkeypatch.setattr(command, "finetune", lambda *_, **__: result)
+    assert main([*words, "--out", "o"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == f"trained for {said}"

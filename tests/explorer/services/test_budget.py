@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.exports.tables.sources import budget_id
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.budget import budget_of, budget_words, heads_of, kept_budget, other_settings
+from focus_explorer.services.budget import budget_name, budget_of, budget_words, heads_of, kept_budget, other_settings
 from focus_explorer.services.service import Service
+from focus_explorer.views.config import config_payload
 from focus_runtime.budget import HeadException
 
 ENTRIES = [
@@ -37,12 +40,23 @@ def test_a_file_is_read_and_said_in_words(tmp_path):
 
 def test_a_setting_names_its_budget():
     assert other_settings({}) == other_settings({"budget": []}) == ""
-    assert other_settings({"budget": ENTRIES[:1]}) == ", budget of 1 exception"
-    assert other_settings({"budget": ENTRIES}) == ", budget of 3 exceptions"
+    assert other_settings({"budget": ENTRIES[:1]}) == ", budget of 1 exception (691bb4)"
+    assert other_settings({"budget": ENTRIES}) == ", budget of 3 exceptions (552b7d)"
     others = {"text_sinks": 0.9, "logit_factors": True, "budget": ENTRIES}
     assert other_settings(others) == (
-        ", text sinks from a cosine similarity of 0.9, factors of the logits, budget of 3 exceptions"
+        ", text sinks from a cosine similarity of 0.9, factors of the logits, budget of 3 exceptions (552b7d)"
     )
+
+
+def test_budgets_of_as_many_exceptions_have_names_of_their_own():
+    budgets = [[{"layer": 1, "full": True}], [{"layer": 2, "full": True}], [{"layer": 1, "top_k": 2}]]
+    names = [budget_name(budget) for budget in budgets]
+    assert len(set(names)) == 3
+    for name, budget in zip(names, budgets, strict=True):
+        count, digits = re.fullmatch(r"budget of (1 exception) \((\w{6})\)", name).groups()
+        assert budget_id(budget).startswith(f"{count} {digits}")
+        assert config_payload({"budget": budget})["budget_id"].startswith(digits)
+    assert "budget_id" not in config_payload({"budget": []})
 
 
 @pytest.mark.parametrize(
@@ -85,7 +99,7 @@ def test_heads_are_the_files_alike_or_a_runs(model_folder, tmp_path):
 
 def test_readers_of_other_settings_are_told_what_heads_keep():
     assert kept_budget({}) == kept_budget({"budget": []}) == ""
-    assert "budget of 1 exception is" in kept_budget({"budget": ENTRIES[:1]})
+    assert "budget of 1 exception (691bb4) is" in kept_budget({"budget": ENTRIES[:1]})
     assert "full" not in kept_budget({"budget": ENTRIES[:1]})
     assert "3 exceptions" in kept_budget({"budget": ENTRIES})
     assert "2 of them full attention, without groups too" in kept_budget({"budget": ENTRIES})

@@ -69,7 +69,27 @@ def test_changes_are_those_of_the_rows(stored):
         "token": 0,
         "full": None,
         "focus": None,
+        "changed": None,
     }
+
+
+def test_tokens_that_are_written_alike_are_told_apart_by_their_ids(stored):
+    service, run_id = stored
+    with service.database.write() as connection:
+        connection.execute("CREATE TABLE kept AS SELECT * FROM predictions")
+        connection.execute("UPDATE predictions SET pieces = list_transform(pieces, lambda piece: '\ufffd')")
+        connection.execute("UPDATE predictions SET token_ids = [7] WHERE position = 1")
+        connection.execute("UPDATE predictions SET token_ids = [if(mode = 'full', 7, 8)] WHERE position = 2")
+    try:
+        codes = dispatch(service, {"what": "prediction_changes", "run": run_id})["codes"]
+        assert [byte & 1 for byte in base64.b64decode(codes)[1:3]] == [0, 1]
+        one = [dispatch(service, {"what": "predictions", "run": run_id, "token": token}) for token in (1, 2)]
+        assert [answer["changed"] for answer in one] == [False, True]
+    finally:
+        with service.database.write() as connection:
+            connection.execute("DELETE FROM predictions")
+            connection.execute("INSERT INTO predictions SELECT * FROM kept")
+            connection.execute("DROP TABLE kept")
 
 
 def test_the_table_has_a_row_for_each(stored):

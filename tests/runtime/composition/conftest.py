@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.composition import by_head, sparse
+from focus_runtime.composition import by_head, few_calls
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def kernels(monkeypatch):
         if not torch.cuda.is_available():  # where the CPU's own kernel would take calls before these are asked
             monkeypatch.setattr(by_head, "attention_fits", lambda *_: True)
             monkeypatch.setattr("focus_runtime.routing.router.takes_hidden", lambda hidden: not torch.is_grad_enabled())
-            monkeypatch.setattr(sparse, "_in_fused_call", sparse._in_gpu_calls)
+            monkeypatch.setattr(few_calls, "_in_fused_call", few_calls._in_gpu_calls)
             for name in ("is_step", "defers"):
                 monkeypatch.setattr(f"focus_runtime.composition.layer.{name}", lambda *_: False)
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from focus_runtime.composition import sparse
+from focus_runtime.composition import few_calls
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.errors import CentroidFileError, ConfigError, InputError, ModelError
@@ -507,7 +507,7 @@ def test_two_models_are_independent(tiny_model, ids):
 def test_what_is_known_of_the_groups_goes_to_the_attention(tiny_model, ids, monkeypatch):
     """On a GPU the host need not wait for it; where groups were replaced or cached, nothing is promised."""
     seen = []
-    choose = sparse.choose_backend
+    choose = few_calls.choose_backend
 
     def noting(*given, extent, **more):
         seen.append(extent)
@@ -516,7 +516,7 @@ def test_what_is_known_of_the_groups_goes_to_the_attention(tiny_model, ids, monk
     def unpromised(index, router, hidden, padding):
         return dataclasses.replace(router.own_assignment(hidden), uniform=False)
 
-    monkeypatch.setattr(sparse, "choose_backend", noting)
+    monkeypatch.setattr(few_calls, "choose_backend", noting)
     monkeypatch.setattr("focus_runtime.composition.step.step_fits", lambda *given: False)  # as on a GPU
     focus = compose(tiny_model, build_centroids(tiny_model, num_groups=5, top_k=2))
     with torch.no_grad():

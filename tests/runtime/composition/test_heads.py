@@ -7,7 +7,7 @@ import torch
 from transformers import StaticCache
 
 from focus_runtime.attention.fused import fused_available
-from focus_runtime.composition import sparse
+from focus_runtime.composition import few_calls
 from focus_runtime.composition import step as step_module
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.composition.heads import neighbours
@@ -342,11 +342,11 @@ def test_heads_that_differ_take_one_call_of_the_fused_kernel(family, padded, ids
     mask = torch.ones_like(ids)
     if padded:
         mask[0, :5] = 0
-    calls, together = [], sparse.fused_by_head
-    monkeypatch.setattr(sparse, "fused_by_head", lambda *given, **more: calls.append(1) or together(*given, **more))
+    calls, together = [], few_calls.fused_by_head
+    monkeypatch.setattr(few_calls, "fused_by_head", lambda *given, **more: calls.append(1) or together(*given, **more))
     actual = logits(model, ids, attention_mask=mask)
     assert set(focus.backends()[0].split(", ")) == {"fused", "full attention"}
-    monkeypatch.setattr(sparse, "_in_fused_call", lambda *_: None)
+    monkeypatch.setattr(few_calls, "_in_fused_call", lambda *_: None)
     expected = logits(model, ids, attention_mask=mask)
     assert len(calls) == 1  # of one layer, whole; the second pass took none
     real = mask.bool()

@@ -9,12 +9,14 @@ import sys
 import threading
 import time
 
+import duckdb
 import pytest
 
 from focus_runtime.errors import StoreError
 from focus_runtime.store import connections
 from focus_runtime.store.connections import open_file
 from focus_runtime.store.database import Database
+from focus_runtime.store.schema import MIGRATIONS
 
 
 def test_a_file_that_another_process_is_creating_is_waited_for(tmp_path):
@@ -104,6 +106,26 @@ def test_a_file_that_took_the_place_of_another_is_opened_anew(database, tmp_path
     assert count(database) == 1
 
 
+OLD_CELL = """
+INSERT INTO comparisons VALUES ('run', 'focus', 1, 8, 0, 'causal', now(), ?, 9, 9, 0.5, 0.5, 0.5, 1, 1, [1], [1], [1],
+    [1], '', '', '', 1)
+"""
+
+
+def test_an_interval_of_one_token_that_an_earlier_version_kept_is_none(tmp_path):
+    path, names = tmp_path / "old.duckdb", [name for name, _ in MIGRATIONS]
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE schema_migrations (name VARCHAR PRIMARY KEY, applied_at TIMESTAMPTZ)")
+        for name, statements in MIGRATIONS[: names.index("0022_window_growth") + 1]:
+            connection.execute(statements)
+            connection.execute("INSERT INTO schema_migrations VALUES (?, now())", [name])
+        for scored in (1, 2):
+            connection.execute(OLD_CELL, [scored])
+    with Database(path).write() as connection:
+        rows = connection.execute("SELECT scored, delta_low, delta_high FROM comparisons ORDER BY scored").fetchall()
+    assert rows == [(1, None, None), (2, 0.5, 0.5)]
+
+
 def test_a_read_may_leave_a_result_unfinished(database):
     with database.read() as connection:
         connection.execute("SELECT unnest(range(100000))").fetchone()
@@ -121,6 +143,7 @@ def test_a_failed_read_is_not_continued(database, monkeypatch):
 WRITER = """
 import sys
 from focus_runtime.store.database import Database
+from focus_runtime.store.schema import MIGRATIONS
 with Database(sys.argv[1], wait=10).write() as connection:
     connection.execute("INSERT INTO group_names VALUES ('f', 0, 0, 'verbs', now())")
 """

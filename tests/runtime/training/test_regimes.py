@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -184,6 +185,31 @@ def test_a_training_resumed_over_its_phases_is_the_uninterrupted_one(regime, sto
     expected = [(phase, i + 1) for phase, steps in uninterrupted.phases.items() for i in range(len(steps))]
     assert [(step.phase, step.step) for step in seen] == expected
     assert first == expected[: len(first)]
+
+
+def test_the_time_of_a_training_is_that_of_all_its_phases_and_parts(tmp_path, monkeypatch):
+    now, step, seen = [0.0], optimise.Loop._step, []
+
+    def clock():
+        now[0] += 1e-6  # no two readings are the same
+        return now[0]
+
+    def slow(loop, number):
+        now[0] += 10
+        return step(loop, number)
+
+    monkeypatch.setattr(optimise, "time", SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr(optimise.Loop, "_step", slow)
+    stop = {"on_step": seen.append, "should_stop": lambda: len(seen) >= ROUTERS.steps + 2}
+    with pytest.raises(TrainingStopped):
+        run(plan("two_phase"), checkpoint=tmp_path, **stop)
+    now[0] += 10_000  # a pause
+    resumed = run(plan("two_phase"), checkpoint=tmp_path, resume=True)
+    expected = {"centroids": 10 * ROUTERS.steps, "weights": 10 * WEIGHTS.steps}
+    assert resumed.phase_seconds == pytest.approx(expected, abs=0.1)
+    assert resumed.seconds == pytest.approx(sum(expected.values()), abs=0.1)
+    resumed.phase_seconds["centroids"] = None  # of an older version's checkpoint
+    assert resumed.seconds is None
 
 
 def test_a_finished_training_is_not_run_again(tmp_path, monkeypatch):

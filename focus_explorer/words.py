@@ -1,0 +1,26 @@
+"""Numbers in sentences, as command line, figures and files say them."""
+
+from __future__ import annotations
+
+
+def counted(count: int, unit: str, units: str | None = None) -> str:
+    """So many of a unit, as in "1,200 sentences" and "1 sentence".
+
+    Args:
+        count: at least 0.
+        unit: the word for one.
+        units: the word for many, where that is not `unit` with an s.
+    """
+    return f"{count:,} {unit if count == 1 else units or f'{unit}s'}"
+
+
+def ends(low: float | None, high: float | None, form: str, joint: str = " to ") -> str:
+    """Both ends of an interval; one unit, such as one scored token, has none.
+
+    Args:
+        low: lower end.
+        high: upper end.
+        form: format of a number, such as `+.3f`.
+        joint: between the two.
+    """
+    return "no interval" if low is None or high is None else f"{low:{form}}{joint}{high:{form}}"

@@ -11,18 +11,20 @@ import { common } from "../strings/common.js";
  * @param {string} piece
  * @param {PredictionPayload} prediction
  */
-export const predictionList = (title, piece, { rank, tokens }) =>
-  el(
+export const predictionList = (title, piece, prediction) => {
+  const { rank, tokens } = prediction;
+  const real = realPlace(piece, prediction);
+  return el(
     "section",
     {},
     el("h4", { class: "fx-predictions-title" }, title),
     el(
       "ol",
       {},
-      tokens.map(([token, probability]) =>
+      tokens.map(([token, probability], place) =>
         el(
           "li",
-          { "data-real": token === piece },
+          { "data-real": place === real },
           el("code", {}, visibleToken(token)),
           el("span", { class: "fx-number" }, format.percent(probability, probability < 0.1 ? 1 : 0)),
         ),
@@ -30,3 +32,13 @@ export const predictionList = (title, piece, { rank, tokens }) =>
     ),
     el("p", { class: "fx-muted" }, common.realRank(visibleToken(piece), format.count(rank))),
   );
+};
+
+/**
+ * Place of the real token in the list, -1 where it is not: others may be written alike, and those as probable have
+ * its rank.
+ * @param {string} piece
+ * @param {PredictionPayload} prediction
+ */
+const realPlace = (piece, { rank, tokens }) =>
+  tokens.findIndex(([token], place) => place >= rank - 1 && token === piece);

@@ -188,9 +188,8 @@ def _run_rows(sample: Sample, layers: list[Layer], resampler: Resampler) -> list
         others = [layer.random.layer[name] for layer in having if layer.random and name in layer.random.layer]
         random = mean_of(others) if len(others) == len(having) else None
         fewest = min(layer.shuffled[name].size if name in layer.shuffled else 1 for layer in having)
-        draws = np.mean(
-            [layer.shuffled.get(name, np.array([layer.focus.layer[name].value]))[:fewest] for layer in having], axis=0
-        )
+        shuffles = [layer.shuffled.get(name, np.array([layer.focus.layer[name].value]))[:fewest] for layer in having]
+        draws = np.sort(shuffles, axis=1).mean(axis=0)  # as if layers sorted alike: the widest range of their mean
         without = [_without(layer, name) for layer in having]
         row = _row(
             sample,

@@ -8,7 +8,7 @@ import pytest
 from focus_explorer.statistics.describe import describe, measure
 from focus_explorer.statistics.rows import COLUMNS
 from focus_explorer.statistics.sample import Sample
-from tests.explorer.statistics.conftest import TOKENS
+from tests.explorer.statistics.conftest import TOKENS, groups
 
 
 def one(rows, statistic, layer=None, group=None, category=""):
@@ -102,3 +102,23 @@ def test_a_short_text_is_said_to_tell_nothing(sample):
 def test_the_same_sample_gives_the_same_bytes(sample):
     first, second = (describe(sample, *measure(sample, resamples=60)[:2]) for _ in range(2))
     assert first.equals(second)
+
+
+def test_layers_that_repeat_each_other_are_no_more_evidence_than_one(sample):
+    tops = np.tile(sample.focus.tops[1], (8, 1))
+    made = Sample(
+        **{name: getattr(sample, name) for name in Sample.__slots__}
+        | {
+            "layers": list(range(8)),
+            "parts": sample.parts[:1] * 8,
+            "focus": groups(tops, np.random.default_rng(0)),
+            "random": None,
+            "mass": {},
+        }
+    )
+    layers, resampler, _ = measure(made, resamples=20)
+    rows = describe(made, layers, resampler).to_pylist()
+    over_layers, alone = one(rows, "nmi"), [one(rows, "nmi", layer) for layer in range(8)]
+    assert over_layers["value"] == pytest.approx(alone[0]["value"])
+    for name in ("shuffled", "shuffled_low", "shuffled_high", "p_value"):
+        assert over_layers[name] == pytest.approx(np.mean([row[name] for row in alone]), rel=0.1, abs=0.02)

@@ -18,7 +18,7 @@ from focus_explorer.statistics.sample import Sample
 from focus_explorer.statistics.significance import corrected_p_values
 from focus_explorer.statistics.warnings import caution
 from focus_runtime.mask.group_labels import group_label
-from focus_runtime.measure.contingency import information, purity, shuffled_tables
+from focus_runtime.measure.contingency import group_purity, information, purity, shuffled_tables
 from focus_runtime.measure.intervals import percentile_ends
 
 STABILITY_SHUFFLES = 99
@@ -128,8 +128,7 @@ def _shuffle(
         layers[f"purity:{name}"] = purity(tables)
         for kind, values in information(tables).items():
             layers[f"{kind}:{name}"] = values
-        inside = tables[:, np.arange(sample.num_groups), focus.leading[name]]
-        groups[f"purity:{name}"] = inside / np.maximum(tables.sum(axis=2), 1)
+        groups[f"purity:{name}"] = group_purity(tables)
     if "stability" in focus.layer:
         tables = shuffled_tables(focus.by_type, draws=STABILITY_SHUFFLES, seed=seed + place)
         layers["stability"] = tables.max(axis=2).sum(axis=1) / focus.by_type.sum()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from focus_explorer.data.parts import Part
 from focus_explorer.statistics.describe import describe, measure
 from focus_explorer.statistics.rows import COLUMNS
-from focus_explorer.statistics.sample import Sample
+from focus_explorer.statistics.sample import Sample, Scheme
+from focus_runtime.mask.rule import PairRule
 from tests.explorer.statistics.conftest import TOKENS, groups
 
 
@@ -24,6 +26,23 @@ def one(rows, statistic, layer=None, group=None, category=""):
     ]
     assert len(hits) == 1, (statistic, layer, group, len(hits))
     return hits[0]
+
+
+def unrelated_sample(rng, tops, codes):
+    """One layer or several of four groups, six categories and one text, each unrelated to the others."""
+    return Sample(
+        layers=list(range(len(tops))),
+        num_groups=4,
+        parts=[(Part(0, (0,), 1, PairRule(5, 2)),)] * len(tops),
+        focus=groups(tops, rng),
+        random=None,
+        pieces=[f" word{n}" for n in range(12)],
+        piece=rng.integers(0, 12, codes.size),
+        schemes={"pos": Scheme(list("ABCDEF"), codes.astype(np.uint8))},
+        units=np.arange(codes.size) // 12,
+        unit="sentence",
+        starts=np.zeros(codes.size, dtype=np.int64),
+    )
 
 
 def test_groups_that_are_categories_are_found_and_random_groups_are_not(measured):
@@ -104,21 +123,24 @@ def test_the_same_sample_gives_the_same_bytes(sample):
     assert first.equals(second)
 
 
-def test_layers_that_repeat_each_other_are_no_more_evidence_than_one(sample):
-    tops = np.tile(sample.focus.tops[1], (8, 1))
-    made = Sample(
-        **{name: getattr(sample, name) for name in Sample.__slots__}
-        | {
-            "layers": list(range(8)),
-            "parts": sample.parts[:1] * 8,
-            "focus": groups(tops, np.random.default_rng(0)),
-            "random": None,
-            "mass": {},
-        }
-    )
+def test_layers_that_repeat_each_other_are_no_more_evidence_than_one():
+    rng = np.random.default_rng(0)
+    made = unrelated_sample(rng, np.tile(rng.integers(0, 4, 240), (8, 1)), rng.integers(0, 6, 240))
     layers, resampler, _ = measure(made, resamples=20)
     rows = describe(made, layers, resampler).to_pylist()
     over_layers, alone = one(rows, "nmi"), [one(rows, "nmi", layer) for layer in range(8)]
     assert over_layers["value"] == pytest.approx(alone[0]["value"])
     for name in ("shuffled", "shuffled_low", "shuffled_high", "p_value"):
         assert over_layers[name] == pytest.approx(np.mean([row[name] for row in alone]), rel=0.1, abs=0.02)
+
+
+def test_the_purity_of_a_group_of_any_tokens_is_rarely_called_more_than_chance():
+    p_values = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        made = unrelated_sample(rng, rng.integers(0, 4, (1, 240)), rng.integers(0, 6, 240))
+        layers, resampler, _ = measure(made, resamples=2)
+        rows = describe(made, layers, resampler).to_pylist()
+        p_values += [row["p_value"] for row in rows if row["scope"] == "group" and row["statistic"] == "purity"]
+    assert len(p_values) == 80
+    assert np.mean(np.array(p_values) <= 0.05) < 0.11

@@ -275,9 +275,9 @@ def _filled(
         row = replace(row, random=random.value, random_low=ends[0], random_high=ends[1])
     if draws is not None and draws.size == 1:
         row = replace(row, shuffled=float(draws[0]))
-    elif draws is not None:
+    elif draws is not None and np.isfinite(estimate.value):
         least, most = percentile_ends(draws).tolist()
-        reached = int((draws >= estimate.value - 1e-12).sum()) if np.isfinite(estimate.value) else draws.size
+        reached = int((draws >= estimate.value - 1e-12).sum())
         row = replace(
             row,
             shuffled=float(draws.mean()),

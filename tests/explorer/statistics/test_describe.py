@@ -144,3 +144,15 @@ def test_the_purity_of_a_group_of_any_tokens_is_rarely_called_more_than_chance()
         p_values += [row["p_value"] for row in rows if row["scope"] == "group" and row["statistic"] == "purity"]
     assert len(p_values) == 80
     assert np.mean(np.array(p_values) <= 0.05) < 0.11
+
+
+def test_a_group_without_tokens_has_no_purity_and_is_no_comparison():
+    rng = np.random.default_rng(0)
+    made = unrelated_sample(rng, rng.integers(0, 2, (1, 240)), rng.integers(0, 6, 240))
+    layers, resampler, _ = measure(made, resamples=20)
+    rows = describe(made, layers, resampler).to_pylist()
+    used, empty = ([one(rows, "purity", 0, group, "pos") for group in groups] for groups in ("AB", "CD"))
+    for row in empty:
+        assert [row[name] for name in ("value", "shuffled", "shuffled_low", "p_value", "q_value")] == [None] * 5
+        assert row["warning"] == "no tokens in this group"
+    assert min(row["q_value"] for row in used) <= 2 * min(row["p_value"] for row in used)

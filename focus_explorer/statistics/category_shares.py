@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from focus_explorer.statistics.alignment import align
 from focus_explorer.statistics.resample import Resampler, ratio
 from focus_explorer.statistics.sample import Sample
-from focus_explorer.statistics.significance import corrected_p_values, two_sided_p_values
+from focus_explorer.statistics.significance import corrected_p_values, hypergeometric_p_values
 from focus_runtime.mask.group_labels import group_label
 from focus_runtime.measure.contingency import contingency
 from focus_runtime.measure.intervals import recentred_interval
@@ -21,8 +21,9 @@ def categories_table(sample: Sample, *, seed: int = 0) -> pa.Table:
     """Share of every category in every group, and its share in the text.
 
     `low` and `high` are a bootstrap interval over units; `z` is the distance from what permuted assignments give
-    (hypergeometric), in its standard deviations, with `p_value` two-sided and `q_value` corrected over all groups and
-    categories of the layer and scheme. `random` is the share in the random group with the largest overlap.
+    (hypergeometric), in its standard deviations; `p_value` is two-sided and exact, from that distribution; `q_value` is
+    corrected over the groups and categories of the layer and scheme that have tokens. `random` is the share in the
+    random group with the largest overlap.
     """
     resampler = Resampler(sample.units, resamples=300, seed=seed)
     parts = [
@@ -68,8 +69,9 @@ def _layer_categories(sample: Sample, place: int, layer: int, name: str, resampl
     expected = sizes[:, None] * base
     spread = np.sqrt(expected * (1 - base) * (total - sizes[:, None]) / max(total - 1, 1))
     z = np.divide(counts - expected, spread, out=np.zeros_like(counts), where=spread > 0)
-    values = two_sided_p_values(z)
-    corrected = corrected_p_values(values)
+    values, corrected = hypergeometric_p_values(counts), np.ones_like(counts)
+    compared = np.outer(sizes > 0, base > 0)
+    corrected[compared] = corrected_p_values(values[compared])
     random = _random_shares(sample, place, name, counts.shape)
     groups_used = np.flatnonzero(sizes)
     shares = counts[groups_used] / sizes[groups_used, None]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.statistics.alignment import align
-from focus_explorer.statistics.resample import Resampler, ratio
+from focus_explorer.statistics.resample import Resampler, held, ratio
 from focus_explorer.statistics.sample import Sample
 from focus_explorer.statistics.significance import corrected_p_values, hypergeometric_p_values
 from focus_runtime.mask.group_labels import group_label
@@ -75,7 +75,8 @@ def _layer_categories(sample: Sample, place: int, layer: int, name: str, resampl
     random = _random_shares(sample, place, name, counts.shape)
     groups_used = np.flatnonzero(sizes)
     shares = counts[groups_used] / sizes[groups_used, None]
-    low, high = _share_intervals(shares, replicates[:, groups_used], resampler.count)
+    held_by = held(by_unit.reshape(-1, groups, width).sum(axis=2))[groups_used]
+    low, high = _share_intervals(shares, replicates[:, groups_used], held_by)
     columns: dict[str, NDArray[Any]] = {
         "tokens": counts[groups_used].astype(np.int64),
         "group_tokens": np.broadcast_to(sizes[groups_used, None].astype(np.int64), shares.shape),
@@ -103,15 +104,20 @@ def _layer_categories(sample: Sample, place: int, layer: int, name: str, resampl
     return fixed | flat
 
 
-def _share_intervals(shares: NDArray[np.float64], replicates: NDArray[np.float64], units: int) -> tuple[Any, Any]:
-    """Intervals of (K, C) shares; NaN where a group was lost in most resamples or there is one unit."""
-    missing = np.isnan(replicates).any(axis=2).mean(axis=0) > 0.5
-    if units < 2:
-        return np.full(shares.shape, np.nan), np.full(shares.shape, np.nan)
-    filled = np.where(np.isnan(replicates), shares[None], replicates)
-    low, high = recentred_interval(shares.ravel(), filled.reshape(len(filled), -1), units)
-    low, high = low.reshape(shares.shape), high.reshape(shares.shape)
-    return np.where(missing[:, None], np.nan, low), np.where(missing[:, None], np.nan, high)
+def _share_intervals(shares: NDArray[np.float64], replicates: NDArray[np.float64], held_by: NDArray[np.intp]) -> Any:
+    """Ends of the intervals of (K, C) shares; NaN for a group in one unit, or lost in most resamples.
+
+    Args:
+        shares: (K, C); replicates: (R, K, C), NaN where a resample has none of a group.
+        held_by: (K,) units that have tokens of each group.
+    """
+    ends = np.full((2, *shares.shape), np.nan)
+    for group, units in enumerate(held_by.tolist()):
+        drawn = replicates[:, group]
+        drawn = drawn[np.isfinite(drawn).all(axis=1)]
+        if units > 1 and len(drawn) >= len(replicates) / 2:
+            ends[:, group] = recentred_interval(shares[group], drawn, units)
+    return ends
 
 
 def _random_shares(sample: Sample, place: int, name: str, shape: tuple[int, int]) -> NDArray[np.float64]:

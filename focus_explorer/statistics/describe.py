@@ -285,7 +285,7 @@ def _filled(
             shuffled_high=most,
             p_value=(1 + reached) / (1 + draws.size),
         )
-    return replace(row, warning=caution(row, size))
+    return replace(row, warning=caution(row, size, estimate.units(resampler.count)))
 
 
 def _difference(row: StatisticRow, gain: Estimate, resampler: Resampler) -> StatisticRow:
@@ -297,7 +297,7 @@ def _difference(row: StatisticRow, gain: Estimate, resampler: Resampler) -> Stat
         low=low,
         high=high,
         window_only=None,
-        warning=caution(row, row.count),
+        warning=caution(row, row.count, gain.units(resampler.count)),
     )
 
 

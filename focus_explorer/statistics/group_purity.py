@@ -27,7 +27,9 @@ class PurityNull:
     high: Values
 
 
-def group_purity_estimates(counts: Values, drawn: Values, used: Counts, leading: Counts) -> list[Estimate]:
+def group_purity_estimates(
+    counts: Values, drawn: Values, used: Counts, leading: Counts, held_by: Counts
+) -> list[Estimate]:
     """Purity of each of K groups; `Estimate.interval` gives its 95 % bootstrap interval.
 
     Args:
@@ -35,6 +37,7 @@ def group_purity_estimates(counts: Values, drawn: Values, used: Counts, leading:
         drawn: (R, K, C') the same in every resample, of the used categories alone.
         used: (C',) numbers of the categories that have tokens.
         leading: (K,) category of each group whose share is taken: its commonest one, or that of another labelling.
+        held_by: (K,) resampled units that have tokens of each group.
 
     Returns:
         K estimates, NaN for a group without tokens.
@@ -45,7 +48,7 @@ def group_purity_estimates(counts: Values, drawn: Values, used: Counts, leading:
     for group, category in enumerate(leading.tolist()):
         inside = drawn[:, group, column[category]] if category in column else np.zeros(len(drawn))
         value = float(counts[group, category] / sizes[group]) if sizes[group] else float("nan")
-        estimates.append(Estimate(value, ratio(inside, drawn_sizes[:, group])))
+        estimates.append(Estimate(value, ratio(inside, drawn_sizes[:, group]), held_by=int(held_by[group])))
     return estimates
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from focus_explorer.data.parts import chance_beyond
 from focus_explorer.statistics.distances import Bins, PairCounts, count_pairs, mean_pairs
 from focus_explorer.statistics.group_purity import group_purity_estimates
-from focus_explorer.statistics.resample import Estimate, Resampler, Values, mean_of, ratio
+from focus_explorer.statistics.resample import Estimate, Resampler, Values, held, mean_of, ratio
 from focus_explorer.statistics.sample import Groups, Sample
 from focus_runtime.measure.contingency import balance, contingency, dominance, information, purity
 
@@ -85,7 +85,7 @@ def _sizes(
 ) -> None:
     count = sample.num_groups
     by_unit = resampler.tally(top, count)
-    drawn, measured.sizes = resampler.draw(by_unit), by_unit.sum(axis=0)
+    drawn, measured.sizes, held_by = resampler.draw(by_unit), by_unit.sum(axis=0), held(by_unit)
     share = ratio(drawn, drawn.sum(axis=1, keepdims=True))
     sizes, total = measured.sizes, measured.sizes.sum()
     measured.group["share"] = [Estimate(float(sizes[g] / total), share[:, g]) for g in range(count)]
@@ -99,7 +99,7 @@ def _sizes(
         drawn_sums = resampler.draw(sums)
         means, everywhere = ratio(drawn_sums, drawn), ratio(drawn_sums.sum(axis=1), drawn.sum(axis=1))
         own = ratio(sums.sum(axis=0), sizes)
-        measured.group[name] = [Estimate(float(own[g]), means[:, g], 0.0, most) for g in range(count)]
+        measured.group[name] = [Estimate(float(own[g]), means[:, g], 0.0, most, int(held_by[g])) for g in range(count)]
         measured.layer[name] = Estimate(float(sums.sum() / total), everywhere, 0.0, most)
 
 
@@ -121,7 +121,8 @@ def _categories(
     measured.counts[name] = counts
     best = counts.argmax(axis=1) if leading is None else leading
     measured.leading[name] = best
-    measured.group[f"purity:{name}"] = group_purity_estimates(counts, drawn, used, best)
+    held_by = held(by_unit.reshape(-1, count, width).sum(axis=2))
+    measured.group[f"purity:{name}"] = group_purity_estimates(counts, drawn, used, best, held_by)
     measured.layer[f"purity:{name}"] = Estimate(float(purity(counts)), purity(drawn))
     estimates, replicates = information(counts), information(drawn)
     for kind in INFORMATION:
@@ -141,7 +142,7 @@ def _stability(measured: Measured, sample: Sample, top: NDArray[np.int64], resam
     sums = resampler.tally(np.zeros_like(top), 1, same.astype(np.float64))
     of = resampler.tally(np.zeros_like(top), 1, eligible.astype(np.float64))
     drawn = ratio(resampler.draw(sums)[:, 0], resampler.draw(of)[:, 0])
-    measured.layer["stability"] = Estimate(float(same.sum() / eligible.sum()), drawn)
+    measured.layer["stability"] = Estimate(float(same.sum() / eligible.sum()), drawn, held_by=int(held(of)[0]))
     measured.tokens["stability"] = int(eligible.sum())
 
 
@@ -180,7 +181,8 @@ def quotient(resampler: Resampler, numerator: Values, denominator: Values) -> Es
     scale = max(float(denominator.max()), 1.0)
     drawn = resampler.draw(np.stack([numerator, denominator], axis=1) / scale)
     total = denominator.sum()
-    return Estimate(float(numerator.sum() / total) if total else float("nan"), ratio(drawn[:, 0], drawn[:, 1]))
+    value = float(numerator.sum() / total) if total else float("nan")
+    return Estimate(value, ratio(drawn[:, 0], drawn[:, 1]), held_by=int(held(denominator)))
 
 
 def _mass(measured: Measured, sample: Sample, place: int, centroids: str, resampler: Resampler) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.statistics.describe import Layer
 from focus_explorer.statistics.distances import Bins, PairCounts
-from focus_explorer.statistics.resample import Estimate, Resampler, mean_of, ratio
+from focus_explorer.statistics.resample import Estimate, Resampler, held, mean_of, ratio
 from focus_explorer.statistics.sample import Sample
 from focus_runtime.mask.group_labels import group_label
 
@@ -96,7 +96,8 @@ def _shares(part: PairCounts, resampler: Resampler) -> list[Estimate]:
     cells = part.pairs.shape[1]
     replicates = ratio(drawn[:, :cells], drawn[:, cells:])
     values = ratio(part.kept.sum(axis=0), part.pairs.sum(axis=0))
-    return [Estimate(float(values[number]), replicates[:, number]) for number in range(cells)]
+    held_by = held(part.pairs)
+    return [Estimate(float(values[n]), replicates[:, n], held_by=int(held_by[n])) for n in range(cells)]
 
 
 def _rows(

@@ -28,24 +28,40 @@ class Estimate:
         value: on the whole sample; NaN where it is undefined.
         replicates: (R,) NaN where a resample left it undefined.
         least, most: ends of the statistic's range.
+        held_by: how many units hold something of its denominator, such as tokens of a group; None for all.
     """
 
     value: float
     replicates: Values
     least: float = 0.0
     most: float = 1.0
+    held_by: int | None = None
 
     def interval(self, units: int) -> tuple[float | None, float | None]:
-        """Ends of the 95 % interval; None for fewer than two units or an undefined value."""
-        finite = self.replicates[np.isfinite(self.replicates)]
+        """Ends of the 95 % interval; None for fewer than two units that hold something, or an undefined value.
+
+        Args:
+            units: that were resampled.
+        """
+        finite, units = self.replicates[np.isfinite(self.replicates)], self.units(units)
         if units < 2 or not np.isfinite(self.value) or finite.size < self.replicates.size / 2:
             return None, None
         low, high = recentred_interval(np.array([self.value]), finite[:, None], units, self.least, self.most)
         return float(low[0]), float(high[0])
 
+    def units(self, resampled: int) -> int:
+        """Units that the statistic rests on, of those that were resampled."""
+        return resampled if self.held_by is None else min(resampled, self.held_by)
+
     def minus(self, other: Estimate) -> Estimate:
         """The difference, resampled in pairs."""
-        return Estimate(self.value - other.value, self.replicates - other.replicates, -1.0, 1.0)
+        replicates, held_by = self.replicates - other.replicates, fewest_units([self, other])
+        return Estimate(self.value - other.value, replicates, -1.0, 1.0, held_by)
+
+
+def fewest_units(estimates: Sequence[Estimate]) -> int | None:
+    """The least `held_by`; None where every unit holds something of each."""
+    return min((one.held_by for one in estimates if one.held_by is not None), default=None)
 
 
 def mean_of(estimates: list[Estimate], weights: Sequence[int] | None = None) -> Estimate:
@@ -63,6 +79,7 @@ def mean_of(estimates: list[Estimate], weights: Sequence[int] | None = None) -> 
         np.average([one.replicates for one in estimates], axis=0, weights=weights),
         first.least,
         first.most,
+        fewest_units(estimates),
     )
 
 
@@ -100,6 +117,11 @@ class Resampler:
     def draw(self, sums: Values) -> Values:
         """(R, cells) the same sums in every resample."""
         return (self.weights @ sums.astype(np.float32)).astype(np.float64)
+
+
+def held(denominators: Values) -> NDArray[np.intp]:
+    """Units that hold something of each denominator: (...,) of (U, ...)."""
+    return np.asarray((denominators > 0).sum(axis=0))
 
 
 def ratio(numerator: Values, denominator: Values) -> Values:

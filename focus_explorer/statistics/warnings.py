@@ -9,22 +9,24 @@ FEW_UNITS, ENOUGH_UNITS = 10, 30
 FEW_TOKENS = 30
 
 
-def caution(row: StatisticRow, size: int) -> str:
+def caution(row: StatisticRow, size: int, units: int) -> str:
     """Why a row is not reliable, "" if it is.
 
     Args:
         row: without its warning.
         size: tokens or pairs the row rests on.
+        units: that hold some of these.
     """
     reasons = []
     if size == 0:
         return "no tokens in this group" if row.scope == "group" else "nothing to count"
     if size < FEW_TOKENS:
         reasons.append(f"only {counted(size, 'token')}")
-    if row.units < FEW_UNITS:
-        reasons.append(f"{counted(row.units, row.unit)}: too short to tell")
-    elif row.units < ENOUGH_UNITS:
-        reasons.append(f"only {counted(row.units, row.unit)}: the interval is rough")
+    of_some = "" if units == row.units else "in "
+    if units < FEW_UNITS:
+        reasons.append(f"{of_some}{counted(units, row.unit)}: too {'few' if of_some else 'short'} to tell")
+    elif units < ENOUGH_UNITS:
+        reasons.append(f"only {of_some}{counted(units, row.unit)}: the interval is rough")
     if row.p_value is not None and row.p_value > 0.05:
         reasons.append("no more than under shuffled assignments")
     return "; ".join(reasons)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from focus_explorer.data.parts import Part
+from focus_explorer.statistics.category_shares import categories_table
 from focus_explorer.statistics.describe import describe, measure
 from focus_explorer.statistics.rows import COLUMNS
 from focus_explorer.statistics.sample import Sample, Scheme
@@ -156,3 +158,27 @@ def test_a_group_without_tokens_has_no_purity_and_is_no_comparison():
         assert [row[name] for name in ("value", "shuffled", "shuffled_low", "p_value", "q_value")] == [None] * 5
         assert row["warning"] == "no tokens in this group"
     assert min(row["q_value"] for row in used) <= 2 * min(row["p_value"] for row in used)
+
+
+@pytest.mark.parametrize(("sentences", "warning"), [(1, "in 1 sentence: too few"), (3, "in 3 sentences: too few")])
+def test_the_interval_of_a_group_rests_on_the_sentences_that_have_tokens_of_it(sentences, warning):
+    rng = np.random.default_rng(0)
+    top, codes = np.zeros((1, 1200), dtype=int), rng.integers(0, 6, 1200)
+    top[0, 24 : 24 + 12 * sentences] = 1
+    made = unrelated_sample(rng, top, codes)
+    layers, resampler, _ = measure(made, resamples=500)
+    rows = describe(made, layers, resampler).to_pylist()
+    inside = made.focus.confidence[0, top[0] == 1].reshape(sentences, 12).mean(axis=1)
+    few, categories = (
+        [row for row in found if row["group"] == "B"] for found in (rows, categories_table(made).to_pylist())
+    )
+    for row in few:
+        if row["statistic"] in ("purity", "confidence", "entropy"):
+            assert warning in row["warning"]
+            assert (row["low"] is None) == (sentences == 1)
+    assert all((row["low"] is None) == (sentences == 1) for row in categories)
+    if sentences == 3:
+        row = one(rows, "confidence", 0, "B")
+        spread = stats.t.interval(0.95, 2, inside.mean(), stats.sem(inside))
+        assert row["high"] - row["low"] == pytest.approx(spread[1] - spread[0], rel=0.35)
+    assert one(rows, "share", 0, "B")["low"] == 0

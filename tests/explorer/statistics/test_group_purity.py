@@ -50,7 +50,9 @@ def test_a_groups_purity_has_the_interval_of_its_resampled_shares(generator):
     by_unit = resampler.tally(groups * 5 + classes, 4 * 5)
     counts, drawn = by_unit.sum(axis=0).reshape(4, 5), resampler.draw(by_unit).reshape(-1, 4, 5)
     used = np.flatnonzero(counts.sum(axis=0))
-    estimates = group_purity_estimates(counts, drawn[:, :, used], used, counts.argmax(axis=1))
+    estimates = group_purity_estimates(
+        counts, drawn[:, :, used], used, counts.argmax(axis=1), np.array([200, 200, 200, 0])
+    )
     np.testing.assert_allclose([one.value for one in estimates], group_purity(counts))
     for estimate in estimates[:3]:
         low, high = estimate.interval(resampler.count)

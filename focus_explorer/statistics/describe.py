@@ -196,7 +196,7 @@ def _run_rows(sample: Sample, layers: list[Layer], resampler: Resampler) -> list
             None,
             name,
             estimate,
-            having[0].focus.tokens,
+            _mean_tokens(having),
             resampler,
             None if any(value is None for value in without) else float(np.mean([v for v in without if v is not None])),
         )
@@ -204,6 +204,15 @@ def _run_rows(sample: Sample, layers: list[Layer], resampler: Resampler) -> list
         if random is not None and row.statistic in COMPARED:
             rows.append(_difference(row, estimate.minus(random), resampler))
     return rows
+
+
+def _mean_tokens(layers: list[Layer]) -> dict[str, int]:
+    """Tokens or pairs in each statistic's denominator, mean over the layers that have it."""
+    by_name: dict[str, list[int]] = {}
+    for layer in layers:
+        for name, count in layer.focus.tokens.items():
+            by_name.setdefault(name, []).append(count)
+    return {name: round(float(np.mean(counts))) for name, counts in by_name.items()}
 
 
 def _without(layer: Layer, name: str) -> float | None:

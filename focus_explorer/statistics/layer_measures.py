@@ -156,17 +156,18 @@ def _pairs(measured: Measured, sample: Sample, groups: Groups, place: int, resam
     measured.layer["pairs_kept"] = quotient(resampler, kept, pairs)
     measured.chance["pairs_kept"] = float(counts.by_chance().sum() / pairs.sum())
     measured.tokens["pairs_kept"] = int(pairs.sum())
-    distant, sharing, weights = [], [], []
+    distant, sharing, weights, decided = [], [], [], []
     for part, own in zip(parts, by_part, strict=True):
         kept, ruled, undecided = (values.sum(axis=1) for values in (own.kept, own.ruled, own.undecided))
         if undecided.sum() > 0:
             distant.append(quotient(resampler, kept - ruled, undecided))
             sharing.append(own.sharing)
             weights.append(part.weight)
+            decided.append(float(undecided.sum()))
     if distant:
         measured.layer["distant_pairs_kept"] = mean_of(distant, weights)
         measured.chance["distant_pairs_kept"] = float(np.average(sharing, weights=weights))
-        measured.tokens["distant_pairs_kept"] = int(counts.undecided.sum())
+        measured.tokens["distant_pairs_kept"] = round(float(np.average(decided, weights=weights)))
 
 
 def quotient(resampler: Resampler, numerator: Values, denominator: Values) -> Estimate:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,6 +13,7 @@ from focus_explorer.statistics.category_shares import categories_table
 from focus_explorer.statistics.describe import describe, measure
 from focus_explorer.statistics.rows import COLUMNS
 from focus_explorer.statistics.sample import Sample, Scheme
+from focus_runtime.mask.distant import distant_pairs
 from focus_runtime.mask.rule import PairRule
 from tests.explorer.statistics.conftest import TOKENS, groups
 
@@ -182,3 +185,14 @@ def test_the_interval_of_a_group_rests_on_the_sentences_that_have_tokens_of_it(s
         spread = stats.t.interval(0.95, 2, inside.mean(), stats.sem(inside))
         assert row["high"] - row["low"] == pytest.approx(spread[1] - spread[0], rel=0.35)
     assert one(rows, "share", 0, "B")["low"] == 0
+
+
+def test_the_count_over_layers_is_their_mean_and_of_a_layer_that_of_the_heads_with_distant_pairs(measured, sample):
+    rules = [PairRule(5, 2), PairRule(5, 2, 40)]
+    pairs = [distant_pairs(rule, TOKENS) for rule in rules]
+    assert [one(measured[0], "distant_pairs_kept", layer)["count"] for layer in (3, 7)] == pairs
+    assert one(measured[0], "distant_pairs_kept")["count"] == round(np.mean(pairs))
+    reaches_all = Part(1, (1, 2, 3), 1, PairRule(TOKENS))
+    mixed = replace(sample, parts=[(sample.parts[0][0], reaches_all), sample.parts[1]])
+    layers, resampler, _ = measure(mixed, resamples=2)
+    assert one(describe(mixed, layers, resampler).to_pylist(), "distant_pairs_kept", 3)["count"] == pairs[0]

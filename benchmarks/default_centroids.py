@@ -55,7 +55,7 @@ def mass(model: Any, sequences: Tensor, centroids: Centroids, **setting: Any) ->
         "mean": float(result.kept.mean()),
         "by_layer": result.kept.mean(axis=1).tolist(),
         "least_head": float(result.kept.min()),
-        "distant": float(np.mean(result.distant_kept)),
+        "distant": float(np.nanmean(result.distant_kept)),
         "sequences": sequences.shape[0],
     }
 

@@ -23,6 +23,7 @@ from focus_runtime.composition.observe import observe_attention, observe_hidden_
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.distant import mean_of_some
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.models.device_map import input_device
@@ -57,10 +58,10 @@ class MassKept:
 
     @property
     def distant_kept(self) -> NDArray[np.float64]:
-        """(L, H) of the probability beyond window and sinks, the share kept; 1 where there is none."""
+        """(L, H) of the probability beyond window and sinks, the share kept; NaN where there is none."""
         group, dropped = self.cause("group"), self.cause("dropped")
         far = group + dropped
-        return np.where(far > 0, group / np.where(far > 0, far, 1.0), 1.0)
+        return np.divide(group, far, out=np.full_like(far, np.nan), where=far > 0)
 
     @property
     def per_sequence(self) -> NDArray[np.float64]:
@@ -68,7 +69,10 @@ class MassKept:
         return 1.0 - self.shares[..., MASS_CAUSES.index("dropped")].mean(axis=(1, 2))
 
     def rows(self) -> list[dict[str, Any]]:
-        """One JSON-ready row per layer: share kept (mean, least and most over heads), by cause, of distant pairs."""
+        """One JSON-ready row per layer: share kept (mean, least and most over heads), by cause, of distant pairs.
+
+        The last is the mean over the heads that have some probability there, None where none has.
+        """
         kept, distant = self.kept, self.distant_kept
         causes = {name: self.cause(name) for name in MASS_CAUSES}
         return [
@@ -77,7 +81,7 @@ class MassKept:
                 "kept": float(kept[row].mean()),
                 "kept_least_head": float(kept[row].min()),
                 "kept_most_head": float(kept[row].max()),
-                "distant_kept": float(distant[row].mean()),
+                "distant_kept": mean_of_some(distant[row].tolist()),
                 **{name: float(values[row].mean()) for name, values in causes.items()},
             }
             for row, layer in enumerate(self.layers)

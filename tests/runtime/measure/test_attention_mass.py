@@ -90,13 +90,17 @@ def test_blocks_of_any_size_agree_and_a_sliding_window_is_kept(monkeypatch, fres
         np.testing.assert_allclose(single.numpy(), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("setting", [{"top_k": 4, "window": 0, "num_sinks": 0}, {"top_k": 1, "window": 39}])
-def test_a_mask_of_everything_keeps_everything(setting, tiny_model):
+@pytest.mark.parametrize(
+    ("setting", "distant"), [({"top_k": 4, "window": 0, "num_sinks": 0}, 1.0), ({"top_k": 1, "window": 39}, None)]
+)
+def test_a_mask_of_everything_keeps_everything(setting, distant, tiny_model):
+    """A window of all tokens leaves no distant pair, of which nothing is kept or dropped."""
     focus = compose(tiny_model, build_centroids(tiny_model), **setting)
     mass = attention_mass_kept(focus, random_ids(40, batch=2))
     focus.detach()
     assert (mass.kept == 1.0).all()
-    assert (mass.distant_kept == 1.0).all()
+    assert [row["distant_kept"] for row in mass.rows()] == [distant, distant]
+    assert (np.isnan(mass.distant_kept) if distant is None else mass.distant_kept == distant).all()
     np.testing.assert_allclose(mass.shares.sum(axis=-1), 1.0, atol=1e-6)
 
 

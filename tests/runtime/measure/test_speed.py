@@ -335,3 +335,11 @@ def test_decoding_is_timed_step_by_step_and_leaves_the_model_alone(tiny_model, i
     assert row["attention_full_over_focus"] == pytest.approx(ratio)
     with torch.no_grad():
         assert torch.equal(tiny_model(input_ids=ids).logits, before)
+
+
+def test_the_limit_of_a_layer_with_a_sliding_window_counts_the_pairs_of_the_window():
+    """Full attention computes no more than those either: one group of all tokens saves nothing."""
+    setting = replace(SMALL, num_groups=1, sliding_window=12)
+    row = layer_speed(setting, 100, repeats=1)
+    assert row["retained_pairs"] < 0.25
+    assert row["limit"] == pytest.approx(1)

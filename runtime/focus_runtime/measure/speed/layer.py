@@ -86,7 +86,8 @@ def layer_speed(
     Returns:
         JSON-ready: milliseconds of both with their spread, `full_over_focus` (attention alone),
         `full_over_focus_with_routing` and, where asked for, `same_kernel_full_over_focus`, shares of the stages,
-        retained pairs, peak memory growth in bytes.
+        retained pairs, `limit` (the pairs of full attention, which a sliding window bounds too, over those that Focus
+        keeps), peak memory growth in bytes.
 
     Raises:
         MemoryShortError: the memory does not suffice for this length. DeviceError: the GPU failed.
@@ -143,6 +144,7 @@ def _layer_speed(
     stages = {"routing": routing}
     stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}
     retained = count_pairs(groups[0].cpu().numpy(), setting.rule).retained_pairs
+    reached = 1 - setting.rule.unreached(length) / (length * (length + 1) // 2)  # by full attention, of causal pairs
     return {
         "tokens": length,
         **described(setting),
@@ -156,7 +158,7 @@ def _layer_speed(
         "full_over_focus_with_routing": dense / (sparse + routing),
         **({"same_kernel_full_over_focus": times["every_pair"].median / sparse} if same_kernel else {}),
         "retained_pairs": retained,
-        "limit": 1 / retained,
+        "limit": reached / retained,
         "stages_ms": {name: stages[name] for name in STAGES if name in stages},
         "peak_bytes": {
             "full": peak_growth(full, where),

@@ -21,7 +21,7 @@ def caution(row: StatisticRow, size: int, units: int) -> str:
     if size == 0:
         return "no tokens in this group" if row.scope == "group" else "nothing to count"
     if size < FEW_TOKENS:
-        reasons.append(f"only {counted(size, 'token')}")
+        reasons.append(f"only {counted(size, 'pair' if 'pairs' in row.denominator else 'token')}")
     of_some = "" if units == row.units else "in "
     if units < FEW_UNITS:
         reasons.append(f"{of_some}{counted(units, row.unit)}: too {'few' if of_some else 'short'} to tell")

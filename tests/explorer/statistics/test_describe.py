@@ -196,3 +196,12 @@ def test_the_count_over_layers_is_their_mean_and_of_a_layer_that_of_the_heads_wi
     mixed = replace(sample, parts=[(sample.parts[0][0], reaches_all), sample.parts[1]])
     layers, resampler, _ = measure(mixed, resamples=2)
     assert one(describe(mixed, layers, resampler).to_pylist(), "distant_pairs_kept", 3)["count"] == pairs[0]
+
+
+def test_few_pairs_are_not_called_tokens():
+    rng = np.random.default_rng(0)
+    made = unrelated_sample(rng, np.zeros((1, 5), dtype=int), np.zeros(5, dtype=int))
+    layers, resampler, _ = measure(made, resamples=2)
+    rows = describe(made, layers, resampler).to_pylist()
+    assert "only 15 pairs" in one(rows, "pairs_kept", 0)["warning"]
+    assert "only 5 tokens" in one(rows, "dominance", 0)["warning"]

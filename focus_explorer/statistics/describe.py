@@ -188,7 +188,7 @@ def _run_rows(sample: Sample, layers: list[Layer], resampler: Resampler) -> list
         random = mean_of(others) if len(others) == len(having) else None
         fewest = min(layer.shuffled[name].size if name in layer.shuffled else 1 for layer in having)
         shuffles = [layer.shuffled.get(name, np.array([layer.focus.layer[name].value]))[:fewest] for layer in having]
-        draws = np.sort(shuffles, axis=1).mean(axis=0)  # as if layers sorted alike: the widest range of their mean
+        draws = np.sort(shuffles, axis=1).mean(axis=0)  # as if all layers moved together
         without = [_without(layer, name) for layer in having]
         row = _row(
             sample,

@@ -157,11 +157,12 @@ def shuffled_tables(counts: Table, *, draws: int = SHUFFLES, seed: int = 0) -> V
     from scipy.stats import random_table  # not needed to compose, attend or score
 
     rows, columns = counts.sum(axis=1).astype(np.int64), counts.sum(axis=0).astype(np.int64)
-    drawn = np.zeros((draws, *counts.shape))
     kept_rows, kept_columns = np.flatnonzero(rows), np.flatnonzero(columns)
-    if kept_rows.size and kept_columns.size:
-        tables = random_table(rows[kept_rows], columns[kept_columns], seed=np.random.default_rng(seed)).rvs(draws)
-        drawn[np.ix_(np.arange(draws), kept_rows, kept_columns)] = tables
+    if kept_rows.size < 2 or kept_columns.size < 2:  # no other table has these margins; scipy does not draw it
+        return np.repeat(counts[None].astype(np.float64), draws, axis=0)
+    drawn = np.zeros((draws, *counts.shape))
+    tables = random_table(rows[kept_rows], columns[kept_columns], seed=np.random.default_rng(seed)).rvs(draws)
+    drawn[np.ix_(np.arange(draws), kept_rows, kept_columns)] = tables
     return drawn
 
 

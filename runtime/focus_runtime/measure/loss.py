@@ -149,7 +149,8 @@ class Quality:
     Attributes:
         perplexity: over `scored` tokens.
         scored: count of scored tokens.
-        dominance: share of tokens whose most probable group is the largest, mean over layers (1/K is perfect).
+        dominance: share of a sequence's tokens whose most probable group is its largest, mean over sequences and layers
+            (1/K is perfect; that of the sequences together would be lower where their largest groups differ).
         retained_pairs: allowed pairs over causal pairs, mean over layers.
         distant_kept: of the pairs beyond window and sinks, the share kept, mean over the layers, and in each over the
             heads, that have some; None where none has.

@@ -30,7 +30,8 @@ class Scores:
     Attributes:
         nll: (N,) float64, mean negative log-likelihood of every sequence, nats per token.
         scored: (N,) int64, tokens scored in each.
-        dominance: (L,) share of tokens whose most probable group is the largest, by focused layer; empty without Focus.
+        dominance: (L,) share of a sequence's tokens whose most probable group is its largest, mean over sequences, by
+            focused layer; empty without Focus.
         retained_pairs: (L,) allowed pairs over causal pairs.
         distant_kept: (L,) of the pairs beyond window and sinks, the share kept, mean over the heads that have some; NaN
             where none has.

@@ -178,3 +178,14 @@ def test_purity_is_that_of_its_groups_weighted_by_size(two):
     sizes = counts.sum(axis=1)
     assert purity(counts) == pytest.approx((group_purity(counts) * sizes).sum() / sizes.sum())
     assert dominance(sizes) == pytest.approx(sizes.max() / sizes.sum())
+
+
+@pytest.mark.parametrize(
+    "counts", [[[7]], [[4, 3]], [[4], [3]], [[0, 0], [5, 3]], [[0, 5], [0, 3]], [[0, 0], [0, 0]], [[2, 1], [0, 4]]]
+)
+def test_shuffled_tables_keep_both_margins_with_one_group_or_one_category_too(counts):
+    table = np.array(counts)
+    drawn = shuffled_tables(table, draws=20)
+    assert (drawn >= 0).all()
+    assert (drawn.sum(axis=1) == table.sum(axis=0)).all()
+    assert (drawn.sum(axis=2) == table.sum(axis=1)).all()

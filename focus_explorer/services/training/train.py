@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -242,7 +242,8 @@ def stop_on_signal() -> Iterator[threading.Event]:
         if requested.is_set():
             raise KeyboardInterrupt
         requested.set()
-        print("\nstopping after this step; once more stops at once", file=sys.stderr)
+        with suppress(OSError):  # Ctrl-C ends `| tee log` too: nobody reads this, and the step must be finished
+            print("\nstopping after this step; once more stops at once", file=sys.stderr)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.services.training.plan import plan_training
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import checkpoint_of
-from focus_explorer.services.training.train import describe_step
+from focus_explorer.services.training.train import describe_step, stop_on_signal
 from focus_runtime.errors import CentroidFileError
 from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids
@@ -207,6 +208,19 @@ def test_ctrl_c_keeps_the_last_step_and_resume_ends_where_an_uninterrupted_one_d
     same = zip(weights(tmp_path / "a.safetensors"), weights(tmp_path / "whole.safetensors"), strict=True)
     assert all(torch.equal(a, b) for a, b in same)
     assert sorted(path.suffix for path in tmp_path.glob("a.*")) == [".safetensors"]
+
+
+def test_a_stop_is_taken_where_nobody_reads_the_messages_any_more(monkeypatch):
+    """As with `train ... 2>&1 | tee log`, where Ctrl-C ends both."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1) as closed, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", closed)
+        with stop_on_signal() as stopped:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stopped.wait(10)
+        with suppress(BrokenPipeError):
+            closed.close()
 
 
 def test_what_cannot_be_resumed_is_said(train, tmp_path, text_file, monkeypatch, capsys):

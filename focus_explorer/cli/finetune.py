@@ -30,9 +30,11 @@ DESCRIPTION = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Texts, output folder, regime and the numbers of a training."""
     parser.description = DESCRIPTION
-    parser.add_argument("--text", nargs="+", required=True, help="text files, or folders of .txt files")
+    parser.add_argument(
+        "--text", nargs="+", action="extend", required=True, help="text files, or folders of .txt files"
+    )
     parser.add_argument("--out", required=True, help="folder to write the model and its centroids to")
-    parser.add_argument("--val", nargs="*", default=[], help="held-out text, scored at the end")
+    parser.add_argument("--val", nargs="*", action="extend", default=[], help="held-out text, scored at the end")
     parser.add_argument("--model", default=settings.SETTINGS["model"].default, help="model name, folder or file")
     parser.add_argument("--regime", choices=tuple(REGIMES), default="two-phase", help="(default: two-phase)")
     parser.add_argument("--twin", action="store_true", help="full attention instead of Focus, same data and rates")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from focus_explorer.cli import finetune as command
-from focus_explorer.cli.main import main
+from focus_explorer.cli.main import main, parser
 from focus_explorer.services import finetune
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
@@ -146,3 +146,8 @@ def test_the_time_is_said_to_be_that_of_all_parts(seconds, phases, said, monkeyp
     monkeypatch.setattr(command, "finetune", lambda *_, **__: result)
     assert main([*words, "--out", "o"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == f"trained for {said}"
+
+
+def test_texts_given_one_by_one_are_all_read(words):
+    arguments = parser(["finetune"]).parse_args([*words, "--text", "b.txt", "--val", "c.txt", "--out", "out"])
+    assert (arguments.text, arguments.val) == ([words[2], "b.txt"], [words[4], "c.txt"])

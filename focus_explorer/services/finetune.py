@@ -290,15 +290,14 @@ def _train(
     """
     from focus_runtime.training.regimes import run_regime
 
-    total = plan.weights.steps + (plan.centroids.steps if request.trains_centroids_first else 0)
-    done = {"centroids": 0, "weights": 0}
-    with bar(total) as show, stop_on_signal() as stopped:
+    first = plan.centroids.steps if request.trains_centroids_first else 0
+    with bar(first + plan.weights.steps) as show, stop_on_signal() as stopped:
 
         def report(step: Any) -> None:
-            done[step.phase or "weights"] = step.step
+            before = first if step.phase == "weights" else 0
             if trackers is not None:
                 trackers.step(step)
-            show(sum(done.values()), f"{step.phase}: {describe_step(step)}")
+            show(before + step.step, f"{step.phase}: {describe_step(step)}")
 
         return run_regime(
             plan,

@@ -148,6 +148,17 @@ def test_the_time_is_said_to_be_that_of_all_parts(seconds, phases, said, monkeyp
     assert capsys.readouterr().out.splitlines()[1] == f"trained for {said}"
 
 
+def test_the_bar_of_a_continued_training_counts_the_steps_of_all_phases(train_text, tmp_path, monkeypatch):
+    shown, checks = [], itertools.count(1)
+    monkeypatch.setattr(command, "step_bar", lambda total: nullcontext(lambda done, numbers: shown.append(done)))
+    signalled = SimpleNamespace(is_set=lambda: next(checks) >= 3)  # asked after all steps of a phase but the last
+    with monkeypatch.context() as patch:
+        patch.setattr(finetune, "stop_on_signal", lambda: nullcontext(signalled))
+        assert main([*train_text, "--out", str(tmp_path / "out")]) == 130
+    assert main([*train_text, "--out", str(tmp_path / "out"), "--resume"]) == 0
+    assert shown == [1, 2, 3, 4, 5, 6]
+
+
 def test_texts_given_one_by_one_are_all_read(words):
     arguments = parser(["finetune"]).parse_args([*words, "--text", "b.txt", "--val", "c.txt", "--out", "out"])
     assert (arguments.text, arguments.val) == ([words[2], "b.txt"], [words[4], "c.txt"])

@@ -115,6 +115,16 @@ def test_a_folder_in_use_is_left_alone(train_text, tmp_path, capsys):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
 
 
+def test_a_folder_that_is_trained_now_is_left_alone(train_text, tmp_path, capsys, monkeypatch):
+    out, statuses = str(tmp_path / "out"), []
+    shown = nullcontext(lambda done, numbers: statuses or statuses.append(main([*train_text, "--out", out])))
+    monkeypatch.setattr(command, "step_bar", lambda total: shown)
+    assert main([*train_text, "--out", out]) == 0
+    assert statuses == [2]
+    assert f"another training that runs now writes to {out}" in capsys.readouterr().err
+    assert not list((tmp_path / "out").glob(".*"))
+
+
 def test_help_names_the_options(capsys):
     named = {"--text", "--out", "--val", "--model", "--regime", "--twin", "--steps", "--centroid-steps", "--seq-len"}
     named |= {"--batch", "--accumulate", "--groups", "--top-k", "--window", "--sinks", "--seed"}

@@ -210,6 +210,24 @@ def test_ctrl_c_keeps_the_last_step_and_resume_ends_where_an_uninterrupted_one_d
     assert sorted(path.suffix for path in tmp_path.glob("a.*")) == [".safetensors"]
 
 
+def test_a_second_start_does_not_disturb_the_one_that_runs(train, tmp_path, monkeypatch, capsys):
+    from focus_runtime.store.training import TrainingRecorder
+
+    record, refused = TrainingRecorder.step, []
+
+    def second(self, made, **rest):
+        record(self, made, **rest)
+        if made.step == 3:
+            refused.append((train(steps=4), train("--resume"), train(out="b.safetensors", steps=2)))
+
+    monkeypatch.setattr(TrainingRecorder, "step", second)
+    assert train() == 0
+    assert refused == [(2, 2, 0)]
+    assert capsys.readouterr().err.count("another training that runs now writes to") == 2
+    assert {row["name"]: (row["status"], row["step"]) for row in rows(tmp_path)} == {"a": ("done", 6), "b": ("done", 2)}
+    assert not list(tmp_path.glob(".*.lock"))
+
+
 def test_a_stop_is_taken_where_nobody_reads_the_messages_any_more(monkeypatch):
     """As with `train ... 2>&1 | tee log`, where Ctrl-C ends both."""
     reader, writer = os.pipe()

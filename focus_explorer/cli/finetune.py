@@ -95,6 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("stopped; the same command with --resume continues from the last checkpoint", file=sys.stderr)
         return 130
+    if not result:
+        return 0
     if arguments.json:
         print(json.dumps(result))
         return 0

@@ -24,12 +24,13 @@ from focus_explorer.services.training.trackers.target import LogTarget, check_ta
 from focus_explorer.services.training.trackers.write import TrainingTrackers
 from focus_explorer.services.training.train import Announce, describe_step, stop_on_signal
 from focus_runtime.failures import SEQUENCES
-from focus_runtime.files import Explain, cannot_write, check_writable_folder
+from focus_runtime.files import Explain, cannot_write, check_writable_folder, replacing
 from focus_runtime.training.recipes import RECIPES, in_words, recipe_named
 
 REGIMES = {"two-phase": "two_phase", "from-scratch": "from_scratch"}
 CENTROIDS = "centroids.safetensors"
 VAL_SEQUENCES = 16
+NO_SPACE = cannot_write("free some space and run the command again with --resume", TrainingError)
 OURS = RECIPES["ours"]
 BY_RECIPE = ("groups", "window", "sinks", "steepness")  # options that recipes decide
 
@@ -123,11 +124,14 @@ def finetune(
 
     Returns:
         What `training.json` in the folder holds, and `out`. `seconds` is how long all phases trained together, parts
-        before a resume included and pauses left out; None where an older version began the training.
+        before a resume included and pauses left out; None where an older version began the training. Empty in a process
+        that only helps the first one.
 
     Raises:
         InputError: anything a user can put right. TrainingStopped: stopped; the last step is kept under `out`.
     """
+    from accelerate import PartialState
+
     from focus_runtime.measure.memory import within_memory
     from focus_runtime.models.loading import load_model
     from focus_runtime.text.sequences import encode_texts, even_sequences
@@ -137,6 +141,7 @@ def finetune(
     domain = DomainTexts("", *gather_texts(request.text, request.val))
     held_out = gather_texts(request.val)[0] if request.val else []
     with _own_folder(request):
+        first = PartialState().is_main_process
         check_targets(log_to)
         model, tokenizer = load_model(
             request.model, device=training_device(request.device), cache_dir=settings.cache_dir()
@@ -148,7 +153,9 @@ def finetune(
         inputs = (model, tokenizer, domain.texts)
         with _logged(request, log_to, (plan, config, model, domain, command), announce) as trackers:
             with within_memory(model, SEQUENCES):  # the steps themselves know more
-                result = _train(request, plan, config, inputs, bar, trackers)
+                result = _train(request, plan, config, inputs, bar if first else no_bar, trackers)
+            if not first:
+                return {}
             summary: dict[str, Any] = {
                 "regime": request.regime,
                 "attention": "full" if request.twin else "focus",
@@ -164,7 +171,8 @@ def finetune(
             if sequences is not None:
                 with within_memory(result.model, SEQUENCES):
                     summary["held_out"] = _scores(request, result, sequences)
-            (request.folder / "training.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+            with replacing(request.folder / "training.json", explain=NO_SPACE) as part:
+                part.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
             shutil.rmtree(request.checkpoint, ignore_errors=True)
             if trackers is not None:
                 hashes = {name: summary.get(name, "") for name in ("centroids_sha256", "weights_after")}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
+import textwrap
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -16,6 +19,8 @@ from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from tests.explorer.cli.conftest import options_in_help
 from tests.explorer.services.training.trackers import read_back
+from tests.helpers import free_port
+from tests.runtime.training.tiny import environment
 
 pytestmark = pytest.mark.slow
 TEXT = "On the hill there stood a house, and in the house lived Anne; she wrote a letter. " * 30
@@ -123,6 +128,44 @@ def test_a_folder_that_is_trained_now_is_left_alone(train_text, tmp_path, capsys
     assert statuses == [2]
     assert f"another training that runs now writes to {out}" in capsys.readouterr().err
     assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_of_two_processes_the_first_alone_writes(train_text, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import sys
+        from accelerate import PartialState
+        state = PartialState(cpu=True)
+        from focus_explorer.cli.main import main
+        from focus_explorer.services import finetune
+        save = finetune._save
+        finetune._save = lambda *args: print("SAVED by", state.process_index) or save(*args)
+        status = main(sys.argv[1:])
+        state.destroy_process_group()
+        sys.exit(status)
+        """)
+    )
+    variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{free_port()}"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(program), *train_text, "--out", str(tmp_path / "out"), "--json"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment() | variables | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    try:
+        ended = [process.communicate(timeout=400)[0].splitlines() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0]
+    assert ended[0][0] == "SAVED by 0"
+    assert json.loads(ended[0][1])["out"] == str(tmp_path / "out")
+    assert ended[1] == []
+    load_model(str(tmp_path / "out"))
 
 
 def test_help_names_the_options(capsys):

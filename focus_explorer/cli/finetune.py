@@ -87,12 +87,15 @@ def run(arguments: argparse.Namespace) -> int:
     given = {option.name for option in fields(FinetuneRequest)} & vars(arguments).keys()
     values = recipe_values(arguments.recipe) | {name: getattr(arguments, name) for name in given}
     values |= {name: tuple(getattr(arguments, name)) for name in ("text", "val", "log_to")}
+    request = FinetuneRequest(**values)
     try:
-        result = finetune(FinetuneRequest(**values), bar=step_bar, command=command_line(), announce=print_note)
+        result = finetune(request, bar=step_bar, command=command_line(), announce=print_note)
     except TrainingStopped as stopped:
         print(f"{stopped}; the same command with --resume continues", file=sys.stderr)
         return 130
     except KeyboardInterrupt:
+        if not request.can_resume:
+            raise
         print("stopped; the same command with --resume continues from the last checkpoint", file=sys.stderr)
         return 130
     if not result:

@@ -24,7 +24,7 @@ from focus_explorer.services.training.trackers.target import LogTarget, check_ta
 from focus_explorer.services.training.trackers.write import TrainingTrackers
 from focus_explorer.services.training.train import Announce, describe_step, stop_on_signal
 from focus_runtime.failures import SEQUENCES
-from focus_runtime.files import Explain, cannot_write, check_writable_folder, replacing
+from focus_runtime.files import PART, Explain, cannot_write, check_writable_folder, replacing
 from focus_runtime.training.recipes import RECIPES, in_words, recipe_named
 
 REGIMES = {"two-phase": "two_phase", "from-scratch": "from_scratch"}
@@ -100,6 +100,11 @@ class FinetuneRequest:
     def checkpoint(self) -> Path:
         """Where an unfinished training is kept."""
         return self.folder / "checkpoint"
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether a checkpoint is kept; one that a kill or a full disk left half-written is none."""
+        return any(not path.name.startswith(PART) for path in self.checkpoint.glob("*.ckpt"))
 
     @property
     def trains_centroids_first(self) -> bool:
@@ -281,13 +286,13 @@ def _check_folder(request: FinetuneRequest, explain: Explain) -> None:
         others = [path for path in out.iterdir() if path not in (kept, lock_of(out))]
     except OSError as error:
         raise explain(out, error) from error
-    if others and not (request.resume and kept.exists()):
+    if others and not (request.resume and request.can_resume):
         raise InputError(f"the folder {out} is not empty", expected="a new folder", fix="choose another --out")
-    if kept.exists() and not request.resume:
+    if request.can_resume and not request.resume:
         raise InputError(
             f"{kept} keeps a training that was stopped", fix="add --resume to continue, or delete it to start over"
         )
-    if request.resume and not kept.exists():
+    if request.resume and not request.can_resume:
         raise InputError(f"there is nothing in {out} to continue from", fix="start without --resume")
 
 

@@ -168,6 +168,24 @@ def test_of_two_processes_the_first_alone_writes(train_text, tmp_path):
     load_model(str(tmp_path / "out"))
 
 
+def test_without_a_whole_checkpoint_it_starts_over(train_text, tmp_path, capsys, monkeypatch):
+    """A process was killed, or Ctrl-C came, before the first checkpoint was whole."""
+
+    def interrupted(*args):
+        (tmp_path / "out" / "checkpoint").mkdir()
+        (tmp_path / "out" / "checkpoint" / ".part-1-x.ckpt").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    again = [*train_text, "--out", str(tmp_path / "out")]
+    with monkeypatch.context() as patch:
+        patch.setattr(finetune, "_train", interrupted)
+        assert main(again) == 130
+    assert "nothing of this run was kept" in capsys.readouterr().err
+    assert main([*again, "--resume"]) == 2
+    assert "there is nothing in" in capsys.readouterr().err
+    assert main(again) == 0
+
+
 def test_help_names_the_options(capsys):
     named = {"--text", "--out", "--val", "--model", "--regime", "--twin", "--steps", "--centroid-steps", "--seq-len"}
     named |= {"--batch", "--accumulate", "--groups", "--top-k", "--window", "--sinks", "--seed"}

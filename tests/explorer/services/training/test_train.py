@@ -241,6 +241,25 @@ def test_a_stop_is_taken_where_nobody_reads_the_messages_any_more(monkeypatch):
             closed.close()
 
 
+def test_ctrl_c_after_the_last_step_says_what_is_kept(train, tmp_path, monkeypatch, capsys):
+    import focus_runtime.training.centroids as module
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "calibrate_potentials", interrupted)
+        assert train() == 130
+    error = capsys.readouterr().err.strip().splitlines()
+    assert "the last checkpoint is kept" in error[-2]
+    assert main(shlex.split(error[-1])[1:]) == 0
+    assert (tmp_path / "a.safetensors").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("focus_explorer.services.training.train._load", interrupted)
+        assert train(out="b.safetensors") == 130
+    assert "nothing of this run was kept" in capsys.readouterr().err
+
+
 def test_what_cannot_be_resumed_is_said(train, tmp_path, text_file, monkeypatch, capsys):
     one_error(capsys, train("--resume"), "there is no checkpoint", "a.checkpoint")
     with monkeypatch.context() as patch:

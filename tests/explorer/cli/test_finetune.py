@@ -146,7 +146,12 @@ def test_of_two_processes_the_first_alone_writes(train_text, tmp_path):
         sys.exit(status)
         """)
     )
-    variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{free_port()}"}
+    variables = {
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": f"{free_port()}",
+    }
     processes = [
         subprocess.Popen(
             [sys.executable, str(program), *train_text, "--out", str(tmp_path / "out"), "--json"],

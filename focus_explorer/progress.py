@@ -59,6 +59,8 @@ def step_bar(total: int, layout: str | None = None) -> Iterator[Callable[[int, s
     with tqdm(total=total, file=sys.stderr, bar_format=layout, desc="Training", disable=None) as bar:
 
         def update(done: int, numbers: str) -> None:
+            if not bar.n:  # steps before a resume say nothing about the speed
+                bar.initial = bar.n = bar.last_print_n = done - 1
             bar.update(done - bar.n)
             bar.set_postfix_str(numbers)
 

@@ -30,9 +30,11 @@ DESCRIPTION = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Texts, output folder, regime and the numbers of a training."""
     parser.description = DESCRIPTION
-    parser.add_argument("--text", nargs="+", required=True, help="text files, or folders of .txt files")
+    parser.add_argument(
+        "--text", nargs="+", action="extend", required=True, help="text files, or folders of .txt files"
+    )
     parser.add_argument("--out", required=True, help="folder to write the model and its centroids to")
-    parser.add_argument("--val", nargs="*", default=[], help="held-out text, scored at the end")
+    parser.add_argument("--val", nargs="*", action="extend", default=[], help="held-out text, scored at the end")
     parser.add_argument("--model", default=settings.SETTINGS["model"].default, help="model name, folder or file")
     parser.add_argument("--regime", choices=tuple(REGIMES), default="two-phase", help="(default: two-phase)")
     parser.add_argument("--twin", action="store_true", help="full attention instead of Focus, same data and rates")
@@ -85,14 +87,19 @@ def run(arguments: argparse.Namespace) -> int:
     given = {option.name for option in fields(FinetuneRequest)} & vars(arguments).keys()
     values = recipe_values(arguments.recipe) | {name: getattr(arguments, name) for name in given}
     values |= {name: tuple(getattr(arguments, name)) for name in ("text", "val", "log_to")}
+    request = FinetuneRequest(**values)
     try:
-        result = finetune(FinetuneRequest(**values), bar=step_bar, command=command_line(), announce=print_note)
+        result = finetune(request, bar=step_bar, command=command_line(), announce=print_note)
     except TrainingStopped as stopped:
         print(f"{stopped}; the same command with --resume continues", file=sys.stderr)
         return 130
     except KeyboardInterrupt:
+        if not request.can_resume:
+            raise
         print("stopped; the same command with --resume continues from the last checkpoint", file=sys.stderr)
         return 130
+    if not result:
+        return 0
     if arguments.json:
         print(json.dumps(result))
         return 0

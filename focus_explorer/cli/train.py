@@ -69,11 +69,16 @@ def run(arguments: argparse.Namespace) -> int:
     request = train_request(arguments)
     database = None if arguments.no_db else Service(arguments.db).database
     command = command_line()
+    again = command if request.resume else f"{command} --resume"
     try:
         result = train(request, database, command=command, announce=print_note)
+    except KeyboardInterrupt:  # not within the steps
+        if not request.checkpoint.exists():
+            raise
+        print(f"stopped; the last checkpoint is kept, continue with\n  {again}", file=sys.stderr)
+        return 130
     except TrainingStopped as stopped:
         if stopped.step:
-            again = command if request.resume else f"{command} --resume"
             print(
                 f"stopped after step {stopped.step:,} of {request.steps:,}, which is saved; continue with\n  {again}",
                 file=sys.stderr,

@@ -30,6 +30,7 @@ def _add_texts_and_targets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--text",
         nargs="+",
+        action="extend",
         required=True,
         metavar="NAME=FOLDER",
         help="calibration text by domain: text files, or folders of .txt files",
@@ -37,13 +38,16 @@ def _add_texts_and_targets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--held-out",
         nargs="*",
+        action="extend",
         default=[],
         metavar="NAME=FOLDER",
-        help="text for the check at the end (default: other sequences of the calibration text)",
+        help="text for the check at the end, left out of --text folders (default: other sequences of the calibration "
+        "text)",
     )
     parser.add_argument(
         "--out",
         nargs="+",
+        action="extend",
         required=True,
         metavar="FILE",
         help="centroid file to write (.safetensors), one for each target",
@@ -52,6 +56,7 @@ def _add_texts_and_targets(parser: argparse.ArgumentParser) -> None:
     target.add_argument(
         "--loss",
         nargs="+",
+        action="extend",
         default=[],
         metavar="SHARE",
         help="largest rise in perplexity in every domain, such as 1%% or 0.01; several are searched together",
@@ -59,6 +64,7 @@ def _add_texts_and_targets(parser: argparse.ArgumentParser) -> None:
     target.add_argument(
         "--pairs",
         nargs="+",
+        action="extend",
         default=[],
         metavar="SHARE",
         help="largest share of causal pairs kept, such as 30%% or 0.3; several are searched together",
@@ -152,7 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
         if tuned.written is None:
             print(
                 f"no budget meets the target, so {out} was not written; the last line of the table is the closest. "
-                "Write it with --write-best, or choose another target",
+                "Write it with --resume --write-best, or choose another target, with --resume too",
                 file=sys.stderr,
             )
     return 3 if any(tuned.written is None for tuned in found) else 0

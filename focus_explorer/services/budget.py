@@ -51,7 +51,7 @@ def budget_of(source: str | None) -> tuple[HeadException, ...] | None:
         raise InputError(f"{source} is not text in UTF-8", expected="a budget, a JSON file") from error
     try:
         values = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of a number with thousands of digits a plain ValueError
         where = f" (line {error.lineno}: {error.msg})" if isinstance(error, json.JSONDecodeError) else ""
         raise InputError(f"{source} is not JSON{where}", expected=f"a list of exceptions, {EXPECTED}") from error
     try:

@@ -17,18 +17,20 @@ from focus_explorer.progress import Bar, no_bar
 from focus_explorer.services.training import request as training_options
 from focus_explorer.services.training.device import training_device
 from focus_explorer.services.training.domains import DomainTexts
+from focus_explorer.services.training.one_writer import lock_of, one_writer
 from focus_explorer.services.training.record import training_info, training_trackers
 from focus_explorer.services.training.texts import gather_texts
 from focus_explorer.services.training.trackers.target import LogTarget, check_targets, parse_targets
 from focus_explorer.services.training.trackers.write import TrainingTrackers
 from focus_explorer.services.training.train import Announce, describe_step, stop_on_signal
 from focus_runtime.failures import SEQUENCES
-from focus_runtime.files import cannot_write, check_writable_folder
+from focus_runtime.files import PART, Explain, cannot_write, check_writable_folder, replacing
 from focus_runtime.training.recipes import RECIPES, in_words, recipe_named
 
 REGIMES = {"two-phase": "two_phase", "from-scratch": "from_scratch"}
 CENTROIDS = "centroids.safetensors"
 VAL_SEQUENCES = 16
+NO_SPACE = cannot_write("free some space and run the command again with --resume", TrainingError)
 OURS = RECIPES["ours"]
 BY_RECIPE = ("groups", "window", "sinks", "steepness")  # options that recipes decide
 
@@ -100,6 +102,11 @@ class FinetuneRequest:
         return self.folder / "checkpoint"
 
     @property
+    def can_resume(self) -> bool:
+        """Whether a checkpoint is kept; one that a kill or a full disk left half-written is none."""
+        return any(not path.name.startswith(PART) for path in self.checkpoint.glob("*.ckpt"))
+
+    @property
     def trains_centroids_first(self) -> bool:
         """Whether a phase trains the centroids alone."""
         return self.regime == "two-phase" and not self.twin
@@ -122,11 +129,14 @@ def finetune(
 
     Returns:
         What `training.json` in the folder holds, and `out`. `seconds` is how long all phases trained together, parts
-        before a resume included and pauses left out; None where an older version began the training.
+        before a resume included and pauses left out; None where an older version began the training. Empty in a process
+        that only helps the first one.
 
     Raises:
         InputError: anything a user can put right. TrainingStopped: stopped; the last step is kept under `out`.
     """
+    from accelerate import PartialState
+
     from focus_runtime.measure.memory import within_memory
     from focus_runtime.models.loading import load_model
     from focus_runtime.text.sequences import encode_texts, even_sequences
@@ -135,37 +145,43 @@ def finetune(
     log_to = parse_targets(request.log_to)
     domain = DomainTexts("", *gather_texts(request.text, request.val))
     held_out = gather_texts(request.val)[0] if request.val else []
-    _check_folder(request)
-    check_targets(log_to)
-    model, tokenizer = load_model(request.model, device=training_device(request.device), cache_dir=settings.cache_dir())
-    sequences = None
-    if held_out:
-        ids = encode_texts(tokenizer, held_out, request.seq_len)
-        sequences = even_sequences(ids, VAL_SEQUENCES, request.seq_len)
-    inputs = (model, tokenizer, domain.texts)
-    with _logged(request, log_to, (plan, config, model, domain, command), announce) as trackers:
-        with within_memory(model, SEQUENCES):  # the steps themselves know more
-            result = _train(request, plan, config, inputs, bar, trackers)
-        summary: dict[str, Any] = {
-            "regime": request.regime,
-            "attention": "full" if request.twin else "focus",
-            "plan": asdict(plan),
-            "config": config.to_dict(),
-            "seconds": _rounded(result.seconds),
-            "phase_seconds": {name: _rounded(seconds) for name, seconds in result.phase_seconds.items()},
-            "weights_before": result.weights_before,
-            "weights_after": result.weights_after,
-            "final_loss": {name: steps[-1].loss for name, steps in result.phases.items() if steps},
-        }
-        summary |= _save(request, result, tokenizer)
-        if sequences is not None:
-            with within_memory(result.model, SEQUENCES):
-                summary["held_out"] = _scores(request, result, sequences)
-        (request.folder / "training.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-        shutil.rmtree(request.checkpoint, ignore_errors=True)
-        if trackers is not None:
-            hashes = {name: summary.get(name, "") for name in ("centroids_sha256", "weights_after")}
-            trackers.finish("done", validation=summary.get("held_out"), **hashes)
+    with _own_folder(request):
+        first = PartialState().is_main_process
+        check_targets(log_to)
+        model, tokenizer = load_model(
+            request.model, device=training_device(request.device), cache_dir=settings.cache_dir()
+        )
+        sequences = None
+        if held_out:
+            ids = encode_texts(tokenizer, held_out, request.seq_len)
+            sequences = even_sequences(ids, VAL_SEQUENCES, request.seq_len)
+        inputs = (model, tokenizer, domain.texts)
+        with _logged(request, log_to, (plan, config, model, domain, command), announce) as trackers:
+            with within_memory(model, SEQUENCES):  # the steps themselves know more
+                result = _train(request, plan, config, inputs, bar if first else no_bar, trackers)
+            if not first:
+                return {}
+            summary: dict[str, Any] = {
+                "regime": request.regime,
+                "attention": "full" if request.twin else "focus",
+                "plan": asdict(plan),
+                "config": config.to_dict(),
+                "seconds": _rounded(result.seconds),
+                "phase_seconds": {name: _rounded(seconds) for name, seconds in result.phase_seconds.items()},
+                "weights_before": result.weights_before,
+                "weights_after": result.weights_after,
+                "final_loss": {name: steps[-1].loss for name, steps in result.phases.items() if steps},
+            }
+            summary |= _save(request, result, tokenizer)
+            if sequences is not None:
+                with within_memory(result.model, SEQUENCES):
+                    summary["held_out"] = _scores(request, result, sequences)
+            with replacing(request.folder / "training.json", explain=NO_SPACE) as part:
+                part.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+            shutil.rmtree(request.checkpoint, ignore_errors=True)
+            if trackers is not None:
+                hashes = {name: summary.get(name, "") for name in ("centroids_sha256", "weights_after")}
+                trackers.finish("done", validation=summary.get("held_out"), **hashes)
     return {"out": str(request.folder), **summary}
 
 
@@ -253,22 +269,30 @@ def _plan(request: FinetuneRequest) -> tuple[Any, Any]:
     return plan, config
 
 
-def _check_folder(request: FinetuneRequest) -> None:
+@contextmanager
+def _own_folder(request: FinetuneRequest) -> Iterator[None]:
+    """Make the folder, check it, and keep it from a second training while the block runs."""
+    explain = cannot_write("choose a writable --out folder", problem="cannot write to")
+    check_writable_folder(request.folder, explain=explain)
+    with one_writer(request.folder):
+        _check_folder(request, explain)
+        yield
+
+
+def _check_folder(request: FinetuneRequest, explain: Explain) -> None:
     """Refuse a folder that is neither new, nor empty, nor that of the training to resume."""
     out, kept = request.folder, request.checkpoint
-    explain = cannot_write("choose a writable --out folder", problem="cannot write to")
-    check_writable_folder(out, explain=explain)
     try:
-        others = [path for path in out.iterdir() if path != kept]
+        others = [path for path in out.iterdir() if path not in (kept, lock_of(out))]
     except OSError as error:
         raise explain(out, error) from error
-    if others and not (request.resume and kept.exists()):
+    if others and not (request.resume and request.can_resume):
         raise InputError(f"the folder {out} is not empty", expected="a new folder", fix="choose another --out")
-    if kept.exists() and not request.resume:
+    if request.can_resume and not request.resume:
         raise InputError(
             f"{kept} keeps a training that was stopped", fix="add --resume to continue, or delete it to start over"
         )
-    if request.resume and not kept.exists():
+    if request.resume and not request.can_resume:
         raise InputError(f"there is nothing in {out} to continue from", fix="start without --resume")
 
 
@@ -290,15 +314,14 @@ def _train(
     """
     from focus_runtime.training.regimes import run_regime
 
-    total = plan.weights.steps + (plan.centroids.steps if request.trains_centroids_first else 0)
-    done = {"centroids": 0, "weights": 0}
-    with bar(total) as show, stop_on_signal() as stopped:
+    first = plan.centroids.steps if request.trains_centroids_first else 0
+    with bar(first + plan.weights.steps) as show, stop_on_signal() as stopped:
 
         def report(step: Any) -> None:
-            done[step.phase or "weights"] = step.step
+            before = first if step.phase == "weights" else 0
             if trackers is not None:
                 trackers.step(step)
-            show(sum(done.values()), f"{step.phase}: {describe_step(step)}")
+            show(before + step.step, f"{step.phase}: {describe_step(step)}")
 
         return run_regime(
             plan,

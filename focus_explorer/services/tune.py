@@ -28,7 +28,8 @@ class TuneRequest:
 
     Attributes:
         text: calibration text by domain, NAME=PATH each, or paths alone; see `parse_domains`.
-        held_out: text for the check, likewise; when empty, other sequences of the calibration text.
+        held_out: text for the check, likewise, and left out of `text`; when empty, other sequences of the calibration
+            text.
         out: centroid files to write, one for each target.
         window_growth: positions from which to which windows grow, see `FocusConfig`; the file's when None.
         loss, pairs: the targets, one or more of one kind; see `Target`. All are looked for by the same estimates.
@@ -101,8 +102,7 @@ def tune(
         InputError: text, target, model or centroids cannot be used, or a file not written.
     """
     targets = _targets(request)
-    texts = _texts(request.text, "--text")
-    held_out = _texts(request.held_out, "--held-out")
+    texts, held_out = _texts(request)
     with bar() as progress:
         progress("Loading the model", 0.0)
         with service.models.lease(request.model, device=request.device, dtype=request.dtype) as loaded:
@@ -112,6 +112,7 @@ def tune(
 def _targets(request: TuneRequest) -> dict[Path, Any]:
     """What is looked for, by the file it is written to."""
     from focus_runtime.files import cannot_write, check_writable
+    from focus_runtime.tuning.record import resume_path
     from focus_runtime.tuning.search import Target
 
     targets = [*(Target(loss=loss) for loss in request.loss), *(Target(pairs=pairs) for pairs in request.pairs)]
@@ -124,13 +125,25 @@ def _targets(request: TuneRequest) -> dict[Path, Any]:
         if path.suffix != ".safetensors":
             raise InputError(f"--out is {out!r}", expected="a name ending in .safetensors")
         check_writable(path, explain=cannot_write("choose another --out"))
+    measured = resume_path(paths[0])
+    if measured.exists() and not request.resume:
+        raise InputError(
+            f"{measured} keeps what another search for that --out has measured",
+            fix="add --resume to use it, or delete that file to measure again",
+        )
     return dict(zip(paths, targets, strict=True))
 
 
-def _texts(words: tuple[str, ...], option: str) -> dict[str, list[str]]:
-    """Texts by domain; the domain of texts without a name is "text"."""
-    domains = gather_domains(parse_domains(words, option, weighted=False))
-    return {domain.name or "text": domain.texts for domain in domains}
+def _texts(request: TuneRequest) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Texts of the search, without those of the check, and of the check.
+
+    By domain; the domain of texts without a name is "text".
+    """
+    words = parse_domains(request.text, "--text", weighted=False)
+    check = parse_domains(request.held_out, "--held-out", weighted=False)
+    read = gather_domains(words, check), gather_domains(check)
+    searched, checked = ({domain.name or "text": domain.texts for domain in domains} for domains in read)
+    return searched, checked
 
 
 class _Search:
@@ -242,6 +255,7 @@ class _Search:
         try:
             for target in targets.values():
                 results.append(search(meter, choices, target, state, by_query=request.by_query, own=own))
+            record.save_progress(path, identity, state)  # the check may be stopped, or meet no target
         except KeyboardInterrupt:
             record.save_progress(path, identity, state)
             raise

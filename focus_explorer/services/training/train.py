@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from focus_explorer.services.centroids.files import load_named_centroids
 from focus_explorer.services.training.device import training_device
 from focus_explorer.services.training.domains import DomainTexts, gather_domains
 from focus_explorer.services.training.held_out import describe_evaluation, describe_scores, held_out_sequences, score
+from focus_explorer.services.training.one_writer import one_writer
 from focus_explorer.services.training.plan import TrainingPlan, plan_training
 from focus_explorer.services.training.record import training_info, training_trackers
 from focus_explorer.services.training.request import TrainRequest, snapshot_of
@@ -105,24 +106,31 @@ def train(
     """
     from accelerate import PartialState
 
-    training = _load(request, database)
-    first = PartialState().is_main_process
-    with ExitStack() as stack:
-        made = _recorders(training, database, command, announce) if first else []
-        recorders = [stack.enter_context(recorder) for recorder in made]
-        try:
-            centroids = _train(training, recorders, bar if first else no_bar, announce, first=first)
-        except TrainingStopped as stopped:
-            _after_stop(request, stopped, recorders)
-            raise
-        kept = _keep(training, centroids, recorders, announce) if first else {}
-    if first:  # its end is stored: killed before this, it can be continued, which saves the result again
-        request.checkpoint.unlink(missing_ok=True)
-    return kept
+    with ExitStack() as held:
+        training = _load(request, database, held)
+        first = PartialState().is_main_process
+        with ExitStack() as stack:
+            made = _recorders(training, database, command, announce) if first else []
+            recorders = [stack.enter_context(recorder) for recorder in made]
+            try:
+                centroids = _train(training, recorders, bar if first else no_bar, announce, first=first)
+            except TrainingStopped as stopped:
+                _after_stop(request, stopped, recorders)
+                raise
+            kept = _keep(training, centroids, recorders, announce) if first else {}
+        if first:  # its end is stored: killed before this, it can be continued, which saves the result again
+            request.checkpoint.unlink(missing_ok=True)
+        return kept
 
 
-def _load(request: TrainRequest, database: Any) -> _Training:
-    """Check everything that can be checked before the first step, and load model and texts."""
+def _load(request: TrainRequest, database: Any, held: ExitStack) -> _Training:
+    """Check everything that can be checked before the first step, and load model and texts.
+
+    Args:
+        request: what to train.
+        database: see `train`.
+        held: keeps the result from a second training.
+    """
     from focus_runtime.models.loading import load_model
     from focus_runtime.models.precision import native_dtype
     from focus_runtime.training.hashes import ModelHashes
@@ -130,7 +138,9 @@ def _load(request: TrainRequest, database: Any) -> _Training:
     initial = None if request.init is None else _initial(request.init, database)
     plan = plan_training(request, initial)
     domains, held_out = gather_domains(plan.domains, plan.held_out), gather_domains(plan.held_out)
-    _check_result(Path(os.path.expanduser(request.out)))
+    out = Path(os.path.expanduser(request.out))
+    _check_result(out)
+    held.enter_context(one_writer(out))
     _check_checkpoint(request)
     check_targets(plan.log_to)
     if database is not None:
@@ -242,7 +252,8 @@ def stop_on_signal() -> Iterator[threading.Event]:
         if requested.is_set():
             raise KeyboardInterrupt
         requested.set()
-        print("\nstopping after this step; once more stops at once", file=sys.stderr)
+        with suppress(OSError):  # Ctrl-C ends `| tee log` too: nobody reads this, and the step must be finished
+            print("\nstopping after this step; once more stops at once", file=sys.stderr)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -31,7 +31,9 @@ def save_state(path: Path, identity: Mapping[str, Any], step: int, content: Mapp
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         return TrainingError(
             f"the checkpoint {target} cannot be written after step {step}: {reason}",
-            fix="free some space or choose another folder; an older checkpoint is still there, continue with --resume",
+            fix="free some space; an older checkpoint is still there, continue with --resume"
+            if target.exists()
+            else "free some space or choose another folder, and start again; no checkpoint was written yet",
         )
 
     try:

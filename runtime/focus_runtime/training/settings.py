@@ -84,6 +84,8 @@ class TrainConfig:
         for name, minimum in minima.items():
             if getattr(self, name) < minimum:
                 raise ConfigError(f"{name} is {getattr(self, name)}", expected=f"at least {minimum}")
+        if self.seed >= 1 << 63:
+            raise ConfigError(f"seed is {self.seed}", expected="below 2**63, as random numbers take it")
         if not 0 < self.learning_rate < 10:
             raise ConfigError(f"learning_rate is {self.learning_rate}", expected="between 0 and 10")
         if not 0 <= self.weight_decay < 10 or not 0 < self.clip < math.inf:

@@ -94,11 +94,14 @@ def measure_costs(
             changes_LHST = changes_LHST.unflatten(1, (costs.counts.key, -1)).sum(dim=2)
         changes_NT = changes_LHST.flatten(0, 2)
         products = (changes_NT @ changes_NT.T / changes_NT.shape[1]).cpu().numpy().reshape(costs.products.shape)
-        costs.products[:] += (products - costs.products) * (lengths[number] / sum(lengths[: number + 1]))
+        products -= costs.products  # what `start` or `on_sequence` holds stays as it is: Ctrl-C may come at any moment
+        products *= lengths[number] / sum(lengths[: number + 1])
+        products += costs.products
+        pairs = costs.pairs
         if lengths[number] == lengths[0]:
-            pairs = np.array(setting_shares(focus, costs.layers, settings))
-            costs.pairs[:] += (pairs - costs.pairs) / lengths[: number + 1].count(lengths[0])
-        costs = replace(costs, sequences=number + 1)
+            own = np.array(setting_shares(focus, costs.layers, settings))
+            pairs = pairs + (own - pairs) / lengths[: number + 1].count(lengths[0])
+        costs = replace(costs, products=products, pairs=pairs, sequences=number + 1)
         on_sequence(costs)
     return costs
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
+import textwrap
 from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
 from focus_explorer.cli import finetune as command
-from focus_explorer.cli.main import main
+from focus_explorer.cli.main import main, parser
 from focus_explorer.services import finetune
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from tests.explorer.cli.conftest import options_in_help
 from tests.explorer.services.training.trackers import read_back
+from tests.helpers import free_port
+from tests.runtime.training.tiny import environment
 
 pytestmark = pytest.mark.slow
 TEXT = "On the hill there stood a house, and in the house lived Anne; she wrote a letter. " * 30
@@ -115,6 +120,77 @@ def test_a_folder_in_use_is_left_alone(train_text, tmp_path, capsys):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
 
 
+def test_a_folder_that_is_trained_now_is_left_alone(train_text, tmp_path, capsys, monkeypatch):
+    out, statuses = str(tmp_path / "out"), []
+    shown = nullcontext(lambda done, numbers: statuses or statuses.append(main([*train_text, "--out", out])))
+    monkeypatch.setattr(command, "step_bar", lambda total: shown)
+    assert main([*train_text, "--out", out]) == 0
+    assert statuses == [2]
+    assert f"another training that runs now writes to {out}" in capsys.readouterr().err
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_of_two_processes_the_first_alone_writes(train_text, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import sys
+        from accelerate import PartialState
+        state = PartialState(cpu=True)
+        from focus_explorer.cli.main import main
+        from focus_explorer.services import finetune
+        save = finetune._save
+        finetune._save = lambda *args: print("SAVED by", state.process_index) or save(*args)
+        status = main(sys.argv[1:])
+        state.destroy_process_group()
+        sys.exit(status)
+        """)
+    )
+    variables = {
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": f"{free_port()}",
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(program), *train_text, "--out", str(tmp_path / "out"), "--json"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment() | variables | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    try:
+        ended = [process.communicate(timeout=400)[0].splitlines() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0]
+    assert ended[0][0] == "SAVED by 0"
+    assert json.loads(ended[0][1])["out"] == str(tmp_path / "out")
+    assert ended[1] == []
+    load_model(str(tmp_path / "out"))
+
+
+def test_without_a_whole_checkpoint_it_starts_over(train_text, tmp_path, capsys, monkeypatch):
+    """A process was killed, or Ctrl-C came, before the first checkpoint was whole."""
+
+    def interrupted(*args):
+        (tmp_path / "out" / "checkpoint").mkdir()
+        (tmp_path / "out" / "checkpoint" / ".part-1-x.ckpt").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    again = [*train_text, "--out", str(tmp_path / "out")]
+    with monkeypatch.context() as patch:
+        patch.setattr(finetune, "_train", interrupted)
+        assert main(again) == 130
+    assert "nothing of this run was kept" in capsys.readouterr().err
+    assert main([*again, "--resume"]) == 2
+    assert "there is nothing in" in capsys.readouterr().err
+    assert main(again) == 0
+
+
 def test_help_names_the_options(capsys):
     named = {"--text", "--out", "--val", "--model", "--regime", "--twin", "--steps", "--centroid-steps", "--seq-len"}
     named |= {"--batch", "--accumulate", "--groups", "--top-k", "--window", "--sinks", "--seed"}
@@ -146,3 +222,19 @@ def test_the_time_is_said_to_be_that_of_all_parts(seconds, phases, said, monkeyp
     monkeypatch.setattr(command, "finetune", lambda *_, **__: result)
     assert main([*words, "--out", "o"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == f"trained for {said}"
+
+
+def test_the_bar_of_a_continued_training_counts_the_steps_of_all_phases(train_text, tmp_path, monkeypatch):
+    shown, checks = [], itertools.count(1)
+    monkeypatch.setattr(command, "step_bar", lambda total: nullcontext(lambda done, numbers: shown.append(done)))
+    signalled = SimpleNamespace(is_set=lambda: next(checks) >= 3)  # asked after all steps of a phase but the last
+    with monkeypatch.context() as patch:
+        patch.setattr(finetune, "stop_on_signal", lambda: nullcontext(signalled))
+        assert main([*train_text, "--out", str(tmp_path / "out")]) == 130
+    assert main([*train_text, "--out", str(tmp_path / "out"), "--resume"]) == 0
+    assert shown == [1, 2, 3, 4, 5, 6]
+
+
+def test_texts_given_one_by_one_are_all_read(words):
+    arguments = parser(["finetune"]).parse_args([*words, "--text", "b.txt", "--val", "c.txt", "--out", "out"])
+    assert (arguments.text, arguments.val) == ([words[2], "b.txt"], [words[4], "c.txt"])

@@ -41,8 +41,10 @@ def texts(tmp_path_factory):
 
 @pytest.fixture
 def tune(tmp_path, model_folder, centroid_file, texts):
-    def run(*more, out=tmp_path / "tuned.safetensors"):
-        named = ["--text", f"one={texts / '1.txt'}", f"two={texts / '2.txt'}", "--out", str(out)]
+    def run(*more, out=tmp_path / "tuned.safetensors", text=None):
+        outs = [str(path) for path in (out if isinstance(out, list) else [out])]
+        words = text or [f"one={texts / '1.txt'}", f"two={texts / '2.txt'}"]
+        named = [word for one in words for word in ("--text", one)] + ["--out", *outs]
         small = ["--seq-len", "48", "--sequences", "1", "--held-out-sequences", "3"]
         where = ["--model", model_folder, "--centroids", centroid_file, "--db", str(tmp_path / "runs.duckdb")]
         return main(["tune", *named, *small, *where, *map(str, more)])
@@ -157,13 +159,32 @@ def test_the_table_is_printed(tune, capsys):
     assert "written" in out
 
 
-def test_a_target_that_cannot_be_met_writes_nothing_unless_told(tune, tmp_path, capsys):
+def test_a_target_that_cannot_be_met_writes_nothing_unless_told(tune, tmp_path, capsys, monkeypatch):
+    from focus_runtime.tuning.meter import BudgetMeter
+
     out = tmp_path / "never.safetensors"
     assert tune("--pairs", "1%", out=out) == 3
     assert f"no budget meets the target, so {out} was not written" in capsys.readouterr().err
     assert not out.exists()
-    assert tune("--pairs", "1%", "--write-best", out=out) == 0
+    one_error(capsys, tune("--pairs", "1%", out=out), "never.safetensors.search.json keeps", "add --resume")
+    monkeypatch.setattr(BudgetMeter, "measure", None)  # all is known
+    assert tune("--pairs", "1%", "--resume", "--write-best", out=out) == 0
     assert load_centroids(out).training["budget"]["met"] is False
+    assert not list(tmp_path.glob("*.search.*"))
+
+
+def test_text_of_the_check_is_left_out_of_the_search(tune, texts, tmp_path, capsys):
+    (tmp_path / "both").mkdir()
+    for name in ("1.txt", "2.txt"):
+        (tmp_path / "both" / name).write_text((texts / name).read_text())
+    held_out = ["--held-out", texts / "2.txt"]
+    one_error(capsys, tune("--pairs", "80%", *held_out), "the domain 'two'", "besides the held-out one")
+    records = []
+    for text in (tmp_path / "both", texts / "1.txt"):
+        out = tmp_path / f"{text.name}.safetensors"
+        assert tune("--pairs", "80%", "--json", *held_out, out=out, text=[str(text)]) == 0
+        records.append(json.loads(capsys.readouterr().out)["record"])
+    assert records[0] == records[1]
 
 
 def test_a_stopped_search_continues_with_the_same_result(tune, tmp_path, capsys, monkeypatch):
@@ -211,7 +232,7 @@ def test_several_targets_are_searched_together(tune, tmp_path, capsys, monkeypat
     read.clear()
     measured.clear()
     files = [str(tmp_path / name) for name in ("more.safetensors", "fewer.safetensors")]
-    assert tune("--pairs", "80%", "60%", "--json", "--out", *files) == 0
+    assert tune("--pairs", "80%", "--json", "--pairs", "60%", out=files) == 0
     more, fewer = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (more["record"], fewer["record"]) == (alone["80%"]["record"], alone["60%"]["record"])
     assert [more["written"], fewer["written"]] == files
@@ -226,7 +247,7 @@ def test_several_targets_are_searched_together(tune, tmp_path, capsys, monkeypat
 
 def test_of_several_targets_those_met_are_written(tune, tmp_path, capsys):
     files = [tmp_path / "met.safetensors", tmp_path / "never.safetensors"]
-    assert tune("--pairs", "80%", "1%", "--out", *files) == 3
+    assert tune("--pairs", "80%", "1%", out=files) == 3
     assert f"so {files[1]} was not written" in capsys.readouterr().err
     assert [file.exists() for file in files] == [True, False]
 

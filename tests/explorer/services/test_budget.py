@@ -66,6 +66,7 @@ def test_budgets_of_as_many_exceptions_have_names_of_their_own():
         (b"\xff\xfe", "is not text in UTF-8"),
         (b"[{", r"is not JSON \(line 1: .*expected a list of exceptions"),
         (b"[" * 100_000, "is not JSON"),
+        (b"[" + b"1" * 5000 + b"]", "is not JSON"),
         (b'{"layer": 1}', "budget.json: the budget is dict; expected a list"),
         (b"[3]", "the budget holds int"),
         (b'[{"layer": 1}]', "says nothing about layer 1"),

@@ -169,3 +169,7 @@ def test_a_full_disk_keeps_the_older_checkpoint(tmp_path, monkeypatch):
     assert saves
     assert file.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["run.ckpt"]
+    file.unlink()
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(TrainingError, match=r"No space left.*start again; no checkpoint was written yet"):
+        train(checkpoint=file)

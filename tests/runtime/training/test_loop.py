@@ -28,6 +28,8 @@ from tests.runtime.training.tiny import environment, state, train
         ("batch", 0),
         ("warmup", -1),
         ("calibration_sequences", 0),
+        ("seed", -1),
+        ("seed", 1 << 63),
         ("learning_rate", 0.0),
         ("learning_rate", float("nan")),
         ("learning_rate", 10.0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -109,7 +108,7 @@ def test_half_the_sum_of_products_is_the_divergence_of_a_small_change(fresh_seed
 def test_it_goes_on_where_it_stopped(focus, lengths):
     sequences = [random_ids(length, seed=seed) for seed, length in enumerate(lengths)]
     kept = []
-    whole = measure_costs(focus, sequences, SETTINGS, lambda costs: kept.append(copied(costs)))
+    whole = measure_costs(focus, sequences, SETTINGS, kept.append)
     assert [costs.sequences for costs in kept] == [1, 2, 3]
     again = measure_costs(focus, sequences, SETTINGS, start=kept[0])
     np.testing.assert_allclose(again.products, whole.products, rtol=1e-6)
@@ -117,8 +116,22 @@ def test_it_goes_on_where_it_stopped(focus, lengths):
     assert again.sequences == 3
 
 
-def copied(costs):
-    return dataclasses.replace(costs, products=costs.products.copy(), pairs=costs.pairs.copy())
+def test_ctrl_c_within_a_sequence_leaves_the_estimates_before_it(focus, monkeypatch):
+    sequences = [random_ids(40, seed=seed) for seed in range(3)]
+    whole, kept, shares, calls = measure_costs(focus, sequences, SETTINGS), [], costs_module.setting_shares, []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return shares(*args)
+
+    monkeypatch.setattr(costs_module, "setting_shares", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure_costs(focus, sequences, SETTINGS, kept.append)
+    again = measure_costs(focus, sequences, SETTINGS, start=kept[-1])
+    np.testing.assert_allclose(again.products, whole.products, rtol=1e-6)
+    np.testing.assert_allclose(again.pairs, whole.pairs)
 
 
 def test_a_measurement_changes_nothing(focus):

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ from focus_explorer.services.service import Service
 from focus_explorer.services.training.plan import plan_training
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import checkpoint_of
-from focus_explorer.services.training.train import describe_step
+from focus_explorer.services.training.train import describe_step, stop_on_signal
 from focus_runtime.errors import CentroidFileError
 from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids
@@ -207,6 +208,56 @@ def test_ctrl_c_keeps_the_last_step_and_resume_ends_where_an_uninterrupted_one_d
     same = zip(weights(tmp_path / "a.safetensors"), weights(tmp_path / "whole.safetensors"), strict=True)
     assert all(torch.equal(a, b) for a, b in same)
     assert sorted(path.suffix for path in tmp_path.glob("a.*")) == [".safetensors"]
+
+
+def test_a_second_start_does_not_disturb_the_one_that_runs(train, tmp_path, monkeypatch, capsys):
+    from focus_runtime.store.training import TrainingRecorder
+
+    record, refused = TrainingRecorder.step, []
+
+    def second(self, made, **rest):
+        record(self, made, **rest)
+        if made.step == 3:
+            refused.append((train(steps=4), train("--resume"), train(out="b.safetensors", steps=2)))
+
+    monkeypatch.setattr(TrainingRecorder, "step", second)
+    assert train() == 0
+    assert refused == [(2, 2, 0)]
+    assert capsys.readouterr().err.count("another training that runs now writes to") == 2
+    assert {row["name"]: (row["status"], row["step"]) for row in rows(tmp_path)} == {"a": ("done", 6), "b": ("done", 2)}
+    assert not list(tmp_path.glob(".*.lock"))
+
+
+def test_a_stop_is_taken_where_nobody_reads_the_messages_any_more(monkeypatch):
+    """As with `train ... 2>&1 | tee log`, where Ctrl-C ends both."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1) as closed, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", closed)
+        with stop_on_signal() as stopped:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stopped.wait(10)
+        with suppress(BrokenPipeError):
+            closed.close()
+
+
+def test_ctrl_c_after_the_last_step_says_what_is_kept(train, tmp_path, monkeypatch, capsys):
+    import focus_runtime.training.centroids as module
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "calibrate_potentials", interrupted)
+        assert train() == 130
+    error = capsys.readouterr().err.strip().splitlines()
+    assert "the last checkpoint is kept" in error[-2]
+    assert main(shlex.split(error[-1])[1:]) == 0
+    assert (tmp_path / "a.safetensors").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("focus_explorer.services.training.train._load", interrupted)
+        assert train(out="b.safetensors") == 130
+    assert "nothing of this run was kept" in capsys.readouterr().err
 
 
 def test_what_cannot_be_resumed_is_said(train, tmp_path, text_file, monkeypatch, capsys):

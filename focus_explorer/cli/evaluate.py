@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="default, or centroid files; several that "
         "differ in their training seed give intervals over seeds (default: default)",
     )
-    parser.add_argument("--text", nargs="+", help="held-out text files, or folders of .txt files")
+    parser.add_argument("--text", nargs="+", action="extend", help="held-out text files, or folders of .txt files")
     parser.add_argument("--seq-len", type=int, default=1024, help="tokens of a sequence (default: 1024)")
     parser.add_argument("--sequences", type=int, default=24, help="sequences over all texts (default: 24)")
     parser.add_argument(
@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(dest="action", parser_class=type(parser))
     make = actions.add_parser("make-task", help="write last-word tasks made from plain text, for use without a network")
-    make.add_argument("--text", nargs="+", required=True, help="text files, or folders of .txt files")
+    make.add_argument("--text", nargs="+", action="extend", required=True, help="text files, or folders of .txt files")
     make.add_argument("--out", required=True, help="folder to make")
     add_settings(make, "model")
     make.add_argument("--lengths", default="96,512,1024", help="most tokens of a passage (default: 96,512,1024)")

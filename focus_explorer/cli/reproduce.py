@@ -25,10 +25,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--text",
         nargs="+",
+        action="extend",
         default=[],
         help="training texts: files, or folders of .txt files (default for tiny: the sample texts)",
     )
-    parser.add_argument("--val", nargs="+", default=[], help="held-out text; left out of --text folders")
+    parser.add_argument(
+        "--val", nargs="+", action="extend", default=[], help="held-out text; left out of --text folders"
+    )
     parser.add_argument(
         "--recipe",
         nargs="+",

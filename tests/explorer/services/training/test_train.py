@@ -241,6 +241,23 @@ def test_a_stop_is_taken_where_nobody_reads_the_messages_any_more(monkeypatch):
             closed.close()
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no SIGHUP")
+def test_a_lost_terminal_stops_a_training_unless_nohup_says_otherwise(capsys):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signal() as stopped:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stopped.wait(0.1)
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+        with stop_on_signal() as stopped:
+            for _ in range(2):  # of the shell and of the terminal
+                os.kill(os.getpid(), signal.SIGHUP)
+                assert stopped.wait(10)
+        assert signal.getsignal(signal.SIGHUP) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_ctrl_c_after_the_last_step_says_what_is_kept(train, tmp_path, monkeypatch, capsys):
     import focus_runtime.training.centroids as module
 

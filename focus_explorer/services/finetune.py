@@ -19,10 +19,11 @@ from focus_explorer.services.training.device import training_device
 from focus_explorer.services.training.domains import DomainTexts
 from focus_explorer.services.training.one_writer import lock_of, one_writer
 from focus_explorer.services.training.record import training_info, training_trackers
+from focus_explorer.services.training.stop import stop_on_signal
 from focus_explorer.services.training.texts import gather_texts
 from focus_explorer.services.training.trackers.target import LogTarget, check_targets, parse_targets
 from focus_explorer.services.training.trackers.write import TrainingTrackers
-from focus_explorer.services.training.train import Announce, describe_step, stop_on_signal
+from focus_explorer.services.training.train import Announce, describe_step
 from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import PART, Explain, cannot_write, check_writable_folder, replacing
 from focus_runtime.training.recipes import RECIPES, in_words, recipe_named

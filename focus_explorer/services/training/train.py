@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +22,7 @@ from focus_explorer.services.training.one_writer import one_writer
 from focus_explorer.services.training.plan import TrainingPlan, plan_training
 from focus_explorer.services.training.record import training_info, training_trackers
 from focus_explorer.services.training.request import TrainRequest, snapshot_of
+from focus_explorer.services.training.stop import stop_on_signal
 from focus_explorer.services.training.trackers.target import check_targets
 from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import cannot_write, check_writable
@@ -238,35 +236,6 @@ def describe_step(step: Any) -> str:
         f"{measured}largest group {step.dominance:.1%}, "
         f"pairs kept {step.retained_pairs:.1%}, {step.tokens_per_second:,.0f} tokens/s"
     )
-
-
-@contextmanager
-def stop_on_signal() -> Iterator[threading.Event]:
-    """SIGINT and SIGTERM set the event, so that the step under way is finished; a second one stops at once.
-
-    So does SIGHUP, by which a lost terminal ends what runs in it, but where `nohup` has it ignored; it may come twice.
-    """
-    requested, hang_up = threading.Event(), getattr(signal, "SIGHUP", None)  # Windows has none
-    if threading.current_thread() is not threading.main_thread():
-        yield requested
-        return
-
-    def handle(number: int, frame: Any) -> None:
-        if requested.is_set() and number != hang_up:
-            raise KeyboardInterrupt
-        requested.set()
-        with suppress(OSError):  # Ctrl-C ends `| tee log` too: nobody reads this, and the step must be finished
-            print("\nstopping after this step; once more stops at once", file=sys.stderr)
-
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if hang_up is not None and signal.getsignal(hang_up) != signal.SIG_IGN:
-        numbers.append(hang_up)
-    before = {number: signal.signal(number, handle) for number in numbers}
-    try:
-        yield requested
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _recorders(training: _Training, database: Any, command: str, announce: Announce) -> list[Any]:

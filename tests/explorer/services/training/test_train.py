@@ -18,7 +18,8 @@ from focus_explorer.services.service import Service
 from focus_explorer.services.training.plan import plan_training
 from focus_explorer.services.training.processes import Trainings
 from focus_explorer.services.training.request import checkpoint_of
-from focus_explorer.services.training.train import describe_step, stop_on_signal
+from focus_explorer.services.training.stop import stop_on_signal
+from focus_explorer.services.training.train import describe_step
 from focus_runtime.errors import CentroidFileError
 from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids

@@ -116,8 +116,7 @@ def _make_task(arguments: argparse.Namespace) -> None:
         few = "" if task["items"] == arguments.items else f", of {arguments.items} requested"
         print(
             f"{name:<16} {counted(task['items'], 'item')}{few}, {task['tokens'][0]} to {task['tokens'][1]} tokens, "
-            "the word last "
-            f"seen {task['distance'][0]} to {task['distance'][1]} tokens before"
+            f"the word last seen {task['distance'][0]} to {task['distance'][1]} tokens before"
         )
     print(f"written          {arguments.out}")
 

@@ -57,8 +57,7 @@ def group_sizes_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
     )
     caption = (
         f"Share of the {counted(tokens, 'token')} whose most probable group is the largest, the smallest and each of "
-        "the other "
-        f"of {counted(count, 'group')}, by layer. Dashed: groups of equal size."
+        f"the other of {counted(count, 'group')}, by layer. Dashed: groups of equal size."
     )
     return finish(
         figure,

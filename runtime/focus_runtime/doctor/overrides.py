@@ -41,7 +41,13 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "cohere": {"logit_scale": 1.0},
     "cohere2": {"logit_scale": 1.0},
     "cohere2_moe": {"logit_scale": 1.0},
-    "cohere_compass_text": {**SLIDING_AND_FULL, "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}, "full_attention": None}},
+    "cohere_compass_text": {
+        **SLIDING_AND_FULL,
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": None,
+        },
+    },
     "dbrx": {
         "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0},
         "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2},

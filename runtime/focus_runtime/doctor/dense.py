@@ -1,7 +1,7 @@
 """Focus as one more mask: the model's own eager attention, with a second additive mask of pairs that Focus drops.
 
-Written for the doctor alone, without the code that it examines: of Focus it takes the groups of the tokens, the settings
-and which layers are focused.
+Written for the doctor alone, without the code that it examines: of Focus it takes the groups of the tokens, and so which
+layers are focused.
 """
 
 from __future__ import annotations

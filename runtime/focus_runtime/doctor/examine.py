@@ -1,4 +1,4 @@
-"""Examine an attention patch: run a model in every scenario with its own eager attention and with the patch, and compare."""
+"""Run a model in every scenario with its own eager attention and with an attention patch, and compare."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def doctor(
     """Whether an attention patch computes what it should on a model, in every way that a model is used.
 
     Focus with every pair kept is compared with the model's own eager attention and transformers' own masks, and Focus
-    with one group a token with an independent dense mask. Any other implementation that is registered with transformers'
+    with one group a token with an independent dense mask. Any other implementation registered with transformers'
     `AttentionInterface` is compared with eager attention.
 
     Args:

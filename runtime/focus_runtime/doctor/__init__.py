@@ -1,0 +1,1 @@
+"""The doctor: whether an attention patch computes what it should, on any model."""

@@ -1,0 +1,122 @@
+"""Focus as one more mask: the model's own eager attention, with a second additive mask of pairs that Focus drops.
+
+Written for the doctor alone, without the code that it examines: of Focus it takes the groups of the tokens, the settings
+and which layers are focused.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.observe import observe_focus
+from focus_runtime.doctor.scenarios import NotApplicable
+
+Groups = dict[int, list[Tensor]]  # by layer, in the order of its calls: (B, T) int64, one bit a group
+
+
+@contextmanager
+def noted_groups(focus: FocusModel) -> Iterator[Groups]:
+    """Note the groups of every call of every focused layer."""
+    groups: Groups = defaultdict(list)
+    with observe_focus(focus, lambda layer, call, out: groups[layer.index].append(_membership(layer))):
+        yield groups
+
+
+def _membership(layer: Any) -> Tensor:
+    return layer.current_pass.assignment.membership.clone()
+
+
+@contextmanager
+def dense_focus(model: nn.Module, groups: Groups, window: int, sinks: int) -> Iterator[None]:
+    """Let the eager attention of a model drop the pairs that Focus drops, for the calls whose groups were noted.
+
+    Args:
+        model: with eager attention and no composition.
+        groups: of the same calls, in the same order.
+        window: w, pairs i - j <= w are kept.
+        sinks: s, the first s real tokens of a text are kept as keys.
+    """
+    state = _Passes(groups, window, sinks)
+    sources = {sys.modules[type(module).__module__] for module in model.modules()}
+    patched = [
+        (source, source.eager_attention_forward) for source in sources if hasattr(source, "eager_attention_forward")
+    ]
+    if not patched:
+        raise NotApplicable(f"{type(model).__name__} has no eager attention function to mask")
+    handle = model.register_forward_pre_hook(state.begin, with_kwargs=True)
+    try:
+        for source, eager in patched:
+            source.eager_attention_forward = state.masked(eager)
+        yield
+    finally:
+        handle.remove()
+        for source, eager in patched:
+            source.eager_attention_forward = eager
+
+
+class _Passes:
+    """Groups and positions of all tokens so far, by layer, over the forward passes of a scenario."""
+
+    def __init__(self, groups: Groups, window: int, sinks: int) -> None:
+        self.groups, self.window, self.sinks = groups, window, sinks
+        self.calls: dict[int, int] = defaultdict(int)  # of each layer, in all passes
+        self.looped: dict[int, int] = defaultdict(int)  # of each layer, in this pass
+        self.history: dict[tuple[int, int], Tensor] = {}  # groups of the tokens so far, by layer and loop
+        self.positions: Tensor | None = None  # (B, T) of this pass's whole text, from each document's first token
+
+    def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Hook before each forward pass: where each row, or each document, begins."""
+        self.looped.clear()
+        self.positions = None
+        mask, positions = kwargs.get("attention_mask"), kwargs.get("position_ids")
+        if isinstance(mask, Tensor):
+            self.positions = (mask.cumsum(1) - 1).clamp(min=0)
+        elif isinstance(positions, Tensor):
+            self.positions = positions
+
+    def masked(self, eager: Callable[..., Any]) -> Callable[..., Any]:
+        """The eager attention function with the second mask."""
+
+        def attend(
+            module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, *args: Any, **kwargs: Any
+        ) -> Any:
+            dropped = self.dropped(getattr(module, "layer_idx", None), query.shape[2], key.shape[2])
+            if dropped is not None:
+                causal = torch.ones(query.shape[2], key.shape[2], device=query.device).tril(
+                    key.shape[2] - query.shape[2]
+                )
+                own = (
+                    torch.zeros_like(causal).masked_fill(causal == 0, -torch.inf)[None, None] if mask is None else mask
+                )
+                mask = own.to(query.dtype).masked_fill(dropped[:, None], torch.finfo(query.dtype).min)
+            return eager(module, query, key, value, mask, *args, **kwargs)
+
+        return attend
+
+    def dropped(self, layer: int | None, queries: int, keys: int) -> Tensor | None:
+        """(B, Tq, Tk) bool, pairs that Focus drops in a layer's next call; None in a layer without groups."""
+        if layer is None or layer not in self.groups:
+            return None
+        new, loop = self.groups[layer][self.calls[layer]], self.looped[layer]
+        self.calls[layer] += 1
+        self.looped[layer] += 1
+        before = self.history.get((layer, loop))
+        total = new if before is None else torch.cat([before, new], 1)
+        self.history[layer, loop] = total
+        count = total.shape[1]
+        place = torch.arange(count, device=total.device)
+        first = place[None] if self.positions is None else self.positions
+        shared = (total[:, -queries:, None] & total[:, None, :]) != 0
+        near = (place[-queries:, None] - place[None]) <= self.window
+        kept = shared | near | (first < self.sinks)[:, None, :]
+        full = torch.zeros(total.shape[0], queries, max(keys, count), dtype=torch.bool, device=total.device)
+        full[:, :, :count] = ~kept  # a static cache has more keys than the text, a sliding one fewer
+        return full[:, :, :keys] if keys >= count else full[:, :, count - keys : count]

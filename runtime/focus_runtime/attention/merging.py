@@ -27,3 +27,15 @@ def merge(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     for (part_TD, _), weight_T in zip(parts[1:], weights_PT[1:], strict=True):
         out_TD = torch.addcmul(out_TD, part_TD, weight_T[..., None].to(part_TD.dtype))
     return out_TD, top_T + torch.log(total_T)
+
+
+def beside_sinks(out: Tensor, lse: Tensor, sinks: Tensor) -> Tensor:
+    """The same attention where one more logit of each head, that of its learned sink, takes its share of the weights.
+
+    Args:
+        out: (B, H, Q, D).
+        lse: (B, H, Q) logsumexp of the logits.
+        sinks: (H,) logits of the sinks.
+    """
+    share_BHQ = torch.sigmoid(lse.float() - sinks.float()[:, None])
+    return (out * share_BHQ[..., None]).to(out.dtype)

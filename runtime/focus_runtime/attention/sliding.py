@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from focus_runtime.attention.merging import beside_sinks
 from focus_runtime.attention.reference import attend_allowed
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.mask.dense import allowed_pairs
@@ -43,6 +44,7 @@ def sliding_attention(
     key_padding: Tensor | None = None,
     *,
     focus: WindowedFocus | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Causal attention to the last `sliding_window` tokens, the query's own among them.
 
@@ -54,6 +56,7 @@ def sliding_attention(
         scoring: scale and softcap.
         key_padding: (B, Tk) bool, True for real tokens.
         focus: the Focus mask; full attention inside the window when None.
+        sinks: (Hq,) learned sinks, one more logit for every query of a head.
 
     Returns:
         (B, Hq, Tq, D); queries that are padding hold arbitrary finite values.
@@ -74,7 +77,9 @@ def sliding_attention(
             diagonal_bt = _in_window(rows, keys, 1, query.device)  # keeps padded rows finite
             allowed_Bbt = (allowed_Bbt & key_padding[:, None, keys]) | diagonal_bt
         block = (query[:, :, start:stop], key[:, :, keys], value[:, :, keys])
-        if scoring.softcap is not None:  # torch's SDPA has none
+        if sinks is not None:
+            outs.append(beside_sinks(*attend_allowed(*block, allowed_Bbt[:, None], scoring), sinks))
+        elif scoring.softcap is not None:  # torch's SDPA has none
             outs.append(attend_allowed(*block, allowed_Bbt[:, None], scoring)[0])
         else:
             shared_heads = query.shape[1] != key.shape[1]

@@ -15,14 +15,17 @@ from typing import Any
 
 from torch import Tensor, nn
 from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+from transformers.masking_utils import AttentionMaskInterface
 
 from focus_runtime.attention.clock import PassClock
 from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.added_pairs import check_added_pairs
 from focus_runtime.composition.changes import Change, changed_budget, check_changes
+from focus_runtime.composition.check import IMPLEMENTATION as CHECKED
+from focus_runtime.composition.check import note_checked, run_text, was_checked
+from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.edits import LayerEdit, layer_edits
-from focus_runtime.composition.focused import check_any_left, chosen_layers
+from focus_runtime.composition.focused import check_any_left, check_decoder, chosen_layers
 from focus_runtime.composition.heads import HeadMask, head_masks, layer_heads, memberships
 from focus_runtime.composition.layer import check_called, focus_forward, route
 from focus_runtime.composition.saved import SavedModel
@@ -32,6 +35,7 @@ from focus_runtime.composition.state import (
     AttentionObserver,
     Comparison,
     FocusLayer,
+    Pass,
     Probe,
     SoftGate,
 )
@@ -40,7 +44,15 @@ from focus_runtime.config import BACKENDS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.device_map import compute_devices, execution_device, input_device
-from focus_runtime.models.structure import OTHER_MODEL, attention_modules, head_counts, sliding_window_of
+from focus_runtime.models.structure import (
+    OTHER_MODEL,
+    attention_implementation,
+    attention_modules,
+    cache_layers,
+    head_counts,
+    set_attention_implementation,
+    sliding_window_of,
+)
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
@@ -48,7 +60,7 @@ IMPLEMENTATION = "focus"
 
 
 AttentionInterface.register(IMPLEMENTATION, focus_forward)
-AttentionMaskInterface.register(IMPLEMENTATION, flash_attention_mask)
+AttentionMaskInterface.register(IMPLEMENTATION, focus_mask)
 
 
 @dataclass(eq=False)
@@ -310,31 +322,51 @@ class FocusModel(SavedModel):
         return compose(model, centroids, **settings)
 
     def _set_implementation(self, name: str) -> None:
-        self.model.set_attn_implementation(name)  # type: ignore[operator]
+        set_attention_implementation(self.model, name)
 
     def _attach(self, sliding_layers: str) -> None:
         self._sliding_layers = sliding_layers
-        self._original = self.model.config._attn_implementation  # type: ignore[union-attr, assignment]
+        check_decoder(self.model)
+        self._original = attention_implementation(self.model)
         modules = attention_modules(self.model)
         if any(STATE in module.__dict__ for module in modules.values()):
             raise ModelError("this model already has Focus composed onto it", fix="call detach() first")
         sliding = {index: sliding_window_of(module) for index, module in modules.items()}
         focused = chosen_layers(self.model, self.routers, sliding, sliding_layers)
         check_any_left(focused, self.config, head_counts(self.model))
-        self._modules = modules
+        self._modules, cached = modules, cache_layers(modules)
         for index, module in modules.items():
             router = self.routers[index] if index in focused else None
-            module.__dict__[STATE] = FocusLayer(index, router, self, sliding[index])
+            module.__dict__[STATE] = FocusLayer(index, router, self, sliding[index], cached[index])
             self._hooks.append(module.register_forward_pre_hook(route, with_kwargs=True))
             self._hooks.append(module.register_forward_hook(check_called))
         self._allow_compile(False)
         self._set_implementation(IMPLEMENTATION)
-        if self.model.config._attn_implementation != IMPLEMENTATION:  # type: ignore[union-attr]
+        if attention_implementation(self.model) != IMPLEMENTATION:
             self.detach()
             raise ModelError(
                 f"{type(self.model).__name__} does not use transformers' attention interface, so Focus cannot reach it",
                 fix=OTHER_MODEL,
             )
+
+    def _check(self) -> None:
+        """Compare every attention call with the model's own, in one pass with every pair kept; detach if one differs."""
+        device, dtype = input_device(self.model), getattr(self.model, "dtype", None)
+        what = (tuple(self.focused_layers), self._sliding_layers, self.backend, device, dtype)
+        if was_checked(self.model, what):
+            return
+        config = self.config.replace(top_k=self.config.num_groups, budget=(), text_sinks=None, logit_factors=False)
+        try:
+            set_attention_implementation(self.model, CHECKED)
+            with self._during(config=config, seconds=PassClock(enabled=False)):
+                run_text(self.model)
+        except BaseException:
+            self.detach()
+            raise
+        note_checked(self.model, what)
+        set_attention_implementation(self.model, IMPLEMENTATION)
+        for layer in self._layers():
+            layer.current_pass = Pass()
 
     def _allow_compile(self, allowed: bool) -> None:
         """`generate` compiles the model with static caches on a GPU; groups are kept by plain Python, which breaks."""
@@ -367,6 +399,7 @@ def compose(
     window_growth: tuple[int, int] | None = None,
     backend: str = "auto",
     sliding_layers: str = "auto",
+    check: bool = True,
 ) -> FocusModel:
     """Compose Focus onto a frozen model.
 
@@ -383,6 +416,8 @@ def compose(
         sliding_layers: what layers with a sliding window do. "own": exactly their own attention, Focus on the global
             layers alone. "focus": Focus inside their window, a pair is allowed when both masks allow it. "auto": "own",
             but "focus" where no layer that the centroids cover is global, as in Mistral 7B v0.1.
+        check: once per model and configuration of layers, whether 32 tokens are read to compare every attention call
+            with the model's own; see composition/check.py.
 
     Returns:
         A handle with `full_attention()` and `detach()`.
@@ -423,4 +458,6 @@ def compose(
     clock = PassClock(enabled=input_device(model).type == "cpu")
     focus = FocusModel(model, routers, config, backend, centroids, clock)
     focus._attach(sliding_layers)
+    if check:
+        focus._check()
     return focus

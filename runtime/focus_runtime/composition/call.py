@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from torch import Tensor
+from torch.nn.functional import pad
 
 from focus_runtime.attention.dispatch import one_dtype, rows_together
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.heads import Part, counts_of
 from focus_runtime.composition.state import FocusLayer
-from focus_runtime.errors import InputError, ModelError
-from focus_runtime.models.structure import OTHER_MODEL
+from focus_runtime.errors import InputError
 
 
 @dataclass(slots=True)
@@ -28,6 +28,7 @@ class Call:
         total: tokens of the whole text so far; more than Tk where a sliding cache dropped some.
         scoring: scale and softcap.
         dropout: probability, for the layer's own attention in training.
+        sinks: (Hq,) learned sinks, one more logit for every query of a head; None for none.
     """
 
     query: Tensor
@@ -37,6 +38,7 @@ class Call:
     total: int
     scoring: Scoring
     dropout: float
+    sinks: Tensor | None = None
 
     @property
     def counts(self) -> HeadCounts:
@@ -44,29 +46,31 @@ class Call:
         return counts_of(self.query, self.key)
 
 
-def attention_call(
-    layer: FocusLayer,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    padding: Tensor | None,
-    scaling: float | None,
-    softcap: float | None,
-    dropout: float,
-) -> Call:
-    """Crop what a static cache holds beyond the text, and check that mask and keys fit."""
-    if key.shape != value.shape or query.shape[3] != key.shape[3]:
-        raise ModelError(
-            f"layer {layer.index} has queries of size {query.shape[3]}, keys of {key.shape[3]} and values of "
-            f"{value.shape[3]}, which Focus does not support",
-            expected="one head size",
-            fix=OTHER_MODEL,
-        )
-    query, key, value = one_dtype(*rows_together(query, key, value))
-    total, current = key.shape[2], layer.current_pass
-    if current.cached is not None:
+def of_one_size(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same attention with queries, keys and values of one head size: zeros are added, and dropped from the result.
+
+    Args:
+        query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D); value: (B, Hkv, Tk, Dv), as of multi-head latent attention.
+    """
+    size = max(key.shape[3], value.shape[3])
+    query, key, value = (x if x.shape[3] == size else pad(x, (0, size - x.shape[3])) for x in (query, key, value))
+    return query, key, value
+
+
+def checked_call(layer: FocusLayer, call: Call) -> Call:
+    """The same call without what a static cache holds beyond the text; mask and keys fit.
+
+    Args:
+        layer: of the call.
+        call: as it came: with the padding of all keys, and `total` 0 unless it is one document of several.
+    """
+    query, key, value = one_dtype(*rows_together(call.query, call.key, call.value))
+    total, current, padding = call.total or key.shape[2], layer.current_pass, call.padding
+    if call.total:
+        pass
+    elif current.cached is not None:
         total = current.history.seen if current.history is not None else int(current.cached.get_seq_length())
-    elif query.shape[2] != total:
+    elif query.shape[2] != total and layer.router is not None:
         raise InputError(
             f"layer {layer.index} got {total} keys for {query.shape[2]} queries but no cache that Focus can find",
             expected="a cache passed to the model",
@@ -81,10 +85,11 @@ def attention_call(
             expected=f"{(key.shape[0], key.shape[2])}: one entry for every cached and new token",
             fix="pass the mask of the whole text, not of the new tokens alone",
         )
-    scoring = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap)
-    return Call(query, key, value, None if padding is None else padding.bool(), total, scoring, dropout)
+    return replace(call, query=query, key=key, value=value, padding=padding, total=total)
 
 
 def of_heads(call: Call, part: Part) -> Call:
     """The same call for some of its heads."""
-    return replace(call, query=call.query[:, part.query], key=call.key[:, part.key], value=call.value[:, part.key])
+    sinks = None if call.sinks is None else call.sinks[part.query]
+    query, key, value = call.query[:, part.query], call.key[:, part.key], call.value[:, part.key]
+    return replace(call, query=query, key=key, value=value, sinks=sinks)

@@ -15,14 +15,15 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+from transformers.masking_utils import AttentionMaskInterface
 
 from focus_runtime.composition.attach import IMPLEMENTATION as FOCUS
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
+from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.layer import focus_forward
 from focus_runtime.composition.state import STATE, FocusLayer
-from focus_runtime.models.structure import attention_modules
+from focus_runtime.models.structure import attention_modules, set_attention_implementation
 from focus_runtime.routing.router import Assignment, CentroidRouter, RouterObserver
 
 IMPLEMENTATION = "focus_observed"
@@ -146,7 +147,7 @@ def _observed_forward(
 
 
 AttentionInterface.register(IMPLEMENTATION, _observed_forward)
-AttentionMaskInterface.register(IMPLEMENTATION, flash_attention_mask)
+AttentionMaskInterface.register(IMPLEMENTATION, focus_mask)
 
 
 @contextmanager
@@ -159,15 +160,14 @@ def observe_attention(focus: FocusModel, on_attention: OnAttention) -> Iterator[
             embedding, the scale and the softcap.
     """
     modules = attention_modules(focus.model).values()
-    network: Any = focus.model
     for module in modules:
         module.__dict__[OBSERVER] = on_attention
     try:
-        network.set_attn_implementation(IMPLEMENTATION)
+        set_attention_implementation(focus.model, IMPLEMENTATION)
         with focus.measured_full_attention():
             yield
     finally:
-        network.set_attn_implementation(FOCUS)
+        set_attention_implementation(focus.model, FOCUS)
         for module in modules:
             del module.__dict__[OBSERVER]
 

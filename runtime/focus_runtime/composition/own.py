@@ -14,6 +14,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.dispatch import attend, grouped_on_gpu
+from focus_runtime.attention.merging import beside_sinks
 from focus_runtime.attention.sliding import sliding_attention
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.state import FocusLayer
@@ -27,12 +28,14 @@ NEAR = 128  # tokens about the query that kernels of Focus compute apart, where 
 
 def own_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """The layer's own attention, (B, Q, H, D)."""
-    if layer.sliding is None or call.key.shape[2] <= layer.sliding:
+    everything = layer.sliding is None or call.key.shape[2] <= layer.sliding
+    if everything and call.sinks is None:
         return _full(module, call)
     if call.query.shape[2] == call.total and _fits_one_group(call):
-        return _as_one_group(call, layer.sliding)
-    out_BHQD = sliding_attention(call.query, call.key, call.value, layer.sliding, call.scoring, call.padding)
-    return out_BHQD.transpose(1, 2)
+        return _as_one_group(call, None if everything else layer.sliding)
+    reach = call.key.shape[2] if layer.sliding is None else layer.sliding
+    tensors = (call.query, call.key, call.value)
+    return sliding_attention(*tensors, reach, call.scoring, call.padding, sinks=call.sinks).transpose(1, 2)
 
 
 def _full(module: nn.Module, call: Call) -> Tensor:
@@ -80,7 +83,12 @@ def _as_one_group(call: Call, sliding: int | None) -> Tensor:
     one_group_BT = torch.ones((call.key.shape[0], call.key.shape[2]), dtype=torch.int64, device=call.key.device)
     rule, extent = PairRule(NEAR, sliding_window=sliding), Extent(1, 1, uniform=True)
     tensors = (call.query, call.key, call.value, one_group_BT)
-    out_BHQD = attend(*tensors, rule, call.scoring, backend="decomposed", return_lse=False, extent=extent)[0]
+    out_BHQD, lse_BHQ = attend(
+        *tensors, rule, call.scoring, backend="decomposed", return_lse=call.sinks is not None, extent=extent
+    )
+    if call.sinks is not None:
+        assert lse_BHQ is not None, "it was asked for"
+        out_BHQD = beside_sinks(out_BHQD, lse_BHQ, call.sinks)
     return out_BHQD.transpose(1, 2)
 
 

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.attention.cuda.decomposition import GROUPED
+from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, fused_inside_window, grouped_on_gpu
 from focus_runtime.attention.kernels.flash import has_backward
+from focus_runtime.attention.merging import beside_sinks
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
 from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadGroup, HeadSetting
@@ -58,7 +60,7 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
     or fails, and while anything but the output is asked for."""
     owner, current, length = layer.owner, layer.current_pass, call.query.shape[2]
     assignment = current.assignment
-    if not call.key.shape[2] == call.total == length or not fits(GROUPED, owner.backend, call):
+    if call.sinks is not None or not call.key.shape[2] == call.total == length or not fits(GROUPED, owner.backend, call):
         return None
     if not is_plain(owner) or assignment is None:
         return None
@@ -90,7 +92,7 @@ def _compared(module: nn.Module, layer: FocusLayer, unchanged: Call, call: Call,
     """Full attention, (B, Q, H, D); the relative squared error of Focus after the output projection is noted."""
     with torch.no_grad():
         full_BQHD = own_attention(module, layer, unchanged)
-    project = output_projection(module)
+    project = output_projection(module, full_BQHD.shape[2])
     expected = project(full_BQHD).float().square().sum()
     error = project(_executed(module, layer, call) - full_BQHD).float().square().sum()
     comparison.errors[layer.index] = error / expected.clamp_min(torch.finfo(torch.float32).tiny)
@@ -170,7 +172,8 @@ def _by_setting(
     """Heads of equal settings together, (B, Q, H, D)."""
     current = layer.current_pass
     backends: dict[str, None] = {}
-    found = None if groups_SBT is None else in_few_calls(layer, call, heads, groups_SBT)
+    apart = groups_SBT is None or call.sinks is not None
+    found = None if apart else in_few_calls(layer, call, heads, groups_SBT)
     if found is not None:
         out_BQHD, current.backend, left = found
         backends[current.backend] = None
@@ -199,22 +202,25 @@ def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT:
     if membership_BT is None:
         return _gated(layer, call, setting).transpose(1, 2)
     rule, extent = PairRule.of(owner.config, setting.window), extent_of_call(layer, call, setting.top_k)
-    if layer.sliding is None or call.total <= layer.sliding:
-        current.backend = backend_of_call(owner.backend, call, membership_BT, rule, extent)
-    else:
+    differentiable_sinks = call.sinks is not None and needs_gradient(call.query, call.key, call.value)
+    if differentiable_sinks or (layer.sliding is not None and call.total > layer.sliding):
         whole = call.query.shape[2] == call.total  # else the cache has dropped keys, or holds more than the window
         tensors, inside = (call.query, call.key, call.value), replace(rule, sliding_window=layer.sliding)
-        if whole and grouped_on_gpu(owner.backend, *tensors, inside.near(call.total), call.scoring, call.padding):
+        plain = whole and not differentiable_sinks
+        if plain and grouped_on_gpu(owner.backend, *tensors, inside.near(call.total), call.scoring, call.padding):
             current.backend, rule = "decomposed", inside
-        elif whole and fused_inside_window(owner.backend, *tensors):
+        elif plain and fused_inside_window(owner.backend, *tensors):
             current.backend, rule = "fused", inside
         else:
             current.backend = "sliding"
             focus = WindowedFocus(membership_BT, _positions(layer, call, membership_BT), rule)
+            reach = layer.sliding or call.total
             return sliding_attention(
-                call.query, call.key, call.value, layer.sliding, call.scoring, call.padding, focus=focus
+                *tensors, reach, call.scoring, call.padding, focus=focus, sinks=call.sinks
             ).transpose(1, 2)
-    out_BHQD = attend(
+    else:
+        current.backend = backend_of_call(owner.backend, call, membership_BT, rule, extent)
+    out_BHQD, lse_BHQ = attend(
         call.query,
         call.key,
         call.value,
@@ -223,10 +229,13 @@ def _focused(layer: FocusLayer, call: Call, setting: HeadSetting, membership_BT:
         call.scoring,
         call.padding,
         backend=current.backend,
-        return_lse=False,
+        return_lse=call.sinks is not None,
         clock=owner.seconds,
         extent=extent,
-    )[0]
+    )
+    if call.sinks is not None:
+        assert lse_BHQ is not None, "it was asked for"
+        out_BHQD = beside_sinks(out_BHQD, lse_BHQ, call.sinks)
     return out_BHQD.transpose(1, 2)
 
 
@@ -238,7 +247,8 @@ def _groups(layer: FocusLayer, call: Call, heads: LayerHeads) -> Tensor:
     if history is None or config.assignment == "sinkhorn":
         return new  # a first pass: nothing will continue from sinkhorn groups
     count = new.shape[2]
-    history.append(new, None if call.padding is None else call.padding[:, -count:], layer.owner.writer)
+    if history.length < history.seen:  # else it is the second call of a module, as in differential attention
+        history.append(new, None if call.padding is None else call.padding[:, -count:], layer.owner.writer)
     membership = history.membership
     if history.length != history.seen or (layer.sliding is None and call.key.shape[2] != history.length):
         raise InputError(
@@ -262,6 +272,11 @@ def _gated(layer: FocusLayer, call: Call, setting: HeadSetting) -> Tensor:
     owner = layer.owner
     assert owner.soft_gate is not None
     assert layer.current_pass.assignment is not None
+    if call.sinks is not None:
+        raise ModelError(
+            f"layer {layer.index} of this model has learned attention sinks, which soft gates do not know",
+            fix="train with --loss layers, or another model",
+        )
     if layer.sliding is not None and call.total > layer.sliding:
         raise ModelError(
             f"layer {layer.index} of this model attends to the last {layer.sliding} tokens only, but the training "

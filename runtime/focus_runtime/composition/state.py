@@ -14,6 +14,7 @@ from focus_runtime.attention.clock import PassClock
 from focus_runtime.attention.fused import HeadRules
 from focus_runtime.budget import HeadCounts, HeadSetting
 from focus_runtime.composition.cache import GroupHistory
+from focus_runtime.composition.documents import Documents
 from focus_runtime.composition.edits import LayerEdit
 from focus_runtime.composition.gpu_plan import RoutePlan, StepPlan, TextPlan
 from focus_runtime.composition.heads import LayerHeads, layer_heads
@@ -136,10 +137,16 @@ class Composition(Protocol):
         """Identifies who assigned a cache's groups."""
 
 
-def is_plain(owner: Composition) -> bool:
-    """Whether nothing but the settings decides what attention computes, and nothing but its output is asked for."""
+def is_plain(owner: Composition, *, gated: bool = False) -> bool:
+    """Whether nothing but the settings decides what attention computes, and nothing but its output is asked for.
+
+    Args:
+        owner: of a layer.
+        gated: whether a training gate and an observer are plain too.
+    """
     return (
-        owner.soft_gate is owner.alternatives is owner.comparison is owner.probe is owner.observer is None
+        (gated or owner.soft_gate is owner.observer is None)
+        and owner.alternatives is owner.comparison is owner.probe is None
         and not owner.added_pairs
         and not owner.measuring_full
     )
@@ -237,6 +244,7 @@ class Pass(threading.local):
         decided: what it decided, until somebody asks for the assignment.
         cached, history: the cache layer of a running pass, and the groups stored with its keys.
         called: whether the running pass has reached the attention interface.
+        documents: of the running pass; None where every row is one text.
         backend: backend of the latest Focus call, several joined by commas where heads differ; empty before one.
         counts: heads of that call; None before one.
     """
@@ -248,6 +256,7 @@ class Pass(threading.local):
         self.cached: Any = None
         self.history: GroupHistory | None = None
         self.called = False
+        self.documents: Documents | None = None
         self.backend = ""
         self.counts: HeadCounts | None = None
 
@@ -280,6 +289,7 @@ class FocusLayer:
         router: None where the layer keeps its own attention.
         owner: state shared by all layers.
         sliding: the layer's own window in tokens, None for a global layer.
+        cache_layer: the layer whose keys and values it reads: its own, but where layers share them.
         current_pass: state of a forward pass; each thread has its own, so that several may run the model at once.
         gpu_plan: what decode steps on a GPU have in common, see gpu_step.py; None before one.
         route_plan, text_plan: the same of whole texts, see gpu_text.py and by_head.py.
@@ -289,6 +299,7 @@ class FocusLayer:
     router: CentroidRouter | None
     owner: Composition
     sliding: int | None = None
+    cache_layer: int = 0
     current_pass: Pass = field(default_factory=Pass)
     gpu_plan: StepPlan | None = None
     route_plan: RoutePlan | None = None

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.composition.cache import GroupHistory
+from focus_runtime.composition.documents import Documents
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment
 
@@ -86,6 +87,7 @@ def with_text_sinks(
     config: FocusConfig,
     layer: int,
     found: FoundSinks,
+    documents: Documents | None = None,
 ) -> Assignment:
     """The same groups, sinks in all of them.
 
@@ -97,15 +99,22 @@ def with_text_sinks(
         config: settings in force.
         layer: layer number.
         found: of the pass; it is brought up to this layer.
+        documents: packed ones, each with a first token of its own; None where every row is one text.
     """
     step = history is not None and history.seen > 0 and padding_BT is None and hidden_BTE.shape[:2] == (1, 1)
     if history is not None and step and hidden_BTE.device.type == "cpu":  # elsewhere the host would wait in every layer
         return _of_a_step(assignment, hidden_BTE, history, config, layer, found)
-    first_BE, position_BT = _first_input(hidden_BTE, padding_BT, history)
+    if documents is None:
+        first_BE, position_BT = _first_input(hidden_BTE, padding_BT, history)
+        first_BTE = first_BE[:, None]
+    else:
+        start_BT = documents.starts()
+        first_BTE = hidden_BTE.detach().take_along_dim(start_BT[..., None], dim=1)
+        position_BT = torch.arange(hidden_BTE.shape[1], device=hidden_BTE.device) - start_BT
     movable_BT = (position_BT >= config.num_sinks).expand(hidden_BTE.shape[:2])
     known_BT = found.before(layer, movable_BT)
     if config.text_sinks is not None and layer >= config.text_sinks_from:
-        alike_BT = torch.nn.functional.cosine_similarity(hidden_BTE.float(), first_BE[:, None].float(), dim=-1)
+        alike_BT = torch.nn.functional.cosine_similarity(hidden_BTE.float(), first_BTE.float(), dim=-1)
         known_BT = known_BT | ((alike_BT >= config.text_sinks) & movable_BT)
         if padding_BT is not None:
             known_BT = known_BT & padding_BT

@@ -13,7 +13,7 @@ from focus_runtime.errors import ModelError
 
 
 def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
-    """Causal self-attention modules by layer number.
+    """Causal self-attention modules by layer number; layers of other kinds, such as linear attention, are left out.
 
     Raises:
         ModelError: the model has none that transformers' attention interface can reach.
@@ -22,15 +22,32 @@ def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
     for module in model.modules():
         index = getattr(module, "layer_idx", None)
         causal = getattr(module, "is_causal", True)  # encoders look ahead; Focus would change what they mean
-        if isinstance(index, int) and causal and "attention" in type(module).__name__.lower():
+        named = isinstance(index, int) and causal and "attention" in type(module).__name__.lower()
+        if named and _is_softmax(module):
             modules_by_layer.setdefault(index, module)
     if not modules_by_layer:
         raise ModelError(
-            f"{type(model).__name__} has no attention layers that Focus can find",
+            f"{type(model).__name__} has no causal attention layer that Focus can find: it is an encoder, a state-space "
+            "model, or calls its attention by other means than transformers' attention interface",
             expected="a decoder whose attention modules carry a layer_idx",
             fix=OTHER_MODEL,
         )
     return dict(sorted(modules_by_layer.items()))
+
+
+def layer_kind(module: nn.Module) -> str | None:
+    """What the configuration calls an attention module's layer, such as "sliding_attention"; None where it does not."""
+    kinds = getattr(getattr(module, "config", None), "layer_types", None)
+    index: Any = module.layer_idx
+    return kinds[index] if kinds and index < len(kinds) else None
+
+
+def _is_softmax(module: nn.Module) -> bool:
+    """Whether the configuration calls a module's layer attention of tokens to tokens."""
+    kind, name = layer_kind(module), type(module).__name__.lower()
+    if any(other in name for other in ("linear", "lightning", "delta")) and kind not in ("full_attention", "attention"):
+        return False
+    return kind is None or ("linear" not in kind and ("attention" in kind or kind.startswith("hybrid")))
 
 
 def decoder_layers(model: nn.Module) -> dict[int, nn.Module]:
@@ -51,8 +68,12 @@ def decoder_layers(model: nn.Module) -> dict[int, nn.Module]:
     return dict(sorted(blocks.items()))
 
 
-def output_projection(module: nn.Module) -> Callable[[Tensor], Tensor]:
+def output_projection(module: nn.Module, num_heads: int) -> Callable[[Tensor], Tensor]:
     """The linear map from an attention module's heads, (..., H, D), to its output, (..., d), without its bias.
+
+    Args:
+        module: an attention module.
+        num_heads: H. D may be larger than the module's own; what is beyond is left out.
 
     Raises:
         ModelError: the module has none that is known.
@@ -60,7 +81,9 @@ def output_projection(module: nn.Module) -> Callable[[Tensor], Tensor]:
     for name, transposed in (("o_proj", False), ("out_proj", False), ("dense", False), ("c_proj", True)):
         linear = getattr(module, name, None)
         if linear is not None:  # GPT-2 keeps its matrix the other way round
-            return lambda heads: heads.flatten(-2) @ (linear.weight if transposed else linear.weight.T)
+            weight = linear.weight if transposed else linear.weight.T
+            size = weight.shape[0] // num_heads
+            return lambda heads: heads[..., :size].flatten(-2) @ weight
     raise ModelError(f"{type(module).__name__} has no output projection that Focus can find", fix=OTHER_MODEL)
 
 
@@ -101,13 +124,58 @@ def cache_argument(model: Any, cache: Any) -> dict[str, Any]:
 
 def sliding_window_of(module: nn.Module) -> int | None:
     """The attention module's own sliding window in tokens, None when it sees the whole text."""
-    own: Any = module
+    kind, own = layer_kind(module), module
+    if kind is not None and "sliding" not in kind:  # some keep a window that their global layers do not use
+        return None
     if not hasattr(own, "sliding_window"):  # Mistral and Phi-3 keep it in the configuration
-        index, own = own.layer_idx, getattr(module, "config", None)
-        kinds = getattr(own, "layer_types", None)
-        if kinds and "sliding" not in kinds[index]:
-            return None
+        own = getattr(module, "config", None)
     return getattr(own, "sliding_window", None) or None
+
+
+def chunk_of(module: nn.Module) -> int | None:
+    """Tokens of the fixed chunks that an attention module attends within, None where it has none."""
+    return getattr(module, "config", None).attention_chunk_size if layer_kind(module) == "chunked_attention" else None
+
+
+def shares_keys(module: nn.Module) -> bool:
+    """Whether an attention module reads the keys and values of an earlier layer, as in Gemma 3n."""
+    return bool(getattr(module, "is_kv_shared_layer", False))
+
+
+def cache_layers(modules: dict[int, nn.Module]) -> dict[int, int]:
+    """The layer whose keys and values each layer reads from a cache: its own, but where layers share them.
+
+    Args:
+        modules: of `attention_modules`.
+    """
+    latest: dict[str | None, int] = {}
+    found = {}
+    for index, module in modules.items():
+        if not shares_keys(module):
+            latest[layer_kind(module)] = index
+        found[index] = latest.get(layer_kind(module), index)
+    return found
+
+
+def attention_implementation(model: Any) -> str:
+    """The attention implementation of a model's text part."""
+    return str(model.config.get_text_config()._attn_implementation)
+
+
+def set_attention_implementation(model: Any, name: str) -> None:
+    """Set the attention implementation of a model's text part; parts that read images or sound keep theirs.
+
+    Args:
+        model: a Hugging Face model.
+        name: of the implementation.
+    """
+    config = model.config
+    text, parts = config.get_text_config(), dict.fromkeys(config.sub_configs)
+    if text is config:
+        model.set_attn_implementation({"": name} if parts else name)
+    else:
+        own = [key for key in parts if getattr(config, key, None) is text]
+        model.set_attn_implementation({own[0]: name} if own else name)
 
 
 def context_length(model: Any) -> int | None:

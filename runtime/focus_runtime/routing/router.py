@@ -61,6 +61,18 @@ class Assignment:
     edit: MembershipEdit | None = None
     by_top_k: tuple[tuple[int, ...], Tensor] | None = None
 
+    def part(self, rows: slice, tokens: slice) -> Assignment:
+        """That of some tokens of some texts; there may be no edit."""
+        everywhere, together, potential = self.everywhere, self.by_top_k, self.potential
+        return replace(
+            self,
+            probabilities=self.probabilities[rows, tokens],
+            membership=self.membership[rows, tokens],
+            potential=potential[rows] if potential.dim() == 2 else potential,
+            everywhere=None if everywhere is None else everywhere[rows, tokens],
+            by_top_k=None if together is None else (together[0], together[1][:, rows, tokens]),
+        )
+
     def in_all_groups(self, tokens_BT: Tensor) -> Assignment:
         """The same with some tokens in all groups: every later token sees them, and they see every earlier one.
 

@@ -1,0 +1,118 @@
+"""The check at compose: a few tokens through the model, every attention call made twice, by the family's own eager
+function with transformers' own mask, and by Focus with every pair kept. They must agree to rounding.
+
+Shape suffixes: B batch, Q queries, H query heads, D head size.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+from focus_runtime.composition.documents import FOCUS_MASK, focus_mask
+from focus_runtime.composition.layer import focus_forward
+from focus_runtime.composition.state import STATE, FocusLayer
+from focus_runtime.errors import InputError, ModelError, first_line
+from focus_runtime.models.device_map import input_device
+
+IMPLEMENTATION = "focus_checked"
+TOKENS = 32
+ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}  # of the largest value
+SKIP = "report this, or pass check=False to compose it all the same"
+
+_checked: WeakKeyDictionary[nn.Module, set[Any]] = WeakKeyDictionary()
+
+
+def was_checked(model: nn.Module, what: Any) -> bool:
+    """Whether a model has passed the check.
+
+    Args:
+        model: of the layers.
+        what: hashable, all that the result depends on beside the model.
+    """
+    return what in _checked.setdefault(model, set())
+
+
+def note_checked(model: nn.Module, what: Any) -> None:
+    """A model has passed the check; see `was_checked`."""
+    _checked[model].add(what)
+
+
+def run_text(model: Any) -> None:
+    """One pass over the tokens of the check, without a cache, in evaluation mode, whatever mode the model is in.
+
+    Args:
+        model: a Hugging Face model whose attention implementation is `IMPLEMENTATION`.
+
+    Raises:
+        ModelError: the model cannot read a text alone, or an attention call differs.
+    """
+    text = model.config.get_text_config()
+    length = min(TOKENS, getattr(text, "max_position_embeddings", None) or TOKENS)
+    ids = (torch.arange(length) * 37 + 11) % min(text.vocab_size, 997)
+    try:
+        with _evaluating(model), torch.no_grad():
+            model(input_ids=ids[None].to(input_device(model)), use_cache=False)
+    except InputError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"{type(model).__name__} cannot read {length} tokens of text: {first_line(error)}",
+            expected="a causal language model that takes input_ids alone",
+            fix="try model(input_ids) without Focus; check=False leaves this check out",
+        ) from error
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _both_masks(*args: Any, **kwargs: Any) -> Tensor:
+    """The eager function's mask of pairs, with the mask for Focus as an attribute."""
+    pairs: Tensor = eager_mask(*args, **{**kwargs, "allow_is_causal_skip": False})
+    setattr(pairs, FOCUS_MASK, focus_mask(*args, **kwargs))
+    return pairs
+
+
+def _checked_forward(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+) -> tuple[Tensor, None]:
+    """The attention function of checked modules: their own, compared with Focus; returns their own."""
+    layer: FocusLayer | None = module.__dict__.get(STATE)
+    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if layer is None or eager is None:
+        return focus_forward(module, query, key, value, attention_mask, **kwargs)
+    expected_BQHD = eager(module, query, key, value, attention_mask, **kwargs)[0]
+    found_BQHD = focus_forward(module, query, key, value, attention_mask, **kwargs)[0]
+    error_BQ = (found_BQHD - expected_BQHD).abs().amax(dim=(2, 3))
+    allowed = ROUNDING.get(query.dtype, 5e-2) * float(expected_BQHD.abs().max())
+    wrong = (error_BQ > allowed) | error_BQ.isnan()
+    if bool(wrong.any()):
+        token = int(wrong[0].nonzero()[0]) if bool(wrong[0].any()) else 0
+        raise ModelError(
+            f"layer {layer.index} of {type(layer.owner.model).__name__} does not compute under Focus what it computes "
+            f"without it: with every pair kept they differ by {float(error_BQ.max()):.2g} from token {token} on",
+            expected="the same to rounding",
+            fix=SKIP,
+        )
+    return expected_BQHD, None
+
+
+AttentionInterface.register(IMPLEMENTATION, _checked_forward)
+AttentionMaskInterface.register(IMPLEMENTATION, _both_masks)

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.observe import observe_focus
+from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.doctor.scenarios import NotApplicable
+from focus_runtime.routing.router import Assignment, CentroidRouter
 
 EAGER = "eager_attention_forward"  # in the module of every family that uses transformers' attention interface
 Groups = dict[int, list[Tensor]]  # by layer, in the order of its calls: (B, T) int64, one bit a group
@@ -25,14 +26,16 @@ Groups = dict[int, list[Tensor]]  # by layer, in the order of its calls: (B, T) 
 
 @contextmanager
 def noted_groups(focus: FocusModel) -> Iterator[Groups]:
-    """Note the groups of every call of every focused layer."""
+    """Note the groups that the routers of every focused layer decide, call by call."""
     groups: Groups = defaultdict(list)
-    with observe_focus(focus, lambda layer, call, out: groups[layer.index].append(_membership(layer))):
+
+    def assign(layer: int, router: CentroidRouter, hidden: Tensor, padding: Tensor | None) -> Assignment:
+        assignment = router.own_assignment(hidden, padding=padding)
+        groups[layer].append(assignment.membership.clone())
+        return assignment
+
+    with replace_assignment(focus, assign):
         yield groups
-
-
-def _membership(layer: Any) -> Tensor:
-    return layer.current_pass.assignment.membership.clone()
 
 
 @contextmanager

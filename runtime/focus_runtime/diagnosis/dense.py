@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.observe import replace_assignment
-from focus_runtime.doctor.scenarios import NotApplicable
+from focus_runtime.diagnosis.scenarios import NotApplicable
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
 EAGER = "eager_attention_forward"  # in the module of every family that uses transformers' attention interface

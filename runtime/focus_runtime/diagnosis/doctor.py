@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
-from focus_runtime.doctor.dense import dense_focus, noted_groups
-from focus_runtime.doctor.report import Finding, Report
-from focus_runtime.doctor.scenarios import LOGITS_ALONE, ONE_GROUP, SCENARIOS, Inputs, NotApplicable, Scenario
-from focus_runtime.doctor.trace import EXACT, Difference, Trace, first_difference, recorded
+from focus_runtime.diagnosis.dense import dense_focus, noted_groups
+from focus_runtime.diagnosis.report import Finding, Report
+from focus_runtime.diagnosis.scenarios import LOGITS_ALONE, ONE_GROUP, SCENARIOS, Inputs, NotApplicable, Scenario
+from focus_runtime.diagnosis.trace import EXACT, Difference, Trace, first_difference, recorded
 from focus_runtime.errors import InputError, first_line
 from focus_runtime.routing.centroids import Centroids, random_centroids
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from focus_runtime.doctor.overrides import OVERRIDES
+from focus_runtime.diagnosis.overrides import OVERRIDES
 from focus_runtime.errors import ModelError, first_line
 
 VOCAB = 128

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
-from focus_explorer.cli.options import add_place, command_line
+from focus_explorer.cli.options import add_device, command_line
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.settings import SETTINGS
@@ -36,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="examine tiny random models of these families instead, by transformers' names; all when none is named",
     )
     parser.add_argument("--out", metavar="FILE", help="with --families: write the findings as a page in Markdown")
-    add_place(parser)
+    add_device(parser)
     parser.add_argument("--json", action="store_true", help="print everything as one JSON object")
     parser.set_defaults(run=run)
 
@@ -55,7 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
             attention=arguments.attention,
             tokens=arguments.tokens,
             device=arguments.device,
-            dtype=arguments.dtype,
             progress=progress,
         )
     print(json.dumps(report.to_dict(), allow_nan=False) if arguments.json else "\n".join(report.lines()))
@@ -70,8 +70,8 @@ def _families(arguments: argparse.Namespace) -> int:
     rows = []
     for row in examine_families(arguments.families, arguments.attention):
         rows.append(row)
-        if not arguments.json:
-            print(f"{row.family:<24} {row.outcome:<9} {row.reason}", flush=True)
+        shown = sys.stderr if arguments.json else sys.stdout
+        print(f"{row.family:<24} {row.outcome:<9} {row.reason}", file=shown, flush=True)
     if arguments.json:
         print(json.dumps({"families": [{**asdict(row), "outcome": row.outcome} for row in rows]}))
     if arguments.out:

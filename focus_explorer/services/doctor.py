@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, held_at
 
 if TYPE_CHECKING:
     from focus_runtime.diagnosis.page import FamilyRow
@@ -39,22 +39,14 @@ def registered(attention: str) -> str:
     return name
 
 
-def examine(
-    name: str,
-    *,
-    attention: str,
-    tokens: int,
-    device: str,
-    dtype: str,
-    progress: Progress = lambda stage, fraction: None,
-) -> Report:
+def examine(name: str, *, attention: str, tokens: int, device: str, progress: Progress) -> Report:
     """The doctor's findings on a model.
 
     Args:
         name: as `load_model` takes it.
         attention: NAME, or MODULE:NAME.
         tokens: length of the texts.
-        device, dtype: as `place` takes them.
+        device: as `place` takes it.
         progress: takes each scenario and the fraction done.
     """
     from focus_runtime.diagnosis.doctor import doctor
@@ -62,9 +54,10 @@ def examine(
     from focus_runtime.models.loading import load_model
 
     implementation = registered(attention)
-    placement = place(device, dtype)
+    placement = place(device, "float32")
+    loading = held_at(progress, 0.0)
     model, tokenizer = load_model(
-        name, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir(), progress=progress
+        name, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir(), progress=loading
     )
     return doctor(model, tokenizer, attention=implementation, tokens=tokens, progress=progress)
 

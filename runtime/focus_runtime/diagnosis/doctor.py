@@ -15,7 +15,15 @@ from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.diagnosis.dense import dense_focus, noted_groups
 from focus_runtime.diagnosis.report import Finding, Report
-from focus_runtime.diagnosis.scenarios import LOGITS_ALONE, ONE_GROUP, SCENARIOS, Inputs, NotApplicable, Scenario
+from focus_runtime.diagnosis.scenarios import (
+    LOGITS_ALONE,
+    ONE_GROUP,
+    SCENARIOS,
+    Inputs,
+    NotApplicable,
+    Scenario,
+    packed_documents,
+)
 from focus_runtime.diagnosis.trace import EXACT, Difference, Trace, first_difference, recorded
 from focus_runtime.errors import InputError, first_line
 from focus_runtime.routing.centroids import Centroids, random_centroids
@@ -23,6 +31,7 @@ from focus_runtime.routing.centroids import Centroids, random_centroids
 FOCUS = "focus"
 PLAIN = "every pair kept, against the model's own eager attention"
 MASKED = "one group a token, against a dense mask"
+ALONE = "one group a token, against the same row without padding"
 NAMED = "against the model's own eager attention"
 GROUPS, WINDOW, SINKS = 4, 3, 1  # of the centroids: few pairs are kept
 BFLOAT16 = 2.0  # times the error that bfloat16 makes with the model's own attention
@@ -58,9 +67,13 @@ def doctor(
         progress: takes each scenario and the fraction done, 0 to 1.
 
     Raises:
-        InputError: a scenario or the implementation is unknown, or the texts are too short.
+        InputError: a scenario or the implementation is unknown, the texts are too short, or the model is not float32.
     """
     names = _chosen(scenarios)
+    if getattr(model, "dtype", torch.float32) != torch.float32:
+        raise InputError(
+            f"the model is in {model.dtype}", expected="float32, whose rounding is small", fix="load it so"
+        )
     if tokens < 16:
         raise InputError(f"the texts have {tokens} tokens", expected="at least 16")
     _check_registered(attention)
@@ -130,6 +143,8 @@ def _checks(inputs: Inputs, attention: str, names: list[str], seed: int) -> Iter
         for name in names:
             if name in ONE_GROUP:
                 yield name, MASKED, partial(_equals_dense, inputs, name, seed)
+        if "left padding" in names:
+            yield "left padding", ALONE, partial(_equals_alone, inputs, seed)
 
 
 def _finding(name: str, against: str, check: Callable[[], Difference | None]) -> Finding:
@@ -212,15 +227,27 @@ def _reference(inputs: Inputs, scenario: Scenario, *, layers: bool = True) -> Tr
 def _equals_eager(inputs: Inputs, name: str, patched: Patched) -> Difference | None:
     layers = name not in LOGITS_ALONE
     expected = _reference(inputs, SCENARIOS[name], layers=layers)
+    if name == "packing with lengths":
+        _check_documents_apart(inputs, expected)
     with patched(inputs.model):
         found = _run(inputs, SCENARIOS[name], layers=layers)
     return first_difference(expected, found)
 
 
+def _check_documents_apart(inputs: Inputs, packed: Trace) -> None:
+    """Only flash attention reads the lengths; eager attention keeps documents apart where the model's mask does."""
+    start = packed_documents(inputs)[2][-2]
+    alone = _reference(Inputs(inputs.model, inputs.ids[:1, start:]), SCENARIOS["plain"])
+    if first_difference(alone, packed.of_row(0, start)):
+        raise NotApplicable("the model's own eager attention does not keep packed documents apart")
+
+
 def _equals_dense(inputs: Inputs, name: str, seed: int) -> Difference | None:
     """Focus with one group a token against the model's own attention with a second mask."""
     model, scenario = inputs.model, SCENARIOS[name]
-    _reference(inputs, scenario)
+    own = _reference(inputs, scenario)
+    if name == "packing":  # else it is one text, whose sinks are at its beginning
+        _check_documents_apart(inputs, own)
     with _composed(model, seed, 1) as focus:
         found = _run(inputs, scenario)
         with noted_groups(focus) as groups:
@@ -228,6 +255,23 @@ def _equals_dense(inputs: Inputs, name: str, seed: int) -> Difference | None:
     _use(model, "eager")
     with dense_focus(model, groups, WINDOW, SINKS):
         expected = _run(inputs, scenario)
+    return first_difference(expected, found)
+
+
+def _equals_alone(inputs: Inputs, seed: int) -> Difference | None:
+    """A row with padding before it under Focus with one group a token, against the same row alone."""
+    model = inputs.model
+    alone = Inputs(model, inputs.ids[1:, inputs.ids.shape[1] // 4 :])
+
+    def padded_row(trace: Trace) -> Trace:
+        return trace.of_row(1, inputs.ids.shape[1] - alone.ids.shape[1])
+
+    own = padded_row(_reference(inputs, SCENARIOS["left padding"]))
+    if first_difference(_reference(alone, SCENARIOS["plain"]), own):
+        raise NotApplicable("the model itself reads a row with padding otherwise than the row alone")
+    with _composed(model, seed, 1):
+        expected = _run(alone, SCENARIOS["plain"])
+        found = padded_row(_run(inputs, SCENARIOS["left padding"]))
     return first_difference(expected, found)
 
 

@@ -54,6 +54,15 @@ class Trace:
     entries: list[Entry] = field(default_factory=list)
     returned: list[Tensor] = field(default_factory=list)
 
+    def of_row(self, row: int, start: int) -> Trace:
+        """The entries of one row from one token on, as if they were a text of their own.
+
+        Args:
+            row: of the batch.
+            start: its first token.
+        """
+        return Trace([Entry(e.layer, 0, None, e.value[row : row + 1, start:]) for e in self.entries])
+
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
     """The decoder layers: the first list of modules as long as the text model has layers, or the longest list."""

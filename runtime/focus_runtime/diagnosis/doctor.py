@@ -34,7 +34,7 @@ MASKED = "one group a token, against a dense mask"
 ALONE = "one group a token, against the same row without padding"
 NAMED = "against the model's own eager attention"
 GROUPS, WINDOW, SINKS = 4, 3, 1  # of the centroids: few pairs are kept
-BFLOAT16 = 2.0  # times the error that bfloat16 makes with the model's own attention
+BFLOAT16 = 4.0  # times the mean error of the model's own attention in bfloat16, which experts that swap make uneven
 
 Patched = Callable[[nn.Module], AbstractContextManager[Any]]
 Check = tuple[str, str, Callable[[], Difference | None]]  # scenario, what it is compared with, the comparison

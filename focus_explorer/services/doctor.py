@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,8 @@ def examine(name: str, *, attention: str, tokens: int, device: str, progress: Pr
     model, tokenizer = load_model(
         name, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir(), progress=loading
     )
-    return doctor(model, tokenizer, attention=implementation, tokens=tokens, progress=progress)
+    with redirect_stdout(sys.stderr):  # models print warnings
+        return doctor(model, tokenizer, attention=implementation, tokens=tokens, progress=progress)
 
 
 def examine_families(names: Sequence[str], attention: str) -> Iterator[FamilyRow]:
@@ -74,7 +76,9 @@ def examine_families(names: Sequence[str], attention: str) -> Iterator[FamilyRow
 
     implementation = registered(attention)
     for name in names or model_types():
-        yield examine_family(name, implementation)
+        with redirect_stdout(sys.stderr):
+            row = examine_family(name, implementation)
+        yield row
 
 
 def write_page(path: Path, rows: Sequence[FamilyRow], command: str) -> None:

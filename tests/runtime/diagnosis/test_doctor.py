@@ -13,20 +13,21 @@ from focus_runtime.diagnosis.families import tiny_model
 from focus_runtime.diagnosis.page import examine_family
 from focus_runtime.errors import InputError, ModelError
 
-# Sliding windows, learned sinks, linear layers, experts, no rotary embedding, parallel blocks, softcaps, shared norms.
+# Sliding windows beside full attention and alone, learned sinks, linear layers, experts, latent attention, learned
+# positions, none at all, parallel blocks, and a cache under another name.
 DOZEN = (
     "llama",
-    "mistral",
-    "qwen3",
-    "gemma2",
     "gemma3_text",
+    "mistral",
+    "gpt_oss",
+    "qwen3_next",
+    "jamba",
+    "mixtral",
+    "deepseek_v3",
     "gpt2",
-    "gpt_neox",
-    "phi3",
-    "olmo2",
-    "cohere2",
-    "granite",
     "smollm3",
+    "cohere2",
+    "gpt_neox",
 )
 
 

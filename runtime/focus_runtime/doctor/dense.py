@@ -1,7 +1,7 @@
 """Focus as one more mask: the model's own eager attention, with a second additive mask of pairs that Focus drops.
 
-Written for the doctor alone, without the code that it examines: of Focus it takes the groups of the tokens, the settings
-and which layers are focused.
+Written for the doctor alone, without the code that it examines: of Focus it takes the groups of the tokens, and which
+layers are focused.
 """
 
 from __future__ import annotations
@@ -16,22 +16,26 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.observe import observe_focus
+from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.doctor.scenarios import NotApplicable
+from focus_runtime.routing.router import Assignment, CentroidRouter
 
+EAGER = "eager_attention_forward"  # in the module of every family that uses transformers' attention interface
 Groups = dict[int, list[Tensor]]  # by layer, in the order of its calls: (B, T) int64, one bit a group
 
 
 @contextmanager
 def noted_groups(focus: FocusModel) -> Iterator[Groups]:
-    """Note the groups of every call of every focused layer."""
+    """Note the groups that the routers of every focused layer decide, call by call."""
     groups: Groups = defaultdict(list)
-    with observe_focus(focus, lambda layer, call, out: groups[layer.index].append(_membership(layer))):
+
+    def assign(layer: int, router: CentroidRouter, hidden: Tensor, padding: Tensor | None) -> Assignment:
+        assignment = router.own_assignment(hidden, padding=padding)
+        groups[layer].append(assignment.membership.clone())
+        return assignment
+
+    with replace_assignment(focus, assign):
         yield groups
-
-
-def _membership(layer: Any) -> Tensor:
-    return layer.current_pass.assignment.membership.clone()
 
 
 @contextmanager
@@ -45,10 +49,8 @@ def dense_focus(model: nn.Module, groups: Groups, window: int, sinks: int) -> It
         sinks: s, the first s real tokens of a text are kept as keys.
     """
     state = _Passes(groups, window, sinks)
-    sources = {sys.modules[type(module).__module__] for module in model.modules()}
-    patched = [
-        (source, source.eager_attention_forward) for source in sources if hasattr(source, "eager_attention_forward")
-    ]
+    sources: set[Any] = {sys.modules[type(module).__module__] for module in model.modules()}
+    patched = [(source, source.eager_attention_forward) for source in sources if hasattr(source, EAGER)]
     if not patched:
         raise NotApplicable(f"{type(model).__name__} has no eager attention function to mask")
     handle = model.register_forward_pre_hook(state.begin, with_kwargs=True)
@@ -85,19 +87,12 @@ class _Passes:
     def masked(self, eager: Callable[..., Any]) -> Callable[..., Any]:
         """The eager attention function with the second mask."""
 
-        def attend(
-            module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, *args: Any, **kwargs: Any
-        ) -> Any:
+        def attend(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, **kwargs: Any) -> Any:
             dropped = self.dropped(getattr(module, "layer_idx", None), query.shape[2], key.shape[2])
             if dropped is not None:
-                causal = torch.ones(query.shape[2], key.shape[2], device=query.device).tril(
-                    key.shape[2] - query.shape[2]
-                )
-                own = (
-                    torch.zeros_like(causal).masked_fill(causal == 0, -torch.inf)[None, None] if mask is None else mask
-                )
-                mask = own.to(query.dtype).masked_fill(dropped[:, None], torch.finfo(query.dtype).min)
-            return eager(module, query, key, value, mask, *args, **kwargs)
+                own = _causal(query, key) if mask is None else mask
+                mask = torch.where(dropped[:, None], torch.finfo(query.dtype).min, own)
+            return eager(module, query, key, value, mask, **kwargs)
 
         return attend
 
@@ -120,3 +115,10 @@ class _Passes:
         full = torch.zeros(total.shape[0], queries, max(keys, count), dtype=torch.bool, device=total.device)
         full[:, :, :count] = ~kept  # a static cache has more keys than the text, a sliding one fewer
         return full[:, :, :keys] if keys >= count else full[:, :, count - keys : count]
+
+
+def _causal(query: Tensor, key: Tensor) -> Tensor:
+    """Additive causal mask, (1, 1, Tq, Tk), of queries at the end of the keys."""
+    queries, keys = query.shape[2], key.shape[2]
+    seen = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril(keys - queries)
+    return query.new_zeros(1, 1, queries, keys).masked_fill(~seen, torch.finfo(query.dtype).min)

@@ -1,10 +1,11 @@
-"""Examine an attention patch: run a model in every scenario with its own eager attention and with the patch, and compare."""
+"""Run a model in every scenario with its own eager attention and with an attention patch, and compare."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.doctor.dense import dense_focus, noted_groups
 from focus_runtime.doctor.report import Finding, Report
 from focus_runtime.doctor.scenarios import LOGITS_ALONE, ONE_GROUP, SCENARIOS, Inputs, NotApplicable, Scenario
-from focus_runtime.doctor.trace import EXACT, Trace, first_difference, recorded
+from focus_runtime.doctor.trace import EXACT, Difference, Trace, first_difference, recorded
 from focus_runtime.errors import InputError, first_line
 from focus_runtime.routing.centroids import Centroids, random_centroids
 
@@ -27,6 +28,7 @@ GROUPS, WINDOW, SINKS = 4, 3, 1  # of the centroids: few pairs are kept
 BFLOAT16 = 2.0  # times the error that bfloat16 makes with the model's own attention
 
 Patched = Callable[[nn.Module], AbstractContextManager[Any]]
+Check = tuple[str, str, Callable[[], Difference | None]]  # scenario, what it is compared with, the comparison
 
 
 def doctor(
@@ -42,7 +44,7 @@ def doctor(
     """Whether an attention patch computes what it should on a model, in every way that a model is used.
 
     Focus with every pair kept is compared with the model's own eager attention and transformers' own masks, and Focus
-    with one group a token with an independent dense mask. Any other implementation that is registered with transformers'
+    with one group a token with an independent dense mask. Any other implementation registered with transformers'
     `AttentionInterface` is compared with eager attention.
 
     Args:
@@ -116,27 +118,21 @@ def _notes(model: nn.Module, tokenizer: Any) -> Iterator[str]:
     yield f"The tokenizer {'begins' if adds else 'does not begin'} a text with a beginning-of-text token."
 
 
-def _checks(
-    inputs: Inputs, attention: str, names: list[str], seed: int
-) -> Iterator[tuple[str, str, Callable[[], Finding | None]]]:
-    """Each scenario with its name, what it is compared with, and a function that raises or finds a difference."""
-    model = inputs.model
-    patched: Patched = _implementation(attention)
-    against = NAMED
-    if attention == FOCUS:
-        against, patched = PLAIN, _every_pair(seed)
+def _checks(inputs: Inputs, attention: str, names: list[str], seed: int) -> Iterator[Check]:
+    """Every scenario with what it is compared with; of Focus once with all pairs and once with one group a token."""
+    against, patched = (PLAIN, _every_pair(seed)) if attention == FOCUS else (NAMED, _implementation(attention))
     for name in names:
         if name == "bfloat16":
-            yield name, against, lambda: _in_bfloat16(inputs, patched)
+            yield name, against, partial(_in_bfloat16, inputs, patched)
         else:
-            yield name, against, lambda name=name: _equals_eager(inputs, name, patched)
+            yield name, against, partial(_equals_eager, inputs, name, patched)
     if attention == FOCUS:
         for name in names:
             if name in ONE_GROUP:
-                yield name, MASKED, lambda name=name: _equals_dense(Inputs(model, inputs.ids), name, seed)
+                yield name, MASKED, partial(_equals_dense, inputs, name, seed)
 
 
-def _finding(name: str, against: str, check: Callable[[], Any]) -> Finding:
+def _finding(name: str, against: str, check: Callable[[], Difference | None]) -> Finding:
     try:
         difference = check()
     except NotApplicable as reason:
@@ -213,7 +209,7 @@ def _reference(inputs: Inputs, scenario: Scenario, *, layers: bool = True) -> Tr
         raise NotApplicable(f"the model itself raises {type(error).__name__}: {first_line(error)}") from error
 
 
-def _equals_eager(inputs: Inputs, name: str, patched: Patched) -> Any:
+def _equals_eager(inputs: Inputs, name: str, patched: Patched) -> Difference | None:
     layers = name not in LOGITS_ALONE
     expected = _reference(inputs, SCENARIOS[name], layers=layers)
     with patched(inputs.model):
@@ -221,7 +217,7 @@ def _equals_eager(inputs: Inputs, name: str, patched: Patched) -> Any:
     return first_difference(expected, found)
 
 
-def _equals_dense(inputs: Inputs, name: str, seed: int) -> Any:
+def _equals_dense(inputs: Inputs, name: str, seed: int) -> Difference | None:
     """Focus with one group a token against the model's own attention with a second mask."""
     model, scenario = inputs.model, SCENARIOS[name]
     _reference(inputs, scenario)
@@ -235,7 +231,7 @@ def _equals_dense(inputs: Inputs, name: str, seed: int) -> Any:
     return first_difference(expected, found)
 
 
-def _in_bfloat16(inputs: Inputs, patched: Patched) -> Any:
+def _in_bfloat16(inputs: Inputs, patched: Patched) -> Difference | None:
     """One pass in bfloat16, whose error may be somewhat larger than that of the model's own attention."""
     exact = _reference(inputs, SCENARIOS["plain"], layers=False)
     half = Inputs(copy.deepcopy(inputs.model).to(torch.bfloat16), inputs.ids)

@@ -1,7 +1,7 @@
 """Tiny random models of every causal language model that the installed transformers can build.
 
-Configurations are the families' own defaults with small sizes in place of large ones, and one layer of each kind. Weights
-are drawn larger than usual: attention is peaked and its output matters, so that a wrong mask moves logits by 1 to 30.
+Configurations are the families' own defaults with small sizes in place of large ones, and one layer of each kind.
+Weights are larger than usual: attention is peaked and its output matters, so that a wrong mask moves logits by 1 to 30.
 """
 
 from __future__ import annotations

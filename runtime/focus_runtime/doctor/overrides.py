@@ -1,4 +1,4 @@
-"""What single families need beyond sizes by name, to be tiny or to have a layer of each kind that released models have."""
+"""What single families need beyond sizes by name: to be tiny, or to have the kinds of layers of released models."""
 
 from __future__ import annotations
 
@@ -43,10 +43,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "cohere2_moe": {"logit_scale": 1.0},
     "cohere_compass_text": {
         **SLIDING_AND_FULL,
-        "rope_parameters": {
-            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
-            "full_attention": None,
-        },
+        "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 1e4}, "full_attention": None},
     },
     "dbrx": {
         "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0},

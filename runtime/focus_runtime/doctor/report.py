@@ -63,12 +63,11 @@ class Report:
         """The table."""
         width = max(len(finding.scenario) for finding in self.findings)
         lines = [f"{self.model}, attention {self.attention}", *self.notes]
-        against = ""
-        for finding in self.findings:
-            if finding.against != against:
-                against = finding.against
-                lines += ["", f"{against}:"]
-            lines.append(f"  {finding.scenario:<{width}}  {finding.words}")
+        for against in dict.fromkeys(finding.against for finding in self.findings):
+            found = [finding for finding in self.findings if finding.against == against]
+            alike = len({finding.words for finding in found}) == 1 and found[0].outcome != "ok"
+            rows = [("all scenarios", found[0].words)] if alike else [(f.scenario, f.words) for f in found]
+            lines += ["", f"{against}:", *(f"  {scenario:<{width}}  {words}" for scenario, words in rows)]
         return [*lines, "", self.summary]
 
     @property
@@ -79,11 +78,8 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; a difference that has no size is null."""
-        return {
-            **asdict(self),
-            "findings": [_plain(asdict(finding)) for finding in self.findings],
-            "healthy": self.healthy,
-        }
+        findings = [_plain(asdict(finding)) for finding in self.findings]
+        return {**asdict(self), "findings": findings, "healthy": self.healthy}
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

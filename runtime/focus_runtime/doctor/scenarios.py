@@ -192,7 +192,7 @@ def cropped_cache(inputs: Inputs) -> list[Tensor]:
     kept = length * 2 // 3
     cache = inputs.step(inputs.ids[:, :2], None)
     if hasattr(cache, "activate_past_recording"):  # so that sliding layers can go back
-        cache.activate_past_recording(length)
+        cache.activate_past_recording()
     inputs.step(inputs.ids[:, 2:], cache)
     cache.crop(kept - length)
     inputs.step(inputs.ids.flip(0)[:, kept:], cache)

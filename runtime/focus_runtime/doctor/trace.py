@@ -61,7 +61,8 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
     count = getattr(config.get_text_config(decoder=True), "num_hidden_layers", None)
     lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     fitting = [modules for modules in lists if len(modules) == count]
-    return list(fitting[0] if fitting else max(lists, key=len, default=nn.ModuleList()))
+    longest = max((len(modules) for modules in lists), default=0)
+    return list(next((modules for modules in fitting or lists if fitting or len(modules) == longest), ()))
 
 
 @contextmanager
@@ -72,18 +73,20 @@ def recorded(model: nn.Module, *, layers: bool = True) -> Iterator[Trace]:
         model: any causal language model of transformers.
         layers: False records logits alone.
     """
-    trace, now = Trace(), {"start": 0, "real": None}
+    trace = Trace()
+    start, real = 0, None
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        nonlocal start, real
         ids = args[0] if args else kwargs.get("input_ids")
         mask, width = kwargs.get("attention_mask"), 0 if ids is None else ids.shape[1]
-        now["start"] = _seen(kwargs)
-        now["real"] = mask[:, -width:].bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
+        start = _seen(kwargs)
+        real = mask[:, -width:].bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
 
     def after(index: int | None, output: Any) -> None:
         value = output[0] if isinstance(output, tuple) else getattr(output, "logits", output)
         if isinstance(value, Tensor) and value.dim() == 3:
-            trace.entries.append(Entry(index, now["start"], now["real"], value.detach().float().clone()))  # type: ignore[arg-type]
+            trace.entries.append(Entry(index, start, real, value.detach().float().clone()))
 
     handles = [model.register_forward_pre_hook(before, with_kwargs=True)]
     for index, layer in enumerate(layers_of(model) if layers else ()):

@@ -92,6 +92,7 @@ class FocusModel(SavedModel):
     edits: Mapping[int, LayerEdit] = field(default_factory=dict)
     found_sinks: FoundSinks = field(default_factory=FoundSinks)
     observer: AttentionObserver | None = None
+    checking: bool = False
     _hooks: list[Any] = field(default_factory=list)
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _original: str = ""
@@ -358,7 +359,7 @@ class FocusModel(SavedModel):
         config = self.config.replace(top_k=self.config.num_groups, budget=(), text_sinks=None, logit_factors=False)
         try:
             set_attention_implementation(self.model, CHECKED)
-            with self._during(config=config, seconds=PassClock(enabled=False)):
+            with self._during(config=config, checking=True, seconds=PassClock(enabled=False)):
                 run_text(self.model)
         except BaseException:
             self.detach()

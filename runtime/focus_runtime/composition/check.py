@@ -83,10 +83,11 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def _both_masks(*args: Any, **kwargs: Any) -> Tensor:
+def _both_masks(*args: Any, **kwargs: Any) -> Tensor | None:
     """The eager function's mask of pairs, with the mask for Focus as an attribute."""
-    pairs: Tensor = eager_mask(*args, **{**kwargs, "allow_is_causal_skip": False})
-    setattr(pairs, FOCUS_MASK, focus_mask(*args, **kwargs))
+    pairs: Tensor | None = eager_mask(*args, **{**kwargs, "allow_is_causal_skip": False})
+    if pairs is not None:  # as an encoder's may be
+        setattr(pairs, FOCUS_MASK, focus_mask(*args, **kwargs))
     return pairs
 
 

@@ -21,6 +21,14 @@ from transformers import masking_utils
 from focus_runtime.errors import InputError, ModelError
 
 MOST_PAIRS = 1 << 27  # of a mask that is looked at pair by pair
+REFUSED = torch.int8
+LATER, OTHER_PAIRS, TOO_MANY = range(3)
+REASONS = (
+    "this pass lets some tokens attend to later ones (bidirectional spans, such as images, or a model that is not causal)",
+    "this pass leaves out pairs that are neither padding, nor of two documents, nor beyond a sliding window",
+    "the mask is none that Focus knows, and has too many pairs to look at",
+)
+PLAIN = "run it inside full_attention()"
 FOCUS_MASK = "focus_mask"  # attribute of a mask of pairs, with the mask that `focus_mask` gives beside it
 PACKED = "pass position_ids that start again at 0 with every document, no attention_mask, and use_cache=False"
 
@@ -76,19 +84,31 @@ def _begins(labels: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(labels[:, :1], dtype=torch.bool), changes], dim=1)
 
 
-def by_token(mask: Any, layer: int) -> Tensor | None:
+def by_token(mask: Any, layer: int, *, beside: bool = False) -> Tensor | None:
     """What `focus_mask` returned, as the model passes it on to a layer: (B, T) bool or int64, None without padding.
+
+    Args:
+        mask: of the attention call.
+        layer: number, for messages.
+        beside: whether the mask is one of pairs, with that for Focus as an attribute, which slices of it have not.
 
     Raises:
         ModelError: the mask is another, for single pairs.
     """
-    mask = getattr(mask, FOCUS_MASK, mask)
+    if beside:
+        one_for_all = not isinstance(mask, Tensor) or mask.shape[1] == 1
+        mask = getattr(mask, FOCUS_MASK, None if one_for_all else mask)
     if not isinstance(mask, Tensor):
         return None
-    if mask.dim() == 4 and mask.shape[1] == mask.shape[2] == 1 and mask.dtype in (torch.bool, torch.int64):
-        return mask[:, 0, 0]
     if mask.dim() == 2:
         return mask if mask.dtype == torch.int64 else mask.bool()
+    if mask.dim() == 4 and mask.shape[1] == mask.shape[2] == 1:
+        if mask.dtype in (torch.bool, torch.int64):
+            return mask[:, 0, 0]
+        if mask.dtype == REFUSED:
+            raise ModelError(
+                f"layer {layer}: {REASONS[int(mask.flatten()[0])]}, which Focus does not support", fix=PLAIN
+            )
     raise ModelError(
         f"layer {layer} got an attention mask of shape {tuple(mask.shape)}, for single pairs, which Focus cannot follow",
         expected="an attention_mask of shape (batch, tokens) with 0 for padding, or none",
@@ -96,9 +116,7 @@ def by_token(mask: Any, layer: int) -> Tensor | None:
     )
 
 
-def documents_of(
-    mask: Tensor | None, arguments: Mapping[str, Any], known: Documents | None = None
-) -> Documents | None:
+def documents_of(mask: Tensor | None, arguments: Mapping[str, Any], known: Documents | None = None) -> Documents | None:
     """The documents of an attention call; None where every row is one text.
 
     Args:
@@ -158,10 +176,8 @@ def focus_mask(
 
     Returns:
         None where all tokens are real and every row is one text; else (B, 1, 1, T), which models may slice as they do
-        masks of pairs: bool, True for real tokens, or int64, numbers of documents and 0 for padding.
-
-    Raises:
-        ModelError: the mask is none that Focus can execute.
+        masks of pairs: bool, True for real tokens; int64, numbers of documents and 0 for padding; or `REFUSED`, a place
+        in `REASONS`, where Focus cannot execute the mask.
     """
     padding_BT: Tensor | None = masking_utils.flash_attention_mask(
         batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask
@@ -173,7 +189,10 @@ def focus_mask(
     asked = _asked(mask_function, position_1T)
     if asked is None or not asked.causal:
         sizes = (batch_size, q_length, kv_length, q_offset, kv_offset)
-        labels = _looked_at(sizes, mask_function, attention_mask, kwargs)
+        found = _looked_at(sizes, mask_function, attention_mask, kwargs)
+        if isinstance(found, int):  # refused by the layers that it reaches: a decoder's encoder may have one as well
+            return torch.full((batch_size, 1, 1, kv_length), found, dtype=REFUSED, device=kwargs.get("device"))
+        labels = found
     else:
         labels = [each.expand(batch_size, -1) for each in asked.labels]
     begins = [_begins(each) for each in labels]
@@ -235,21 +254,14 @@ def _looked_at(
     function: Callable[..., Any],
     attention_mask: Tensor | None,
     kwargs: Mapping[str, Any],
-) -> list[Tensor]:
-    """Labels, (B, T), of the documents of any mask, found in its pairs.
-
-    Raises:
-        ModelError: it is too large to look at, lets a token see later ones, or leaves out others than whole documents.
-    """
+) -> list[Tensor] | int:
+    """Labels, (B, T), of the documents of any mask, found in its pairs; or why Focus cannot execute it: a place in
+    `REASONS`."""
     batch, length_q, length_k, offset_q, offset_k = sizes
     if batch * length_q * length_k > MOST_PAIRS:
-        raise ModelError(
-            f"this model's mask is none that Focus knows, and {length_q:,} times {length_k:,} pairs are too many to check"
-        )
+        return TOO_MANY
     own = {name: kwargs[name] for name in ("device", "use_vmap") if name in kwargs}
-    allowed_BQT = masking_utils.sdpa_mask(
-        *sizes, function, attention_mask, allow_is_causal_skip=False, **own
-    )[:, 0]
+    allowed_BQT = masking_utils.sdpa_mask(*sizes, function, attention_mask, allow_is_causal_skip=False, **own)[:, 0]
     query_Q1 = torch.arange(length_q, device=allowed_BQT.device)[:, None] + offset_q
     key_1T = torch.arange(length_k, device=allowed_BQT.device)[None] + offset_k
     reach = kwargs.get("local_size") or length_k + length_q
@@ -261,19 +273,10 @@ def _looked_at(
     if bool(((allowed_BQT == (causal_QT & real_B1T)) | ~real_BQT).all()):
         return []
     if bool((allowed_BQT & (key_1T > query_Q1) & real_BQT).any()):
-        raise ModelError(
-            "this pass lets some tokens attend to later ones (bidirectional spans, such as images, or a model that is "
-            "not causal), which Focus does not support",
-            expected="attention to earlier tokens alone",
-            fix="run it inside full_attention()",
-        )
+        return LATER
     first_BQ = allowed_BQT.to(torch.int8).argmax(dim=2)
     kept_BQT = causal_QT & (key_1T - offset_k >= first_BQ[..., None]) & real_B1T
     whole = length_q == length_k and torch.equal(first_BQ.gather(1, first_BQ), first_BQ)
     if not whole or not bool(((allowed_BQT == kept_BQT) | ~real_BQT).all()):
-        raise ModelError(
-            "this pass leaves out pairs of tokens that are neither padding, nor of other documents, nor beyond a sliding "
-            "window, which Focus does not support",
-            fix="run it inside full_attention()",
-        )
+        return OTHER_PAIRS
     return [first_BQ]

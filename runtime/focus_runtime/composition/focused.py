@@ -14,6 +14,9 @@ from focus_runtime.models.structure import OTHER_MODEL, attention_modules, chunk
 from focus_runtime.routing.router import CentroidRouter
 
 
+OWN_SPARSITY = ("sparse", "compressed", "indexed")  # in the names of kinds of layers
+
+
 def chosen_layers(
     model: nn.Module, routers: Mapping[int, CentroidRouter], sliding: Mapping[int, int | None], choice: str
 ) -> set[int]:
@@ -67,6 +70,12 @@ def check_decoder(model: Any) -> None:
     text = config.get_text_config()
     if getattr(config, "is_encoder_decoder", False):
         raise ModelError(f"{name} has an encoder and cross-attention, which Focus does not support", fix=OTHER_MODEL)
+    kinds = {kind for kind in getattr(text, "layer_types", None) or [] if any(word in kind for word in OWN_SPARSITY)}
+    if kinds:
+        raise ModelError(
+            f"{name} has sparse attention of its own ({', '.join(sorted(kinds))}), which Focus cannot follow",
+            fix=OTHER_MODEL,
+        )
     both_ways = getattr(text, "use_bidirectional_attention", None) in (True, "all")
     if both_ways or getattr(text, "is_causal", True) is False:
         raise ModelError(

@@ -41,6 +41,12 @@ UNDERSTOOD = frozenset(TransformersKwargs.__annotations__) | {
     "use_cache",
     "cache_position",
     "return_dict",
+    "logits_to_keep",
+}
+MEANINGS = {
+    "indices": "sparse attention of its own",
+    "position_bias": "a learned position bias",
+    "sinks": "a sink a token",
 }
 
 
@@ -58,7 +64,7 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     cache = _cache_of(kwargs)
     cached = None if cache is None else layer_of(cache, layer.cache_layer)
     current.cached, router = cached, layer.router
-    mask = by_token(kwargs.get("attention_mask"), layer.index)
+    mask = by_token(kwargs.get("attention_mask"), layer.index, beside=owner.checking)
     current.documents = documents = documents_of(mask, kwargs, current.documents)
     if owner.measuring_full or router is None:
         return
@@ -204,13 +210,14 @@ def focus_forward(
     layer: FocusLayer | None = module.__dict__.get(STATE)
     if layer is None:
         raise ModelError(
-            f"Focus was not composed onto {type(module).__name__}, which nevertheless runs its attention implementation",
+            f"Focus was not composed onto this {type(module).__name__}: it belongs to another model with the same "
+            "configuration object, or another module of its model has the same layer number",
             fix="give every model its own copy of the configuration, or call detach() on the other model first",
         )
     current = layer.current_pass
     first, current.called = not current.called or current.history is None, True
     _refuse_unknown(layer, kwargs)
-    mask_BT = by_token(attention_mask, layer.index)
+    mask_BT = by_token(attention_mask, layer.index, beside=layer.owner.checking)
     current.documents = documents_of(mask_BT, kwargs, current.documents)
     scoring, size = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap), value.shape[3]
     if key.shape[3] != size:
@@ -300,8 +307,9 @@ def _refuse_unknown(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
     """Refuse what may change the attention and Focus does not apply."""
     for name, value in kwargs.items():
         if value is not None and name not in UNDERSTOOD:
+            meaning = f", {MEANINGS[name]}" if name in MEANINGS else ""
             raise ModelError(
-                f"layer {layer.index} of this model passes {name!r} to its attention, which Focus does not know",
+                f"layer {layer.index} of this model passes {name!r} to its attention{meaning}, which Focus does not know",
                 fix=OTHER_MODEL,
             )
     if kwargs.get("is_causal") is False:

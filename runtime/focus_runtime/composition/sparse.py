@@ -60,7 +60,11 @@ def _short_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
     or fails, and while anything but the output is asked for."""
     owner, current, length = layer.owner, layer.current_pass, call.query.shape[2]
     assignment = current.assignment
-    if call.sinks is not None or not call.key.shape[2] == call.total == length or not fits(GROUPED, owner.backend, call):
+    if (
+        call.sinks is not None
+        or not call.key.shape[2] == call.total == length
+        or not fits(GROUPED, owner.backend, call)
+    ):
         return None
     if not is_plain(owner) or assignment is None:
         return None

@@ -115,6 +115,7 @@ class Composition(Protocol):
         edits: by layer, tokens moved, linked or silenced by hand.
         found_sinks: text sinks of the running pass; see text_sinks.py.
         observer: called after every Focus call; None where nobody listens.
+        checking: the pass is that of check.py.
     """
 
     model: nn.Module
@@ -131,6 +132,7 @@ class Composition(Protocol):
     edits: Mapping[int, LayerEdit]
     found_sinks: FoundSinks
     observer: AttentionObserver | None
+    checking: bool
 
     @property
     def writer(self) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -19,34 +20,51 @@ def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
         ModelError: the model has none that transformers' attention interface can reach.
     """
     modules_by_layer: dict[int, nn.Module] = {}
-    for module in model.modules():
+    kinds = getattr(_text_config(model), "layer_types", None)
+    named = [module for module in model.modules() if _NAMES.search(type(module).__name__)]
+    for module in named:
         index = getattr(module, "layer_idx", None)
-        causal = getattr(module, "is_causal", True)  # encoders look ahead; Focus would change what they mean
-        named = isinstance(index, int) and causal and "attention" in type(module).__name__.lower()
-        if named and _is_softmax(module):
-            modules_by_layer.setdefault(index, module)
+        if isinstance(index, int) and index >= 0 and getattr(module, "is_causal", True) and _is_softmax(module, kinds):
+            known = modules_by_layer.get(index)
+            if known is None or any(inner is module for inner in known.modules()):  # else it wraps the attention
+                modules_by_layer[index] = module
     if not modules_by_layer:
         raise ModelError(
-            f"{type(model).__name__} has no causal attention layer that Focus can find: it is an encoder, a state-space "
-            "model, or calls its attention by other means than transformers' attention interface",
+            f"{type(model).__name__} {_without_layers([module for module in named if _is_softmax(module, kinds)])}",
             expected="a decoder whose attention modules carry a layer_idx",
             fix=OTHER_MODEL,
         )
     return dict(sorted(modules_by_layer.items()))
 
 
-def layer_kind(module: nn.Module) -> str | None:
-    """What the configuration calls an attention module's layer, such as "sliding_attention"; None where it does not."""
-    kinds = getattr(getattr(module, "config", None), "layer_types", None)
-    index: Any = module.layer_idx
-    return kinds[index] if kinds and index < len(kinds) else None
+def _without_layers(softmax: list[nn.Module]) -> str:
+    """Why a model has no layers for Focus.
+
+    Args:
+        softmax: its modules whose names speak of attention.
+    """
+    if not softmax:
+        return "has no attention layers: it is a state-space or recurrent model"
+    if not any(getattr(module, "is_causal", True) for module in softmax):
+        return "is an encoder: its attention is not causal"
+    return "has attention that Focus cannot find: its modules have no layer number, or share one among layers"
 
 
-def _is_softmax(module: nn.Module) -> bool:
+def layer_kind(module: nn.Module, kinds: Sequence[str] | None = None) -> str | None:
+    """What the configuration calls an attention module's layer, such as "sliding_attention"; None where it does not.
+
+    Args:
+        module: with a layer number.
+        kinds: of all layers, where the module has no configuration.
+    """
+    kinds = getattr(getattr(module, "config", None), "layer_types", kinds)
+    index = getattr(module, "layer_idx", None)
+    return kinds[index] if kinds and isinstance(index, int) and index < len(kinds) else None
+
+
+def _is_softmax(module: nn.Module, kinds: Sequence[str] | None) -> bool:
     """Whether the configuration calls a module's layer attention of tokens to tokens."""
-    kind, name = layer_kind(module), type(module).__name__.lower()
-    if any(other in name for other in ("linear", "lightning", "delta")) and kind not in ("full_attention", "attention"):
-        return False
+    kind = layer_kind(module, kinds)
     return kind is None or ("linear" not in kind and ("attention" in kind or kind.startswith("hybrid")))
 
 
@@ -87,9 +105,21 @@ def output_projection(module: nn.Module, num_heads: int) -> Callable[[Tensor], T
     raise ModelError(f"{type(module).__name__} has no output projection that Focus can find", fix=OTHER_MODEL)
 
 
+def _text_config(model: Any) -> Any:
+    config = getattr(model, "config", None)
+    return None if config is None else config.get_text_config()
+
+
 def hidden_size(model: nn.Module) -> int:
-    """Width d of the hidden states that enter attention."""
-    return int(model.config.get_text_config().hidden_size)  # type: ignore[operator, union-attr]
+    """Width d of the hidden states that enter attention.
+
+    Raises:
+        ModelError: the configuration names none, as of a model of several transformers.
+    """
+    width = getattr(model.config.get_text_config(), "hidden_size", None)  # type: ignore[operator, union-attr]
+    if width is None:
+        raise ModelError(f"{type(model).__name__} has no single hidden_size", fix=OTHER_MODEL)
+    return int(width)
 
 
 def num_key_value_heads(model: nn.Module) -> int:
@@ -108,6 +138,7 @@ def num_query_heads(model: nn.Module) -> int:
     return int(model.config.get_text_config().num_attention_heads)  # type: ignore[operator, union-attr]
 
 
+_NAMES = re.compile("attention|mla$", re.IGNORECASE)  # of classes: multi-head latent attention is called MLA
 OTHER_MODEL = "use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model"
 
 

@@ -26,6 +26,7 @@ from focus_runtime.diagnosis.scenarios import (
 )
 from focus_runtime.diagnosis.trace import EXACT, Difference, Trace, first_difference, recorded
 from focus_runtime.errors import InputError, first_line
+from focus_runtime.models.structure import attention_implementation, set_attention_implementation
 from focus_runtime.routing.centroids import Centroids, random_centroids
 
 FOCUS = "focus"
@@ -80,13 +81,13 @@ def doctor(
     inputs = Inputs(model, _random_ids(model, tokenizer, tokens, seed))
     checks = list(_checks(inputs, attention, names, seed))
     found = []
-    before = model.config._attn_implementation  # type: ignore[union-attr]
+    before = attention_implementation(model)
     try:
         for done, (name, against, check) in enumerate(checks):
             progress(name, done / len(checks))
             found.append(_finding(name, against, check))
     finally:
-        _use(model, before)  # type: ignore[arg-type]
+        set_attention_implementation(model, before)
     return Report(type(model).__name__, attention, tuple(_notes(model, tokenizer)), tuple(found))
 
 
@@ -159,20 +160,32 @@ def _finding(name: str, against: str, check: Callable[[], Difference | None]) ->
     return Finding(name, against, "ok" if difference is None else "differs", difference)
 
 
-def _use(model: Any, implementation: str) -> None:
-    model.set_attn_implementation(implementation)
-
-
 def _implementation(name: str) -> Patched:
-    """A registered implementation in place of eager attention."""
+    """A registered implementation in place of eager attention; refused where the model does not call it."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     @contextmanager
     def patched(model: nn.Module) -> Iterator[None]:
         try:
-            _use(model, name)
+            set_attention_implementation(model, name)
         except (ValueError, ImportError) as error:
             raise InputError(first_line(error)) from error
-        yield
+        own, calls = ALL_ATTENTION_FUNCTIONS[name], 0
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return own(*args, **kwargs)
+
+        ALL_ATTENTION_FUNCTIONS[name] = counted
+        try:
+            yield
+        finally:
+            del ALL_ATTENTION_FUNCTIONS[name]
+            if ALL_ATTENTION_FUNCTIONS.get(name) is not own:  # it was there for this process alone
+                ALL_ATTENTION_FUNCTIONS[name] = own
+        if not calls:
+            raise InputError(f"{type(model).__name__} never calls the attention implementation that it is told to use")
 
     return patched
 
@@ -216,7 +229,7 @@ def _run(inputs: Inputs, scenario: Scenario, *, layers: bool = True) -> Trace:
 def _reference(inputs: Inputs, scenario: Scenario, *, layers: bool = True) -> Trace:
     """The scenario with the model's own eager attention."""
     try:
-        _use(inputs.model, "eager")
+        set_attention_implementation(inputs.model, "eager")
         return _run(inputs, scenario, layers=layers)
     except NotApplicable:
         raise
@@ -252,7 +265,7 @@ def _equals_dense(inputs: Inputs, name: str, seed: int) -> Difference | None:
         found = _run(inputs, scenario)
         with noted_groups(focus) as groups:
             _run(inputs, scenario)
-    _use(model, "eager")
+    set_attention_implementation(model, "eager")
     with dense_focus(model, groups, WINDOW, SINKS):
         expected = _run(inputs, scenario)
     return first_difference(expected, found)

@@ -93,7 +93,8 @@ def examine_family(family: str, attention: str = FOCUS) -> FamilyRow:
 
 def _layers(model: Any) -> tuple[str, ...]:
     config = model.config.get_text_config(decoder=True)
-    kinds = getattr(config, "layer_types", None) or ["full_attention"]
+    alike = "sliding_attention" if getattr(config, "sliding_window", None) else "full_attention"
+    kinds = getattr(config, "layer_types", None) or [alike]
     return tuple(dict.fromkeys(kind.removesuffix("_attention") for kind in kinds))
 
 

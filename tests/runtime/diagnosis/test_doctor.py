@@ -105,6 +105,9 @@ def test_a_refused_model_is_refused_and_left_as_it_was():
     assert report.healthy
     with torch.no_grad():
         assert torch.equal(model(ids).logits, before)
+    AttentionInterface.register("ignores_padding", ignores_padding)
+    (finding,) = doctor(model, attention="ignores_padding", scenarios=["plain"]).findings
+    assert finding.outcome == "refused"  # not ok: the model has no place for it
     assert model.config._attn_implementation == "eager"
 
 

@@ -135,7 +135,8 @@ def page(rows: Sequence[FamilyRow], command: str, versions: str) -> str:
 
 def _cells(row: FamilyRow, columns: Iterable[str]) -> list[str]:
     marks = [MARKS[row.cells.get(column, "not applicable")] for column in columns]
-    return [f"`{row.family}`", ", ".join(row.layers), *marks, _cell(row.reason)]
+    reason = row.reason.replace("refused: ", "").split("; ")[0] if row.outcome == "refused" else row.reason
+    return [f"`{row.family}`", ", ".join(row.layers), *marks, _cell(reason)]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

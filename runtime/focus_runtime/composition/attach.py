@@ -351,7 +351,7 @@ class FocusModel(SavedModel):
             )
 
     def _check(self) -> None:
-        """Compare every attention call with the model's own, in one pass with every pair kept; detach if one differs."""
+        """Compare every attention call with the model's own, in a pass with every pair kept; detach if any differs."""
         device, dtype = input_device(self.model), getattr(self.model, "dtype", None)
         what = (tuple(self.focused_layers), self._sliding_layers, self.backend, device, dtype)
         if was_checked(self.model, what):
@@ -367,7 +367,7 @@ class FocusModel(SavedModel):
         note_checked(self.model, what)
         set_attention_implementation(self.model, IMPLEMENTATION)
         for layer in self._layers():
-            layer.current_pass = Pass()
+            layer.passes.own = Pass()
 
     def _allow_compile(self, allowed: bool) -> None:
         """`generate` compiles the model with static caches on a GPU; groups are kept by plain Python, which breaks."""

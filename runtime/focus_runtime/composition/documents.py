@@ -9,6 +9,7 @@ Shape suffixes: B batch, Q queries, T keys.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ MOST_PAIRS = 1 << 27  # of a mask that is looked at pair by pair
 REFUSED = torch.int8
 LATER, OTHER_PAIRS, TOO_MANY = range(3)
 REASONS = (
-    "this pass lets some tokens attend to later ones (bidirectional spans, such as images, or a model that is not causal)",
+    "this pass lets some tokens attend to later ones (spans such as images, or a model that is not causal)",
     "this pass leaves out pairs that are neither padding, nor of two documents, nor beyond a sliding window",
     "the mask is none that Focus knows, and has too many pairs to look at",
 )
@@ -75,7 +76,7 @@ class Documents:
 
 def _runs(numbers: list[int], rows: slice) -> list[Span]:
     edges = [0, *(i for i in range(1, len(numbers)) if numbers[i] != numbers[i - 1]), len(numbers)]
-    return [Span(rows, start, stop) for start, stop in zip(edges, edges[1:], strict=False) if numbers[start]]
+    return [Span(rows, start, stop) for start, stop in itertools.pairwise(edges) if numbers[start]]
 
 
 def _begins(labels: Tensor) -> Tensor:
@@ -110,7 +111,7 @@ def by_token(mask: Any, layer: int, *, beside: bool = False) -> Tensor | None:
                 f"layer {layer}: {REASONS[int(mask.flatten()[0])]}, which Focus does not support", fix=PLAIN
             )
     raise ModelError(
-        f"layer {layer} got an attention mask of shape {tuple(mask.shape)}, for single pairs, which Focus cannot follow",
+        f"layer {layer} got a mask of shape {tuple(mask.shape)}, of single pairs, which Focus cannot follow",
         expected="an attention_mask of shape (batch, tokens) with 0 for padding, or none",
         fix=f"for packed documents {PACKED}",
     )
@@ -149,7 +150,7 @@ def _between(edges: Any, mask: Tensor | None) -> Tensor:
         return numbers
     if mask.shape != numbers.shape:
         raise InputError(
-            f"cu_seq_lens_q ends at {numbers.shape[1]:,}, but there are {mask.shape[0]} rows of {mask.shape[1]:,} tokens",
+            f"cu_seq_lens_q ends at {numbers.shape[1]:,}; there are {mask.shape[0]} rows of {mask.shape[1]:,} tokens",
             expected="one row whose documents add up to its tokens",
             fix=PACKED,
         )
@@ -225,11 +226,8 @@ def _asked(function: Callable[..., Any], position_BT: Tensor) -> _Asked | None:
         function: of batch, head, query and key.
         position_BT: (B or 1, T) positions of the keys.
     """
-    if getattr(function, "__module__", "") != masking_utils.__name__:
-        return None
-    code, cells = function.__code__, function.__closure__ or ()
-    own = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)}
-    match function.__qualname__.split(".")[0]:
+    kind, own = _read(function)
+    match kind:
         case "causal_mask_function":
             return _Asked(causal=True)
         case "sliding_window_overlay":  # the layer's attention call says the same
@@ -249,6 +247,23 @@ def _asked(function: Callable[..., Any], position_BT: Tensor) -> _Asked | None:
     return None
 
 
+def _read(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
+    """Which of transformers' own mask functions this is, and what it was made with; an empty name for any other."""
+    if getattr(function, "__module__", "") != masking_utils.__name__:
+        return "", {}
+    names, cells = function.__code__.co_freevars, function.__closure__ or ()
+    return function.__qualname__.split(".")[0], {n: cell.cell_contents for n, cell in zip(names, cells, strict=True)}
+
+
+def _window(function: Callable[..., Any]) -> int | None:
+    """The sliding window that a mask is limited to, None where it is not."""
+    kind, own = _read(function)
+    if kind == "sliding_window_overlay":
+        return int(own["sliding_window"])
+    windows = [_window(part) for part in own["mask_functions"]] if kind == "and_masks" else []
+    return next((window for window in windows if window is not None), None)
+
+
 def _looked_at(
     sizes: tuple[int, int, int, int, int],
     function: Callable[..., Any],
@@ -264,7 +279,7 @@ def _looked_at(
     allowed_BQT = masking_utils.sdpa_mask(*sizes, function, attention_mask, allow_is_causal_skip=False, **own)[:, 0]
     query_Q1 = torch.arange(length_q, device=allowed_BQT.device)[:, None] + offset_q
     key_1T = torch.arange(length_k, device=allowed_BQT.device)[None] + offset_k
-    reach = kwargs.get("local_size") or length_k + length_q
+    reach = _window(function) or length_k + offset_k + length_q + offset_q
     causal_QT = (key_1T <= query_Q1) & (key_1T > query_Q1 - reach)
     real_B1T = torch.ones_like(allowed_BQT[:, :1])
     if attention_mask is not None:

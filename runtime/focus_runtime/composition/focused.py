@@ -13,7 +13,6 @@ from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules, chunk_of, shares_keys
 from focus_runtime.routing.router import CentroidRouter
 
-
 OWN_SPARSITY = ("sparse", "compressed", "indexed")  # in the names of kinds of layers
 
 

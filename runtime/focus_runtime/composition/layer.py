@@ -85,7 +85,7 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
 
 
 def _cache_of(kwargs: dict[str, Any]) -> Any:
-    """The cache that an attention module was given: `cache` since transformers 5.24, else under one of its old names."""
+    """The cache that an attention module was given: `cache` since transformers 5.24, else by one of its old names."""
     for name in ("cache", "past_key_values", "layer_past"):
         cache = kwargs.get(name)
         if cache is not None:
@@ -215,7 +215,8 @@ def focus_forward(
             fix="give every model its own copy of the configuration, or call detach() on the other model first",
         )
     current = layer.current_pass
-    first, current.called = not current.called or current.history is None, True
+    first = not current.called or current.history is None
+    current.called = True
     _refuse_unknown(layer, kwargs)
     mask_BT = by_token(attention_mask, layer.index, beside=layer.owner.checking)
     current.documents = documents_of(mask_BT, kwargs, current.documents)
@@ -226,16 +227,15 @@ def focus_forward(
     if current.documents is not None:
         out_BQHD = _each_document(module, layer, call, current.documents)
     else:
-        out_BQHD = _in_few_steps(layer, call) if first and s_aux is None else None
-        if out_BQHD is None:
-            out_BQHD = _attend(module, layer, call)
+        few_BQHD = _in_few_steps(layer, call) if first and s_aux is None else None
+        out_BQHD = _attend(module, layer, call) if few_BQHD is None else few_BQHD
     current.hidden = None
     layer.owner.seconds.calls += 1
-    return out_BQHD if out_BQHD.shape[3] == size else out_BQHD[..., :size], None
+    return (out_BQHD if out_BQHD.shape[3] == size else out_BQHD[..., :size]).contiguous(), None  # some models view it
 
 
 def _in_few_steps(layer: FocusLayer, call: Call) -> Tensor | None:
-    """Whole texts and decode steps by kernels that do most of it at once, (B, Q, H, D); None where none takes the call."""
+    """Whole texts and decode steps by kernels that do most of it at once, (B, Q, H, D); None where none takes them."""
     current, scoring = layer.current_pass, call.scoring
     tensors = (call.query, call.key, call.value)
     if call.padding is not None:
@@ -279,7 +279,7 @@ def _each_document(module: nn.Module, layer: FocusLayer, call: Call, documents: 
         )
     (batch, heads, new, size), length = call.query.shape, call.key.shape[2]
     assignment = current.assignment
-    before = (length if focused or current.cached is None else int(current.cached.get_seq_length())) - new
+    before = (length if current.cached is None else min(length, int(current.cached.get_seq_length()))) - new
     out_BQHD = call.query.new_zeros(batch, new, heads, size)
     for span in documents.spans:
         first, stop = max(span.start, before), min(span.stop, before + new)
@@ -309,7 +309,7 @@ def _refuse_unknown(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
         if value is not None and name not in UNDERSTOOD:
             meaning = f", {MEANINGS[name]}" if name in MEANINGS else ""
             raise ModelError(
-                f"layer {layer.index} of this model passes {name!r} to its attention{meaning}, which Focus does not know",
+                f"layer {layer.index} of this model passes {name!r} to its attention{meaning}; Focus does not know it",
                 fix=OTHER_MODEL,
             )
     if kwargs.get("is_causal") is False:

@@ -10,8 +10,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from focus_runtime.attention.cuda.decomposition import GROUPED
 from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.cuda.decomposition import GROUPED
 from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, fused_inside_window, grouped_on_gpu
 from focus_runtime.attention.kernels.flash import has_backward
@@ -176,8 +176,9 @@ def _by_setting(
     """Heads of equal settings together, (B, Q, H, D)."""
     current = layer.current_pass
     backends: dict[str, None] = {}
-    apart = groups_SBT is None or call.sinks is not None
-    found = None if apart else in_few_calls(layer, call, heads, groups_SBT)
+    found = None
+    if groups_SBT is not None and call.sinks is None:
+        found = in_few_calls(layer, call, heads, groups_SBT)
     if found is not None:
         out_BQHD, current.backend, left = found
         backends[current.backend] = None

@@ -238,8 +238,8 @@ class DecidedText:
         )
 
 
-class Pass(threading.local):
-    """State of one layer during a forward pass of this thread; between passes, of the latest one.
+class Pass:
+    """State of one layer during a forward pass of one thread; between passes, of the latest one.
 
     Attributes:
         hidden: input of a running pass whose groups the attention call decides; None where they are decided.
@@ -277,9 +277,16 @@ class Pass(threading.local):
         """Set the groups, as an assignment only when somebody asks for it."""
         self._assignment, self.decided = None, decided
 
-    def __reduce__(self) -> tuple[type[Pass], tuple[()]]:
+
+class Passes(threading.local):
+    """One `Pass` for each thread. torch.compile loses attributes that are set on a `threading.local` itself."""
+
+    def __init__(self) -> None:
+        self.own = Pass()
+
+    def __reduce__(self) -> tuple[type[Passes], tuple[()]]:
         """A copied or pickled model starts without a pass."""
-        return Pass, ()
+        return Passes, ()
 
 
 @dataclass(slots=True)
@@ -292,7 +299,7 @@ class FocusLayer:
         owner: state shared by all layers.
         sliding: the layer's own window in tokens, None for a global layer.
         cache_layer: the layer whose keys and values it reads: its own, but where layers share them.
-        current_pass: state of a forward pass; each thread has its own, so that several may run the model at once.
+        passes: state of a forward pass; each thread has its own, so that several may run the model at once.
         gpu_plan: what decode steps on a GPU have in common, see gpu_step.py; None before one.
         route_plan, text_plan: the same of whole texts, see gpu_text.py and by_head.py.
     """
@@ -302,13 +309,18 @@ class FocusLayer:
     owner: Composition
     sliding: int | None = None
     cache_layer: int = 0
-    current_pass: Pass = field(default_factory=Pass)
+    passes: Passes = field(default_factory=Passes)
     gpu_plan: StepPlan | None = None
     route_plan: RoutePlan | None = None
     text_plan: TextPlan | None = None
     _heads: tuple[FocusConfig, HeadCounts, LayerHeads] | None = None
     _step: tuple[LayerHeads, HeadRules, str, PairRule] | None = None
     _reach: tuple[LayerHeads, torch.device, Reach] | None = None
+
+    @property
+    def current_pass(self) -> Pass:
+        """State of this thread's forward pass."""
+        return self.passes.own
 
     def heads(self, counts: HeadCounts) -> LayerHeads:
         """What the layer's heads execute under the settings in force."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -155,7 +155,7 @@ def cache_argument(model: Any, cache: Any) -> dict[str, Any]:
 
 def sliding_window_of(module: nn.Module) -> int | None:
     """The attention module's own sliding window in tokens, None when it sees the whole text."""
-    kind, own = layer_kind(module), module
+    kind, own = layer_kind(module), cast(Any, module)
     if kind is not None and "sliding" not in kind:  # some keep a window that their global layers do not use
         return None
     if not hasattr(own, "sliding_window"):  # Mistral and Phi-3 keep it in the configuration
@@ -165,7 +165,9 @@ def sliding_window_of(module: nn.Module) -> int | None:
 
 def chunk_of(module: nn.Module) -> int | None:
     """Tokens of the fixed chunks that an attention module attends within, None where it has none."""
-    return getattr(module, "config", None).attention_chunk_size if layer_kind(module) == "chunked_attention" else None
+    if layer_kind(module) != "chunked_attention":
+        return None
+    return int(cast(Any, module).config.attention_chunk_size)
 
 
 def shares_keys(module: nn.Module) -> bool:

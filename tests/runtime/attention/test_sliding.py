@@ -165,13 +165,6 @@ def test_training_beyond_the_window_is_refused(composed, ids):
         logits(model, ids)
 
 
-def test_chunked_attention_is_refused(monkeypatch):
-    model = build_model()
-    monkeypatch.setattr(model.config, "layer_types", ["chunked_attention"] * 2, raising=False)
-    with pytest.raises(ModelError, match="fixed chunks"):
-        compose(model, build_centroids(model))
-
-
 def test_a_window_changed_after_composing_is_noticed(composed, ids):
     model, _ = composed("Gemma2")
     attention_modules(model)[0].sliding_window = 5

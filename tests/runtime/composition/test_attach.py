@@ -470,13 +470,6 @@ def test_models_that_bypass_the_attention_interface_are_refused(family, ids):
     assert torch.equal(logits(model, ids), before)
 
 
-def test_learned_sinks_are_not_dropped_silently(ids):
-    model = build_model("GptOss")
-    compose(model, build_centroids(model))
-    with pytest.raises(ModelError, match="learned attention sinks"):
-        logits(model, ids)
-
-
 def test_a_module_without_attention_is_refused():
     with pytest.raises(ModelError, match="no attention layers"):
         attention_modules(torch.nn.Linear(2, 2))
@@ -484,14 +477,14 @@ def test_a_module_without_attention_is_refused():
 
 def test_an_encoder_is_refused():
     model = build_model("Bert", is_decoder=False)
-    with pytest.raises(ModelError, match="no attention layers"):
+    with pytest.raises(ModelError, match="is an encoder"):
         attention_modules(model)
 
 
 def test_another_model_with_the_same_configuration_object_gets_a_clear_error(tiny_model, ids):
     twin = type(tiny_model)(tiny_model.config).eval()
     focus = compose(tiny_model, build_centroids(tiny_model))
-    with pytest.raises(ModelError, match="shares this model's configuration"):
+    with pytest.raises(ModelError, match="same configuration object"):
         logits(twin, ids)
     focus.detach()
     logits(twin, ids)
@@ -518,7 +511,7 @@ def test_what_is_known_of_the_groups_goes_to_the_attention(tiny_model, ids, monk
 
     monkeypatch.setattr(few_calls, "choose_backend", noting)
     monkeypatch.setattr("focus_runtime.composition.step.step_fits", lambda *given: False)  # as on a GPU
-    focus = compose(tiny_model, build_centroids(tiny_model, num_groups=5, top_k=2))
+    focus = compose(tiny_model, build_centroids(tiny_model, num_groups=5, top_k=2), check=False)
     with torch.no_grad():
         past = tiny_model(ids, use_cache=True).past_key_values
         assert seen == [Extent(5, 2, uniform=True)] * 2

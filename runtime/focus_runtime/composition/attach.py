@@ -27,7 +27,7 @@ from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.edits import LayerEdit, layer_edits
 from focus_runtime.composition.focused import check_any_left, check_decoder, chosen_layers
 from focus_runtime.composition.heads import HeadMask, head_masks, layer_heads, memberships
-from focus_runtime.composition.layer import check_called, focus_forward, route
+from focus_runtime.composition.layer import IMPLEMENTATION, check_called, focus_forward, route
 from focus_runtime.composition.saved import SavedModel
 from focus_runtime.composition.state import (
     STATE,
@@ -55,9 +55,6 @@ from focus_runtime.models.structure import (
 )
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter
-
-IMPLEMENTATION = "focus"
-
 
 AttentionInterface.register(IMPLEMENTATION, focus_forward)
 AttentionMaskInterface.register(IMPLEMENTATION, focus_mask)

@@ -128,10 +128,19 @@ class FocusModel(SavedModel):
 
         Args:
             config: other settings than those in force, at which they would have used others with the same groups.
+
+        Raises:
+            InputError: the pass read packed documents.
         """
         masks = {}
         for layer in self._layers():
             current = layer.current_pass
+            if current.documents is not None:
+                raise InputError(
+                    "the latest pass read packed documents, each with a mask of its own",
+                    expected="one text a row",
+                    fix="run the documents one by one",
+                )
             if current.assignment is not None:
                 counts = current.counts or head_counts(self.model)
                 heads = layer.heads(counts) if config is None else layer_heads(config, layer.index, counts)

@@ -172,8 +172,7 @@ def check_called(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
     """
     layer: FocusLayer = module.__dict__[STATE]
     current = layer.current_pass
-    # the groups belong to the cache alone
-    current.cached, current.history, current.hidden, current.documents = None, None, None, None
+    current.cached, current.history, current.hidden = None, None, None  # the groups belong to the cache alone
     if not layer.owner.paused and not current.called:
         running = attention_implementation(layer.owner.model)
         if not running.startswith(IMPLEMENTATION):

@@ -27,10 +27,13 @@ _potentials: dict[str, dict[int, Tensor]] = {}  # layer -> (K,), by hash of what
 _potentials_lock = threading.Lock()
 
 
-def calibration_ids(tokenizer: Any) -> list[int]:
-    """The tokens of the sample texts that groups are balanced on where nothing better is known."""
-    ids: list[int] = tokenizer(all_samples(), add_special_tokens=False, verbose=False).input_ids
-    return ids[:CALIBRATION_TOKENS]
+def calibration_ids(loaded: LoadedModel) -> list[int]:
+    """The tokens of the sample texts that groups are balanced on where nothing better is known, within the model's
+    context."""
+    from focus_runtime.models.structure import context_length
+
+    ids: list[int] = loaded.tokenizer(all_samples(), add_special_tokens=False, verbose=False).input_ids
+    return ids[: min(CALIBRATION_TOKENS, context_length(loaded.model) or CALIBRATION_TOKENS)]
 
 
 def calibrate(loaded: LoadedModel, centroids: Centroids) -> None:
@@ -43,7 +46,7 @@ def calibrate(loaded: LoadedModel, centroids: Centroids) -> None:
 
     from focus_runtime.training.calibrate import calibrate_potentials
 
-    ids = calibration_ids(loaded.tokenizer)
+    ids = calibration_ids(loaded)
     key = _inputs(loaded, centroids, ids)
     with _potentials_lock:
         known = _potentials.get(key)

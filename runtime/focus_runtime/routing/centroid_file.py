@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.files import cannot_write, replacing
-from focus_runtime.routing.centroid_checks import SEE_FORMAT, check_layers
+from focus_runtime.routing.centroid_checks import BY_IMPORT, SEE_FORMAT, check_layers
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.places import SUFFIXES, Place, locate_centroids
 from focus_runtime.routing.router import CentroidRouter
@@ -60,10 +60,13 @@ def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
             tensors[f"layers.{index}.potential"] = router.potential.detach().float().cpu().contiguous()
         if centroids.config.logit_factors and router.logit_factors is not None:
             tensors[f"layers.{index}.logit_factors"] = router.logit_factors.detach().float().cpu().contiguous()
+    config, layers = centroids.config, sorted(centroids.routers)
+    if config.layers is None and layers != list(range(centroids.num_model_layers or len(layers))):
+        config = config.replace(layers=tuple(layers))  # hybrids: some layers have no attention
     metadata = {
         "format": FORMAT,
-        "format_version": str(_version_for(centroids.config)),
-        "config": centroids.config.to_json(),
+        "format_version": str(_version_for(config)),
+        "config": config.to_json(),
         "base_model": centroids.base_model,
         "base_fingerprint": centroids.base_fingerprint,
         "num_model_layers": str(centroids.num_model_layers or ""),
@@ -149,7 +152,8 @@ def load_place(place: Place, sha256: str | None = None) -> Centroids:
 def _read(path: Path) -> bytes:
     expected = "a .safetensors, .pt or .pth centroid file"
     if path.suffix.lower() not in SUFFIXES:
-        raise CentroidFileError(f"{path.name} is not a centroid file", expected=expected, fix=SEE_FORMAT)
+        fix = BY_IMPORT if path.is_dir() else SEE_FORMAT
+        raise CentroidFileError(f"{path.name} is not a centroid file", expected=expected, fix=fix)
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):  # reading a pipe may never end
@@ -208,9 +212,7 @@ def _read_pickle(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, A
             fix="save the tensors with safetensors, or torch.save a plain dict of tensors",
         ) from error
     if not isinstance(content, dict):
-        raise CentroidFileError(
-            f"{name} holds a {type(content).__name__}", expected="a dict of tensors", fix=SEE_FORMAT
-        )
+        raise CentroidFileError(f"{name} holds a {type(content).__name__}", expected="a dict of tensors", fix=BY_IMPORT)
     metadata = content.pop("metadata", content.pop("__metadata__", {}))
     for wrapper in ("state_dict", "tensors"):
         if isinstance(content.get(wrapper), dict):
@@ -258,7 +260,7 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
             raise CentroidFileError(
                 f"{name} holds {key!r}",
                 expected="layers.N.projection, .centroids, .potential or .logit_factors",
-                fix=SEE_FORMAT,
+                fix=BY_IMPORT,
             )
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             raise CentroidFileError(f"{name}: {key!r} is not a floating-point tensor", fix=SEE_FORMAT)
@@ -277,20 +279,21 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
             f"{name} holds no centroids", expected="layers.N.projection and layers.N.centroids", fix=SEE_FORMAT
         )
     config, warnings = _config(by_layer, metadata, name)
-    check_layers(by_layer, config, name)
+    count = str(metadata.get("num_model_layers", ""))
+    total = int(count) if _NUMBER.fullmatch(count) else None
+    check_layers(by_layer, config, name, total=total)
     if config.logit_factors and int(version) < FACTORS_VERSION:
         config = config.replace(logit_factors=False)
         warnings.append(
             f"factors of logits of format version {version}, learned for an older rule, are left out: learn them again "
             "with `focus-explorer train --learn factors`"
         )
-    total = str(metadata.get("num_model_layers", ""))
     centroids = Centroids(
         {index: _router(parts, config) for index, parts in sorted(by_layer.items())},
         config,
         base_model=str(metadata.get("base_model", "")),
         base_fingerprint=str(metadata.get("base_fingerprint", "")),
-        num_model_layers=int(total) if _NUMBER.fullmatch(total) else None,
+        num_model_layers=total,
         training=_training(metadata),
         name=name,
         warnings=warnings,
@@ -322,6 +325,18 @@ def _config(
     if "centroids" not in first or first["centroids"].dim() != 2:
         raise CentroidFileError(f"{name} has no configuration and no 2-d centroids to infer it from", fix=SEE_FORMAT)
     groups, width = first["centroids"].shape
+    projection = first.get("projection")
+    if (
+        projection is not None
+        and projection.dim() == 2
+        and width not in projection.shape
+        and groups in projection.shape
+    ):
+        raise CentroidFileError(
+            f"{name}: the centroids have shape {(groups, width)}, which is transposed",
+            expected=f"{(width, groups)}: groups, routing size",
+            fix=BY_IMPORT,
+        )
     try:
         config = FocusConfig(num_groups=groups, routing_dim=width, top_k=min(2, groups))
     except ConfigError as error:

@@ -1,10 +1,14 @@
-"""What the tensors of a centroid file must be: one set for every routed layer, of the right shapes, finite."""
+"""What the tensors of a centroid file must be: one set for every routed layer, of the right shapes, finite.
+
+What does not forbid their use is noted: groups that routing cannot tell apart or never chooses.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 
+import torch
 from torch import Tensor
 
 from focus_runtime.config import FocusConfig
@@ -137,3 +141,42 @@ def _check_factors(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, 
                 expected=f"above 0, at most {LARGEST_FACTOR:g}",
                 fix="train again",
             )
+
+
+def group_notes(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig) -> list[str]:
+    """Remarks on zero, identical and never-chosen centroids, as far as tensors without a text or a model tell.
+
+    A group is certain never to be chosen where as many others as a token may choose have its centroid and a higher
+    potential, or the same one and a lower number, which wins ties.
+
+    Args:
+        by_layer: checked tensors by layer and part.
+        config: the file's.
+    """
+    most = max([config.top_k, *(entry.top_k for entry in config.budget if entry.top_k is not None)])
+    zero, same, never = {}, {}, {}
+    for layer, parts in sorted(by_layer.items()):
+        scores = (parts["projection"].double() @ parts["centroids"].double().T).T  # (K, d): what tells groups apart
+        largest = scores.abs().max()
+        zero[layer] = [group for group, row in enumerate(scores) if not row.any()]
+        alike = torch.cdist(scores, scores, p=float("inf")) <= 1e-6 * largest
+        same[layer] = [g for g in range(len(scores)) if int(alike[g].sum()) > 1 and g not in zero[layer]]
+        if "potential" in parts and config.assignment == "causal":
+            order = torch.argsort(parts["potential"].double(), descending=True, stable=True).tolist()
+            before = {g: sum(bool(alike[g, other]) for other in order[: order.index(g)]) for g in order}
+            never[layer] = [g for g in sorted(order) if before[g] >= most]
+    return [
+        *_in_layers("zero centroids, against which every token scores 0", zero),
+        *_in_layers("identical centroids, which only their potentials tell apart", same),
+        *_in_layers("groups that no token can choose", never),
+    ]
+
+
+def _in_layers(what: str, groups: dict[int, list[int]]) -> list[str]:
+    """One remark on the layers that have such groups, the first three of them by name."""
+    found = {layer: listed for layer, listed in groups.items() if listed}
+    if not found:
+        return []
+    named = [f"layer {layer}: groups {', '.join(map(str, listed))}" for layer, listed in list(found.items())[:3]]
+    more = f" and {len(found) - 3} more layers" if len(found) > 3 else ""
+    return [f"{what} ({'; '.join(named)}{more})"]

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.files import cannot_write, replacing
-from focus_runtime.routing.centroid_checks import BY_IMPORT, SEE_FORMAT, check_layers
+from focus_runtime.routing.centroid_checks import BY_IMPORT, SEE_FORMAT, check_layers, group_notes
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.places import SUFFIXES, Place, locate_centroids
 from focus_runtime.routing.router import CentroidRouter
@@ -288,6 +288,7 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
             f"factors of logits of format version {version}, learned for an older rule, are left out: learn them again "
             "with `focus-explorer train --learn factors`"
         )
+    warnings += group_notes(by_layer, config)
     centroids = Centroids(
         {index: _router(parts, config) for index, parts in sorted(by_layer.items())},
         config,

@@ -163,6 +163,21 @@ def test_a_file_without_metadata_is_inferred_with_a_warning(file):
     assert loaded.num_model_layers is None
 
 
+def test_groups_that_do_nothing_are_noted(file):
+    content = tensors(layers=1)
+    assert load_centroids(write(file, content, metadata(num_model_layers="1"))).warnings == []
+    rows, potential = content["layers.0.centroids"], content["layers.0.potential"]
+    rows[0] = 0
+    rows[1:] = rows[1]
+    potential[:] = torch.tensor([0.0, 2.0, 1.0, 0.5])  # group 3 comes behind 1 and 2, and top_k is 2
+    notes = load_centroids(write(file, content, metadata(num_model_layers="1"))).warnings
+    assert notes == [
+        "zero centroids, against which every token scores 0 (layer 0: groups 0)",
+        "identical centroids, which only their potentials tell apart (layer 0: groups 1, 2, 3)",
+        "groups that no token can choose (layer 0: groups 3)",
+    ]
+
+
 @pytest.mark.parametrize("training", ["nonsense", "[1]", "[" * 100_000, "9" * 5000])
 def test_unreadable_training_notes_do_not_matter(training, file):
     assert load_centroids(write(file, meta=metadata(training=training))).training == {}

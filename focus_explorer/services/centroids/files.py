@@ -117,8 +117,8 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
             check_model(centroids, loaded)
             centroids.check_budget(loaded.model, centroids.config.budget)
             tried = groups_on_samples(loaded, centroids)
-    config, total = centroids.config, centroids.num_model_layers
-    partial = total is not None and len(centroids.routers) < total
+    config, total = centroids.config, centroids.num_model_layers or len(centroids.routers)
+    unfocused = total - len(centroids.routers)
     report = [
         f"{counted(len(centroids.routers), 'layer')}, K = {counted(config.num_groups, 'group')}, routing size "
         f"{config.routing_dim}, "
@@ -128,11 +128,7 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         f"trained for top-k {config.top_k}, window {config.window}, {counted(config.num_sinks, 'sink')}, "
         f"temperature {config.temperature:g}, {config.gate} gate",
         *([f"windows {growth_words(config.window_growth)}"] if config.window_growth is not None else []),
-        *(
-            [f"{total - len(centroids.routers)} of the model's {total} attention layers keep full attention"]
-            if partial
-            else []
-        ),
+        *([f"{unfocused} of the model's {total} attention layers keep full attention"] if unfocused else []),
         *([f"fetched from {centroids.origin}"] if centroids.origin else []),
         *([f"text sinks from a similarity of {config.text_sinks:g}"] if config.text_sinks is not None else []),
         *(["factors of the logits, one for each query head"] if config.logit_factors else []),

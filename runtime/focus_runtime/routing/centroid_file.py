@@ -144,7 +144,7 @@ def load_place(place: Place, sha256: str | None = None) -> Centroids:
             tensors = load_safetensors(data)
         except Exception as error:  # the library raises its own types for damaged files
             raise CentroidFileError(f"{name} is damaged: {error}", fix="download or save it again") from error
-    centroids = _build(tensors, metadata, name)
+    centroids = centroids_of(tensors, metadata, name)
     centroids.sha256, centroids.origin = digest, place.origin
     return centroids
 
@@ -201,16 +201,8 @@ def _check_header(data: bytes, name: str) -> dict[str, str]:
 
 
 def _read_pickle(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read the content of a .pt file without ever executing code from it."""
-    _check_archive(data, name)
-    try:
-        content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except Exception as error:  # the unpickler raises exceptions of any type for damaged files
-        raise CentroidFileError(
-            f"{name} cannot be read safely: it is damaged or holds something other than tensors",
-            expected="tensors and plain values only; nothing in the file was executed",
-            fix="save the tensors with safetensors, or torch.save a plain dict of tensors",
-        ) from error
+    """The tensors and the metadata of a .pt file."""
+    content = unpickled(io.BytesIO(data), len(data), name)
     if not isinstance(content, dict):
         raise CentroidFileError(f"{name} holds a {type(content).__name__}", expected="a dict of tensors", fix=BY_IMPORT)
     metadata = content.pop("metadata", content.pop("__metadata__", {}))
@@ -220,11 +212,33 @@ def _read_pickle(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, A
     return {str(key): value for key, value in content.items()}, metadata if isinstance(metadata, dict) else {}
 
 
-def _check_archive(data: bytes, name: str) -> None:
+def unpickled(file: io.BytesIO | Path, size: int, name: str) -> Any:
+    """The content of a .pt file, read without ever executing code from it.
+
+    Args:
+        file: its bytes, or where it lies.
+        size: of the file in bytes.
+        name: of the file, for messages.
+
+    Raises:
+        CentroidFileError: it is damaged, or holds something other than tensors and plain values.
+    """
+    _check_archive(file, size, name)
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=isinstance(file, Path))
+    except Exception as error:  # the unpickler raises exceptions of any type for damaged files
+        raise CentroidFileError(
+            f"{name} cannot be read safely: it is damaged or holds something other than tensors",
+            expected="tensors and plain values only; nothing in the file was executed",
+            fix="save the tensors with safetensors, or torch.save a plain dict of tensors",
+        ) from error
+
+
+def _check_archive(file: io.BytesIO | Path, size: int, name: str) -> None:
     """Refuse what would unpack to more than the file holds: torch itself compresses nothing."""
     fix = "save it again with torch.save, or with safetensors"
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, RuntimeError) as error:
         raise CentroidFileError(
@@ -234,18 +248,28 @@ def _check_archive(data: bytes, name: str) -> None:
         ) from error
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
         raise CentroidFileError(f"{name} is compressed", expected="a file as torch.save writes it", fix=fix)
-    if sum(entry.file_size for entry in entries) > len(data):
+    if sum(entry.file_size for entry in entries) > size:
         raise CentroidFileError(f"{name} declares more than it holds", expected="a file of torch.save", fix=fix)
 
 
-def _is_plain(tensor: Tensor) -> bool:
+def is_plain(tensor: Tensor) -> bool:
     """Whether a tensor's numbers are all there, each at a place of its own."""
     if tensor.layout != torch.strided or tensor.is_meta or tensor.is_nested or tensor.is_quantized:
         return False
     return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
-def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Centroids:
+def centroids_of(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Centroids:
+    """Check the content of a centroid file and make routers of it.
+
+    Args:
+        tensors: by their names in the file.
+        metadata: of the file's header.
+        name: of the file, for messages.
+
+    Raises:
+        CentroidFileError: as for `load_centroids`.
+    """
     if metadata and metadata.get("format") not in (None, FORMAT):
         raise CentroidFileError(f"{name} says it is {metadata['format']!r}", expected=FORMAT, fix=SEE_FORMAT)
     version = str(metadata.get("format_version", FORMAT_VERSION))
@@ -264,7 +288,7 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
             )
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             raise CentroidFileError(f"{name}: {key!r} is not a floating-point tensor", fix=SEE_FORMAT)
-        if not _is_plain(tensor):
+        if not is_plain(tensor):
             raise CentroidFileError(
                 f"{name}: {key!r} has no storage of its own for {tensor.numel():,} values",
                 expected="a dense tensor",

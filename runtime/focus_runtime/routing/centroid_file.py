@@ -224,6 +224,8 @@ def unpickled(file: io.BytesIO | Path, size: int, name: str) -> Any:
         CentroidFileError: it is damaged, or holds something other than tensors and plain values.
     """
     _check_archive(file, size, name)
+    if isinstance(file, io.BytesIO):
+        file.seek(0)  # reading the archive's index left it elsewhere
     try:
         return torch.load(file, map_location="cpu", weights_only=True, mmap=isinstance(file, Path))
     except Exception as error:  # the unpickler raises exceptions of any type for damaged files

@@ -449,7 +449,11 @@ def test_a_file_without_the_last_layer_of_a_model_is_refused(file, tiny_model):
 
 
 HYBRIDS = {
-    "Qwen3Next": {"layer_types": ["linear_attention", "full_attention"] * 2, "num_experts": 2},
+    "Qwen3Next": {
+        "layer_types": ["linear_attention", "full_attention"] * 2,
+        "num_experts": 2,
+        "num_experts_per_tok": 1,
+    },
     "Jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 1},
     "Bamba": {"attn_layer_indices": [1, 3]},
     "Lfm2": {"layer_types": ["conv", "full_attention"] * 2},

@@ -154,7 +154,7 @@ def groups_on_samples(loaded: LoadedModel, centroids: Centroids) -> list[str]:
     finally:
         focus.detach()
     text = f"{len(ids):,} tokens of the sample texts"
-    never = [f"layer {layer}: {', '.join(map(str, groups))}" for layer, groups in unused.items() if groups]
+    never = [f"layer {layer}: groups {', '.join(map(str, groups))}" for layer, groups in unused.items() if groups]
     return [
         f"keeps {sum(kept) / len(kept):.1%} of the pairs of {text}",
         *([f"note: groups that none of {text} chooses at top-k {config.top_k} ({'; '.join(never)})"] if never else []),

@@ -44,10 +44,8 @@ def test_a_check_against_a_model_says_which_groups_nothing_chooses(tmp_path, ser
         router.has_potential = True
     save_centroids(centroids, tmp_path / "c.safetensors")
     _, report = check_centroids(service, tmp_path / "c.safetensors", model_folder)
-    assert (
-        "note: groups that none of 256 tokens of the sample texts chooses at top-k 1 (layer 0: groups 2; layer 1: groups 2)"
-        in report
-    )
+    of_layers = "layer 0: groups 2; layer 1: groups 2"
+    assert f"note: groups that none of 256 tokens of the sample texts chooses at top-k 1 ({of_layers})" in report
     assert any(line.startswith("keeps ") and "of the pairs of 256 tokens" in line for line in report)
 
 

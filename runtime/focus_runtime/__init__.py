@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from focus_runtime.measure.perplexity import Perplexity, perplexity
     from focus_runtime.models.loading import load_model
     from focus_runtime.routing.centroid_file import load_centroids, save_centroids
+    from focus_runtime.routing.centroid_import import import_centroids
     from focus_runtime.routing.centroids import Centroids, random_centroids
     from focus_runtime.training.calibrate import calibrate_potentials
     from focus_runtime.version import __version__
@@ -30,6 +31,7 @@ __all__ = [
     "calibrate_potentials",
     "compose",
     "focus_attention",
+    "import_centroids",
     "load_centroids",
     "load_model",
     "perplexity",
@@ -46,6 +48,7 @@ _MODULES = {
     "calibrate_potentials": "training.calibrate",
     "compose": "composition.attach",
     "focus_attention": "attention",
+    "import_centroids": "routing.centroid_import",
     "load_centroids": "routing.centroid_file",
     "load_model": "models.loading",
     "perplexity": "measure.perplexity",

@@ -1,8 +1,9 @@
-"""A progress bar for terminals. Silent where standard error is a file or a pipe, so that scripts can read it."""
+"""Progress on standard error: a bar on a terminal, a line now and then in a file or a pipe (`nohup`, Slurm, CI)."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -10,6 +11,45 @@ from typing import Any
 Progress = Callable[[str, float], None]  # a stage's name, and the fraction done, 0 to 1
 StageBar = Callable[[], AbstractContextManager[Progress]]  # `stage_bar`, `no_stages`
 Bar = Callable[[int], AbstractContextManager[Callable[[int, str], None]]]  # `step_bar`, `no_bar`
+
+LINE_SECONDS = 10.0  # between lines where there is no terminal; a job that ends sooner prints none of its stages
+
+
+class _Lines:
+    """Lines in place of a bar, where standard error is no terminal.
+
+    Args:
+        tenths: a line at each tenth of the way too, however soon it comes.
+    """
+
+    def __init__(self, *, tenths: bool = False) -> None:
+        self._silent = sys.stderr.isatty()  # a bar is shown there
+        self._tenths = tenths
+        self._began = self._latest = time.monotonic()
+        self._first: float | None = None  # fraction that was done before this process began
+        self._tenth = 0
+
+    def show(self, words: str, done: float, start: float) -> None:
+        """Print a line when one is due.
+
+        Args:
+            words: what is done.
+            done: fraction of the whole job, 0 to 1.
+            start: fraction that was done before the work that this call reports; only the first one counts.
+        """
+        if self._silent:
+            return
+        now = time.monotonic()
+        if self._first is None:
+            self._first, self._tenth = start, int(10 * start)
+        tenth = int(10 * done + 1e-9)
+        passed = self._tenths and tenth > self._tenth
+        if now - self._latest < LINE_SECONDS and not passed:
+            return
+        self._latest, self._tenth = now, tenth
+        share = done - self._first
+        left = (now - self._began) * (1 - done) / share if share > 0 else 0.0
+        print(f"{words}, about {about(left)} left" if left else words, file=sys.stderr, flush=True)
 
 
 def held_at(progress: Progress, fraction: float) -> Progress:
@@ -26,9 +66,10 @@ def about(seconds: float) -> str:
 
 @contextmanager
 def stage_bar() -> Iterator[Progress]:
-    """A bar that takes a stage name and the fraction done, 0 to 1."""
+    """A bar that takes a stage name and the fraction done, 0 to 1; without a terminal a line every 10 s."""
     from tqdm import tqdm
 
+    lines = _Lines()
     layout = "{desc:<28} {percentage:3.0f}% |{bar:30}| {elapsed}"
     with tqdm(total=100, file=sys.stderr, bar_format=layout, disable=None) as bar:
 
@@ -36,6 +77,7 @@ def stage_bar() -> Iterator[Progress]:
             bar.set_description_str(stage[:28], refresh=False)
             bar.update(max(0, round(fraction * 100) - bar.n))
             bar.refresh()
+            lines.show(f"{stage} ({fraction:.0%} done)", fraction, fraction)
 
         yield update
 
@@ -50,15 +92,19 @@ def no_stages() -> Iterator[Progress]:
 def step_bar(total: int, layout: str | None = None) -> Iterator[Callable[[int, str], None]]:
     """A bar of a training; it takes the steps done and a line of numbers.
 
+    Without a terminal it is a line every 10 s and at each tenth of the steps.
+
     Args:
         total: steps of the whole training.
         layout: tqdm's format of the bar; its own when None.
     """
     from tqdm import tqdm
 
+    lines = _Lines(tenths=True)
     with tqdm(total=total, file=sys.stderr, bar_format=layout, desc="Training", disable=None) as bar:
 
         def update(done: int, numbers: str) -> None:
+            lines.show(f"Training: step {done:,} of {total:,}, {numbers}", done / total, (done - 1) / total)
             if not bar.n:  # steps before a resume say nothing about the speed
                 bar.initial = bar.n = bar.last_print_n = done - 1
             bar.update(done - bar.n)
@@ -84,14 +130,19 @@ def no_bar(total: int) -> Iterator[Callable[[int, str], None]]:
 
 @contextmanager
 def document_bar() -> Iterator[Callable[[int, int], None]]:
-    """A bar that takes how many documents are done, and of how many; it shows the time that is expected to be left."""
+    """A bar that takes how many documents are done, and of how many; it shows the time that is expected to be left.
+
+    Without a terminal it is a line every 10 s.
+    """
     from tqdm import tqdm
 
+    lines = _Lines()
     layout = "{n_fmt} of {total_fmt} documents |{bar:30}| {elapsed}, {remaining} left"
     with ExitStack() as open_bars:
         bars: list[Any] = []
 
         def update(done: int, total: int) -> None:
+            lines.show(f"{done:,} of {total:,} documents", done / total, (done - 1) / total)
             if not bars:  # documents done earlier say nothing about the speed
                 bars.append(
                     tqdm(total=total, initial=max(0, done - 1), file=sys.stderr, bar_format=layout, disable=None)

@@ -1,17 +1,20 @@
-"""`focus-explorer centroids`: list, check, rename, remove, push and pull centroid files; copies with a change."""
+"""`focus-explorer centroids`: list, check, import, rename, remove, push and pull files; copies with a change."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from typing import Any
 
 from focus_explorer.cli.options import add_action_database, add_place, add_settings, print_note
+from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.balance import BalanceRequest, balance
 from focus_explorer.services.centroids.cards import CentroidCards
 from focus_explorer.services.centroids.files import check_centroids, copy_with_growing_windows, copy_with_text_sinks
+from focus_explorer.services.centroids.imports import ImportRequest, import_file
 from focus_explorer.services.centroids.own_files import remove_file, rename_file
 from focus_explorer.services.centroids.publish import prepare, pull, push, write_folder
 from focus_explorer.services.service import Service
@@ -27,6 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--model", help="also check that it fits this model")
     check.add_argument("--json", action="store_true", help="print one JSON object")
     check.set_defaults(run=_check)
+    _add_import(actions)
     sinks = actions.add_parser("text-sinks", help="write a copy that also keeps sinks in the middle of a text")
     sinks.add_argument("file", help=".safetensors, .pt or .pth, or the name of a shipped file")
     sinks.add_argument(
@@ -68,6 +72,36 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     remove.set_defaults(run=_remove)
     _add_push(actions)
     _add_pull(actions)
+
+
+def _add_import(actions: Any) -> None:
+    foreign = actions.add_parser("import", help="write a file of ours from centroids that other code saved")
+    foreign.add_argument("file", help=".safetensors, .pt or .pth, or a folder of such files")
+    foreign.add_argument("--out", required=True, metavar="FILE", help="the new file (.safetensors)")
+    foreign.add_argument(
+        "--model", help="the model that they are for: checks the fit and estimates column potentials that are missing"
+    )
+    foreign.add_argument("--groups", type=int, help="K, where shapes leave it open")
+    foreign.add_argument("--window", type=int, help="local window in tokens, unless the file states it")
+    foreign.add_argument("--top-k", type=int, help="groups a token belongs to (default: the file's, or 2)")
+    foreign.add_argument("--temperature", type=float, help="divides the scores (default: the file's, or 0.1)")
+    foreign.add_argument("--sinks", type=int, help="first tokens every token may attend to (default: the file's, or 4)")
+    foreign.add_argument(
+        "--layout",
+        nargs="+",
+        default=[],
+        metavar="PART=LAYOUT",
+        help="projection or centroids, =ours or =transposed, where shapes leave it open",
+    )
+    foreign.add_argument(
+        "--map",
+        nargs="+",
+        default=[],
+        metavar="PART=PATTERN",
+        help="how the tensors of a part are called, such as 'projection=*.W_g.weight'; also centroids and potential",
+    )
+    foreign.add_argument("--json", action="store_true", help="print one JSON object")
+    foreign.set_defaults(run=_import)
 
 
 def _add_balance(actions: Any) -> None:
@@ -193,6 +227,40 @@ def _balance(arguments: argparse.Namespace) -> None:
     for note in balanced.notes:
         print_note(note)
     print(f"wrote {arguments.out}, balanced on {counted(balanced.sequences, 'sequence')}, sha256 {balanced.sha256}")
+
+
+def _import(arguments: argparse.Namespace) -> None:
+    def show(table: list[str]) -> None:
+        if not arguments.json:
+            print("\n".join(table))
+
+    request = ImportRequest(
+        source=arguments.file,
+        out=arguments.out,
+        model=arguments.model,
+        groups=arguments.groups,
+        window=arguments.window,
+        top_k=arguments.top_k,
+        temperature=arguments.temperature,
+        sinks=arguments.sinks,
+        layouts=_pairs("--layout", arguments.layout),
+        names=_pairs("--map", arguments.map),
+    )
+    imported = import_file(Service(), request, show=show)
+    if arguments.json:
+        print(json.dumps(asdict(imported), ensure_ascii=False))
+        return
+    for note in imported.notes:
+        print_note(note)
+    print(f"wrote {arguments.out}, sha256 {imported.sha256}")
+
+
+def _pairs(option: str, words: list[str]) -> dict[str, str]:
+    """PART=VALUE words as a dict."""
+    for word in words:
+        if "=" not in word:
+            raise InputError(f"{option} is {word!r}", expected="PART=VALUE, such as projection=transposed")
+    return dict(word.split("=", 1) for word in words)
 
 
 def _check(arguments: argparse.Namespace) -> None:

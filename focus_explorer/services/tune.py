@@ -242,7 +242,9 @@ class _Search:
 
         def on_step(done: int, total: int) -> None:
             share = (len(results) + done / max(total, 1)) / len(targets)
-            self.progress(f"{done} of about {total} measurements", 0.05 + 0.85 * share)
+            latest = next(reversed(state.known.values()), None)
+            loss = f", loss {latest.loss:.3f}" if latest is not None else ""
+            self.progress(f"{done} of about {total} measurements{loss}", 0.05 + 0.85 * share)
             stop = self.cancelled()
             if stop or done % SAVE_EVERY == 0:
                 record.save_progress(path, identity, state)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from focus_runtime.measure.perplexity import Perplexity, perplexity
     from focus_runtime.models.loading import load_model
     from focus_runtime.routing.centroid_file import load_centroids, save_centroids
+    from focus_runtime.routing.centroid_import import import_centroids
     from focus_runtime.routing.centroids import Centroids, random_centroids
     from focus_runtime.training.calibrate import calibrate_potentials
     from focus_runtime.version import __version__
@@ -32,6 +33,7 @@ __all__ = [
     "compose",
     "doctor",
     "focus_attention",
+    "import_centroids",
     "load_centroids",
     "load_model",
     "perplexity",
@@ -49,6 +51,7 @@ _MODULES = {
     "compose": "composition.attach",
     "doctor": "diagnosis.doctor",
     "focus_attention": "attention",
+    "import_centroids": "routing.centroid_import",
     "load_centroids": "routing.centroid_file",
     "load_model": "models.loading",
     "perplexity": "measure.perplexity",

@@ -13,7 +13,7 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.acting_user import new_owner
 from focus_explorer.services.budget import budget_words
-from focus_explorer.services.centroids.fit import check_model
+from focus_explorer.services.centroids.fit import check_model, groups_on_samples
 from focus_explorer.services.centroids.training_record import balanced_on
 from focus_explorer.services.service import Service
 from focus_explorer.settings import MAX_KEPT_BYTES
@@ -111,12 +111,14 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
     """
     from focus_runtime.routing.centroid_file import load_centroids
 
-    centroids = load_centroids(path)
+    centroids, tried = load_centroids(path), []
     if model is not None:
         with service.models.lease(model) as loaded:
             check_model(centroids, loaded)
             centroids.check_budget(loaded.model, centroids.config.budget)
-    config = centroids.config
+            tried = groups_on_samples(loaded, centroids)
+    config, total = centroids.config, centroids.num_model_layers or len(centroids.routers)
+    unfocused = total - len(centroids.routers)
     report = [
         f"{counted(len(centroids.routers), 'layer')}, K = {counted(config.num_groups, 'group')}, routing size "
         f"{config.routing_dim}, "
@@ -126,12 +128,14 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         f"trained for top-k {config.top_k}, window {config.window}, {counted(config.num_sinks, 'sink')}, "
         f"temperature {config.temperature:g}, {config.gate} gate",
         *([f"windows {growth_words(config.window_growth)}"] if config.window_growth is not None else []),
+        *([f"{unfocused} of the model's {total} attention layers keep full attention"] if unfocused else []),
         *([f"fetched from {centroids.origin}"] if centroids.origin else []),
         *([f"text sinks from a similarity of {config.text_sinks:g}"] if config.text_sinks is not None else []),
         *(["factors of the logits, one for each query head"] if config.logit_factors else []),
         *([f"budget: {budget_words(config.budget)}"] if config.budget else []),
         "column potentials present" if centroids.has_potentials else "no column potentials",
         *([f"groups balanced on {', '.join(balanced)}"] if (balanced := balanced_on(centroids.training)) else []),
+        *tried,
         *(f"note: {warning}" for warning in centroids.warnings),
     ]
     return centroids, report

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.texts import all_samples
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from focus_runtime.routing.centroids import Centroids
+    from focus_runtime.routing.router import Assignment
 
 CALIBRATION_TOKENS = 2048
+CHECKED_TOKENS = 1024  # that groups are tried on where a file is checked against a model
 KEPT_POTENTIALS = 16  # sets of them, each K numbers a layer
 RANDOM_SEED = 0  # of the centroids that a user gets under the name "random"
 LIKE_SHIPPED = {"num_groups": 8}  # what differs from `FocusConfig`: a baseline has the shape of what it stands beside
@@ -27,10 +30,13 @@ _potentials: dict[str, dict[int, Tensor]] = {}  # layer -> (K,), by hash of what
 _potentials_lock = threading.Lock()
 
 
-def calibration_ids(tokenizer: Any) -> list[int]:
-    """The tokens of the sample texts that groups are balanced on where nothing better is known."""
-    ids: list[int] = tokenizer(all_samples(), add_special_tokens=False, verbose=False).input_ids
-    return ids[:CALIBRATION_TOKENS]
+def calibration_ids(loaded: LoadedModel) -> list[int]:
+    """The tokens of the sample texts that groups are balanced on where nothing better is known, within the model's
+    context."""
+    from focus_runtime.models.structure import context_length
+
+    ids: list[int] = loaded.tokenizer(all_samples(), add_special_tokens=False, verbose=False).input_ids
+    return ids[: min(CALIBRATION_TOKENS, context_length(loaded.model) or CALIBRATION_TOKENS)]
 
 
 def calibrate(loaded: LoadedModel, centroids: Centroids) -> None:
@@ -43,7 +49,7 @@ def calibrate(loaded: LoadedModel, centroids: Centroids) -> None:
 
     from focus_runtime.training.calibrate import calibrate_potentials
 
-    ids = calibration_ids(loaded.tokenizer)
+    ids = calibration_ids(loaded)
     key = _inputs(loaded, centroids, ids)
     with _potentials_lock:
         known = _potentials.get(key)
@@ -121,6 +127,46 @@ def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, drawn: Drawn
         centroids = random_centroids(loaded.model, drawn.config(), seed=drawn.seed)
     check_model(centroids, loaded)
     return centroids
+
+
+def groups_on_samples(loaded: LoadedModel, centroids: Centroids) -> list[str]:
+    """Lines on what the groups do with a sample text: the pairs kept, and groups that no token chooses.
+
+    Args:
+        loaded: the model.
+        centroids: that fit it; missing potentials are estimated for this alone.
+    """
+    import torch
+
+    from focus_runtime.composition.attach import compose
+    from focus_runtime.measure.loss import final_hidden, layer_shares
+
+    config, ids = centroids.config, calibration_ids(loaded)[:CHECKED_TOKENS]
+    if config.assignment == "causal" and not centroids.has_potentials:
+        centroids = copy.deepcopy(centroids)
+        calibrate(loaded, centroids)
+    focus = compose(loaded.model, centroids)
+    try:
+        with torch.no_grad():
+            final_hidden(loaded.model, torch.tensor([ids], device=input_device(loaded.model)))
+        kept = [layer_shares(masks)[0] for masks in focus.head_masks().values()]
+        unused = {layer: _unchosen(own, config.num_groups) for layer, own in focus.assignments().items()}
+    finally:
+        focus.detach()
+    text = f"{len(ids):,} tokens of the sample texts"
+    never = [f"layer {layer}: groups {', '.join(map(str, groups))}" for layer, groups in unused.items() if groups]
+    return [
+        f"keeps {sum(kept) / len(kept):.1%} of the pairs of {text}",
+        *([f"note: groups that none of {text} chooses at top-k {config.top_k} ({'; '.join(never)})"] if never else []),
+    ]
+
+
+def _unchosen(assignment: Assignment, num_groups: int) -> list[int]:
+    """Groups without a token; tokens that belong to all groups choose none."""
+    bits = assignment.membership
+    if assignment.everywhere is not None:
+        bits = bits[~assignment.everywhere]
+    return [group for group in range(num_groups) if not bool((bits >> group & 1).any())]
 
 
 def check_model(centroids: Centroids, loaded: LoadedModel) -> None:

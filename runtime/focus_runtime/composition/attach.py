@@ -27,7 +27,7 @@ from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.edits import LayerEdit, layer_edits
 from focus_runtime.composition.focused import check_any_left, check_decoder, chosen_layers
 from focus_runtime.composition.heads import HeadMask, head_masks, layer_heads, memberships
-from focus_runtime.composition.layer import check_called, focus_forward, route
+from focus_runtime.composition.layer import IMPLEMENTATION, check_called, focus_forward, route
 from focus_runtime.composition.saved import SavedModel
 from focus_runtime.composition.state import (
     STATE,
@@ -55,9 +55,6 @@ from focus_runtime.models.structure import (
 )
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter
-
-IMPLEMENTATION = "focus"
-
 
 AttentionInterface.register(IMPLEMENTATION, focus_forward)
 AttentionMaskInterface.register(IMPLEMENTATION, focus_mask)
@@ -131,10 +128,19 @@ class FocusModel(SavedModel):
 
         Args:
             config: other settings than those in force, at which they would have used others with the same groups.
+
+        Raises:
+            InputError: the pass read packed documents.
         """
         masks = {}
         for layer in self._layers():
             current = layer.current_pass
+            if current.documents is not None:
+                raise InputError(
+                    "the latest pass read packed documents, each with a mask of its own",
+                    expected="one text a row",
+                    fix="run the documents one by one",
+                )
             if current.assignment is not None:
                 counts = current.counts or head_counts(self.model)
                 heads = layer.heads(counts) if config is None else layer_heads(config, layer.index, counts)

@@ -12,6 +12,8 @@ Shape suffixes: B batch, H query heads (Hq), Q queries (Tq), T keys (Tk), D head
 
 from __future__ import annotations
 
+import functools
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -32,9 +34,10 @@ from focus_runtime.composition.state import STATE, DecidedText, FocusLayer, is_p
 from focus_runtime.composition.step import attend_step, decide_and_attend, defers, is_step
 from focus_runtime.composition.text_sinks import with_text_sinks
 from focus_runtime.errors import InputError, ModelError
-from focus_runtime.models.structure import OTHER_MODEL
+from focus_runtime.models.structure import OTHER_MODEL, attention_implementation
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
+IMPLEMENTATION = "focus"  # names that begin with it are ours
 # Arguments of an attention call that Focus applies, or that say nothing about which pairs attend.
 UNDERSTOOD = frozenset(TransformersKwargs.__annotations__) | {
     "sliding_window",
@@ -169,9 +172,14 @@ def check_called(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
     """
     layer: FocusLayer = module.__dict__[STATE]
     current = layer.current_pass
-    # the groups belong to the cache alone
-    current.cached, current.history, current.hidden, current.documents = None, None, None, None
+    current.cached, current.history, current.hidden = None, None, None  # the groups belong to the cache alone
     if not layer.owner.paused and not current.called:
+        running = attention_implementation(layer.owner.model)
+        if not running.startswith(IMPLEMENTATION):
+            raise ModelError(
+                f"the attention implementation was changed to {running!r} after Focus was composed",
+                fix="call detach(), which gives the model its own implementation back, then compose again",
+            )
         raise ModelError(
             f"{type(module).__name__} of {type(layer.owner.model).__name__} ran layer {layer.index} without calling "
             "transformers' attention interface, so Focus cannot reach it",
@@ -223,6 +231,8 @@ def focus_forward(
     scoring, size = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap), value.shape[3]
     if key.shape[3] != size:
         query, key, value = of_one_size(query, key, value)
+    if dropout and layer.router is not None:
+        _warn_of_dropout()
     call = Call(query, key, value, mask_BT, 0, scoring, dropout, s_aux)
     if current.documents is not None:
         out_BQHD = _each_document(module, layer, call, current.documents)
@@ -232,6 +242,15 @@ def focus_forward(
     current.hidden = None
     layer.owner.seconds.calls += 1
     return (out_BQHD if out_BQHD.shape[3] == size else out_BQHD[..., :size]).contiguous(), None  # some models view it
+
+
+@functools.cache  # once
+def _warn_of_dropout() -> None:
+    warnings.warn(
+        "layers that run Focus leave out attention_dropout; set it to 0 in the model's configuration, or train in "
+        "evaluation mode",
+        stacklevel=2,
+    )
 
 
 def _in_few_steps(layer: FocusLayer, call: Call) -> Tensor | None:

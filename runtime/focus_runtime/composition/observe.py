@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
-from focus_runtime.composition.attach import IMPLEMENTATION as FOCUS
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.documents import focus_mask
+from focus_runtime.composition.layer import IMPLEMENTATION as FOCUS
 from focus_runtime.composition.layer import focus_forward
 from focus_runtime.composition.state import STATE, FocusLayer
 from focus_runtime.models.structure import attention_modules, set_attention_implementation

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from focus_runtime.diagnosis.doctor import FOCUS, MASKED, doctor
+from focus_runtime.diagnosis.doctor import ALONE, FOCUS, MASKED, doctor
 from focus_runtime.diagnosis.families import model_types, tiny_model
 from focus_runtime.diagnosis.report import Finding, worst
 from focus_runtime.errors import InputError, ModelError
@@ -74,11 +74,11 @@ def examine_family(family: str, attention: str = FOCUS) -> FamilyRow:
     names = [name for scenarios in COLUMNS.values() for name in scenarios]
     report = doctor(model, attention=attention, scenarios=names)
     groups: dict[str, list[Finding]] = {
-        column: [f for f in report.findings if f.scenario in scenarios and f.against != MASKED]
+        column: [f for f in report.findings if f.scenario in scenarios and f.against not in (MASKED, ALONE)]
         for column, scenarios in COLUMNS.items()
     }
     if attention == FOCUS:
-        groups[ONE_GROUP] = [finding for finding in report.findings if finding.against == MASKED]
+        groups[ONE_GROUP] = [finding for finding in report.findings if finding.against in (MASKED, ALONE)]
     found = {column: worst(findings) for column, findings in groups.items()}
     worst_of_all = worst(report.findings)
     assert worst_of_all is not None
@@ -113,13 +113,14 @@ def page(rows: Sequence[FamilyRow], command: str, versions: str) -> str:
         "# Model families",
         "",
         f"`{command}` wrote this page with {versions}.",
-        f"The [doctor](doctor.md) built a tiny random model of each of the {len(rows)} names that transformers maps",
-        "to a causal language model, and ran it in every scenario but compiling. The first columns compare Focus with",
-        "every pair kept with the model's own eager attention; *one group* compares Focus with one group a token with",
-        "an independent dense mask.",
+        f"The [doctor](doctor.md) built a tiny random model of each of the {len(rows)} names that transformers maps to a",
+        "causal language model, and ran it in every scenario but compiling. The first columns compare Focus with every",
+        "pair kept with the model's own eager attention. *One group* compares Focus with one group a token with an",
+        "independent dense mask, and a padded row with the row alone.",
         "",
-        f"Of {len(rows)} families {built} run at this size. {counts['ok']} agree in every scenario that applies,",
-        f"{counts['refused']} are refused in one at least, {counts['differs']} differ and {counts['error']} fail.",
+        f"{built} families run at this size. Everything that applies agrees: {counts['ok']}. Refused in one scenario at",
+        f"least, and right in the others: {counts['refused']}. Different somewhere: {counts['differs']}. "
+        f"Failing somewhere: {counts['error']}.",
         "",
         "*ok*: equal to rounding in all scenarios of the column. *refused*: the library says why it does not run.",
         "*–*: the model itself has no such scenario, most often because it takes no such argument.",

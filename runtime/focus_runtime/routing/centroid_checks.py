@@ -1,31 +1,46 @@
-"""What the tensors of a centroid file must be: one set for every routed layer, of the right shapes, finite."""
+"""What the tensors of a centroid file must be: one set for every routed layer, of the right shapes, finite.
+
+What does not forbid their use is noted: groups that routing cannot tell apart or never chooses.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 
+import torch
 from torch import Tensor
 
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError
 
+MEANING = {
+    "projection": "hidden size, routing size",
+    "centroids": "groups, routing size",
+    "potential": "groups",
+}
 LARGEST_FACTOR = 100.0  # of the logits
 LARGEST = 1e6  # of a weight; with a hidden state's numbers it stays far below what float32 holds
+EVERY_LAYER = "save every layer, or list the layers that have routers in the configuration"
+BY_IMPORT = "if other code wrote it, `focus-explorer centroids import` reads it"
 SEE_FORMAT = "see docs/centroid-files.md for the format, or train one with `focus-explorer train`"
 
 
-def check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, name: str) -> None:
+def check_layers(
+    by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, name: str, *, total: int | None = None
+) -> None:
     """Refuse tensors that do not belong together or to the configuration.
 
     Args:
         by_layer: tensors by layer and part.
         config: the file's.
         name: of the file, for messages.
+        total: attention layers of the model that the file is for; None if unknown.
 
     Raises:
         CentroidFileError: says which tensor is wrong and what was expected.
     """
-    listed = set(config.layers) if config.layers is not None else set(range(max(by_layer) + 1))
+    listed = set(config.layers) if config.layers is not None else set(range(total or max(by_layer) + 1))
     missing = sorted(listed - set(by_layer))
     if missing:
         raise CentroidFileError(
@@ -33,12 +48,14 @@ def check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, na
             expected=f"a router for each of {len(listed)} layers"
             if config.layers is None
             else f"layers {sorted(listed)}",
-            fix="save every layer, or list the layers that have routers in the configuration",
+            fix=EVERY_LAYER,
         )
     extra = sorted(set(by_layer) - listed)
     if extra:
         raise CentroidFileError(
-            f"{name} has tensors for layer {extra[0]}, which its configuration does not list", fix=SEE_FORMAT
+            f"{name} has tensors for layer {extra[0]}, which "
+            + (f"a model of {total} layers lacks" if config.layers is None else "its configuration does not list"),
+            fix=EVERY_LAYER,
         )
     beyond = [entry for entry in config.budget if entry.layer not in by_layer]
     if beyond:
@@ -47,7 +64,7 @@ def check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, na
             expected=f"layers {sorted(by_layer)}",
             fix="tune the budget again for this file",
         )
-    width = None
+    width = _hidden_size(by_layer, config)
     for index, parts in sorted(by_layer.items()):
         for part, dims in (("projection", 2), ("centroids", 2), ("potential", 1)):
             tensor = parts.get(part)
@@ -57,19 +74,13 @@ def check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, na
                 raise CentroidFileError(
                     f"{name}: layer {index} has no {part}", expected="projection and centroids", fix=SEE_FORMAT
                 )
-            if part == "projection" and tensor.dim() == 2:
-                width = width or tensor.shape[0]
             expected = {
                 "projection": (width, config.routing_dim),
                 "centroids": (config.num_groups, config.routing_dim),
                 "potential": (config.num_groups,),
             }[part]
             if tensor.dim() != dims or tuple(tensor.shape) != expected or math.prod(tensor.shape) == 0:
-                raise CentroidFileError(
-                    f"{name}: layers.{index}.{part} has shape {tuple(tensor.shape)}",
-                    expected=f"{expected}",
-                    fix=SEE_FORMAT,
-                )
+                raise _wrong_shape(f"{name}: layers.{index}.{part}", tensor, expected, part)
             largest = float(tensor.detach().float().abs().max())  # float64 values may not fit float32
             if not math.isfinite(largest):
                 raise CentroidFileError(
@@ -84,6 +95,27 @@ def check_layers(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, na
                     fix="train again",
                 )
     _check_factors(by_layer, config, name)
+
+
+def _hidden_size(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig) -> int | None:
+    """The width that most projections have, those that are transposed included; None where no shape says it."""
+    shapes = [tuple(parts["projection"].shape) for parts in by_layer.values() if "projection" in parts]
+    right = [shape[0] for shape in shapes if len(shape) == 2 and shape[1] == config.routing_dim]
+    turned = [shape[1] for shape in shapes if len(shape) == 2 and shape[0] == config.routing_dim]
+    found = Counter(right or turned).most_common(1)
+    return found[0][0] if found else None
+
+
+def _wrong_shape(what: str, tensor: Tensor, expected: tuple[int | None, ...], part: str) -> CentroidFileError:
+    """The refusal of one tensor; a transposed one is called that."""
+    shape, meaning = tuple(tensor.shape), MEANING[part]
+    known = ", ".join("hidden size" if size is None else f"{size}" for size in expected)
+    turned = len(shape) == 2 and shape[::-1] == expected
+    return CentroidFileError(
+        f"{what} has shape {shape}" + (", which is transposed" if turned else ""),
+        expected=f"({known}{',' if len(expected) == 1 else ''}): {meaning}",
+        fix="save its transpose, or let `focus-explorer centroids import` do it" if turned else SEE_FORMAT,
+    )
 
 
 def _check_factors(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, name: str) -> None:
@@ -109,3 +141,42 @@ def _check_factors(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, 
                 expected=f"above 0, at most {LARGEST_FACTOR:g}",
                 fix="train again",
             )
+
+
+def group_notes(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig) -> list[str]:
+    """Remarks on zero, identical and never-chosen centroids, as far as tensors without a text or a model tell.
+
+    A group is certain never to be chosen where as many others as a token may choose have its centroid and a higher
+    potential, or the same one and a lower number, which wins ties.
+
+    Args:
+        by_layer: checked tensors by layer and part.
+        config: the file's.
+    """
+    most = max([config.top_k, *(entry.top_k for entry in config.budget if entry.top_k is not None)])
+    zero, same, never = {}, {}, {}
+    for layer, parts in sorted(by_layer.items()):
+        scores = (parts["projection"].double() @ parts["centroids"].double().T).T  # (K, d): what tells groups apart
+        largest = scores.abs().max()
+        zero[layer] = [group for group, row in enumerate(scores) if not row.any()]
+        alike = torch.cdist(scores, scores, p=float("inf")) <= 1e-6 * largest
+        same[layer] = [g for g in range(len(scores)) if int(alike[g].sum()) > 1 and g not in zero[layer]]
+        if "potential" in parts and config.assignment == "causal":
+            order = torch.argsort(parts["potential"].double(), descending=True, stable=True).tolist()
+            before = {g: sum(bool(alike[g, other]) for other in order[: order.index(g)]) for g in order}
+            never[layer] = [g for g in sorted(order) if before[g] >= most]
+    return [
+        *_in_layers("zero centroids, against which every token scores 0", zero),
+        *_in_layers("identical centroids, which only their potentials tell apart", same),
+        *_in_layers("groups that no token can choose", never),
+    ]
+
+
+def _in_layers(what: str, groups: dict[int, list[int]]) -> list[str]:
+    """One remark on the layers that have such groups, the first three of them by name."""
+    found = {layer: listed for layer, listed in groups.items() if listed}
+    if not found:
+        return []
+    named = [f"layer {layer}: groups {', '.join(map(str, listed))}" for layer, listed in list(found.items())[:3]]
+    more = f" and {len(found) - 3} more layers" if len(found) > 3 else ""
+    return [f"{what} ({'; '.join(named)}{more})"]

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.files import cannot_write, replacing
-from focus_runtime.routing.centroid_checks import SEE_FORMAT, check_layers
+from focus_runtime.routing.centroid_checks import BY_IMPORT, SEE_FORMAT, check_layers, group_notes
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.places import SUFFIXES, Place, locate_centroids
 from focus_runtime.routing.router import CentroidRouter
@@ -60,10 +60,13 @@ def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
             tensors[f"layers.{index}.potential"] = router.potential.detach().float().cpu().contiguous()
         if centroids.config.logit_factors and router.logit_factors is not None:
             tensors[f"layers.{index}.logit_factors"] = router.logit_factors.detach().float().cpu().contiguous()
+    config, layers = centroids.config, sorted(centroids.routers)
+    if config.layers is None and layers != list(range(centroids.num_model_layers or len(layers))):
+        config = config.replace(layers=tuple(layers))  # hybrids: some layers have no attention
     metadata = {
         "format": FORMAT,
-        "format_version": str(_version_for(centroids.config)),
-        "config": centroids.config.to_json(),
+        "format_version": str(_version_for(config)),
+        "config": config.to_json(),
         "base_model": centroids.base_model,
         "base_fingerprint": centroids.base_fingerprint,
         "num_model_layers": str(centroids.num_model_layers or ""),
@@ -141,7 +144,7 @@ def load_place(place: Place, sha256: str | None = None) -> Centroids:
             tensors = load_safetensors(data)
         except Exception as error:  # the library raises its own types for damaged files
             raise CentroidFileError(f"{name} is damaged: {error}", fix="download or save it again") from error
-    centroids = _build(tensors, metadata, name)
+    centroids = centroids_of(tensors, metadata, name)
     centroids.sha256, centroids.origin = digest, place.origin
     return centroids
 
@@ -149,7 +152,8 @@ def load_place(place: Place, sha256: str | None = None) -> Centroids:
 def _read(path: Path) -> bytes:
     expected = "a .safetensors, .pt or .pth centroid file"
     if path.suffix.lower() not in SUFFIXES:
-        raise CentroidFileError(f"{path.name} is not a centroid file", expected=expected, fix=SEE_FORMAT)
+        fix = BY_IMPORT if path.is_dir() else SEE_FORMAT
+        raise CentroidFileError(f"{path.name} is not a centroid file", expected=expected, fix=fix)
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):  # reading a pipe may never end
@@ -197,20 +201,10 @@ def _check_header(data: bytes, name: str) -> dict[str, str]:
 
 
 def _read_pickle(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read the content of a .pt file without ever executing code from it."""
-    _check_archive(data, name)
-    try:
-        content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except Exception as error:  # the unpickler raises exceptions of any type for damaged files
-        raise CentroidFileError(
-            f"{name} cannot be read safely: it is damaged or holds something other than tensors",
-            expected="tensors and plain values only; nothing in the file was executed",
-            fix="save the tensors with safetensors, or torch.save a plain dict of tensors",
-        ) from error
+    """The tensors and the metadata of a .pt file."""
+    content = unpickled(io.BytesIO(data), len(data), name)
     if not isinstance(content, dict):
-        raise CentroidFileError(
-            f"{name} holds a {type(content).__name__}", expected="a dict of tensors", fix=SEE_FORMAT
-        )
+        raise CentroidFileError(f"{name} holds a {type(content).__name__}", expected="a dict of tensors", fix=BY_IMPORT)
     metadata = content.pop("metadata", content.pop("__metadata__", {}))
     for wrapper in ("state_dict", "tensors"):
         if isinstance(content.get(wrapper), dict):
@@ -218,11 +212,35 @@ def _read_pickle(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, A
     return {str(key): value for key, value in content.items()}, metadata if isinstance(metadata, dict) else {}
 
 
-def _check_archive(data: bytes, name: str) -> None:
+def unpickled(file: io.BytesIO | Path, size: int, name: str) -> Any:
+    """The content of a .pt file, read without ever executing code from it.
+
+    Args:
+        file: its bytes, or where it lies.
+        size: of the file in bytes.
+        name: of the file, for messages.
+
+    Raises:
+        CentroidFileError: it is damaged, or holds something other than tensors and plain values.
+    """
+    _check_archive(file, size, name)
+    if isinstance(file, io.BytesIO):
+        file.seek(0)  # reading the archive's index left it elsewhere
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=isinstance(file, Path))
+    except Exception as error:  # the unpickler raises exceptions of any type for damaged files
+        raise CentroidFileError(
+            f"{name} cannot be read safely: it is damaged or holds something other than tensors",
+            expected="tensors and plain values only; nothing in the file was executed",
+            fix="save the tensors with safetensors, or torch.save a plain dict of tensors",
+        ) from error
+
+
+def _check_archive(file: io.BytesIO | Path, size: int, name: str) -> None:
     """Refuse what would unpack to more than the file holds: torch itself compresses nothing."""
     fix = "save it again with torch.save, or with safetensors"
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, RuntimeError) as error:
         raise CentroidFileError(
@@ -232,18 +250,28 @@ def _check_archive(data: bytes, name: str) -> None:
         ) from error
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
         raise CentroidFileError(f"{name} is compressed", expected="a file as torch.save writes it", fix=fix)
-    if sum(entry.file_size for entry in entries) > len(data):
+    if sum(entry.file_size for entry in entries) > size:
         raise CentroidFileError(f"{name} declares more than it holds", expected="a file of torch.save", fix=fix)
 
 
-def _is_plain(tensor: Tensor) -> bool:
+def is_plain(tensor: Tensor) -> bool:
     """Whether a tensor's numbers are all there, each at a place of its own."""
     if tensor.layout != torch.strided or tensor.is_meta or tensor.is_nested or tensor.is_quantized:
         return False
     return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
-def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Centroids:
+def centroids_of(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Centroids:
+    """Check the content of a centroid file and make routers of it.
+
+    Args:
+        tensors: by their names in the file.
+        metadata: of the file's header.
+        name: of the file, for messages.
+
+    Raises:
+        CentroidFileError: as for `load_centroids`.
+    """
     if metadata and metadata.get("format") not in (None, FORMAT):
         raise CentroidFileError(f"{name} says it is {metadata['format']!r}", expected=FORMAT, fix=SEE_FORMAT)
     version = str(metadata.get("format_version", FORMAT_VERSION))
@@ -258,11 +286,11 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
             raise CentroidFileError(
                 f"{name} holds {key!r}",
                 expected="layers.N.projection, .centroids, .potential or .logit_factors",
-                fix=SEE_FORMAT,
+                fix=BY_IMPORT,
             )
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             raise CentroidFileError(f"{name}: {key!r} is not a floating-point tensor", fix=SEE_FORMAT)
-        if not _is_plain(tensor):
+        if not is_plain(tensor):
             raise CentroidFileError(
                 f"{name}: {key!r} has no storage of its own for {tensor.numel():,} values",
                 expected="a dense tensor",
@@ -277,20 +305,22 @@ def _build(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Cent
             f"{name} holds no centroids", expected="layers.N.projection and layers.N.centroids", fix=SEE_FORMAT
         )
     config, warnings = _config(by_layer, metadata, name)
-    check_layers(by_layer, config, name)
+    count = str(metadata.get("num_model_layers", ""))
+    total = int(count) if _NUMBER.fullmatch(count) else None
+    check_layers(by_layer, config, name, total=total)
     if config.logit_factors and int(version) < FACTORS_VERSION:
         config = config.replace(logit_factors=False)
         warnings.append(
             f"factors of logits of format version {version}, learned for an older rule, are left out: learn them again "
             "with `focus-explorer train --learn factors`"
         )
-    total = str(metadata.get("num_model_layers", ""))
+    warnings += group_notes(by_layer, config)
     centroids = Centroids(
         {index: _router(parts, config) for index, parts in sorted(by_layer.items())},
         config,
         base_model=str(metadata.get("base_model", "")),
         base_fingerprint=str(metadata.get("base_fingerprint", "")),
-        num_model_layers=int(total) if _NUMBER.fullmatch(total) else None,
+        num_model_layers=total,
         training=_training(metadata),
         name=name,
         warnings=warnings,
@@ -322,6 +352,18 @@ def _config(
     if "centroids" not in first or first["centroids"].dim() != 2:
         raise CentroidFileError(f"{name} has no configuration and no 2-d centroids to infer it from", fix=SEE_FORMAT)
     groups, width = first["centroids"].shape
+    projection = first.get("projection")
+    if (
+        projection is not None
+        and projection.dim() == 2
+        and width not in projection.shape
+        and groups in projection.shape
+    ):
+        raise CentroidFileError(
+            f"{name}: the centroids have shape {(groups, width)}, which is transposed",
+            expected=f"{(width, groups)}: groups, routing size",
+            fix=BY_IMPORT,
+        )
     try:
         config = FocusConfig(num_groups=groups, routing_dim=width, top_k=min(2, groups))
     except ConfigError as error:

@@ -62,27 +62,34 @@ class Centroids:
         Raises:
             CentroidFileError: hidden size, layers or query heads differ.
         """
-        layers, width = attention_modules(model), hidden_size(model)
+        layers, width, name = attention_modules(model), hidden_size(model), self.name or "these centroids"
         made_for = f" (made for {self.base_model})" if self.base_model else ""
         if width != self.hidden_size:
             raise CentroidFileError(
-                f"{self.name or 'these centroids'}{made_for} read hidden states of width {self.hidden_size}, "
-                f"but the model's are {width} wide",
+                f"{name}{made_for} read hidden states of width {self.hidden_size}, but the model's are {width} wide",
                 fix="choose the model the file was trained for, or another file",
             )
         total = self.num_model_layers
         beyond = [i for i in self.routers if i not in layers]
         if beyond or (total is not None and total != len(layers)):
             raise CentroidFileError(
-                f"{self.name or 'these centroids'}{made_for} are for a model of "
-                f"{total or max(self.routers) + 1} layers, but the model has {len(layers)}",
+                f"{name}{made_for} have a router for layer {beyond[0]}, which is no attention layer of the model"
+                if beyond and total == len(layers)
+                else f"{name}{made_for} are for a model of {total or max(self.routers) + 1} attention layers, "
+                f"but the model has {len(layers)}",
                 fix="choose the model the file was trained for, or another file",
+            )
+        missing = sorted(set(layers) - set(self.routers))
+        if missing and self.config.layers is None:
+            raise CentroidFileError(
+                f"{name}{made_for} have no router for layer {missing[0]} of the model",
+                expected=f"one for each of its {len(layers)} attention layers, or a list of those that have one",
+                fix="choose another file, or list the layers in its configuration: the others keep full attention",
             )
         heads, factors = num_query_heads(model), next(iter(self.routers.values())).logit_factors
         if factors is not None and factors.numel() != heads:
             raise CentroidFileError(
-                f"{self.name or 'these centroids'}{made_for} have factors for {factors.numel()} query heads, but the "
-                f"model's layers have {heads}",
+                f"{name}{made_for} have factors for {factors.numel()} query heads, but the model's layers have {heads}",
                 fix="choose the model the file was trained for, or another file",
             )
 

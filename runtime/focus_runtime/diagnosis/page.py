@@ -9,7 +9,7 @@ from typing import Any
 from focus_runtime.diagnosis.doctor import ALONE, FOCUS, MASKED, doctor
 from focus_runtime.diagnosis.families import model_types, tiny_model
 from focus_runtime.diagnosis.report import Finding, worst
-from focus_runtime.errors import InputError, ModelError
+from focus_runtime.errors import InputError, ModelError, first_line
 
 # Columns of the page, and the scenarios of each. Compiling takes longer than all of them together, so it is left out.
 COLUMNS = {
@@ -72,7 +72,13 @@ def examine_family(family: str, attention: str = FOCUS) -> FamilyRow:
     except ModelError as error:
         return FamilyRow(family, "", (), {}, str(error))
     names = [name for scenarios in COLUMNS.values() for name in scenarios]
-    report = doctor(model, attention=attention, scenarios=names)
+    try:
+        report = doctor(model, attention=attention, scenarios=names)
+    except InputError:
+        raise
+    except Exception as error:  # one family must not stop the others
+        reason = f"the doctor cannot examine it: {type(error).__name__}: {first_line(error)}"
+        return FamilyRow(family, type(model).__name__, _layers(model), {}, reason)
     groups: dict[str, list[Finding]] = {
         column: [f for f in report.findings if f.scenario in scenarios and f.against not in (MASKED, ALONE)]
         for column, scenarios in COLUMNS.items()
@@ -113,14 +119,14 @@ def page(rows: Sequence[FamilyRow], command: str, versions: str) -> str:
         "# Model families",
         "",
         f"`{command}` wrote this page with {versions}.",
-        f"The [doctor](doctor.md) built a tiny random model of each of the {len(rows)} names that transformers maps to a",
-        "causal language model, and ran it in every scenario but compiling. The first columns compare Focus with every",
+        f"The [doctor](doctor.md) built a tiny random model of each of the {len(rows)} names that transformers maps",
+        "to a causal language model, and ran it in every scenario but compiling. The first columns compare Focus with every",
         "pair kept with the model's own eager attention. *One group* compares Focus with one group a token with an",
         "independent dense mask, and a padded row with the row alone.",
         "",
-        f"{built} families run at this size. Everything that applies agrees: {counts['ok']}. Refused in one scenario at",
-        f"least, and right in the others: {counts['refused']}. Different somewhere: {counts['differs']}. "
-        f"Failing somewhere: {counts['error']}.",
+        f"{built} families run at this size. Everything that applies agrees: {counts['ok']}.",
+        f"Refused in one scenario at least, and right in the others: {counts['refused']}.",
+        f"Different somewhere: {counts['differs']}. Failing somewhere: {counts['error']}.",
         "",
         "*ok*: equal to rounding in all scenarios of the column. *refused*: the library says why it does not run.",
         "*–*: the model itself has no such scenario, most often because it takes no such argument.",

@@ -39,6 +39,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{R}/measure": _runtime("models text mask routing attention composition"),
     f"{R}/explain": _runtime("models mask attention composition measure"),
     f"{R}/training": _runtime("models text mask routing composition measure"),
+    f"{R}/diagnosis": _runtime("models routing composition"),
     f"{R}/tuning": _runtime("models composition measure"),
     f"{R}/baselines": _runtime("models routing attention composition measure training"),
     f"{R}/run": _runtime("models text mask routing composition measure baselines"),
@@ -51,7 +52,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{X}/statistics": _runtime("text mask measure store") | {X, f"{X}/data"},
     f"{X}/views": _runtime("mask measure") | {X, f"{X}/data"},
     f"{X}/services": _runtime(
-        "models text mask routing composition measure explain training tuning baselines run tasks corpus store"
+        "models text mask routing composition measure explain training tuning diagnosis baselines run tasks corpus "
+        "store"
     )
     | {X, f"{X}/data", f"{X}/statistics", f"{X}/views"},
     f"{X}/exports": _runtime("models text mask measure store")
@@ -76,6 +78,7 @@ PURPOSE = {
     f"{R}/measure": "loss, time, intervals",
     f"{R}/explain": "missing links",
     f"{R}/training": "learn centroids",
+    f"{R}/diagnosis": "the doctor",
     f"{R}/tuning": "budgets of heads",
     f"{R}/baselines": "what to compare with",
     f"{R}/run": "one text",

@@ -28,6 +28,7 @@ COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported onl
     "bench": "measure speed and perplexity, compared with full attention, on this machine",
     "evaluate": "perplexity and benchmark tasks compared with full attention, with intervals",
     "serve": "open the page",
+    "doctor": "check that Focus, or another attention implementation, computes what it should on a model",
     "db": "check, copy, put back or save the database",
     "users": "users and passwords for `serve --auth`",
     "reproduce": "measure a table or figure of the paper again",

@@ -83,14 +83,19 @@ def window_growth_of(arguments: argparse.Namespace) -> tuple[int, int] | None:
     return None if arguments.window_growth is None else (arguments.window_growth[0], arguments.window_growth[1])
 
 
-def add_place(parser: argparse.ArgumentParser) -> None:
-    """Add where the model runs and in which precision."""
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add where the model runs."""
     parser.add_argument(
         "--device",
         default="auto",
         help="auto, cpu, cuda, cuda:N, mps, or split (all GPUs together); auto is the first CUDA device, else the CPU "
         "(default: auto)",
     )
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Add where the model runs and in which precision."""
+    add_device(parser)
     parser.add_argument(
         "--dtype",
         choices=("auto", *DTYPES),

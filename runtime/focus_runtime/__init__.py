@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from focus_runtime.attention import focus_attention
     from focus_runtime.composition.attach import FocusModel, compose
     from focus_runtime.config import FocusConfig
+    from focus_runtime.diagnosis.doctor import doctor
     from focus_runtime.errors import InputError
     from focus_runtime.measure.perplexity import Perplexity, perplexity
     from focus_runtime.models.loading import load_model
@@ -30,6 +31,7 @@ __all__ = [
     "__version__",
     "calibrate_potentials",
     "compose",
+    "doctor",
     "focus_attention",
     "import_centroids",
     "load_centroids",
@@ -47,6 +49,7 @@ _MODULES = {
     "__version__": "version",
     "calibrate_potentials": "training.calibrate",
     "compose": "composition.attach",
+    "doctor": "diagnosis.doctor",
     "focus_attention": "attention",
     "import_centroids": "routing.centroid_import",
     "load_centroids": "routing.centroid_file",

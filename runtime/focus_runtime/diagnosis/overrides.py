@@ -72,10 +72,11 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "laguna": SLIDING_AND_FULL,
     "lfm2": {"layer_types": ["conv", "full_attention"]},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "longcat_flash": {"head_dim": 8},  # of rotary embedding
     "mamba2": {"num_heads": 8, "head_dim": 16},
     "mellum": SLIDING_AND_FULL,
     "minimax_m3_vl_text": {"index_block_size": 4, "index_topk_blocks": 2},
-    "nemotron": {"head_dim": 16},
+    "nemotron": {"num_key_value_heads": 2},
     "qwen4_exp": {"text_config": QWEN_4},
     "qwen4_exp_text": QWEN_4,
     "recurrent_gemma": {"block_types": ["recurrent", "attention"]},

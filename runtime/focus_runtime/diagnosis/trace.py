@@ -19,7 +19,7 @@ class Entry:
 
     Attributes:
         layer: number of the layer; None for the logits.
-        start: position of the first token in its row.
+        start: position of the first of its tokens in their row.
         real: (B, T) bool, False for padding; None when all tokens are real.
         value: (B, T, E) or (B, T, V).
     """
@@ -54,15 +54,23 @@ class Trace:
     entries: list[Entry] = field(default_factory=list)
     returned: list[Tensor] = field(default_factory=list)
 
+    def of_row(self, row: int, start: int) -> Trace:
+        """The entries of one row from one token on, as if they were a text of their own.
+
+        Args:
+            row: of the batch.
+            start: its first token.
+        """
+        return Trace([Entry(e.layer, 0, None, e.value[row : row + 1, start:]) for e in self.entries])
+
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
     """The decoder layers: the first list of modules as long as the text model has layers, or the longest list."""
     config: Any = model.config
     count = getattr(config.get_text_config(decoder=True), "num_hidden_layers", None)
     lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    fitting = [modules for modules in lists if len(modules) == count]
     longest = max((len(modules) for modules in lists), default=0)
-    return list(next((modules for modules in fitting or lists if fitting or len(modules) == longest), ()))
+    return list(next((modules for size in (count, longest) for modules in lists if len(modules) == size), ()))
 
 
 @contextmanager
@@ -74,10 +82,10 @@ def recorded(model: nn.Module, *, layers: bool = True) -> Iterator[Trace]:
         layers: False records logits alone.
     """
     trace = Trace()
-    start, real = 0, None
+    start, width, real = 0, 0, None
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        nonlocal start, real
+        nonlocal start, width, real
         ids = args[0] if args else kwargs.get("input_ids")
         mask, width = kwargs.get("attention_mask"), 0 if ids is None else ids.shape[1]
         start = _seen(kwargs)
@@ -86,7 +94,8 @@ def recorded(model: nn.Module, *, layers: bool = True) -> Iterator[Trace]:
     def after(index: int | None, output: Any) -> None:
         value = output[0] if isinstance(output, tuple) else getattr(output, "logits", output)
         if isinstance(value, Tensor) and value.dim() == 3:
-            trace.entries.append(Entry(index, start, real, value.detach().float().clone()))
+            left_out = max(0, width - value.shape[1])  # logits of the last tokens alone
+            trace.entries.append(Entry(index, start + left_out, real, value.detach().float().clone()))
 
     handles = [model.register_forward_pre_hook(before, with_kwargs=True)]
     for index, layer in enumerate(layers_of(model) if layers else ()):
@@ -124,9 +133,7 @@ def first_difference(expected: Trace, found: Trace, tolerance: float = EXACT) ->
         wrong = errors > tolerance * _scale(a)
         if wrong.any():
             token = int(wrong.any(0).nonzero()[0])
-            kept_last = a.real is not None and a.value.shape[1] < a.real.shape[1]
-            shift = a.real.shape[1] - a.value.shape[1] if kept_last and a.real is not None else 0
-            return Difference(a.layer, a.start + shift + token, float(errors[:, token].max()), logits)
+            return Difference(a.layer, a.start + token, float(errors[:, token].max()), logits)
     for x, y in zip(expected.returned, found.returned, strict=True):
         size = _returned_error(x, y, tolerance)
         if size:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from focus_runtime.doctor.trace import Difference
+from focus_runtime.diagnosis.trace import Difference
 
 OUTCOMES = ("ok", "refused", "differs", "error", "not applicable")
 

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.observe import replace_assignment
-from focus_runtime.doctor.scenarios import NotApplicable
+from focus_runtime.diagnosis.scenarios import NotApplicable
+from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
 EAGER = "eager_attention_forward"  # in the module of every family that uses transformers' attention interface
@@ -53,13 +54,17 @@ def dense_focus(model: nn.Module, groups: Groups, window: int, sinks: int) -> It
     patched = [(source, source.eager_attention_forward) for source in sources if hasattr(source, EAGER)]
     if not patched:
         raise NotApplicable(f"{type(model).__name__} has no eager attention function to mask")
-    handle = model.register_forward_pre_hook(state.begin, with_kwargs=True)
+    handles = [model.register_forward_pre_hook(state.begin, with_kwargs=True)]
+    for layer, module in attention_modules(model).items():
+        if layer in groups:
+            handles.append(module.register_forward_pre_hook(lambda *_, layer=layer: state.enter(layer)))
     try:
         for source, eager in patched:
             source.eager_attention_forward = state.masked(eager)
         yield
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
         for source, eager in patched:
             source.eager_attention_forward = eager
 
@@ -72,6 +77,7 @@ class _Passes:
         self.calls: dict[int, int] = defaultdict(int)  # of each layer, in all passes
         self.looped: dict[int, int] = defaultdict(int)  # of each layer, in this pass
         self.history: dict[tuple[int, int], Tensor] = {}  # groups of the tokens so far, by layer and loop
+        self.now: dict[int, Tensor] = {}  # groups of the tokens so far in the running call of a layer
         self.positions: Tensor | None = None  # (B, T) of this pass's whole text, from each document's first token
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -84,28 +90,33 @@ class _Passes:
         elif isinstance(positions, Tensor):
             self.positions = positions
 
-    def masked(self, eager: Callable[..., Any]) -> Callable[..., Any]:
-        """The eager attention function with the second mask."""
-
-        def attend(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, **kwargs: Any) -> Any:
-            dropped = self.dropped(getattr(module, "layer_idx", None), query.shape[2], key.shape[2])
-            if dropped is not None:
-                own = _causal(query, key) if mask is None else mask
-                mask = torch.where(dropped[:, None], torch.finfo(query.dtype).min, own)
-            return eager(module, query, key, value, mask, **kwargs)
-
-        return attend
-
-    def dropped(self, layer: int | None, queries: int, keys: int) -> Tensor | None:
-        """(B, Tq, Tk) bool, pairs that Focus drops in a layer's next call; None in a layer without groups."""
-        if layer is None or layer not in self.groups:
-            return None
+    def enter(self, layer: int) -> None:
+        """Hook before each call of an attention module: the groups of its new tokens join those before them."""
         new, loop = self.groups[layer][self.calls[layer]], self.looped[layer]
         self.calls[layer] += 1
         self.looped[layer] += 1
         before = self.history.get((layer, loop))
-        total = new if before is None else torch.cat([before, new], 1)
-        self.history[layer, loop] = total
+        self.now[layer] = self.history[layer, loop] = new if before is None else torch.cat([before, new], 1)
+
+    def masked(self, eager: Callable[..., Any]) -> Callable[..., Any]:
+        """The eager attention function with the second mask."""
+
+        def attend(
+            module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+        ) -> Any:
+            dropped = self.dropped(getattr(module, "layer_idx", None), query.shape[2], key.shape[2])
+            if dropped is not None:
+                own = _causal(query, key) if attention_mask is None else attention_mask
+                attention_mask = torch.where(dropped[:, None], torch.finfo(query.dtype).min, own)
+            return eager(module, query, key, value, attention_mask, **kwargs)
+
+        return attend
+
+    def dropped(self, layer: int | None, queries: int, keys: int) -> Tensor | None:
+        """(B, Tq, Tk) bool, pairs that Focus drops in a layer's running call; None in a layer without groups."""
+        if layer is None or layer not in self.now:
+            return None
+        total = self.now[layer]
         count = total.shape[1]
         place = torch.arange(count, device=total.device)
         first = place[None] if self.positions is None else self.positions

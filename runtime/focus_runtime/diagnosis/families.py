@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from focus_runtime.doctor.overrides import OVERRIDES
-from focus_runtime.errors import ModelError, first_line
+from focus_runtime.diagnosis.overrides import OVERRIDES
+from focus_runtime.errors import ModelError
 
 VOCAB = 128
 SLIDING = 8  # tokens, fewer than any text of the doctor has
@@ -24,7 +24,7 @@ MATRIX_STD, EMBEDDING_STD = 0.2, 1.0
 SMALL: dict[str, Any] = {
     **dict.fromkeys(("vocab_size", "unpadded_vocab_size", "decoder_vocab_size", "vocab_size_per_layer_input"), VOCAB),
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "emb_dim", "embedding_dim", "embedding_size"), 64),
-    **dict.fromkeys(("input_embedding_size", "output_embedding_size", "word_embed_proj_dim"), 64),
+    **dict.fromkeys(("input_embedding_size", "output_embedding_size", "word_embed_proj_dim", "hidden_size_global"), 64),
     **dict.fromkeys(("intermediate_size", "moe_intermediate_size", "ffn_dim", "ffn_hidden_size", "dim_ff", "dff"), 64),
     **dict.fromkeys(("shared_expert_intermediate_size", "expert_ffn_hidden_size", "n_inner", "d_inner"), 64),
     **dict.fromkeys(("decoder_ffn_dim", "encoder_ffn_dim", "intermediate_size_mlp", "shared_intermediate_size"), 64),
@@ -63,7 +63,8 @@ SMALL: dict[str, Any] = {
 }
 ANYWAY = {"head_dim", "num_experts_per_tok", "n_routed_experts", "eos_token_id"}  # also where the default is None
 OF_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-SIZES_OF_TOWERS = {"image_size": 16, "patch_size": 8, "depth": 1, "out_hidden_size": 64, "num_hidden_layers": 1}
+TOWERS = {"image_size": 16, "patch_size": 8, "depth": 1, "out_hidden_size": 64, "num_hidden_layers": 1}
+TOWERS |= dict.fromkeys(("adapter_in_dim", "adapter_out_dim", "adapter_input_size", "downsample_hidden_size"), 64)
 
 
 def model_types() -> list[str]:
@@ -101,7 +102,7 @@ def _small(config_class: type, overrides: Mapping[str, Any], sizes: Mapping[str,
             continue
         text = name in ("text_config", "decoder", "text_encoder")
         nested = overrides.get(name, {})
-        changes[name] = _small(part, nested, SMALL if text else {**SMALL, **SIZES_OF_TOWERS}).to_dict()
+        changes[name] = _small(part, nested, SMALL if text else {**SMALL, **TOWERS}).to_dict()
     changes.update({name: value for name, value in overrides.items() if name not in parts})
     return config_class(**changes)
 
@@ -147,7 +148,7 @@ def tiny_model(model_type: str, *, seed: int = 0) -> nn.Module:
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     except Exception as error:
-        raise ModelError(f"transformers builds no tiny {model_type}: {first_line(error)}") from error
+        raise ModelError(f"transformers builds no tiny {model_type}: {' '.join(str(error).split())[:200]}") from error
     draw_weights(model, seed)
     return model
 

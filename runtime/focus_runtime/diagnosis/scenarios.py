@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +97,7 @@ def right_padding(inputs: Inputs) -> list[Tensor]:
     return []
 
 
-def _packed(inputs: Inputs) -> tuple[Tensor, Tensor, list[int]]:
+def packed_documents(inputs: Inputs) -> tuple[Tensor, Tensor, list[int]]:
     """One row of three documents: ids, positions that restart, and where documents begin and end."""
     length = inputs.ids.shape[1]
     cuts = [0, length // 4, length // 4 + length // 3, length]
@@ -107,7 +108,7 @@ def _packed(inputs: Inputs) -> tuple[Tensor, Tensor, list[int]]:
 def packing(inputs: Inputs) -> list[Tensor]:
     """Three documents in one row, told apart by positions that restart."""
     inputs.needs("position_ids")
-    ids, positions, _ = _packed(inputs)
+    ids, positions, _ = packed_documents(inputs)
     inputs.model(input_ids=ids, position_ids=positions, use_cache=False)
     return []
 
@@ -115,7 +116,7 @@ def packing(inputs: Inputs) -> list[Tensor]:
 def packing_lengths(inputs: Inputs) -> list[Tensor]:
     """The same with the lengths that a padding-free collator gives as well."""
     inputs.needs("position_ids", "kwargs")
-    ids, positions, cuts = _packed(inputs)
+    ids, positions, cuts = packed_documents(inputs)
     lengths = torch.tensor(cuts, dtype=torch.int32, device=ids.device)
     longest = max(end - start for start, end in itertools.pairwise(cuts))
     inputs.model(
@@ -238,6 +239,7 @@ def prompt_lookup(inputs: Inputs) -> list[Tensor]:
 
 def compiled(inputs: Inputs) -> list[Tensor]:
     """One pass of the model as `torch.compile` traces it, without generated code."""
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it warns of every break of the graph
     torch._dynamo.reset()
     try:
         network = torch.compile(inputs.model, backend="aot_eager")

@@ -18,6 +18,7 @@ from focus_explorer.cli.options import (
     add_focus_settings,
     add_random_centroids,
     add_settings,
+    add_token_choice,
     command_line,
     print_note,
     window_growth_of,
@@ -63,7 +64,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_changes(parser)
     add_compute(parser)
     add_random_centroids(parser)
+    add_token_choice(parser)
     parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
+    parser.add_argument(
+        "--chat", action="store_true", help="the text is the turns of a chat: put them through the model's own template"
+    )
     parser.add_argument("--repeats", type=int, help="timed repeats (default: 5, or 3 when they take long)")
     parser.add_argument(
         "--attention",
@@ -123,6 +128,8 @@ def _request(arguments: argparse.Namespace) -> AnalyzeRequest:
         assignment=arguments.assignment,
         budget=budget_of(arguments.budget),
         max_tokens=arguments.max_tokens,
+        special_tokens=arguments.special_tokens,
+        chat=arguments.chat,
         repeats=arguments.repeats,
         device=arguments.device,
         dtype=arguments.dtype,
@@ -144,6 +151,7 @@ def _is_corpus(arguments: argparse.Namespace) -> bool:
     # Options for a corpus are refused with a single text, and the other way round.
     if is_corpus(os.path.expanduser(arguments.file)):
         single = {"--repeats": arguments.repeats, "--attention": arguments.attention, "--set": arguments.set}
+        single["--chat"] = arguments.chat
         for name, given in single.items():
             if given:
                 raise InputError(f"{name} is for a single text", fix="leave it out for a corpus")

@@ -71,6 +71,11 @@ def run_summary(database: Database, run_id: str) -> RunSummary:
     }
 
 
+def run_special_tokens(run: Mapping[str, Any]) -> str:
+    """Whether the text of a run was read with special tokens, as `encode` takes it; before 0.3 none was."""
+    return str(run["special_tokens"] or "none")
+
+
 def check_run(database: Database, run_id: str) -> None:
     """Refuse an unknown run: some answers about one would be merely empty.
 

@@ -11,6 +11,7 @@ from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.texts import all_samples
 from focus_runtime.config import FocusConfig
 from focus_runtime.models.device_map import device_names, input_device
+from focus_runtime.text.special import text_ids, training_note
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,23 +28,32 @@ _potentials: dict[str, dict[int, Tensor]] = {}  # layer -> (K,), by hash of what
 _potentials_lock = threading.Lock()
 
 
-def calibration_ids(tokenizer: Any) -> list[int]:
-    """The tokens of the sample texts that groups are balanced on where nothing better is known."""
-    ids: list[int] = tokenizer(all_samples(), add_special_tokens=False, verbose=False).input_ids
-    return ids[:CALIBRATION_TOKENS]
+def calibration_ids(tokenizer: Any, special_tokens: str) -> list[int]:
+    """The tokens of the sample texts that groups are balanced on where nothing better is known.
+
+    Args:
+        tokenizer: of the model.
+        special_tokens: "auto" or "none", as the text is read that the groups are for.
+    """
+    return text_ids(tokenizer, all_samples(), special_tokens)[:CALIBRATION_TOKENS]
 
 
-def calibrate(loaded: LoadedModel, centroids: Centroids) -> None:
+def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str) -> None:
     """Estimate the column potentials of centroids on the sample texts, in place, and note that in their warnings.
 
     A process that has estimated them before, for the same model, centroids and settings, uses them again: random
     centroids are drawn and balanced anew for every run that names them.
+
+    Args:
+        loaded: the model.
+        centroids: whose potentials are estimated.
+        special_tokens: see `calibration_ids`.
     """
     import torch
 
     from focus_runtime.training.calibrate import calibrate_potentials
 
-    ids = calibration_ids(loaded.tokenizer)
+    ids = calibration_ids(loaded.tokenizer, special_tokens)
     key = _inputs(loaded, centroids, ids)
     with _potentials_lock:
         known = _potentials.get(key)
@@ -124,7 +134,7 @@ def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, drawn: Drawn
 
 
 def check_model(centroids: Centroids, loaded: LoadedModel) -> None:
-    """Refuse centroids for a model of another shape; add a warning when only the weights differ.
+    """Refuse centroids for a model of another shape; add a warning where the weights or the special tokens differ.
 
     Raises:
         CentroidFileError: they are for a model of another shape.
@@ -134,3 +144,6 @@ def check_model(centroids: Centroids, loaded: LoadedModel) -> None:
         centroids.warnings.append(
             f"trained on {centroids.base_model or 'a model'} with other weights than {loaded.name} has"
         )
+    note = training_note(loaded.tokenizer, centroids.training)
+    if note is not None:
+        centroids.warnings.append(note)

@@ -34,7 +34,7 @@ def drawn(loaded, **changes):
     centroids = fit_centroids(
         None, loaded, DrawnCentroids(**{"num_groups": 4, "routing_dim": 6, "window": 8} | changes)
     )
-    calibrate(loaded, centroids)
+    calibrate(loaded, centroids, "auto")
     return centroids
 
 

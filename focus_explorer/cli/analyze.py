@@ -37,7 +37,7 @@ from focus_explorer.services.corpora.request import (
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file, read_text_stream
-from focus_explorer.words import counted
+from focus_explorer.words import counted, tokens_in_words
 
 _CORPUS_ONLY = {
     "glob": None,
@@ -205,7 +205,8 @@ def _describe(summary: Mapping[str, Any]) -> str:
         return f"{label:<22} full {full_ms}, Focus {focus_ms}, {repeats}: {ratio:.2f}x as fast"
 
     lines = [
-        f"run                    {summary['run_id']}   {counted(summary['num_tokens'], 'token')}, {summary['model']}, "
+        f"run                    {summary['run_id']}   "
+        f"{tokens_in_words(summary['num_tokens'], summary['added_tokens'])}, {summary['model']}, "
         f"{summary['device']}, {summary['dtype']}",
         f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
         f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "

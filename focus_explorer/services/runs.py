@@ -53,6 +53,8 @@ def run_summary(database: Database, run_id: str) -> RunSummary:
     return {
         "run_id": run_id,
         "num_tokens": run["num_tokens"],
+        "special_tokens": run["special_tokens"],
+        "added_tokens": run["added_tokens"],
         "scored_tokens": run["num_tokens"] - 1,
         "perplexity": {"full": run["perplexity_full"], "focus": run["perplexity_focus"]},
         "retained_pairs": run["retained_pairs"],
@@ -227,5 +229,5 @@ def _parsed(run: dict[str, Any]) -> dict[str, Any]:
     return (
         run
         | {name: json.loads(run[name]) for name in ("config", "versions", "notes")}
-        | {"changes": json.loads(run["changes"] or "[]")}
+        | {name: json.loads(run[name] or "[]") for name in ("changes", "added_tokens")}
     )

@@ -10,6 +10,7 @@ from focus_explorer import settings
 from focus_explorer.assets import asset_path
 from focus_explorer.errors import TextError
 from focus_explorer.services.service import Service
+from focus_runtime.models.embedded import EMBEDDED
 from focus_runtime.text.special import DEFAULT, added_tokens, text_ids, training_note
 from focus_runtime.text.tokens import decode_text
 
@@ -51,6 +52,29 @@ def count_tokens(service: Service, model: str, text: str, special_tokens: str = 
     """
     tokenizer = service.models.tokenizer(model)
     return None if tokenizer is None else len(text_ids(tokenizer, text, special_tokens))
+
+
+def old_text_note(service: Service, model: str, special_tokens: str | None) -> str | None:
+    """What to say of a run or corpus of a version before 0.3, which read texts without special tokens.
+
+    Args:
+        service: whose models are asked for the tokenizer.
+        model: it was made with.
+        special_tokens: that it records; None before 0.3.
+
+    Returns:
+        None where nothing was left out, and where the model is busy or not on this machine.
+    """
+    if special_tokens is not None or model == EMBEDDED:
+        return None
+    tokenizer = service.models.tokenizer(model)
+    added = () if tokenizer is None else added_tokens(tokenizer).pieces
+    if not added:
+        return None
+    return (
+        f"An older version read this text without {' '.join(added)}, which the model's tokenizer puts before every "
+        "text. Explore the text again for the figures of the model as it is meant to be used."
+    )
 
 
 def special_token_notes(tokenizer: Any, special_tokens: str, centroids: Sequence[Centroids]) -> list[str]:

@@ -12,6 +12,14 @@ const SHOWN_DIGITS = 6; // of a budget's id, as on the command line
 export const counted = (count, word) => `${count} ${word}${String(count) === "1" ? "" : "s"}`;
 
 /**
+ * So many tokens and which of them the tokenizer added, as in "461 tokens with <bos>".
+ * @param {string} count
+ * @param {string[]} added
+ */
+export const tokensInWords = (count, added) =>
+  `${counted(count, "token")}${added.length > 0 ? ` with ${added.join(" ")}` : ""}`;
+
+/**
  * Nothing for none; two budgets of as many exceptions are told apart by their ids.
  * @param {number} count
  * @param {string} [id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.texts import all_samples
@@ -28,14 +28,17 @@ _potentials: dict[str, dict[int, Tensor]] = {}  # layer -> (K,), by hash of what
 _potentials_lock = threading.Lock()
 
 
-def calibration_ids(tokenizer: Any, special_tokens: str) -> list[int]:
+def calibration_ids(loaded: LoadedModel, special_tokens: str) -> list[int]:
     """The tokens of the sample texts that groups are balanced on where nothing better is known.
 
     Args:
-        tokenizer: of the model.
+        loaded: the model, which may have positions for fewer tokens.
         special_tokens: "auto" or "none", as the text is read that the groups are for.
     """
-    return text_ids(tokenizer, all_samples(), special_tokens)[:CALIBRATION_TOKENS]
+    from focus_runtime.measure.loss import most_positions
+
+    most = min(CALIBRATION_TOKENS, most_positions(loaded.model) or CALIBRATION_TOKENS)
+    return text_ids(loaded.tokenizer, all_samples(), special_tokens)[:most]
 
 
 def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str) -> None:
@@ -53,7 +56,7 @@ def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str) ->
 
     from focus_runtime.training.calibrate import calibrate_potentials
 
-    ids = calibration_ids(loaded.tokenizer, special_tokens)
+    ids = calibration_ids(loaded, special_tokens)
     key = _inputs(loaded, centroids, ids)
     with _potentials_lock:
         known = _potentials.get(key)

@@ -189,7 +189,7 @@ def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids)
         executed,
         seed=baseline_seed(random_seed(own), COMPARISON_SEED),
         layers=own.routers,
-        calibrate_on=calibration_ids(loaded.tokenizer, run_special_tokens(run)) if causal else None,
+        calibrate_on=calibration_ids(loaded, run_special_tokens(run)) if causal else None,
     )
     return {"window": no_groups(own), "random": random}
 

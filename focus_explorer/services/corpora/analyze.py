@@ -280,7 +280,7 @@ def _balanced(request: CorpusRequest, job: CorpusJob, loaded: LoadedModel) -> Co
         _executed(own, job.options),
         seed=_baseline_seed(own),
         layers=own.routers,
-        calibrate_on=calibration_ids(loaded.tokenizer, how.special_tokens) if causal else None,
+        calibrate_on=calibration_ids(loaded, how.special_tokens) if causal else None,
     )
     return replace(job, random_baseline=random)
 

@@ -109,7 +109,7 @@ def measure_random(service: Service, run: dict[str, Any], progress: Progress, *,
     ids, layers = token_ids(service.database, run_id), layer_numbers(service.database, run_id)
     with lease_run_model(service, run, progress=held_at(progress, 0.1)) as loaded:
         progress("Balancing random centroids", 0.1)
-        balance = calibration_ids(loaded.tokenizer, run_special_tokens(run))
+        balance = calibration_ids(loaded, run_special_tokens(run))
         with random_focus(loaded.model, run_config(run), layers, balance, seed=seed) as focus:
             progress("Random centroids on this text", 0.3)
             groups = random_groups(focus, ids, seed=seed, balanced_on=len(balance))

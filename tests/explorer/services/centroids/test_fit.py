@@ -38,6 +38,11 @@ def drawn(loaded, **changes):
     return centroids
 
 
+def test_a_model_with_few_positions_is_balanced_on_as_many_tokens():
+    model = build_model("GPT2", max_position_embeddings=64, vocab_size=512)
+    assert len(fit.calibration_ids(LoadedModel("gpt2", model, build_tokenizer(), ""), "auto")) == 64
+
+
 def test_the_second_time_they_are_the_same_without_a_pass(loaded, passes):
     first, second = drawn(loaded), drawn(loaded)
     assert len(passes) == 1

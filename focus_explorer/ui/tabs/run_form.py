@@ -82,7 +82,7 @@ def _more(request: AnalyzeRequest, limits: VisitorLimits | None) -> dict[str, An
     )
     with gr.Row():
         special = _choice(request.special_tokens, SPECIAL_TOKENS, "special_tokens")
-        chat = gr.Checkbox(request.chat, label=LABELS["chat"], info=HELP["chat"], min_width=120, elem_id="fe-chat")
+        chat = gr.Checkbox(request.chat, label=LABELS["chat"], min_width=120, elem_id="fe-chat")
     heads = gr.Radio(
         heads_choices(None), value=OF_THE_FILE, label=LABELS["heads"], info=HELP["heads"], elem_id="fe-heads"
     )

@@ -358,8 +358,7 @@ def _notes(
     options: RunOptions,
     layers: list[LayerTrace],
 ) -> list[str]:
-    notes = list(centroids.warnings)
-    notes += special_notes(tokenizer, tokens, model.config)
+    notes = special_notes(tokenizer, tokens, model.config) + centroids.warnings
     if options.changes:
         notes.append(f"Changed by hand: {', '.join(map(str, options.changes))}.")
     kept = len(centroids.routers) - len(layers)

@@ -133,10 +133,11 @@ def training_note(tokenizer: Any, training: Mapping[str, Any]) -> str | None:
 
     Args:
         tokenizer: of the model they are used with.
-        training: record of their training; empty where there is none.
+        training: their record; that of random centroids and of foreign files tells of no training.
     """
     added = added_tokens(tokenizer).pieces
-    if not added or not training or training.get("special_tokens") == "auto":
+    trained = "steps" in training or "regime" in training
+    if not added or not trained or training.get("special_tokens") == "auto":
         return None
     return f"trained on texts without {' '.join(added)}, which the model's tokenizer puts before every text"
 

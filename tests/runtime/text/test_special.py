@@ -96,9 +96,9 @@ def test_a_tokenizer_that_was_told_to_add_no_bos_is_remarked_on():
 def test_files_trained_without_it_say_so():
     note = "trained on texts without <bos>, which the model's tokenizer puts before every text"
     assert training_note(TOKENIZER, {"steps": 3}) == note
-    assert training_note(TOKENIZER, {"special_tokens": "none"}) == note
-    assert training_note(TOKENIZER, {"special_tokens": "auto"}) is None
-    assert training_note(TOKENIZER, {}) is None  # not from a training
+    assert training_note(TOKENIZER, {"regime": "two_phase", "special_tokens": "none"}) == note
+    assert training_note(TOKENIZER, {"steps": 3, "special_tokens": "auto"}) is None
+    assert training_note(TOKENIZER, {"random_seed": 0}) is None  # not from a training
 
 
 @pytest.mark.parametrize("text", ["", " \n"])

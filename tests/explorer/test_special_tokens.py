@@ -11,6 +11,7 @@ from focus_explorer.errors import TextError
 from focus_explorer.exports.bundle.read import read_bundle
 from focus_explorer.exports.bundle.rebuild import rebuild
 from focus_explorer.exports.bundle.write import write_bundle
+from focus_explorer.exports.tables.sources import read
 from focus_explorer.services.analyze import AnalyzeRequest, analyze
 from focus_explorer.services.live_text import LiveTexts
 from focus_explorer.services.run_model import request_again
@@ -84,6 +85,11 @@ def test_a_run_without_it_says_so_and_is_explored_again_without_it(service, expl
     assert any(LEFT_OUT in note for note in summary["notes"])
     assert request_again(service, fetch_run(service.database, without)).special_tokens == "none"
     assert request_again(service, fetch_run(service.database, run_id)).special_tokens == "auto"
+
+
+def test_tables_say_what_the_text_begins_with(service, explore, run_id):
+    for run, choice in ((run_id, "auto"), (explore(special_tokens="none"), "none")):
+        assert set(next(read(service.database, run, "losses"))["special_tokens"].to_pylist()) == {choice}
 
 
 def test_a_run_of_an_older_version_says_so_when_opened(service, explore):

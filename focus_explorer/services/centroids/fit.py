@@ -11,7 +11,7 @@ from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.texts import all_samples
 from focus_runtime.config import FocusConfig
 from focus_runtime.models.device_map import device_names, input_device
-from focus_runtime.text.special import text_ids, training_note
+from focus_runtime.text.special import DEFAULT, text_ids, training_note
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,20 +28,21 @@ _potentials: dict[str, dict[int, Tensor]] = {}  # layer -> (K,), by hash of what
 _potentials_lock = threading.Lock()
 
 
-def calibration_ids(loaded: LoadedModel, special_tokens: str) -> list[int]:
-    """The tokens of the sample texts that groups are balanced on where nothing better is known.
+def calibration_ids(loaded: LoadedModel, special_tokens: str = DEFAULT) -> list[int]:
+    """The tokens of the sample texts that groups are balanced on where nothing better is known, within the model's
+    context.
 
     Args:
-        loaded: the model, which may have positions for fewer tokens.
+        loaded: the model.
         special_tokens: "auto" or "none", as the text is read that the groups are for.
     """
-    from focus_runtime.measure.loss import most_positions
+    from focus_runtime.models.structure import context_length
 
-    most = min(CALIBRATION_TOKENS, most_positions(loaded.model) or CALIBRATION_TOKENS)
-    return text_ids(loaded.tokenizer, all_samples(), special_tokens)[:most]
+    ids = text_ids(loaded.tokenizer, all_samples(), special_tokens)
+    return ids[: min(CALIBRATION_TOKENS, context_length(loaded.model) or CALIBRATION_TOKENS)]
 
 
-def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str) -> None:
+def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str = DEFAULT) -> None:
     """Estimate the column potentials of centroids on the sample texts, in place, and note that in their warnings.
 
     A process that has estimated them before, for the same model, centroids and settings, uses them again: random

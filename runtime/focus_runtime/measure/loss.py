@@ -42,18 +42,13 @@ def final_hidden(model: Any, ids: Tensor, attention_mask: Tensor | None = None) 
     return model.base_model(input_ids=ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
 
 
-def most_positions(model: Any) -> int | None:
-    """Tokens after which a model with learned positions, such as GPT-2, has no further one; None without a limit."""
-    return getattr(model.config.get_text_config(), "n_positions", None)
-
-
 def check_positions(model: Any, length: int) -> None:
     """Refuse more tokens than a model with learned positions has.
 
     Raises:
         TextError: with the limit.
     """
-    table = most_positions(model)
+    table = getattr(model.config.get_text_config(), "n_positions", None)  # GPT-2 style learned positions end hard
     if table is not None and length > table:
         raise TextError(
             f"the text has {length:,} tokens but the model has only {table:,} positions",

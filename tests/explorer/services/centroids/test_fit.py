@@ -34,13 +34,8 @@ def drawn(loaded, **changes):
     centroids = fit_centroids(
         None, loaded, DrawnCentroids(**{"num_groups": 4, "routing_dim": 6, "window": 8} | changes)
     )
-    calibrate(loaded, centroids, "auto")
+    calibrate(loaded, centroids)
     return centroids
-
-
-def test_a_model_with_few_positions_is_balanced_on_as_many_tokens():
-    model = build_model("GPT2", max_position_embeddings=64, vocab_size=512)
-    assert len(fit.calibration_ids(LoadedModel("gpt2", model, build_tokenizer(), ""), "auto")) == 64
 
 
 def test_the_second_time_they_are_the_same_without_a_pass(loaded, passes):

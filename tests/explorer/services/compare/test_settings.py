@@ -74,7 +74,7 @@ def test_random_centroids_are_balanced_under_the_setting_of_the_run(service, run
             run_config(run),
             seed=baseline_seed(random_seed(own), COMPARISON_SEED),
             layers=own.routers,
-            calibrate_on=calibration_ids(loaded, "auto"),
+            calibrate_on=calibration_ids(loaded),
         )
     for layer, router in random.routers.items():
         np.testing.assert_array_equal(router.potential, same.routers[layer].potential)

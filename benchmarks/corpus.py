@@ -28,6 +28,7 @@ import numpy as np
 
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
+from focus_runtime.text.special import encode_bare
 
 SHORT, LONG = 150, 300
 
@@ -41,7 +42,7 @@ def write_excerpts(source: Path, target: Path, count: int, model: str, seed: int
         text = chooser.choice(texts)
         start = text.find("\n\n", chooser.randrange(len(text) - 5000)) + 2
         piece = text[start : start + 4000]
-        spans = tokenizer(piece, add_special_tokens=False, return_offsets_mapping=True, verbose=False).offset_mapping
+        _, spans = encode_bare(tokenizer, piece)
         end = spans[chooser.randint(SHORT, LONG)][1]
         (target / f"excerpt-{number:04d}.txt").write_text(piece[:end], encoding="utf-8")
 

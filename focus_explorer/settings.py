@@ -8,9 +8,11 @@ from pathlib import Path
 
 from focus_runtime.config import BACKENDS as BACKENDS
 from focus_runtime.config import DTYPES as DTYPES
+from focus_runtime.config import SPECIAL_TOKENS as SPECIAL_TOKENS
 from focus_runtime.files import process_runs as process_runs
 from focus_runtime.version import __version__
 
+TEXTS_BEGIN = "what texts begin with: auto for the tokens that the tokenizer puts before them, such as BOS, or none"
 VERSION = __version__
 MAX_UPLOAD_BYTES = 512 * 1024 * 1024
 MAX_KEPT_BYTES = 4 * 1024**3  # of all uploaded centroid files together

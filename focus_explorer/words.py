@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(count: int, unit: str, units: str | None = None) -> str:
     """So many of a unit, as in "1,200 sentences" and "1 sentence".
@@ -12,6 +14,16 @@ def counted(count: int, unit: str, units: str | None = None) -> str:
         units: the word for many, where that is not `unit` with an s.
     """
     return f"{count:,} {unit if count == 1 else units or f'{unit}s'}"
+
+
+def tokens_in_words(count: int, added: Sequence[str]) -> str:
+    """So many tokens and which of them the tokenizer added, as in "461 tokens with <bos>".
+
+    Args:
+        count: of all tokens.
+        added: pieces that the tokenizer put before the text.
+    """
+    return counted(count, "token") + (f" with {' '.join(added)}" if added else "")
 
 
 def ends(low: float | None, high: float | None, form: str, joint: str = " to ") -> str:

@@ -43,7 +43,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{R}/tuning": _runtime("models composition measure"),
     f"{R}/baselines": _runtime("models routing attention composition measure training"),
     f"{R}/run": _runtime("models text mask routing composition measure baselines"),
-    f"{R}/tasks": _runtime("composition measure"),
+    f"{R}/tasks": _runtime("composition measure text"),
     f"{R}/corpus": _runtime("models text mask routing composition measure"),
     f"{R}/studies": _runtime("models text routing composition measure training baselines"),
     f"{R}/store": _runtime("text mask routing measure training baselines run explain"),

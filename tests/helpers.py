@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from focus_runtime.config import FocusConfig
@@ -127,6 +127,24 @@ def build_tokenizer():
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
+
+
+def build_bos_tokenizer(template="<bos> $A", **settings):
+    """The same vocabulary with "<bos>" for "<s>", which is put before every text, as Gemma's and Llama's do.
+
+    Args:
+        template: of the tokens around a text.
+        settings: further ones of the tokenizer, such as a chat template.
+    """
+    tokenizer = build_tokenizer().backend_tokenizer
+    vocabulary = {"<bos>" if token == "<s>" else token: i for token, i in tokenizer.get_vocab().items()}
+    tokenizer.model = models.BPE(vocab=vocabulary, merges=[])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=template, special_tokens=[(token, vocabulary[token]) for token in ("<bos>", "</s>")]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<bos>", eos_token="</s>", **settings
+    )
 
 
 def random_ids(length, *, batch=1, seed=0):

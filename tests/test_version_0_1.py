@@ -55,7 +55,7 @@ def test_a_stored_run_has_the_numbers_it_had(service):
     assert [row["run_id"] for row in list_runs(service.database)] == [RUN]
     summary = run_summary(service.database, RUN)
     summary.pop("db")
-    assert summary.pop("changes") == []  # new since then
+    assert (summary.pop("changes"), summary.pop("added_tokens"), summary.pop("special_tokens")) == ([], [], None)  # new
     layers = load_run(service.database, RUN)["layers"]
     kept = [of_distant_pairs(layer, summary["config"], summary["num_tokens"]) for layer in layers]
     assert summary["distant_pairs_kept"] == pytest.approx(sum(kept) / len(kept))
@@ -71,7 +71,7 @@ def test_the_page_receives_what_it_received(service):
         expected = of_distant_pairs(layer, payload["run"]["config"], payload["run"]["num_tokens"])
         assert layer["distant_kept"] == pytest.approx(expected)
         layer["distant_kept"] = as_it_was(layer)
-    assert payload.pop("full_layers") == payload["run"].pop("changes") == []
+    assert payload.pop("full_layers") == payload["run"].pop("changes") == payload["run"].pop("added_tokens") == []
     assert payload["quality"]["delta_low"] < INTERVAL["delta_low"] < INTERVAL["delta_high"]
     assert INTERVAL["delta_high"] < payload["quality"]["delta_high"]
     payload["quality"] |= INTERVAL

@@ -18,6 +18,7 @@ from focus_explorer.cli.options import (
     add_focus_settings,
     add_random_centroids,
     add_settings,
+    add_token_choice,
     command_line,
     print_note,
     window_growth_of,
@@ -36,7 +37,7 @@ from focus_explorer.services.corpora.request import (
 from focus_explorer.services.runs import run_summary
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import read_text_file, read_text_stream
-from focus_explorer.words import counted
+from focus_explorer.words import counted, tokens_in_words
 
 _CORPUS_ONLY = {
     "glob": None,
@@ -63,7 +64,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_changes(parser)
     add_compute(parser)
     add_random_centroids(parser)
+    add_token_choice(parser)
     parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
+    parser.add_argument(
+        "--chat", action="store_true", help="the text is the turns of a chat: put them through the model's own template"
+    )
     parser.add_argument("--repeats", type=int, help="timed repeats (default: 5, or 3 when they take long)")
     parser.add_argument(
         "--attention",
@@ -123,6 +128,8 @@ def _request(arguments: argparse.Namespace) -> AnalyzeRequest:
         assignment=arguments.assignment,
         budget=budget_of(arguments.budget),
         max_tokens=arguments.max_tokens,
+        special_tokens=arguments.special_tokens,
+        chat=arguments.chat,
         repeats=arguments.repeats,
         device=arguments.device,
         dtype=arguments.dtype,
@@ -144,6 +151,7 @@ def _is_corpus(arguments: argparse.Namespace) -> bool:
     # Options for a corpus are refused with a single text, and the other way round.
     if is_corpus(os.path.expanduser(arguments.file)):
         single = {"--repeats": arguments.repeats, "--attention": arguments.attention, "--set": arguments.set}
+        single["--chat"] = arguments.chat
         for name, given in single.items():
             if given:
                 raise InputError(f"{name} is for a single text", fix="leave it out for a corpus")
@@ -197,7 +205,8 @@ def _describe(summary: Mapping[str, Any]) -> str:
         return f"{label:<22} full {full_ms}, Focus {focus_ms}, {repeats}: {ratio:.2f}x as fast"
 
     lines = [
-        f"run                    {summary['run_id']}   {counted(summary['num_tokens'], 'token')}, {summary['model']}, "
+        f"run                    {summary['run_id']}   "
+        f"{tokens_in_words(summary['num_tokens'], summary['added_tokens'])}, {summary['model']}, "
         f"{summary['device']}, {summary['dtype']}",
         f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
         f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings, window_growth_of
+from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings, add_token_choice, window_growth_of
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.bench import LONGEST, BenchRequest, bench
@@ -28,6 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_focus_settings(parser, assignment=False)
     add_compute(parser)
+    add_token_choice(parser)
     parser.add_argument("--repeats", type=int, default=5, help="timed repeats after one to warm up (default: 5)")
     parser.add_argument("--seed", type=int, default=0, help="of the one layer's random inputs (default: 0)")
     parser.add_argument(
@@ -59,6 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
         backend=arguments.backend,
         repeats=arguments.repeats,
         seed=arguments.seed,
+        special_tokens=arguments.special_tokens,
         out=arguments.out,
     )
     written = bench(request, _picture, bar=stage_bar)
@@ -115,4 +117,4 @@ def describe(result: dict[str, Any]) -> str:
             f"perplexity   full {quality['full']:.3f}, Focus {quality['focus']:.3f} "
             f"({quality['focus'] / quality['full'] - 1:+.2%}), {counted(quality['scored_tokens'], 'scored token')}"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"note         {note}" for note in result["notes"])])

@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from focus_explorer.cli.options import add_action_database, add_place, add_settings, print_note
+from focus_explorer.cli.options import add_action_database, add_place, add_settings, add_token_choice, print_note
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.balance import BalanceRequest, balance
@@ -117,6 +117,7 @@ def _add_balance(actions: Any) -> None:
     add_settings(balanced, "model")
     balanced.add_argument("--sequences", type=int, default=32, help="of all kinds of text together (default: 32)")
     balanced.add_argument("--seq-len", type=int, default=1024, metavar="TOKENS", help="of a sequence (default: 1024)")
+    add_token_choice(balanced)
     add_place(balanced)
     balanced.add_argument("--out", required=True, metavar="FILE", help="the new file (.safetensors)")
     add_action_database(balanced)
@@ -220,6 +221,7 @@ def _balance(arguments: argparse.Namespace) -> None:
         model=arguments.model,
         sequences=arguments.sequences,
         seq_len=arguments.seq_len,
+        special_tokens=arguments.special_tokens,
         device=arguments.device,
         dtype=arguments.dtype,
     )

@@ -74,7 +74,8 @@ def describe(summary: dict[str, Any]) -> str:
         f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
         f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "
         f"centroids {summary['centroids']}, "
-        f"{'tags by ' + tagger if tagger else 'no tags'}",
+        f"{'tags by ' + tagger if tagger else 'no tags'}"
+        + (", no special tokens" if summary["settings"].get("special_tokens") == "none" else ""),
         f"perplexity             full {_number(full)}, Focus {_number(focus)}"
         + (f", random centroids {_number(random)}" if random else "")
         + f"; {counted(summary['scored_tokens'], 'scored token')}",
@@ -87,6 +88,7 @@ def describe(summary: dict[str, Any]) -> str:
         f"{even:.1%})",
         f"                       in brackets: {_brackets(summary['documents'])}",
     ]
+    lines += [f"note                   {note}" for note in summary.get("notes", [])]
     return "\n".join([*lines, *_time(summary), f"written to             {summary['folder']}"])
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings, window_growth_of
+from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings, add_token_choice, window_growth_of
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.budget import budget_of, other_settings
@@ -34,6 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, help="only the first so many items of each task")
     parser.add_argument("--batch", type=int, default=1, help="task requests at once (default: 1)")
     add_focus_settings(parser)
+    add_token_choice(parser)
     add_compute(parser)
     parser.add_argument("--seed", type=int, default=0, help="of resampling (default: 0)")
     parser.add_argument("--out", help="JSON file to write")
@@ -79,6 +80,7 @@ def run(arguments: argparse.Namespace) -> None:
         device=arguments.device,
         backend=arguments.backend,
         seed=arguments.seed,
+        special_tokens=arguments.special_tokens,
         out=arguments.out,
     )
     result = evaluate(request, bar=stage_bar)
@@ -136,7 +138,7 @@ def describe(result: dict[str, Any]) -> str:
         title = f" ({centroids['name']})" if len(result["centroids"]) > 1 else ""
         for name, task in tasks.items():
             lines += [f"task          {name}{title}", *_describe_task(task)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"note          {note}" for note in result["notes"])])
 
 
 def _span(row: dict[str, Any], form: str, joint: str = " to ") -> str:

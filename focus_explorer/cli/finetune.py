@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from focus_explorer import settings
-from focus_explorer.cli.options import add_log_to, command_line, print_note
+from focus_explorer.cli.options import add_log_to, add_token_choice, command_line, print_note
 from focus_explorer.errors import TrainingStopped
 from focus_explorer.progress import step_bar
 from focus_explorer.services.finetune import (
@@ -77,6 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=("no", "bf16", "fp16"), default="no", help="(default: no)")
     parser.add_argument("--gradient-checkpointing", action="store_true", help="less memory, more time")
     parser.add_argument("--resume", action="store_true", help="continue where the training with the same --out stopped")
+    add_token_choice(parser)
     add_log_to(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.set_defaults(run=run)

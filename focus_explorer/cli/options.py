@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from focus_explorer.settings import BACKENDS, DTYPES, SETTINGS
+from focus_explorer.settings import BACKENDS, DTYPES, SETTINGS, SPECIAL_TOKENS, TEXTS_BEGIN
 
 
 def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
@@ -42,6 +42,14 @@ def add_focus_settings(parser: argparse.ArgumentParser, *, assignment: bool = Tr
     add_window_growth(parser)
     if assignment:
         parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
+
+
+def add_token_choice(parser: argparse.ArgumentParser) -> None:
+    """Add whether texts begin with what the tokenizer puts before them."""
+    default = SPECIAL_TOKENS[0]
+    parser.add_argument(
+        "--special-tokens", choices=SPECIAL_TOKENS, default=default, help=f"{TEXTS_BEGIN} (default: {default})"
+    )
 
 
 def add_changes(parser: argparse.ArgumentParser) -> None:

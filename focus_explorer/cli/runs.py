@@ -72,9 +72,10 @@ def describe_run(row: dict[str, Any]) -> str:
     """One line of the list."""
     tags = f"  [{', '.join(row['tags'])}]" if row["tags"] else ""
     budget = "  budget" if row["config"].get("budget") else ""
+    added = f" with {' '.join(row['added_tokens'])}" if row["added_tokens"] else ""
     deleted = f"  deleted {row['deleted_at']:%Y-%m-%d}" if row["deleted_at"] else ""
     return (
-        f"{row['run_id']}  {row['num_tokens']:>7,} tokens  {row['model_id']}  K={row['config']['num_groups']} "
+        f"{row['run_id']}  {row['num_tokens']:>7,} tokens{added}  {row['model_id']}  K={row['config']['num_groups']} "
         f"k={row['config']['top_k']} w={row['config']['window']}{budget}  perplexity "
         f"{row['perplexity_full']:.2f} -> {row['perplexity_focus']:.2f}  pairs "
         f"{row['retained_pairs']:.0%}  {row['name'] or row['title'][:40]}"

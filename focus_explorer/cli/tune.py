@@ -6,7 +6,14 @@ import argparse
 import json
 import sys
 
-from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings, command_line, window_growth_of
+from focus_explorer.cli.options import (
+    add_compute,
+    add_focus_settings,
+    add_settings,
+    add_token_choice,
+    command_line,
+    window_growth_of,
+)
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.services.tune import TuneRequest, describe, to_json, tune
@@ -19,6 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_focus_settings(parser, assignment=False, budget=False)
     _add_choices(parser)
     _add_amounts(parser)
+    add_token_choice(parser)
     add_compute(parser)
     parser.add_argument("--write-best", action="store_true", help="write the closest budget where none meets a target")
     parser.add_argument("--resume", action="store_true", help="continue a search with the same --out that was stopped")
@@ -127,6 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
         loss=tuple(_share(text, "--loss") for text in arguments.loss),
         pairs=tuple(_share(text, "--pairs") for text in arguments.pairs),
         top_k=arguments.top_k,
+        special_tokens=arguments.special_tokens,
         window=arguments.window,
         window_growth=window_growth_of(arguments),
         num_sinks=arguments.sinks,

@@ -88,7 +88,9 @@ class Lab:
         self.fingerprint = fingerprint(self.model)
         self.train_ids = encode_texts(self.tokenizer, self.texts, self.scale.seq_len + 1)
         self.val_ids = encode_texts(self.tokenizer, self.held_out, self.scale.seq_len)
-        self.data_hash = texts_sha256([*self.texts, "held out", *self.held_out])
+        # what was kept by a version that read texts without special tokens is not taken for what is read now
+        read = [] if self.train_ids.special_tokens is None else ["special tokens", self.train_ids.special_tokens]
+        self.data_hash = texts_sha256([*self.texts, "held out", *self.held_out, *read])
 
     def on_model(self, name: str) -> Lab:
         """A laboratory on another model, with the same scale, texts, recipe, log and folder.
@@ -397,6 +399,7 @@ class Lab:
             "dtype": self.dtype,
             "tokens per sequence": scale.seq_len,
             "held-out sequences": int(self.sequences().shape[0]),
+            **({"special tokens": self.train_ids.special_tokens} if self.train_ids.special_tokens else {}),
             "training texts": self.names["train"],
             "held-out texts": self.names["val"],
             "recipe": self.recipe_name,

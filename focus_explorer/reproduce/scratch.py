@@ -21,7 +21,7 @@ def _from_scratch(lab: Lab) -> Report:
     """Twins trained long enough to use context, with their curves."""
     scale, seed = lab.scale, lab.scale.seeds[0]
     made = twins(lab, from_scratch_plan(lab, scale.curve_steps), seed)
-    frequencies = word_frequencies(lab.train_ids, lab.sequences(), len(lab.tokenizer))
+    frequencies = word_frequencies(lab.train_ids.ids, lab.sequences(), len(lab.tokenizer))
     rows = [{**row, "steps": scale.curve_steps} for row in made.rows]
     rows[0]["paper_ppl"], rows[1]["paper_ppl"] = paper.FINE_TUNED[-1]["full"], paper.FINE_TUNED[-1]["focus"]
     return Report(

@@ -162,7 +162,7 @@ def table5(lab: Lab) -> Report:
     scratch = from_scratch_plan(lab, scale.scratch_steps)
     for seed in scale.seeds:
         rows += twins(lab, scratch, seed).rows
-    claims = twin_claims(rows, word_frequencies(lab.train_ids, lab.sequences(), len(lab.tokenizer)))
+    claims = twin_claims(rows, word_frequencies(lab.train_ids.ids, lab.sequences(), len(lab.tokenizer)))
     columns = [
         Column("method", "training"),
         Column("attention", "attention"),

@@ -17,6 +17,7 @@ from focus_explorer.services.service import Service
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.changes import read_changes
 from focus_runtime.config import GROWTH, is_growth
+from focus_runtime.text.special import DEFAULT
 
 if TYPE_CHECKING:
     from focus_runtime.run.engine import RunOptions
@@ -41,6 +42,8 @@ class AnalyzeRequest:
         assignment: causal or sinkhorn.
         budget: layers and key-value heads with settings of their own; none when empty.
         max_tokens: longer texts are cut here; None means no cut.
+        special_tokens: "auto" for what the tokenizer puts before a text, such as BOS, or "none" for no token.
+        chat: the text holds the turns of a chat, which go through the model's own template.
         repeats: timed passes.
         device: auto, cpu, cuda, cuda:N, mps or split; the service's own when None.
         dtype: of the model: auto, float32, bfloat16 or float16; the service's own when None.
@@ -59,6 +62,8 @@ class AnalyzeRequest:
     assignment: str | None = None
     budget: tuple[HeadException, ...] | None = None
     max_tokens: int | None = None
+    special_tokens: str = DEFAULT
+    chat: bool = False
     repeats: int | None = None
     device: str | None = None
     dtype: str | None = None
@@ -93,6 +98,10 @@ class AnalyzeRequest:
             raise ConfigError(f"backend is {self.backend!r}", expected="one of " + ", ".join(settings.BACKENDS))
         if self.window_growth is not None and not is_growth(self.window_growth):
             raise ConfigError(f"window_growth is {self.window_growth!r}", expected=GROWTH)
+        if self.special_tokens not in settings.SPECIAL_TOKENS:
+            raise ConfigError(
+                f"special_tokens is {self.special_tokens!r}", expected=" or ".join(settings.SPECIAL_TOKENS)
+            )
         read_changes(self.changes)
         drawn = (self.num_groups, self.routing_dim, self.seed) != (None, None, RANDOM_SEED)
         if drawn and self.centroids != "random":
@@ -135,9 +144,12 @@ def analyze(
     """
     from focus_runtime.run.engine import Early
     from focus_runtime.run.engine import analyze as run_both
+    from focus_runtime.text.chat import chat_text, read_turns
     from focus_runtime.text.tokens import check_text
 
     check_text(text)
+    if request.chat:
+        read_turns(text)  # before the model: what is no chat is known at once
     request.check()
     service.admit_run()
     with service.database.write():  # learn about a full disk or a foreign file before minutes of work
@@ -148,7 +160,9 @@ def analyze(
         centroids = fit_centroids(read, loaded, request.drawn)
         if (request.assignment or centroids.config.assignment) == "causal" and not centroids.has_potentials:
             progress("Balancing the groups", 0.01)
-            calibrate(loaded, centroids)
+            calibrate(loaded, centroids, request.special_tokens)
+        if request.chat:
+            text = chat_text(loaded.tokenizer, text)
         kept = _Kept(service, command, stored or (lambda run_id: None), progress)
         try:
             trace = run_both(
@@ -231,6 +245,7 @@ def _options(request: AnalyzeRequest) -> RunOptions:
         assignment=request.assignment,
         budget=request.budget,
         max_tokens=request.max_tokens,
+        special_tokens=request.special_tokens,
         repeats=request.repeats,
         backend=request.backend,
         seed=request.seed,

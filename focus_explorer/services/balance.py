@@ -11,6 +11,7 @@ from focus_explorer.services.centroids.files import check_new, find_centroids
 from focus_explorer.services.centroids.fit import check_model
 from focus_explorer.services.service import Service
 from focus_explorer.services.training.domains import gather_domains, parse_domains
+from focus_runtime.text.special import DEFAULT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +26,7 @@ class BalanceRequest:
         sequences: of all domains together, each with its share of them but at least one.
         seq_len: tokens of a sequence.
         device, dtype: as `place` takes them.
+        special_tokens: "auto" where every sequence begins with what the tokenizer puts before a text, or "none".
     """
 
     file: str
@@ -35,6 +37,7 @@ class BalanceRequest:
     seq_len: int = 1024
     device: str = "auto"
     dtype: str = "auto"
+    special_tokens: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ def balance(service: Service, request: BalanceRequest, *, bar: StageBar = no_sta
                 named or plain,
                 count=request.sequences,
                 length=request.seq_len,
+                special_tokens=request.special_tokens,
             )
         progress("Writing the file", 0.95)
         sha256 = save_centroids(centroids, out)

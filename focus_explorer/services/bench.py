@@ -12,11 +12,12 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
-from focus_explorer.services.texts import SAMPLES, read_text_file, sample_text
+from focus_explorer.services.texts import SAMPLES, read_text_file, sample_text, special_token_notes
 from focus_runtime.budget import HeadException
 from focus_runtime.failures import Advice
 from focus_runtime.files import cannot_write, check_writable_folder
 from focus_runtime.models.device_map import input_device
+from focus_runtime.text.special import DEFAULT
 
 DECODE_STEPS = 8
 SHORTER_LENGTHS = Advice(
@@ -39,6 +40,7 @@ class BenchRequest:
         device, dtype: as `place` takes them.
         backend: of Focus attention, see `focus_attention`.
         seed: of the one layer's random inputs.
+        special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.
         out: folder for bench.json and bench.svg.
     """
 
@@ -58,6 +60,7 @@ class BenchRequest:
     backend: str = "auto"
     repeats: int = 5
     seed: int = 0
+    special_tokens: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,8 @@ def bench(request: BenchRequest, draw: Callable[[Any, str], bytes], *, bar: Stag
 
 def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
     """Every measurement, JSON-ready."""
+    import torch
+
     from focus_runtime.composition.attach import compose
     from focus_runtime.measure.memory import within_memory
     from focus_runtime.measure.timing import machine
@@ -108,6 +113,7 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
     from focus_runtime.models.loading import load_model
     from focus_runtime.routing.centroid_file import load_centroids
     from focus_runtime.run.engine import versions
+    from focus_runtime.text.special import text_ids
 
     text = _text(request.text)
     progress("Loading the model", 0.0)
@@ -115,7 +121,7 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
     model, tokenizer = load_model(
         request.model, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir()
     )
-    ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"].to(placement.device)
+    ids = torch.tensor([text_ids(tokenizer, text, request.special_tokens)], device=placement.device)
     lengths = _lengths_within(model, ids, request.lengths)
     centroids = load_centroids(request.centroids)
     focus = compose(
@@ -134,7 +140,7 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
             measured = {
                 "layer": _layer_rows(model, focus.config, request, progress),
                 **_model_rows(focus, ids, lengths, request.repeats, progress),
-                **_perplexities(model, focus, ids, lengths, progress),
+                **_perplexities(model, focus, (tokenizer, ids), lengths, progress),
             }
         return {
             "model": request.model,
@@ -147,6 +153,8 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
             "machine": machine(str(input_device(model))),
             "versions": versions(),
             "text": request.text and Path(request.text).name,
+            "special_tokens": request.special_tokens,
+            "notes": special_token_notes(tokenizer, request.special_tokens, [centroids]),
             "lengths_beyond_the_text": [length for length in request.lengths if length not in lengths],
             **measured,
         }
@@ -182,8 +190,13 @@ def _model_rows(focus: Any, ids: Any, lengths: list[int], repeats: int, progress
     return rows
 
 
-def _perplexities(model: Any, focus: Any, ids: Any, lengths: list[int], progress: Progress) -> dict[str, Any]:
-    """Perplexity with full attention and with Focus on the longest of the lengths; nothing where there is none."""
+def _perplexities(
+    model: Any, focus: Any, text: tuple[Any, Any], lengths: list[int], progress: Progress
+) -> dict[str, Any]:
+    """Perplexity with full attention and with Focus on the longest of the lengths; nothing where there is none.
+
+    `text` is the tokenizer and the (1, N) ids.
+    """
     import torch
 
     from focus_runtime.measure.perplexity import perplexity
@@ -192,10 +205,11 @@ def _perplexities(model: Any, focus: Any, ids: Any, lengths: list[int], progress
         return {}
     progress("Perplexity", 0.9)
     window = min(1024, lengths[-1])
+    tokenizer, ids = text
     scored = ids[0, : lengths[-1]]
     with torch.no_grad(), focus.full_attention():
-        full = perplexity(model, scored, length=window)
-    sparse = perplexity(focus, scored, length=window)
+        full = perplexity(model, scored, tokenizer=tokenizer, length=window)
+    sparse = perplexity(focus, scored, tokenizer=tokenizer, length=window)
     quality = {
         "full": full.value,
         "focus": sparse.value,

@@ -12,10 +12,11 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import CentroidFileError, InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
-from focus_explorer.services.texts import read_text_file
+from focus_explorer.services.texts import read_text_file, special_token_notes
 from focus_runtime.budget import HeadException
 from focus_runtime.failures import SEQUENCES, Advice
 from focus_runtime.files import cannot_write, check_writable, replacing
+from focus_runtime.text.special import DEFAULT
 
 TASKS = Advice(otherwise="set a smaller --batch, choose tasks with shorter texts, or close other programs")
 
@@ -33,6 +34,7 @@ class EvaluateRequest:
         batch: task requests at once.
         seed: of resampling.
         out: JSON file to write; None writes none.
+        special_tokens: "auto" where every sequence begins with what the tokenizer puts before a text, or "none".
     """
 
     model: str = settings.SETTINGS["model"].default
@@ -55,6 +57,7 @@ class EvaluateRequest:
     backend: str = "auto"
     seed: int = 0
     out: str | None = None
+    special_tokens: str = DEFAULT
 
     @property
     def has_tasks(self) -> bool:
@@ -164,6 +167,8 @@ def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Pr
         "config": config.to_dict(),
         "versions": versions(),
         "centroids": [{"name": one.name, "sha256": one.sha256} for one in files],
+        "special_tokens": request.special_tokens,
+        "notes": special_token_notes(tokenizer, request.special_tokens, files),
         "seed": request.seed,
         "limit": request.limit,
         "perplexity": None,
@@ -257,6 +262,7 @@ class _Work:
                     full_up_to=config.full_up_to,
                     limit=self.request.limit,
                     batch_size=self.request.batch,
+                    special_tokens=self.request.special_tokens,
                     progress=lambda part: self.progress("Tasks", start + (0.5 + part / 2) / self.steps),
                 )
         self.done += 1
@@ -297,7 +303,7 @@ def _sequences(model: Any, tokenizer: Any, texts: list[tuple[str, str]], request
     share = max(1, request.sequences // len(texts))
     for number, (name, text) in enumerate(texts):
         try:
-            ids = encode_texts(tokenizer, [text], request.seq_len)
+            ids = encode_texts(tokenizer, [text], request.seq_len, request.special_tokens)
         except TextError as error:
             if len(texts) == 1:
                 raise

@@ -26,6 +26,7 @@ from focus_explorer.services.training.trackers.write import TrainingTrackers
 from focus_explorer.services.training.train import Announce, describe_step
 from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import PART, Explain, cannot_write, check_writable_folder, replacing
+from focus_runtime.text.special import DEFAULT
 from focus_runtime.training.recipes import RECIPES, in_words, recipe_named
 
 REGIMES = {"two-phase": "two_phase", "from-scratch": "from_scratch"}
@@ -62,6 +63,7 @@ class FinetuneRequest:
         device: see `training_device`.
         log_to: programs that log the training, as `--log-to` takes them.
         resume: continue the stopped training with the same `out`.
+        special_tokens: "auto" where every sequence begins with what the tokenizer puts before a text, or "none".
     """
 
     text: tuple[str, ...]
@@ -91,6 +93,7 @@ class FinetuneRequest:
     precision: str = "no"
     gradient_checkpointing: bool = False
     resume: bool = False
+    special_tokens: str = DEFAULT
 
     @property
     def folder(self) -> Path:
@@ -154,7 +157,7 @@ def finetune(
         )
         sequences = None
         if held_out:
-            ids = encode_texts(tokenizer, held_out, request.seq_len)
+            ids = encode_texts(tokenizer, held_out, request.seq_len, request.special_tokens)
             sequences = even_sequences(ids, VAL_SEQUENCES, request.seq_len)
         inputs = (model, tokenizer, domain.texts)
         with _logged(request, log_to, (plan, config, model, domain, command), announce) as trackers:
@@ -252,6 +255,7 @@ def _plan(request: FinetuneRequest) -> tuple[Any, Any]:
             learning_rate=rate,
             steepness=request.steepness,
             seed=request.seed,
+            special_tokens=request.special_tokens,
             warmup=min(20, max(0, steps) // 5),
             mixed_precision=request.precision,
             gradient_checkpointing=request.gradient_checkpointing,

@@ -9,7 +9,7 @@ from focus_explorer.errors import ConfigError, TextError
 from focus_explorer.services.jobs import Job
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.run_model import backend_again, composed_run, lease_run_model
-from focus_explorer.services.runs import check_beginning
+from focus_explorer.services.runs import check_beginning, run_special_tokens
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
 from focus_runtime.failures import Advice
@@ -72,10 +72,12 @@ def generate(
     """
     import torch
 
+    from focus_runtime.text.special import text_ids
+
     run = fetch_run(service.database, run_id)
     with lease_run_model(service, run, SHORTER_PROMPT, progress=job.step) as loaded:
         job.step("Loading the model", 0.0)
-        ids = loaded.tokenizer(prompt, add_special_tokens=False, verbose=False).input_ids
+        ids = text_ids(loaded.tokenizer, prompt, run_special_tokens(run))
         if len(ids) > LONGEST_PROMPT:
             raise TextError(f"the prompt has {len(ids):,} tokens", expected=f"at most {LONGEST_PROMPT:,}")
         start = torch.tensor([ids], device=input_device(loaded.model))

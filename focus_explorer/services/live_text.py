@@ -12,6 +12,7 @@ import numpy as np
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import TextError
 from focus_explorer.services.run_model import compose_run, lease_run_model
+from focus_explorer.services.runs import run_special_tokens
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.live_text import LiveTextPayload
 from focus_explorer.views.run import encode
@@ -51,7 +52,7 @@ class LiveTexts:
         with lease_run_model(self.service, run, SHORTER) as loaded:
             from focus_runtime.text.tokens import pieces_of
 
-            ids, pieces = pieces_of(loaded.tokenizer, text)
+            ids, pieces = pieces_of(loaded.tokenizer, text, special_tokens=run_special_tokens(run))
             if len(ids) > MOST_TOKENS:
                 raise TextError(f"the text has {len(ids):,} tokens", expected=f"at most {MOST_TOKENS:,} while typing")
             live = self._live(run, session, loaded)

@@ -14,7 +14,7 @@ from focus_explorer.services.analyze import AnalyzeRequest
 from focus_explorer.services.centroids.files import load_named_centroids, shipped_name, uploaded_centroids
 from focus_explorer.services.centroids.fit import DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.services.models import LoadedModel
-from focus_explorer.services.runs import run_config
+from focus_explorer.services.runs import run_config, run_special_tokens
 from focus_explorer.services.service import Service
 from focus_runtime.budget import read_budget
 from focus_runtime.composition.changes import Change, last_token, read_changes
@@ -106,7 +106,7 @@ def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, na
     )
     centroids = fit_centroids(read, loaded, drawn)
     if config.assignment == "causal" and not centroids.has_potentials:
-        calibrate(loaded, centroids)
+        calibrate(loaded, centroids, run_special_tokens(run))
     return centroids
 
 
@@ -191,6 +191,7 @@ def request_again(service: Service, run: dict[str, Any], texts: Sequence[str] = 
         device=device_here(run["device"]),
         dtype=run["dtype"],
         backend=backend_again(run),
+        special_tokens=run_special_tokens(run),
         changes=(*map(str, run_changes(run)), *texts),
     )
 

@@ -19,6 +19,8 @@ from focus_explorer.data.placed import placed
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.runs import run_config
+from focus_explorer.services.service import Service
+from focus_explorer.services.texts import old_text_note
 from focus_explorer.views.payloads.runs import (
     GroupOrdersPayload,
     LayerCellsPayload,
@@ -47,6 +49,20 @@ def load_run(database: Database, run_id: str) -> RunPayload:
     """
     with database.read():  # once: opening the file takes longer than most reads
         return _load_run(database, run_id)
+
+
+def load_run_of(service: Service, run_id: str) -> RunPayload:
+    """The same, with a note where an older version read the text without special tokens.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    payload = load_run(service.database, run_id)
+    run = fetch_run(service.database, run_id)
+    note = old_text_note(service, run["model_id"], run["special_tokens"])
+    if note is not None:
+        payload["run"]["notes"] = [note, *payload["run"]["notes"]]
+    return payload
 
 
 def _load_run(database: Database, run_id: str) -> RunPayload:

@@ -53,6 +53,8 @@ def run_summary(database: Database, run_id: str) -> RunSummary:
     return {
         "run_id": run_id,
         "num_tokens": run["num_tokens"],
+        "special_tokens": run["special_tokens"],
+        "added_tokens": run["added_tokens"],
         "scored_tokens": run["num_tokens"] - 1,
         "perplexity": {"full": run["perplexity_full"], "focus": run["perplexity_focus"]},
         "retained_pairs": run["retained_pairs"],
@@ -69,6 +71,11 @@ def run_summary(database: Database, run_id: str) -> RunSummary:
         "notes": run["notes"],
         "db": str(database.path),
     }
+
+
+def run_special_tokens(run: Mapping[str, Any]) -> str:
+    """Whether the text of a run was read with special tokens, as `encode` takes it; before 0.3 none was."""
+    return str(run["special_tokens"] or "none")
 
 
 def check_run(database: Database, run_id: str) -> None:
@@ -222,5 +229,5 @@ def _parsed(run: dict[str, Any]) -> dict[str, Any]:
     return (
         run
         | {name: json.loads(run[name]) for name in ("config", "versions", "notes")}
-        | {"changes": json.loads(run["changes"] or "[]")}
+        | {name: json.loads(run[name] or "[]") for name in ("changes", "added_tokens")}
     )

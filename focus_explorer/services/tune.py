@@ -17,6 +17,7 @@ from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.service import Service
 from focus_explorer.services.training.domains import gather_domains, parse_domains
 from focus_explorer.words import counted
+from focus_runtime.text.special import DEFAULT
 
 SAVE_EVERY = 5  # measurements between writings of an unfinished search
 FEWEST = 2  # sequences of a domain that an interval needs
@@ -42,6 +43,7 @@ class TuneRequest:
         backend: of Focus attention, see `focus_attention`.
         write_best: write the closest budget where none meets a target.
         resume: continue an unfinished search for the same files.
+        special_tokens: "auto" where every sequence begins with what the tokenizer puts before a text, or "none".
     """
 
     text: tuple[str, ...]
@@ -66,6 +68,7 @@ class TuneRequest:
     backend: str = "auto"
     write_best: bool = False
     resume: bool = False
+    special_tokens: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +347,7 @@ class _Search:
     def _cut(self, name: str, texts: list[str], count: int, fewest: int, length: int) -> Any:
         from focus_runtime.text.sequences import encode_texts, even_sequences
 
-        ids = encode_texts(self.loaded.tokenizer, texts, 1)
+        ids = encode_texts(self.loaded.tokenizer, texts, 1, self.request.special_tokens)
         if ids.numel() < fewest * length:
             raise TextError(
                 f"the domain {name!r} has {ids.numel():,} tokens",

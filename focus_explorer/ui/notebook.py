@@ -14,7 +14,7 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.services.maps import has_map
-from focus_explorer.services.run_payload import all_predictions, load_run
+from focus_explorer.services.run_payload import all_predictions, load_run_of
 from focus_explorer.services.runs import list_runs, mask_blocks
 from focus_explorer.services.service import Service
 from focus_explorer.ui.browser import background, notebook_script, plotly_script, stylesheets
@@ -135,7 +135,7 @@ def show(
 
 def recorded(service: Service, run_id: str) -> dict[str, Any]:
     """All that the file of a run holds of it, as JSON has it; `page_of` makes the file."""
-    payload = load_run(service.database, run_id)
+    payload = load_run_of(service, run_id)
     masks = {
         one["layer"]: [mask_blocks(service.database, run_id, one["layer"], part) for part in range(len(one["parts"]))]
         for one in payload["layers"]

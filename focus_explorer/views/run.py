@@ -93,6 +93,7 @@ def _info(run: dict[str, Any]) -> RunInfoPayload:
         "model_id": run["model_id"],
         "centroids_name": run["centroids_name"],
         "num_tokens": run["num_tokens"],
+        "added_tokens": json.loads(run["added_tokens"] or "[]"),
         "device": run["device"],
         "dtype": run["dtype"],
         "backend": run["backend"],

@@ -22,6 +22,7 @@ def run_card(row: dict[str, Any]) -> RunCardPayload:
         "centroids_name": row["centroids_name"],
         "centroids_sha256": row["centroids_sha256"],
         "num_tokens": row["num_tokens"],
+        "added_tokens": json.loads(row["added_tokens"] or "[]"),
         "perplexity_full": row["perplexity_full"],
         "perplexity_focus": row["perplexity_focus"],
         "retained_pairs": row["retained_pairs"],

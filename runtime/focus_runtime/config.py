@@ -24,6 +24,7 @@ CHOICES = {
 BACKENDS = ("auto", "reference", "masked", "decomposed", "fused", "decode", "flex")  # of focus_attention
 SLIDING_LAYERS = ("auto", "own", "focus")  # what layers with a sliding window do, see `compose`
 DTYPES = ("float32", "bfloat16", "float16")  # that a frozen model may be loaded in
+SPECIAL_TOKENS = ("auto", "none")  # what a text begins with, see focus_runtime/text/special.py
 CONSTANT = (1, 1)  # growth of windows that do not grow
 GROWTH = "two positions from 1 on, the second not the smaller, such as 1024 and 8192: windows grow between them"
 

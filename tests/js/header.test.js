@@ -7,8 +7,10 @@ import { randomRun } from "./helpers.js";
 
 test("the button that unfolds the facts says what it unfolds and whether it has", () => {
   const { run } = randomRun();
-  Object.assign(run.info, { title: "a text", notes: ["The text was cut."], created_at: "2024-05-01T10:00:00Z" });
+  const notes = ["The text was cut."];
+  Object.assign(run.info, { title: "a text", notes, added_tokens: ["<bos>"], created_at: "2024-05-01T10:00:00Z" });
   const header = runHeader(run, { id: "tooltip" });
+  assert.match(header.textContent, /tokens with <bos>/);
   const button = buttonCalled(header, "Details");
   const classes = button
     .getAttribute("aria-controls")

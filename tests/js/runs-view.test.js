@@ -15,6 +15,7 @@ const stored = (run_id) => ({
   model_id: "a model",
   centroids_name: "a file",
   num_tokens: 9,
+  added_tokens: [],
   perplexity_full: 2,
   perplexity_focus: 3,
   retained_pairs: 0.5,

@@ -88,7 +88,7 @@ export class Balance {
         el(
           "option",
           { value: i },
-          `${run.name || run.title} · ${runsText.tokens(format.count(run.num_tokens))} · ${run.run_id}`,
+          `${run.name || run.title} · ${runsText.tokens(format.count(run.num_tokens), [])} · ${run.run_id}`,
         ),
       ),
     );

@@ -5,6 +5,7 @@ import { format, memorySize } from "../core/format.js";
 import { settingInWords } from "../core/setting-words.js";
 import { hintButton } from "../core/tooltip.js";
 import { tableOf } from "../core/widgets.js";
+import { withAdded } from "../strings/common.js";
 import { numbers as text } from "../strings/compare.js";
 /** @import { RunNumbersPayload, RunSummaryPayload } from "../core/payloads.js" */
 /** @import { Child } from "../core/types.js" */
@@ -54,7 +55,7 @@ export const runNumbers = (answer, tooltip, sameText) => {
 const ROWS = {
   text: (side) => side.name || side.title,
   run: (side) => side.run_id,
-  tokens: (side) => format.count(side.num_tokens),
+  tokens: (side) => withAdded(format.count(side.num_tokens), side.added_tokens),
   model: (side) => side.model,
   centroids: (side) => side.centroids,
   full: (side) => format.perplexity(side.perplexity.full),

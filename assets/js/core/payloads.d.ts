@@ -44,6 +44,7 @@ export interface RunInfoPayload {
   model_id: string;
   centroids_name: string;
   num_tokens: number;
+  added_tokens: string[];
   device: string;
   dtype: string;
   backend: string;
@@ -545,6 +546,8 @@ export interface StagePayload {
 export interface RunSummaryPayload {
   run_id: string;
   num_tokens: number;
+  special_tokens: string | null;
+  added_tokens: string[];
   scored_tokens: number;
   perplexity: PerplexityPayload;
   retained_pairs: number;
@@ -1310,6 +1313,7 @@ export interface RunCardPayload {
   centroids_name: string;
   centroids_sha256: string;
   num_tokens: number;
+  added_tokens: string[];
   perplexity_full: number;
   perplexity_focus: number;
   retained_pairs: number;

@@ -48,7 +48,7 @@ function heading(run) {
 function facts(run, tooltip) {
   const parts = [
     run.owner ? text.madeBy(format.date(run.created_at), run.owner) : format.date(run.created_at),
-    text.tokens(format.count(run.num_tokens)),
+    text.tokens(format.count(run.num_tokens), run.added_tokens),
     run.model_id,
     run.centroids_name,
     text.setting(run.config),

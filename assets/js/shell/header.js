@@ -95,7 +95,7 @@ function about(run, tooltip) {
     words.assignment(config.assignment),
   ].join(", ");
   const brief = [
-    words.tokens(format.count(run.numTokens)),
+    words.tokens(format.count(run.numTokens), info.added_tokens),
     info.model_id,
     words.centroids(info.centroids_name),
     words.groups(config.num_groups),

@@ -12,6 +12,19 @@ const SHOWN_DIGITS = 6; // of a budget's id, as on the command line
 export const counted = (count, word) => `${count} ${word}${String(count) === "1" ? "" : "s"}`;
 
 /**
+ * A count and which of the tokens the tokenizer added, as in "461 tokens with <bos>".
+ * @param {string} count
+ * @param {string[]} added
+ */
+export const withAdded = (count, added) => (added.length > 0 ? `${count} with ${added.join(" ")}` : count);
+
+/**
+ * @param {string} count
+ * @param {string[]} added
+ */
+export const tokensInWords = (count, added) => withAdded(counted(count, "token"), added);
+
+/**
  * Nothing for none; two budgets of as many exceptions are told apart by their ids.
  * @param {number} count
  * @param {string} [id]

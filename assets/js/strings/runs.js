@@ -1,6 +1,6 @@
 // @ts-check
 // Labels and sentences of the Runs tab.
-import { common, counted } from "./common.js";
+import { common, counted, tokensInWords } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -31,7 +31,7 @@ export const runs = {
     "with another. s: first tokens that every token may attend to (the sinks). Growing: a window that grows in " +
     "proportion to the position, between the positions named. Budget: how many layers and heads have settings of " +
     "their own, and digits that tell it from other budgets.",
-  tokens: (count) => `${count} tokens`,
+  tokens: tokensInWords,
   perplexity: "Perplexity",
   perplexityHint: "How surprised the model is by the text, lower is better: full attention, then Focus.",
   arrow: " → ",

@@ -1,6 +1,6 @@
 // @ts-check
 // Labels and sentences of the frame around the views: tabs, header, cards and the layer control.
-import { counted } from "./common.js";
+import { counted, tokensInWords } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -62,7 +62,7 @@ export const shell = {
       copied: "Copied",
       notCopied: "Not copied: take it from the address bar",
     },
-    tokens: (count) => `${count} tokens`,
+    tokens: tokensInWords,
     centroids: (name) => `centroids ${name}`,
     trainedOn: (texts) => `trained on ${texts}`,
     trainedOnHint:

@@ -81,6 +81,7 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
             "bytes": len(text.encode()),
             "tokens": run["num_tokens"],
             "tokens_sha256": ids_sha256([row["token_id"] for row in tokens]),
+            **_special_tokens(run),
             "file": f"text/{run_id}.txt" if with_text else None,
         },
         "execution": {
@@ -108,6 +109,13 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
         "maps": _maps(database, run_id, with_text=with_text),
     }
     return entry, text
+
+
+def _special_tokens(run: Row) -> Row:
+    """How the text was read; nothing where the run does not say, which was made before 0.3."""
+    if run["special_tokens"] is None:
+        return {}
+    return {"special_tokens": run["special_tokens"], "added_tokens": json.loads(run["added_tokens"])}
 
 
 def timing_protocol(device: str) -> str:

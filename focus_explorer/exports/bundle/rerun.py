@@ -148,6 +148,7 @@ def run_again(
             entry["seeds"]["random_centroids"] if centroids == "random" else None,
             model=entry["model"]["id"],
             max_tokens=cut,
+            special_tokens=entry["text"].get("special_tokens") or "none",
             repeats=1,
             backend=backend_again(entry["execution"]),
             changes=tuple(entry.get("changes", [])),
@@ -171,7 +172,12 @@ def _matching(entry: Row, texts: Iterator[tuple[str, str]], tokenizer: Any) -> t
     recorded, seen = entry["text"], []
     for name, text in texts:
         same = hashlib.sha256(text.encode()).hexdigest() == recorded["sha256"]
-        tokenized = tokenize(tokenizer, check_text(text), max_tokens=recorded["tokens"])
+        tokenized = tokenize(
+            tokenizer,
+            check_text(text),
+            max_tokens=recorded["tokens"],
+            special_tokens=recorded.get("special_tokens") or "none",
+        )
         if hashlib.sha256(tokenized.text.encode()).hexdigest() == recorded["sha256"]:
             if ids_sha256(tokenized.ids) == recorded["tokens_sha256"]:
                 return text, recorded["tokens"] if tokenized.total_tokens > recorded["tokens"] else None
@@ -213,6 +219,8 @@ def carry_over(database: Database, fresh: str, entry: Row, title: str) -> None:
         "config": json.dumps(entry["config"], sort_keys=True),
         "text_sha256": entry["text"]["sha256"],
         "num_tokens": entry["text"]["tokens"],
+        "special_tokens": entry["text"].get("special_tokens"),
+        "added_tokens": json.dumps(entry["text"]["added_tokens"]) if "added_tokens" in entry["text"] else None,
         "device": execution["device"],
         "dtype": execution["dtype"],
         "backend": execution["backend"],

@@ -138,6 +138,8 @@ class RunText(TypedDict):
     bytes: Whole
     tokens: Annotated[int, Field(ge=2, le=2**31 - 1)]
     tokens_sha256: Sha256
+    special_tokens: NotRequired[Literal["auto", "none"]]
+    added_tokens: NotRequired[list[Name]]
     file: Name | None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -168,6 +169,11 @@ def _window(config: Mapping[str, Any]) -> str:
     return f"{counted(config['window'], 'token')}" + (f", {growth_words(growth)}" if growth else "")
 
 
+def _added(pieces: str | None) -> str:
+    """The tokens that the tokenizer put before a text, from the column of the run."""
+    return f" with {' '.join(json.loads(pieces))}" if pieces and pieces != "[]" else ""
+
+
 def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
     """(what, each run's value, whether they differ) of the table of settings."""
     rows: list[tuple[str, list[str]]] = []
@@ -178,7 +184,7 @@ def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
     runs = [report.run for report in reports]
     configs = [run["config"] for run in runs]
     add("Text", [report.name for report in reports])
-    add("Tokens", [numbers.count(run["num_tokens"]) for run in runs])
+    add("Tokens", [numbers.count(run["num_tokens"]) + _added(run["added_tokens"]) for run in runs])
     add("Model", [run["model_id"] for run in runs])
     add("Centroids", [run["centroids_name"] for run in runs])
     add("Layers with groups", [len(report.causes) for report in reports])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from focus_explorer.exports.tables.sources import BUDGET, SETTING_COLUMNS
+from focus_explorer.exports.tables.sources import BUDGET, SETTING_COLUMNS, SPECIAL
 from focus_explorer.services.budget import other_settings
 from focus_explorer.statistics.rows import SCOPES
 from focus_explorer.words import counted
@@ -291,7 +291,7 @@ def setting_sentence(row: dict[str, Any]) -> str:
     return (
         f"Run {row['run_id']}: {row['model_id']}, centroids {row['centroids']}, K={row['num_groups']}, "
         f"k={row['top_k']}, window {row['window']}, {counted(row['num_sinks'], 'sink')}, {row['assignment']} assignment"
-        f"{other_settings(given)}."
+        f"{other_settings(given)}{', no special tokens' if row.get(SPECIAL) == 'none' else ''}."
     )
 
 

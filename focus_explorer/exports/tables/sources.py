@@ -69,7 +69,18 @@ _QUERIES = {  # tables that are the rows of one named query
 SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
 SOME_SETTINGS = ("text_sinks", "text_sinks_from", "logit_factors")  # where a configuration has them
 BUDGET, BUDGET_ID = "budget", "budget_id"
-SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS, *SOME_SETTINGS, "window_growth", BUDGET, BUDGET_ID)
+SPECIAL = "special_tokens"
+SETTING_COLUMNS = (
+    "run_id",
+    "model_id",
+    "centroids",
+    *SETTINGS,
+    *SOME_SETTINGS,
+    "window_growth",
+    SPECIAL,
+    BUDGET,
+    BUDGET_ID,
+)
 ROWS_AT_ONCE = 600_000
 GROUP_NAMES = pa.schema(
     [
@@ -106,6 +117,9 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
     setting |= {name: config[name] for name in SOME_SETTINGS if config.get(name) is not None}
     if config.get("window_growth"):
         setting["window_growth"] = json.dumps(config["window_growth"])
+    special_tokens = _special_tokens(run)
+    if special_tokens is not None:
+        setting[SPECIAL] = special_tokens
     if config.get(BUDGET):
         setting[BUDGET] = json.dumps(config[BUDGET])
         setting[BUDGET_ID] = budget_id(config[BUDGET])
@@ -113,6 +127,15 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
     metadata = {"focus_explorer": json.dumps(about, sort_keys=True, ensure_ascii=False)}
     pieces = _with_setting(_pieces(database, run, what), setting)
     return (rows.replace_schema_metadata(metadata) for rows in pieces)
+
+
+def _special_tokens(run: dict[str, Any]) -> str | None:
+    """What the texts of a run or corpus begin with; None where the tokenizer adds nothing, and before 0.3."""
+    if "settings" in run:
+        choice: str | None = json.loads(run["settings"]).get(SPECIAL)
+        return choice
+    added = json.loads(run["added_tokens"] or "[]")
+    return str(run[SPECIAL]) if added or run[SPECIAL] == "none" else None
 
 
 def budget_id(budget: Sequence[Any]) -> str:

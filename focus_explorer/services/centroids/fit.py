@@ -12,6 +12,7 @@ from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.texts import all_samples
 from focus_runtime.config import FocusConfig
 from focus_runtime.models.device_map import device_names, input_device
+from focus_runtime.text.special import DEFAULT, text_ids, training_note
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,26 +31,36 @@ _potentials: dict[str, dict[int, Tensor]] = {}  # layer -> (K,), by hash of what
 _potentials_lock = threading.Lock()
 
 
-def calibration_ids(loaded: LoadedModel) -> list[int]:
+def calibration_ids(loaded: LoadedModel, special_tokens: str = DEFAULT) -> list[int]:
     """The tokens of the sample texts that groups are balanced on where nothing better is known, within the model's
-    context."""
+    context.
+
+    Args:
+        loaded: the model.
+        special_tokens: "auto" or "none", as the text is read that the groups are for.
+    """
     from focus_runtime.models.structure import context_length
 
-    ids: list[int] = loaded.tokenizer(all_samples(), add_special_tokens=False, verbose=False).input_ids
+    ids = text_ids(loaded.tokenizer, all_samples(), special_tokens)
     return ids[: min(CALIBRATION_TOKENS, context_length(loaded.model) or CALIBRATION_TOKENS)]
 
 
-def calibrate(loaded: LoadedModel, centroids: Centroids) -> None:
+def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str = DEFAULT) -> None:
     """Estimate the column potentials of centroids on the sample texts, in place, and note that in their warnings.
 
     A process that has estimated them before, for the same model, centroids and settings, uses them again: random
     centroids are drawn and balanced anew for every run that names them.
+
+    Args:
+        loaded: the model.
+        centroids: whose potentials are estimated.
+        special_tokens: see `calibration_ids`.
     """
     import torch
 
     from focus_runtime.training.calibrate import calibrate_potentials
 
-    ids = calibration_ids(loaded)
+    ids = calibration_ids(loaded, special_tokens)
     key = _inputs(loaded, centroids, ids)
     with _potentials_lock:
         known = _potentials.get(key)
@@ -170,7 +181,7 @@ def _unchosen(assignment: Assignment, num_groups: int) -> list[int]:
 
 
 def check_model(centroids: Centroids, loaded: LoadedModel) -> None:
-    """Refuse centroids for a model of another shape; add a warning when only the weights differ.
+    """Refuse centroids for a model of another shape; add a warning where the weights or the special tokens differ.
 
     Raises:
         CentroidFileError: they are for a model of another shape.
@@ -180,3 +191,6 @@ def check_model(centroids: Centroids, loaded: LoadedModel) -> None:
         centroids.warnings.append(
             f"trained on {centroids.base_model or 'a model'} with other weights than {loaded.name} has"
         )
+    note = training_note(loaded.tokenizer, centroids.training)
+    if note is not None:
+        centroids.warnings.append(note)

@@ -17,7 +17,7 @@ from focus_explorer.progress import Progress, held_at
 from focus_explorer.services.centroids.fit import calibration_ids
 from focus_explorer.services.models import LoadedModel
 from focus_explorer.services.run_model import backend_again, lease_run_model, run_centroids, run_changes
-from focus_explorer.services.runs import run_config, token_ids
+from focus_explorer.services.runs import run_config, run_special_tokens, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.views.payloads.comparisons import GridCellPayload, GridValuesPayload, MeasuredGrid
 from focus_runtime.measure.intervals import moving_block_interval
@@ -189,7 +189,7 @@ def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids)
         executed,
         seed=baseline_seed(random_seed(own), COMPARISON_SEED),
         layers=own.routers,
-        calibrate_on=calibration_ids(loaded) if causal else None,
+        calibrate_on=calibration_ids(loaded, run_special_tokens(run)) if causal else None,
     )
     return {"window": no_groups(own), "random": random}
 

@@ -29,6 +29,7 @@ from focus_runtime.models.devices import AUTO, Placement
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.engine import versions
 from focus_runtime.store.corpora import close_corpus, find_corpus, resume_corpus
+from focus_runtime.text.special import added_tokens
 
 REQUESTED = ("top_k", "window", "num_sinks", "window_growth", "assignment", "budget")  # the file's own where None
 
@@ -128,6 +129,7 @@ def _prepare(
     read = load_named_centroids(service.database, how.centroids)  # before the model: a bad file is known at once
     with _lease(service, request) as loaded:
         centroids = fit_centroids(read, loaded, how.drawn)
+        special_tokens = added_tokens(loaded.tokenizer, how.special_tokens).choice
     elsewhere = Placement("cuda", how.dtype or AUTO)  # its workers choose what is left to auto
     placement = elsewhere if _gpus_elsewhere(request) else service.models.place(*_device_and_dtype(request))
     requested: dict[str, Any] = {name: getattr(how, name) for name in REQUESTED}
@@ -139,7 +141,13 @@ def _prepare(
         fingerprint=loaded.fingerprint,
         centroids=centroids,
         random_baseline=None,
-        options=DocumentOptions(**requested, backend=how.backend, max_tokens=how.max_tokens, tags=bool(tagger)),
+        options=DocumentOptions(
+            **requested,
+            backend=how.backend,
+            max_tokens=how.max_tokens,
+            special_tokens=how.special_tokens,
+            tags=bool(tagger),
+        ),
         folder=CorpusFolder(out),
         device=placement.device,
         dtype=placement.dtype,
@@ -154,6 +162,8 @@ def _prepare(
     }
     if placement.dtype != "float32":  # float32 is left out: older corpora do not record it
         identity["dtype"] = placement.dtype
+    if special_tokens is not None:  # older corpora do not record them
+        identity["special_tokens"] = special_tokens
     if how.backend != AUTO:
         identity["backend"] = how.backend
     values = {
@@ -256,11 +266,11 @@ def _work(service: Service, request: CorpusRequest, job: CorpusJob, tasks: Itera
 
 def _balanced(request: CorpusRequest, job: CorpusJob, loaded: LoadedModel) -> CorpusJob:
     """The job with potentials where they are needed, and random centroids of that shape, balanced at its setting."""
-    own = job.centroids
+    own, how = job.centroids, request.how
     assert isinstance(own, Centroids)
     causal = (job.options.assignment or own.config.assignment) == "causal"
     if causal and not own.has_potentials:
-        calibrate(loaded, own)
+        calibrate(loaded, own, how.special_tokens)
     if not request.baseline:
         return job
     from focus_runtime.baselines.random_baseline import random_baseline
@@ -270,7 +280,7 @@ def _balanced(request: CorpusRequest, job: CorpusJob, loaded: LoadedModel) -> Co
         _executed(own, job.options),
         seed=_baseline_seed(own),
         layers=own.routers,
-        calibrate_on=calibration_ids(loaded) if causal else None,
+        calibrate_on=calibration_ids(loaded, how.special_tokens) if causal else None,
     )
     return replace(job, random_baseline=random)
 

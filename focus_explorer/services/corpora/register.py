@@ -7,6 +7,7 @@ from typing import Any
 from focus_explorer.data.corpus import CorpusData
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.services.service import Service
+from focus_explorer.services.texts import old_text_note
 from focus_runtime.corpus.folder import CorpusFolder
 from focus_runtime.measure.intervals import COARSE_BELOW
 from focus_runtime.store.corpora import corpora, corpus_row, forget_corpus
@@ -49,7 +50,10 @@ def corpus_summary(service: Service, corpus_id: str, *, documents: bool = False)
         NotFoundError: there is no such corpus, or it has no documents.
     """
     data = CorpusData(service.database, corpus_id)
-    return data.summary() | ({"per_document": data.per_document()} if documents else {})
+    summary = data.summary()
+    note = old_text_note(service, summary["model"], summary["settings"].get("special_tokens"))
+    summary["notes"] = [] if note is None else [note]
+    return summary | ({"per_document": data.per_document()} if documents else {})
 
 
 def delete_corpus(service: Service, corpus_id: str) -> bool:

@@ -12,7 +12,7 @@ from focus_explorer.progress import Progress, held_at
 from focus_explorer.services.centroids.fit import calibration_ids
 from focus_explorer.services.pairs import MEASURED_TOKENS, measure_attention
 from focus_explorer.services.run_model import lease_run_model, run_random_seed
-from focus_explorer.services.runs import layer_numbers, layer_parts, run_config, token_ids
+from focus_explorer.services.runs import layer_numbers, layer_parts, run_config, run_special_tokens, token_ids
 from focus_explorer.services.service import Service
 from focus_explorer.statistics.run_sample import stored_measurements
 from focus_runtime.store.statistics import write_attention_queries, write_baseline, write_tags
@@ -109,7 +109,7 @@ def measure_random(service: Service, run: dict[str, Any], progress: Progress, *,
     ids, layers = token_ids(service.database, run_id), layer_numbers(service.database, run_id)
     with lease_run_model(service, run, progress=held_at(progress, 0.1)) as loaded:
         progress("Balancing random centroids", 0.1)
-        balance = calibration_ids(loaded)
+        balance = calibration_ids(loaded, run_special_tokens(run))
         with random_focus(loaded.model, run_config(run), layers, balance, seed=seed) as focus:
             progress("Random centroids on this text", 0.3)
             groups = random_groups(focus, ids, seed=seed, balanced_on=len(balance))

@@ -142,7 +142,8 @@ class Films:
             from focus_runtime.models.structure import attention_modules, sliding_window_of
             from focus_runtime.text.tokens import tokenize
 
-            tokens = tokenize(loaded.tokenizer, sample_text(text), max_tokens=TOKENS)
+            choice = row["settings"].get("special_tokens", "none")  # trainings of 0.2 record none
+            tokens = tokenize(loaded.tokenizer, sample_text(text), max_tokens=TOKENS, special_tokens=choice)
             frames: dict[int, Frame] = {}
             started, read = time.monotonic(), 0
             for step, path in files:

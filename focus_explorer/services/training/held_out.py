@@ -23,7 +23,7 @@ def held_out_sequences(tokenizer: Any, domains: list[DomainTexts], request: Trai
     sequences = {}
     for domain in domains:
         try:
-            ids = encode_texts(tokenizer, domain.texts, request.seq_len)
+            ids = encode_texts(tokenizer, domain.texts, request.seq_len, request.special_tokens)
         except TextError as error:
             if not domain.name:
                 raise

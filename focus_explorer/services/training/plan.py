@@ -100,6 +100,7 @@ def plan_training(
         distil_weight=request.distil_weight,
         hard_steps=request.hard_steps,
         seed=request.seed,
+        special_tokens=request.special_tokens,
         warmup=min(20, max(0, request.steps) // 5),
         mixed_precision=request.precision,
         gradient_checkpointing=request.gradient_checkpointing,

@@ -10,6 +10,7 @@ from typing import Any
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError
+from focus_runtime.text.special import DEFAULT
 from focus_runtime.training.recipes import RECIPES, in_words, recipe_named
 
 VAL_EVERY = 50
@@ -110,6 +111,7 @@ class TrainRequest:
     accumulate: int = _option(1, "passes whose gradients make one step")
     lr: float = _option(3e-3, "peak learning rate", kind=float)
     seed: int = _option(0, "of initialisation and data order")
+    special_tokens: str = _option(DEFAULT, settings.TEXTS_BEGIN, kind=str, choices=settings.SPECIAL_TOKENS)
     device: str = _option(
         "auto", "cpu, cuda, cuda:N or mps; auto is the first GPU, or one for each process (default: auto)", kind=str
     )

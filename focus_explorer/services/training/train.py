@@ -26,6 +26,7 @@ from focus_explorer.services.training.stop import stop_on_signal
 from focus_explorer.services.training.trackers.target import check_targets
 from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import cannot_write, check_writable
+from focus_runtime.text.special import training_note
 
 Announce = Callable[[str], None]
 _LAYOUT = "{desc} {percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
@@ -107,6 +108,10 @@ def train(
     with ExitStack() as held:
         training = _load(request, database, held)
         first = PartialState().is_main_process
+        if first and training.initial is not None:
+            note = training_note(training.tokenizer, training.initial.training)
+            if note is not None:
+                announce(f"{training.initial.name}: {note}")
         with ExitStack() as stack:
             made = _recorders(training, database, command, announce) if first else []
             recorders = [stack.enter_context(recorder) for recorder in made]

@@ -111,6 +111,8 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
         dtype: str = request.dtype or "auto",
         backend: str = request.backend,
         heads: str = OF_THE_FILE,
+        special_tokens: str = request.special_tokens,
+        chat: bool = False,
     ) -> dict:
         """Run full attention and Focus on a text, store the run and return its numbers.
 
@@ -128,6 +130,8 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             backend: what computes Focus attention, auto for the fastest.
             heads: settings of single heads and growth of windows: file for the centroid file's, alike for none, or a
                 run's id for those it was made with.
+            special_tokens: what the text begins with: auto for what the model's tokenizer puts before it, or none.
+            chat: whether the text is the turns of a chat, which go through the model's own template.
 
         Returns:
             run_id, perplexity, retained_pairs, dominance, milliseconds, config and more.
@@ -144,6 +148,8 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
             dtype=dtype,
             backend=backend,
             repeats=request.repeats,
+            special_tokens=special_tokens,
+            chat=chat,
             **heads_of(service.database, heads),
         )
         chosen = known_to_page(service, text, chosen)

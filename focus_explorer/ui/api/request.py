@@ -6,6 +6,7 @@ from typing import Any
 
 from focus_explorer.services.runs import check_run, run_summary
 from focus_explorer.services.service import Service
+from focus_explorer.services.texts import old_text_note
 from focus_explorer.ui.requests.dispatch import dispatch
 
 
@@ -35,4 +36,7 @@ def shown_summary(service: Service, run_id: str) -> dict[str, Any]:
     Raises:
         InputError: there is no such run.
     """
-    return {**run_summary(service.database, run_id), "db": service.database.path.name}
+    summary = run_summary(service.database, run_id)
+    note = old_text_note(service, summary["model"], summary["special_tokens"])
+    notes = summary["notes"] if note is None else [note, *summary["notes"]]
+    return {**summary, "notes": notes, "db": service.database.path.name}

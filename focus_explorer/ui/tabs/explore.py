@@ -18,7 +18,7 @@ from focus_explorer.services.first_run import FirstRun
 from focus_explorer.services.jobs import Job, JobRunner
 from focus_explorer.services.labels import deleted_runs, undelete_run
 from focus_explorer.services.names import known_to_page
-from focus_explorer.services.run_payload import load_run as load_payload
+from focus_explorer.services.run_payload import load_run_of
 from focus_explorer.services.runs import list_runs, mask_blocks, run_text
 from focus_explorer.services.service import Service
 from focus_explorer.services.texts import SAMPLES, sample_of, sample_text
@@ -63,7 +63,8 @@ const start = () => {
 start();
 """
 OPEN_FORM = "() => window.FocusForm.open()"  # for tabs that fill the form
-LIKE_RUN = ("model", "centroids", "top_k", "window", "num_sinks", "assignment", "heads")  # that a run of the link fills
+# Fields that a run of the link fills.
+LIKE_RUN = ("model", "centroids", "top_k", "window", "num_sinks", "assignment", "special_tokens", "heads")
 TEXT_FIELDS = ("text", "sample")  # that every opened run fills
 LONGEST_FILL = 200_000  # characters of a run's text put into the form; a longer one leaves it empty
 # The load event answers after the reader may have begun to fill the form: what was changed by then stays.
@@ -189,7 +190,7 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
 
     def load_run(request: dict[str, Any]) -> Response:
         run_id = str(request.get("run"))
-        return kept.packed(run_id, lambda: load_payload(service.database, run_id))
+        return kept.packed(run_id, lambda: load_run_of(service, run_id))
 
     def restore(request: dict[str, Any]) -> dict[str, Any]:
         def work() -> DeletedPayload:
@@ -396,6 +397,8 @@ def _text_of(service: Service, run_id: str) -> dict[str, Any]:
 def _like_run(run: dict[str, Any], centroids: list[str]) -> dict[str, Any]:
     """Values of the form that explore another text like this run; its centroids and heads only if those are offered."""
     values = {"model": run["model_id"], **run["config"]}
+    if run["special_tokens"] is not None:
+        values["special_tokens"] = run["special_tokens"]
     same = [name for name in (run["centroids_name"], run["centroids_sha256"]) if name in centroids]
     if same:
         values |= {"centroids": same[0], "heads": run["run_id"]}

@@ -14,7 +14,7 @@ from focus_explorer.services.centroids.fit import DrawnCentroids
 from focus_explorer.services.service import Service
 from focus_explorer.services.visitors.limits import VisitorLimits
 from focus_explorer.services.visitors.service import PublicNames, visitor_limits
-from focus_explorer.settings import BACKENDS, DTYPES
+from focus_explorer.settings import BACKENDS, DTYPES, SPECIAL_TOKENS
 from focus_explorer.ui.tabs.device_field import device_field, list_devices
 from focus_explorer.ui.text import HEADS, HELP, LABELS
 
@@ -80,6 +80,9 @@ def _more(request: AnalyzeRequest, limits: VisitorLimits | None) -> dict[str, An
         info=HELP["assignment"],
         elem_id="fe-assignment",
     )
+    with gr.Row():
+        special = _choice(request.special_tokens, SPECIAL_TOKENS, "special_tokens")
+        chat = gr.Checkbox(request.chat, label=LABELS["chat"], min_width=120, elem_id="fe-chat")
     heads = gr.Radio(
         heads_choices(None), value=OF_THE_FILE, label=LABELS["heads"], info=HELP["heads"], elem_id="fe-heads"
     )
@@ -97,6 +100,8 @@ def _more(request: AnalyzeRequest, limits: VisitorLimits | None) -> dict[str, An
     return {
         "num_sinks": sinks,
         "max_tokens": limit,
+        "special_tokens": special,
+        "chat": chat,
         "assignment": assignment,
         "heads": heads,
         "device": device,
@@ -129,7 +134,7 @@ def _choice(value: str, choices: Sequence[str], name: str, *, visible: bool = Tr
         label=LABELS[name],
         info=HELP[name],
         min_width=120,
-        elem_id=f"fe-{name}",
+        elem_id=f"fe-{name.replace('_', '-')}",
         visible=visible,
     )
 

@@ -15,14 +15,14 @@ from focus_explorer.ui.text import MESSAGES
 from focus_explorer.words import counted
 
 # The text of the run that the page opened with is not sent: it is known, and a tokenizer takes seconds to import.
-SENT = "(words, model, limit, run) => [run && run.text === words ? '' : words, model, limit, null]"
+SENT = "(words, model, limit, special, run) => [run && run.text === words ? '' : words, model, limit, special, null]"
 
 
-def _count(service: Service, name: str, words: str) -> int | None:
+def _count(service: Service, name: str, words: str, special: str) -> int | None:
     try:
         if service.names is not None:
             service.names.text(words)
-        return count_tokens(service, known_model(service, name), words)
+        return count_tokens(service, known_model(service, name), words, special)
     except InputError:
         return None
 
@@ -40,11 +40,11 @@ def connect(
         count: shows the number.
         whole: button that takes the limit away, shown where the text would be cut.
     """
-    model, limit = form["model"], form["max_tokens"]
+    model, limit, special_tokens = form["model"], form["max_tokens"], form["special_tokens"]
     fixed = visitor_limits(service) is not None  # nobody may take the limit away
 
-    def said(words: str, name: str | None, most: float | None, _: Any) -> tuple[str, Any]:
-        tokens = _count(service, name or "", words) if words else None
+    def said(words: str, name: str | None, most: float | None, special: str, _: Any) -> tuple[str, Any]:
+        tokens = _count(service, name or "", words, special) if words else None
         cut = bool(tokens and most and tokens > most)
         if tokens is None:
             return "", gr.update(visible=False)
@@ -55,9 +55,9 @@ def connect(
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     # `change`, for Gradio keeps the first `input` after it filled a field to itself.
     gr.on(
-        [text.change, model.change, limit.change],
+        [text.change, model.change, limit.change, special_tokens.change],
         said,
-        [text, model, limit, like_run],
+        [text, model, limit, special_tokens, like_run],
         [count, whole],
         js=SENT,
         trigger_mode="always_last",

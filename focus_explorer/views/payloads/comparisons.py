@@ -143,10 +143,12 @@ class StagePayload(TypedDict):
 
 
 class RunSummary(TypedDict):
-    """The numbers of one run."""
+    """The numbers of one run; `special_tokens`: "auto", "none", or None for a run of a version before 0.3."""
 
     run_id: str
     num_tokens: int
+    special_tokens: str | None
+    added_tokens: list[str]
     scored_tokens: int
     perplexity: PerplexityPayload
     retained_pairs: float

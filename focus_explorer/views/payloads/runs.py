@@ -47,7 +47,7 @@ class ConfigPayload(TypedDict):
 
 
 class RunInfoPayload(TypedDict):
-    """What a run was made with."""
+    """What a run was made with; `added_tokens`: pieces that the tokenizer put before the text."""
 
     run_id: str
     title: str
@@ -55,6 +55,7 @@ class RunInfoPayload(TypedDict):
     model_id: str
     centroids_name: str
     num_tokens: int
+    added_tokens: list[str]
     device: str
     dtype: str
     backend: str

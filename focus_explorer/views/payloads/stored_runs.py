@@ -19,6 +19,7 @@ class RunCardPayload(TypedDict):
     centroids_name: str
     centroids_sha256: str
     num_tokens: int
+    added_tokens: list[str]
     perplexity_full: float
     perplexity_focus: float
     retained_pairs: float

@@ -31,7 +31,8 @@ from focus_runtime.measure.timing import both_passes, synchronise
 from focus_runtime.models.device_map import compute_devices, input_device
 from focus_runtime.models.structure import context_length, head_counts
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.text.tokens import TokenizedText, tokenize
+from focus_runtime.text.special import DEFAULT
+from focus_runtime.text.tokens import TokenizedText, special_notes, tokenize
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +42,7 @@ class DocumentOptions:
     Attributes:
         top_k, window, num_sinks, window_growth, assignment, budget: the centroid file's own when None.
         max_tokens: analyse at most this many tokens of a document.
+        special_tokens: "auto" for what the tokenizer puts before a text, such as BOS, or "none" for no token.
         backend: of Focus attention, see `focus_attention`.
         tags: part of speech, relation and sentence of every token, in English.
     """
@@ -52,6 +54,7 @@ class DocumentOptions:
     assignment: str | None = None
     budget: tuple[HeadException, ...] | None = None
     max_tokens: int | None = None
+    special_tokens: str = DEFAULT
     backend: str = "auto"
     tags: bool = True
 
@@ -121,7 +124,10 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
             TextError: it cannot be analysed. DeviceError: the GPU failed.
         """
         self._model_seconds = 0.0
-        tokens = tokenize(self.tokenizer, document.text, max_tokens=self.options.max_tokens)
+        options = self.options
+        tokens = tokenize(
+            self.tokenizer, document.text, max_tokens=options.max_tokens, special_tokens=options.special_tokens
+        )
         check_positions(self.model, len(tokens.ids))
         ids = torch.tensor([tokens.ids], device=self.device)
         with within_memory(self.model, read=lambda beginning: both_passes(self.focus, beginning)):
@@ -228,7 +234,8 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
         return pa.Table.from_pylist([row], schema=DOCUMENT)
 
     def _notes(self, tokens: TokenizedText) -> list[str]:
-        notes, count, whole = [], len(tokens.ids), self.focus.config.full_up_to
+        count, whole = len(tokens.ids), self.focus.config.full_up_to
+        notes = special_notes(self.tokenizer, tokens, self.model.config)
         if count < tokens.total_tokens:
             notes.append(f"cut to its first {count:,} of {tokens.total_tokens:,} tokens")
         context = context_length(self.model)

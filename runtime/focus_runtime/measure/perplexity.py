@@ -16,6 +16,7 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
 from focus_runtime.models.device_map import input_device
+from focus_runtime.text.special import DEFAULT, added_tokens, begins_with
 from focus_runtime.text.tokens import tokenize
 
 
@@ -41,7 +42,7 @@ class Perplexity:
         return self.value
 
 
-def _text_ids(text: Any, tokenizer: Any) -> list[int]:
+def _text_ids(text: Any, tokenizer: Any, special_tokens: str) -> list[int]:
     if isinstance(text, str):
         if tokenizer is None:
             raise InputError(
@@ -49,7 +50,7 @@ def _text_ids(text: Any, tokenizer: Any) -> list[int]:
                 expected="tokenizer=..., or token ids in place of the text",
                 fix="load_model() gives the model and its tokenizer",
             )
-        return tokenize(tokenizer, text).ids
+        return tokenize(tokenizer, text, special_tokens=special_tokens).ids
     if not isinstance(text, Tensor | np.ndarray | Sequence):
         raise InputError(f"the text is {type(text).__name__}", expected="a string, or the token ids of one text")
     ids = text.tolist() if isinstance(text, Tensor | np.ndarray) else list(text)
@@ -62,6 +63,21 @@ def _text_ids(text: Any, tokenizer: Any) -> list[int]:
     return ids
 
 
+def _sliding_nll(model: Any, prefix: list[int], ids: list[int], length: int, stride: int) -> NDArray[np.float64]:
+    """Losses of the tokens after a prefix, which begins every window; without one the first token has none."""
+    device, own = input_device(model), length - len(prefix)
+    parts: list[Tensor] = []
+    done, start = 0 if prefix else 1, 0
+    while done < len(ids):
+        window = torch.tensor([prefix + ids[start : start + own]], device=device)
+        nll = token_nll(model, final_hidden(model, window), window)[0]
+        parts.append(nll[len(prefix) + done - start - 1 :].double().cpu())
+        done = min(start + own, len(ids))
+        start = min(start + min(stride, own), max(0, len(ids) - 1))
+    losses: NDArray[np.float64] = torch.cat(parts).numpy()
+    return losses
+
+
 @torch.no_grad()
 def perplexity(
     model: Any,
@@ -71,16 +87,20 @@ def perplexity(
     length: int = 1024,
     stride: int | None = None,
     max_tokens: int | None = None,
+    special_tokens: str = DEFAULT,
 ) -> Perplexity:
     """Perplexity of a text of any length by sliding evaluation: overlapping windows, every token scored once.
+
+    Every window begins with what the tokenizer puts before a text, such as BOS, which is not scored.
 
     Args:
         model: a Hugging Face causal language model, or what `compose` returned (then under Focus).
         text: a string, or the token ids of one text.
-        tokenizer: needed for a string.
+        tokenizer: needed for a string, and for windows that begin with BOS where token ids do.
         length: tokens of a window.
         stride: tokens by which the window moves; half of `length` when None.
         max_tokens: score at most the first so many tokens.
+        special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.
 
     Raises:
         InputError: too little text, or settings out of range.
@@ -98,7 +118,7 @@ def perplexity(
             f"length is {length} and stride {stride}",
             expected="length of at least 2, and a stride from 1 to length - 1, so that every token has one before it",
         )
-    ids = _text_ids(text, tokenizer)[:max_tokens]
+    ids = _text_ids(text, tokenizer, special_tokens)[:max_tokens]
     if len(ids) < 2:
         raise InputError(f"the text has {len(ids)} tokens", expected="at least 2: the first one has nothing before it")
     check_positions(model, min(length, len(ids)))
@@ -109,14 +129,11 @@ def perplexity(
             expected=f"ids of this model, 0 to {known - 1}",
             fix="use the model's own tokenizer",
         )
-    device = input_device(model)
-    parts: list[Tensor] = []
-    done, start = 1, 0  # the first token is never scored
-    while done < len(ids):
-        window = torch.tensor([ids[start : start + length]], device=device)
-        nll = token_nll(model, final_hidden(model, window), window)[0]
-        parts.append(nll[done - start - 1 :].double().cpu())
-        done = start + window.shape[1]
-        start = min(start + stride, max(0, len(ids) - 1))
-    losses: NDArray[np.float64] = torch.cat(parts).numpy()
+    prefix = () if tokenizer is None else added_tokens(tokenizer, special_tokens).ids
+    prefix = prefix if begins_with(ids, prefix) else ()
+    if length <= len(prefix):
+        raise InputError(
+            f"length is {length}", expected=f"more than the {len(prefix)} tokens that the tokenizer puts before a text"
+        )
+    losses = _sliding_nll(model, list(prefix), ids[len(prefix) :], length, stride)
     return Perplexity(math.exp(losses.mean()), int(losses.size), losses, length, stride)

@@ -45,7 +45,7 @@ def _without_layers(softmax: list[nn.Module]) -> str:
     """
     if not softmax:
         return "has no attention layers: it is a state-space or recurrent model"
-    if not any(getattr(module, "is_causal", True) for module in softmax):
+    if any(getattr(module, "is_causal", None) is False for module in softmax):
         return "is an encoder: its attention is not causal"
     return "has attention that Focus cannot find: its modules have no layer number, or share one among layers"
 

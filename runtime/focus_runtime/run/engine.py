@@ -32,7 +32,8 @@ from focus_runtime.models.structure import attention_modules, context_length
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.setting import stoppable
 from focus_runtime.run.trace import HeadTrace, LayerTrace, PredictedTokens, Timing, Trace
-from focus_runtime.text.tokens import TokenizedText, tokenize, vocabulary_piece
+from focus_runtime.text.special import DEFAULT
+from focus_runtime.text.tokens import TokenizedText, special_notes, tokenize, vocabulary_piece
 from focus_runtime.version import __version__
 
 TARGET_REPEATS, MIN_REPEATS = 5, 3
@@ -63,6 +64,7 @@ class RunOptions:
         top_k, window, num_sinks, window_growth, assignment: the centroid file's own when None.
         budget: layers and heads with settings of their own; the centroid file's when None, none when empty.
         max_tokens: analyse at most this many tokens.
+        special_tokens: "auto" for what the tokenizer puts before a text, such as BOS, or "none" for no token.
         repeats: timed repeats of each mode; None means 5, or as few as 3 once `timing_seconds` are spent.
         timing_seconds: budget of the repeats beyond the third.
         seed: recorded; the run itself has no randomness.
@@ -78,6 +80,7 @@ class RunOptions:
     budget: tuple[HeadException, ...] | None = None
     backend: str = "auto"
     max_tokens: int | None = None
+    special_tokens: str = DEFAULT
     repeats: int | None = None
     timing_seconds: float = 18.0
     seed: int = 0
@@ -116,7 +119,7 @@ def analyze(
     Raises:
         InputError: the text, settings and centroids do not fit together, or the text does not fit into the memory.
     """
-    tokens = tokenize(tokenizer, text, max_tokens=options.max_tokens)
+    tokens = tokenize(tokenizer, text, max_tokens=options.max_tokens, special_tokens=options.special_tokens)
     ids = torch.tensor([tokens.ids], device=input_device(model))
     check_positions(model, len(tokens.ids))
 
@@ -143,7 +146,7 @@ def analyze(
             {mode: predictions.nll for mode, predictions in predicted.items()},
             timings,
             _info(model, focus, tokens, centroids, options, model_id, model_fingerprint),
-            _notes(model, tokens, focus, centroids, options, layers),
+            _notes(model, tokenizer, tokens, focus, centroids, options, layers),
             _with_pieces(tokenizer, predicted),
         )
         trace.check_finite()
@@ -322,6 +325,8 @@ def _info(
         "centroids_sha256": centroids.sha256,
         "config": focus.config.to_dict(),
         "num_tokens": len(tokens.ids),
+        "special_tokens": options.special_tokens,
+        "added_tokens": list(tokens.added),
         "device": device_names(model),
         "dtype": dtype_name(model),
         "backend": focus.backend_names,
@@ -346,13 +351,14 @@ def versions() -> dict[str, str]:
 
 def _notes(
     model: Any,
+    tokenizer: Any,
     tokens: TokenizedText,
     focus: FocusModel,
     centroids: Centroids,
     options: RunOptions,
     layers: list[LayerTrace],
 ) -> list[str]:
-    notes = list(centroids.warnings)
+    notes = special_notes(tokenizer, tokens, model.config) + centroids.warnings
     if options.changes:
         notes.append(f"Changed by hand: {', '.join(map(str, options.changes))}.")
     kept = len(centroids.routers) - len(layers)

@@ -107,6 +107,7 @@ def _run(run_id: str, trace: Trace, command: str, owner: str | None) -> pa.Table
         "command": command,
         "notes": json.dumps(trace.notes),
         "changes": json.dumps(info["changes"]),
+        "added_tokens": json.dumps(info["added_tokens"]),
         "owner": owner,
     }
     keys = (
@@ -115,6 +116,7 @@ def _run(run_id: str, trace: Trace, command: str, owner: str | None) -> pa.Table
         "centroids_name",
         "centroids_sha256",
         "num_tokens",
+        "special_tokens",
         "device",
         "dtype",
         "backend",

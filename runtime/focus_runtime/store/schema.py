@@ -313,6 +313,13 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         UPDATE comparisons SET delta_low = NULL, delta_high = NULL WHERE scored = 1;
         """,
     ),
+    (
+        "0024_special_tokens",
+        """
+        ALTER TABLE runs ADD COLUMN special_tokens VARCHAR;
+        ALTER TABLE runs ADD COLUMN added_tokens VARCHAR;
+        """,
+    ),
 )
 
 

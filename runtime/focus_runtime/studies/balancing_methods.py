@@ -27,7 +27,7 @@ from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter, sinkhorn_potential, top_k_membership
 from focus_runtime.studies.dominance import balance_loss, dead_groups
-from focus_runtime.text.sequences import encode_texts, even_sequences
+from focus_runtime.text.sequences import TokenStream, encode_texts, even_sequences
 from focus_runtime.training.calibrate import calibrate_potentials, hard_potential
 from focus_runtime.training.centroids import centroid_loop, training_focus
 from focus_runtime.training.contexts import checkpointing
@@ -154,7 +154,7 @@ def measure_balancing(
     """
     chosen = [_device(device) for device in devices]
     check_positions(model, settings.seq_len)
-    ids = encode_texts(tokenizer, texts, settings.seq_len + 1)
+    ids = encode_texts(tokenizer, texts, settings.seq_len + 1, settings.special_tokens)
     rows = []
     for device in chosen:
         started = time.perf_counter()
@@ -190,7 +190,7 @@ def _device(device: str | Device) -> Device:
 def train_with(
     device: Device,
     model: Any,
-    ids: Tensor,
+    ids: TokenStream,
     config: FocusConfig,
     settings: TrainConfig,
     on_step: Callable[[TrainStep], None] | None = None,
@@ -200,7 +200,7 @@ def train_with(
 
     Args:
         device: of `DEVICES`.
-        model: the frozen model; ids: (N,) token stream.
+        model: the frozen model; ids: token stream of the texts.
         config, settings: of the training, before the device's changes.
         on_step: called after every step; should_stop: checked between steps.
 

@@ -27,7 +27,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError
 from focus_runtime.measure.loss import check_positions, final_hidden
 from focus_runtime.routing.centroids import Centroids, random_centroids
-from focus_runtime.text.sequences import encode_texts
+from focus_runtime.text.sequences import TokenStream, encode_texts
 from focus_runtime.training.centroids import centroid_loop, training_focus
 from focus_runtime.training.contexts import checkpointing
 from focus_runtime.training.settings import TrainConfig, TrainStep
@@ -271,7 +271,7 @@ def measure_dominance(
     if PartialState().num_processes > 1:
         raise ConfigError("the study of group dominance runs in one process", fix="start it without a launcher")
     check_positions(model, settings.seq_len)
-    ids = encode_texts(tokenizer, texts, settings.seq_len + 1)
+    ids = encode_texts(tokenizer, texts, settings.seq_len + 1, settings.special_tokens)
     rows: list[dict[str, Any]] = []
     for strategy in chosen:
         network = copy.deepcopy(model).float() if weights else model
@@ -310,7 +310,7 @@ class _Run:
 
     def __call__(
         self,
-        ids: Tensor,
+        ids: TokenStream,
         keep: Callable[[dict[str, Any]], None],
         *,
         weights: bool,

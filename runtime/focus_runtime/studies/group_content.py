@@ -83,20 +83,22 @@ def routed_text(
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}", expected="at least 1")
     tokens = tokenize(tokenizer, text)
-    whole = len(tokens.ids) // length
+    first = len(tokens.added)  # tokens that every sequence begins with
+    own = length - first
+    whole = (len(tokens.ids) - first) // own if own > 0 else 0
     if whole == 0:
         raise TextError(
             f"the text has {len(tokens.ids)} tokens", expected=f"at least {length}", fix="give more text or less length"
         )
     chosen = np.unique(np.linspace(0, whole - 1, min(count or whole, whole)).round().astype(int))
-    spans = [slice(start * length, (start + 1) * length) for start in chosen]
+    spans = [[*range(first), *range(first + start * own, first + (start + 1) * own)] for start in chosen]
     classified = classify(tokens.pieces)
     numbers = np.array([CLASSES.index(name) for name in classified.classes])
     probabilities: dict[int, list[NDArray[np.float32]]] = {}
     focus = compose(model, centroids, **settings)
     try:
         for span in spans:
-            final_hidden(model, torch.tensor([tokens.ids[span]], device=input_device(model)))
+            final_hidden(model, torch.tensor([[tokens.ids[place] for place in span]], device=input_device(model)))
             for index, assignment in focus.assignments().items():
                 probabilities.setdefault(index, []).append(assignment.probabilities[0].float().cpu().numpy())
         rule = next(iter(focus.pair_rules().values()))
@@ -104,8 +106,8 @@ def routed_text(
     finally:
         focus.detach()
     return RoutedText(
-        [tokens.pieces[span] for span in spans],
-        [classified.words[span] for span in spans],
+        [[tokens.pieces[place] for place in span] for span in spans],
+        [[classified.words[place] for place in span] for span in spans],
         np.stack([numbers[span] for span in spans]),
         {index: np.stack(rows) for index, rows in probabilities.items()},
         near,

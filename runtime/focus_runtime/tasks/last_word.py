@@ -21,6 +21,7 @@ from typing import Any
 
 from focus_runtime.errors import InputError, TextError
 from focus_runtime.files import cannot_write, replacing_folder
+from focus_runtime.text.special import added_tokens, bare_ids, encode_bare
 from focus_runtime.version import __version__
 
 GROUP = "last_word"
@@ -61,7 +62,7 @@ class Passage:
     Attributes:
         context: the passage without its last word.
         target: a space and the last word.
-        tokens: of context and target together.
+        tokens: of context and target together, with the special tokens that the tokenizer puts before them.
         distance: tokens from the last one of the word's latest earlier occurrence to the one that must predict the
             word; below the window, attention reaches it in one layer without any group.
         source: name of the text.
@@ -92,8 +93,8 @@ class _Text:
 
 def _prepare(name: str, text: str, tokenizer: Any) -> _Text:
     text = " ".join(text.split())
-    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    prepared = _Text(name, text, [end for _, end in encoded["offset_mapping"]])
+    _, spans = encode_bare(tokenizer, text)
+    prepared = _Text(name, text, [end for _, end in spans])
     for match in WORD.finditer(text):
         prepared.words.setdefault(match[0].lower(), []).append(match.start())
     prepared.starts = [0]
@@ -118,12 +119,15 @@ def _guessable(texts: Sequence[_Text]) -> set[str]:
 
 
 def _passage(
-    text: _Text, span: tuple[int, int], length: int, window: int, tokenizer: Any
+    text: _Text, span: tuple[int, int], length: int, window: int, tokenizer: Any, added: int
 ) -> tuple[int, Passage] | None:
-    """The longest passage of at most `length` tokens that ends with this word, and its first character; or None."""
+    """The longest passage of at most `length` tokens that ends with this word, and its first character; or None.
+
+    The tokenizer puts `added` special tokens before it, which count.
+    """
     begin, end = span
     word = text.text[begin:end].lower()
-    first = text.token(end - 1) - length + 1
+    first = text.token(end - 1) - (length - added) + 1
     place = bisect.bisect_left(text.starts, 0 if first <= 0 else text.ends[first - 1])
     if place == len(text.starts) or text.starts[place] >= begin - 1:
         return None
@@ -132,13 +136,13 @@ def _passage(
     if not earlier:
         return None
     context, target = text.text[start : begin - 1], text.text[begin - 1 : end]
-    passage, before = (tokenizer(part, add_special_tokens=False).input_ids for part in (context + target, context))
+    passage, before = (bare_ids(tokenizer, part) for part in (context + target, context))
     distance = text.token(begin - 1) - 1 - text.token(earlier[-1] + end - begin - 1)
-    if not target.startswith(" ") or not SHORTEST * length <= len(passage) <= length:
+    if not target.startswith(" ") or not SHORTEST * length <= len(passage) + added <= length:
         return None
     if passage[: len(before)] != before or (length > window and distance <= window):
         return None
-    return start, Passage(context, target, len(passage), distance, text.name)
+    return start, Passage(context, target, len(passage) + added, distance, text.name)
 
 
 def last_word_passages(
@@ -149,13 +153,13 @@ def last_word_passages(
     Args:
         texts: (name, text) pairs.
         tokenizer: a fast tokenizer; lengths are counted in its tokens.
-        length: most tokens of a passage, its last word included; it has at least half of them.
+        length: most tokens of a passage, its last word and added special tokens included; it has at least half of them.
         items: how many at most; a short text gives fewer.
         window: in classes longer than it, the word's earlier occurrences all lie farther back than it reaches.
         seed: which passages are taken.
     """
     prepared = [_prepare(name, text, tokenizer) for name, text in texts]
-    guessable = _guessable(prepared)
+    guessable, added = _guessable(prepared), len(added_tokens(tokenizer).ids)
     places = [
         (text, span)
         for text in prepared
@@ -168,7 +172,7 @@ def last_word_passages(
     for text, span in places:
         if len(passages) == items:
             break
-        if (candidate := _passage(text, span, length, window, tokenizer)) is None:
+        if (candidate := _passage(text, span, length, window, tokenizer, added)) is None:
             continue
         start, passage = candidate
         others = used.setdefault(text.name, [])

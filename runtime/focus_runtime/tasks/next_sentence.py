@@ -15,6 +15,7 @@ from typing import Any
 
 from focus_runtime.errors import TextError
 from focus_runtime.tasks.folder import write_task
+from focus_runtime.text.special import bare_ids
 
 TASK = "next_sentence"
 CHOICES = 4
@@ -70,7 +71,7 @@ def next_sentence_items(
         fit = [i for i, part in enumerate(sentences) if WORDS[0] <= len(part.split()) <= WORDS[1]]
         if len(fit) < ENOUGH:
             continue
-        counts = [len(ids) for ids in tokenizer(sentences, add_special_tokens=False, verbose=False)["input_ids"]]
+        counts = [len(bare_ids(tokenizer, sentence)) for sentence in sentences]
         enough = len(rows) + items
         for at in generator.sample(fit, len(fit)):
             start, total = at, 0

@@ -11,8 +11,42 @@ import torch
 from torch import Tensor
 
 from focus_runtime.errors import TextError
+from focus_runtime.text.special import DEFAULT, added_tokens, bare_ids, begins_with
 
 _GOLDEN, _CIRCLE = 0x9E3779B97F4A7C15, 1 << 64  # multiples of the golden ratio are spread evenly over a circle
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TokenStream:
+    """The tokens of texts, and the special tokens that every sequence cut from them begins with.
+
+    Attributes:
+        ids: (N,) token ids, without the special tokens that the tokenizer adds.
+        prefix: token ids that a sequence begins with, such as BOS; they count in its length.
+        special_tokens: "auto" or "none"; None for a tokenizer that adds none.
+    """
+
+    ids: Tensor
+    prefix: tuple[int, ...] = ()
+    special_tokens: str | None = None
+
+    def numel(self) -> int:
+        """Tokens of the texts."""
+        return self.ids.numel()
+
+    def cut(self, starts: list[int], length: int) -> Tensor:
+        """(len(starts), length) sequences.
+
+        Args:
+            starts: place of each in the texts.
+            length: tokens of a sequence, its prefix included.
+        """
+        prefix, own = self.ids.new_tensor(self.prefix), self.own(length)
+        return torch.stack([torch.cat([prefix, self.ids[s : s + own]]) for s in starts])
+
+    def own(self, length: int) -> int:
+        """Tokens of the texts in a sequence of `length` tokens."""
+        return length - len(self.prefix)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -21,13 +55,18 @@ class Mixture:
 
     Attributes:
         names: of the domains, each once.
-        streams: (N,) token ids of each domain.
+        streams: tokens of each domain.
         weights: above 0; only their ratios matter.
     """
 
     names: tuple[str, ...]
-    streams: tuple[Tensor, ...]
+    streams: tuple[TokenStream, ...]
     weights: tuple[float, ...]
+
+    @property
+    def special_tokens(self) -> str | None:
+        """As for `TokenStream`."""
+        return self.streams[0].special_tokens
 
     def numel(self) -> int:
         """Tokens of all domains."""
@@ -54,72 +93,84 @@ class Mixture:
         return [bisect(edges, (start + n * _GOLDEN) % _CIRCLE / _CIRCLE) for n in range(first, first + count)]
 
 
-def encode_texts(tokenizer: Any, texts: list[str], minimum: int) -> Tensor:
-    """Concatenate texts into one (N,) stream of token ids.
+def encode_texts(tokenizer: Any, texts: list[str], minimum: int, special_tokens: str = DEFAULT) -> TokenStream:
+    """Concatenate texts into one stream of tokens.
 
     Args:
         tokenizer: of the model.
         texts: joined in order.
         minimum: fewest tokens that are enough.
+        special_tokens: "auto" or "none", see `encode`; what "auto" adds begins every sequence and stands nowhere else.
 
     Raises:
         TextError: fewer than `minimum` tokens.
     """
-    parts = [torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False).input_ids) for text in texts]
-    ids = torch.cat(parts) if parts else torch.empty(0)
+    added = added_tokens(tokenizer, special_tokens)
+    parts = []
+    for text in texts:
+        own = bare_ids(tokenizer, text)
+        spelled = len(added.ids) if begins_with(own, added.ids) else 0
+        parts.append(torch.tensor(own[spelled:], dtype=torch.long))
+    ids = torch.cat(parts) if parts else torch.empty(0, dtype=torch.long)
     if ids.numel() < minimum:
         raise TextError(
             f"the text has {ids.numel()} tokens",
             expected=f"at least {minimum}",
             fix="give more text or a shorter --seq-len",
         )
-    return ids.long()
+    return TokenStream(ids, added.ids, added.choice)
 
 
-def random_sequences(ids: Tensor, count: int, length: int, generator: torch.Generator) -> Tensor:
+def recorded_special_tokens(texts: TokenStream | Mixture) -> dict[str, str]:
+    """What a file records of the special tokens of its texts; nothing for a tokenizer that adds none."""
+    return {} if texts.special_tokens is None else {"special_tokens": texts.special_tokens}
+
+
+def random_sequences(stream: TokenStream, count: int, length: int, generator: torch.Generator) -> Tensor:
     """(count, length) windows at random places of a token stream.
 
     Args:
-        ids: (N,) token stream.
+        stream: of N tokens.
         count: windows.
         length: tokens of a window.
         generator: decides the places.
     """
-    starts = torch.randint(0, ids.numel() - length + 1, (count,), generator=generator)
-    return torch.stack([ids[s : s + length] for s in starts.tolist()])
+    starts = torch.randint(0, stream.numel() - stream.own(length) + 1, (count,), generator=generator)
+    return stream.cut(starts.tolist(), length)
 
 
-def step_sequences(ids: Tensor | Mixture, step: int, count: int, length: int, seed: int) -> Tensor:
+def step_sequences(texts: TokenStream | Mixture, step: int, count: int, length: int, seed: int) -> Tensor:
     """(count, length) random windows of one training step, the same for the same seed and step.
 
     They depend on nothing else, so a resumed training, and a twin with another kind of attention, see the same data
     in the same order.
 
     Args:
-        ids: (N,) token stream, or those of several domains.
+        texts: a token stream, or those of several domains.
         step: counted from 0.
         count: windows.
         length: tokens of a window.
         seed: of the training.
     """
     generator = torch.Generator().manual_seed((seed * 1_000_003 + step) % (1 << 63))
-    if isinstance(ids, Mixture):
-        domains = ids.chosen(step * count, count, seed)
-        return torch.cat([random_sequences(ids.streams[domain], 1, length, generator) for domain in domains])
-    return random_sequences(ids, count, length, generator)
+    if isinstance(texts, Mixture):
+        domains = texts.chosen(step * count, count, seed)
+        return torch.cat([random_sequences(texts.streams[domain], 1, length, generator) for domain in domains])
+    return random_sequences(texts, count, length, generator)
 
 
-def even_sequences(ids: Tensor | Mixture, count: int, length: int) -> Tensor:
+def even_sequences(texts: TokenStream | Mixture, count: int, length: int) -> Tensor:
     """(count, length) windows spread evenly over a token stream; fewer when it is short, never overlapping.
 
     Args:
-        ids: (N,) token stream, or those of several domains, each with its share of the windows but at least one.
+        texts: a token stream, or those of several domains, each with its share of the windows but at least one.
         count: windows at most, or one for each domain where that is more.
         length: tokens of a window.
     """
-    if isinstance(ids, Mixture):
-        domains = zip(ids.streams, ids.shares, strict=True)
+    if isinstance(texts, Mixture):
+        domains = zip(texts.streams, texts.shares, strict=True)
         return torch.cat([even_sequences(stream, max(1, round(share * count)), length) for stream, share in domains])
-    count = max(1, min(count, ids.numel() // length))
-    starts = [round(i * (ids.numel() - length) / max(1, count - 1)) for i in range(count)]
-    return torch.stack([ids[s : s + length] for s in starts])
+    own = texts.own(length)
+    count = max(1, min(count, texts.numel() // own))
+    starts = [round(i * (texts.numel() - own) / max(1, count - 1)) for i in range(count)]
+    return texts.cut(starts, length)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from focus_runtime.errors import TextError
+from focus_runtime.text.special import DEFAULT, added_tokens, begins_with, encode, lacks_bos, spelled_tokens
 
 MAX_CHARACTERS = 20_000_000
 
@@ -19,9 +20,14 @@ class TokenizedText:
     Attributes:
         text: what was tokenised (cut at a token boundary when a limit was given).
         ids: token ids.
-        pieces: text of each token; a token that holds part of a character's bytes shows them as ‹F0 9F›.
-        starts, ends: character offsets into `text`; tokens that share one character have the same span.
+        pieces: text of each token; a token that holds part of a character's bytes shows them as ‹F0 9F›, one that the
+            tokenizer added its name, such as <bos>.
+        starts, ends: character offsets into `text`; tokens that share one character have the same span, one that the
+            tokenizer added has no character.
         total_tokens: tokens of the whole text before any cut.
+        added: pieces of the first tokens, which the tokenizer added.
+        left_out: pieces that the tokenizer would have added, had its special tokens not been left out.
+        spelled: special tokens that are spelled in `text`, and how often.
     """
 
     text: str
@@ -30,6 +36,9 @@ class TokenizedText:
     starts: list[int]
     ends: list[int]
     total_tokens: int
+    added: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    spelled: tuple[tuple[str, int], ...] = ()
 
 
 def check_text(text: Any) -> str:
@@ -82,34 +91,39 @@ def decode_text(data: bytes, name: str = "the file") -> str:
         ) from error
 
 
-def pieces_of(tokenizer: Any, text: str) -> tuple[list[int], list[str]]:
+def pieces_of(tokenizer: Any, text: str, *, special_tokens: str = DEFAULT) -> tuple[list[int], list[str]]:
     """Token ids of any text, none of an empty one, and the part of the text that each stands for.
 
     Args:
         tokenizer: a fast Hugging Face tokenizer.
         text: without surrogates; zero bytes are refused.
+        special_tokens: "auto" or "none", see `encode`.
 
     Raises:
         TextError: the text cannot be read.
     """
     if not text.strip():
         return [], []
-    ids, spans = _encoded(tokenizer, text)
-    return ids, _pieces(tokenizer, text, ids, spans)[0]
+    ids, spans = encode(tokenizer, check_text(text), special_tokens)
+    added = len(added_tokens(tokenizer, special_tokens).ids)
+    return ids, _pieces(tokenizer, text, ids, spans, added)[0]
 
 
-def tokenize(tokenizer: Any, text: str, *, max_tokens: int | None = None) -> TokenizedText:
-    """Tokenise without special tokens.
+def tokenize(
+    tokenizer: Any, text: str, *, max_tokens: int | None = None, special_tokens: str = DEFAULT
+) -> TokenizedText:
+    """Tokenise a text, with the special tokens that the tokenizer puts before it.
 
     Args:
         tokenizer: a fast Hugging Face tokenizer.
         text: any valid text.
         max_tokens: keep at most this many tokens, cutting the text at a token boundary.
+        special_tokens: "auto" or "none", see `encode`.
 
     Raises:
         TextError: the text cannot be analysed or has fewer than two tokens.
     """
-    ids, spans = _encoded(tokenizer, text)
+    ids, spans = encode(tokenizer, check_text(text), special_tokens)
     total = len(ids)
     if total < 2:
         raise TextError(
@@ -121,15 +135,45 @@ def tokenize(tokenizer: Any, text: str, *, max_tokens: int | None = None) -> Tok
         keep = _boundary(spans, max_tokens)
         ids, spans = ids[:keep], spans[:keep]
         text = text[: spans[-1][1]]
-    pieces, starts, ends = _pieces(tokenizer, text, ids, spans)
-    return TokenizedText(text, ids, pieces, starts, ends, total)
+    added = added_tokens(tokenizer, special_tokens)
+    pieces, starts, ends = _pieces(tokenizer, text, ids, spans, len(added.ids))
+    return TokenizedText(
+        text,
+        ids,
+        pieces,
+        starts,
+        ends,
+        total,
+        added=added.pieces if begins_with(ids, added.ids) else (),
+        left_out=added.left_out,
+        spelled=tuple(spelled_tokens(tokenizer, text, ids, spans).items()),
+    )
 
 
-def _encoded(tokenizer: Any, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-    """Token ids and characters of a text that can be read."""
-    check_text(text)
-    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    return list(encoded["input_ids"]), [tuple(span) for span in encoded["offset_mapping"]]
+def special_notes(tokenizer: Any, tokens: TokenizedText, config: Any) -> list[str]:
+    """What a user should know of the special tokens of a text.
+
+    Args:
+        tokenizer: a fast Hugging Face tokenizer.
+        tokens: of the text.
+        config: of the model.
+    """
+    notes = []
+    if tokens.left_out:
+        notes.append(
+            f"The text was read without {' '.join(tokens.left_out)}, which the tokenizer puts before every text "
+            "(--special-tokens none): the model may predict it much worse."
+        )
+    if tokens.spelled:
+        total = sum(count for _, count in tokens.spelled)
+        listed = ", ".join(name if count == 1 else f"{name} ×{count:,}" for name, count in tokens.spelled)
+        notes.append(f"The text contains {total:,} special token{'' if total == 1 else 's'}: {listed}.")
+    if lacks_bos(tokenizer, getattr(config.get_text_config(), "bos_token_id", None)):
+        notes.append(
+            f"The model has the BOS token {tokenizer.bos_token}, but its tokenizer is set to add none (add_bos_token "
+            "is false). If the model was trained with it, set add_bos_token to true in tokenizer_config.json."
+        )
+    return notes
 
 
 def _boundary(spans: list[tuple[int, int]], limit: int) -> int:
@@ -141,12 +185,18 @@ def _boundary(spans: list[tuple[int, int]], limit: int) -> int:
 
 
 def _pieces(
-    tokenizer: Any, text: str, ids: list[int], spans: list[tuple[int, int]]
+    tokenizer: Any, text: str, ids: list[int], spans: list[tuple[int, int]], added: int
 ) -> tuple[list[str], list[int], list[int]]:
+    """Pieces, starts and ends; of the first `added` tokens, those without a character were added by the tokenizer."""
     pieces: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
     for index, (start, end) in enumerate(spans):
+        if index < added and end == 0:
+            pieces.append(str(tokenizer.convert_ids_to_tokens(ids[index])))
+            starts.append(0)
+            ends.append(0)
+            continue
         reached = ends[-1] if ends else 0
         shares_previous = start < reached
         shares_next = index + 1 < len(spans) and spans[index + 1][0] < end
@@ -205,13 +255,15 @@ def joined_text(pieces: Sequence[str], starts: Sequence[int], ends: Sequence[int
     """The text that pieces were cut from, bytes of split characters put together again.
 
     Args:
-        pieces, starts, ends: of a `TokenizedText`, or as they were stored.
+        pieces, starts, ends: of a `TokenizedText`, or as they were stored; what the tokenizer added has no character.
 
     Raises:
         TextError: the bytes of a split character are no character: the pieces are not those of a text.
     """
     parts, reached = bytearray(), 0
     for place, piece in enumerate(pieces):
+        if ends[place] == 0:
+            continue
         overlaps = starts[place] < reached or (place + 1 < len(pieces) and starts[place + 1] < ends[place])
         part = overlaps and piece[:1] == "‹" and piece[-1:] == "›" and len(piece) > 2
         parts += bytes.fromhex(piece[1:-1]) if part else piece.encode()

@@ -7,6 +7,7 @@ another language falls mostly under content words, names and punctuation.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ CLASSES = ("punctuation", "whitespace", *WORDS, "name", "content", "continuation
 _CLASS_OF = {word: name for name, words in reversed(WORDS.items()) for word in words.split()}  # the first class wins
 _CLITICS = frozenset({"s", "t", "d", "m", "re", "ve", "ll"})
 _TITLES = frozenset({"mr", "mrs", "ms", "dr", "st", "messrs"})  # their full stop ends no sentence
+_SPECIAL = re.compile(r"\s*(<[^<>\s]+>|\[[A-Z]{3,}\])\s*")  # special tokens such as <bos>, <|im_start|> and [CLS]
 _QUOTES, _BRACKETS = "\"“”‘'«»", "([{_*"
 
 
@@ -100,6 +102,8 @@ def _kind(pieces: Sequence[str], place: int) -> str:
         return "whitespace"
     if text.startswith("‹") and text.endswith("›") and len(text) > 2:  # bytes of a character that was split
         return "other"
+    if _SPECIAL.fullmatch(text):
+        return "other"
     if not any(character.isalnum() for character in text):
         marks = all(unicodedata.category(character)[0] in "PS" for character in text)
         return "punctuation" if marks else "other"
@@ -136,7 +140,7 @@ def _sentence_starts(pieces: Sequence[str]) -> list[bool]:
     starts, opened, word, newlines = [], True, "", 0
     for piece in pieces:
         start: bool | None = None
-        for character in piece:
+        for character in "" if _SPECIAL.fullmatch(piece) else piece:
             if character.isalnum():
                 start = opened if start is None else start
                 opened, word, newlines = False, word + character.lower(), 0

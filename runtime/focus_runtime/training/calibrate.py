@@ -16,7 +16,8 @@ from focus_runtime.measure.memory import within_memory
 from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import sinkhorn_potential
-from focus_runtime.text.sequences import Mixture, even_sequences
+from focus_runtime.text.sequences import Mixture, even_sequences, recorded_special_tokens
+from focus_runtime.text.special import DEFAULT
 from focus_runtime.training.contexts import evaluation_mode
 from focus_runtime.training.domains import TextDomain, encode
 
@@ -97,6 +98,7 @@ def balance_groups(
     *,
     count: int = 32,
     length: int = 1024,
+    special_tokens: str = DEFAULT,
 ) -> None:
     """Balance the groups of trained centroids on other text, in place, and record that; nothing else changes.
 
@@ -107,16 +109,18 @@ def balance_groups(
         texts: joined in order, or domains, each with its share of the sequences but at least one.
         count: sequences, spread evenly over the text.
         length: tokens of a sequence.
+        special_tokens: "auto" where every sequence begins with what the tokenizer puts before a text, or "none".
 
     Raises:
         TextError: too little text. ConfigError: two domains have one name, or the sequences are longer than the model
         can read. MemoryShortError, DeviceError: as for `calibrate_potentials`.
     """
     check_positions(model, length)
-    ids = encode(tokenizer, texts, length)
+    ids = encode(tokenizer, texts, length, special_tokens)
     sequences = even_sequences(ids, count, length)
     calibrate_potentials(model, centroids, sequences.to(input_device(model)))
     record: dict[str, Any] = {"sequences": sequences.shape[0], "seq_len": length}
+    record |= recorded_special_tokens(ids)
     if isinstance(ids, Mixture):
         record["domains"] = [{"name": n, "weight": w} for n, w in zip(ids.names, ids.weights, strict=True)]
     centroids.training = centroids.training | {"balanced": record}

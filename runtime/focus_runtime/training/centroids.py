@@ -23,7 +23,7 @@ from focus_runtime.models.device_map import input_device
 from focus_runtime.models.loading import weights_sha256
 from focus_runtime.models.structure import num_query_heads
 from focus_runtime.routing.centroids import Centroids, continued_centroids, random_centroids
-from focus_runtime.text.sequences import Mixture, even_sequences
+from focus_runtime.text.sequences import Mixture, TokenStream, even_sequences
 from focus_runtime.training import domains
 from focus_runtime.training.calibrate import balanced, calibrate_composed, calibrate_potentials
 from focus_runtime.training.contexts import checkpointing, evaluation_mode
@@ -33,7 +33,7 @@ from focus_runtime.training.loop import Loop, Shares
 from focus_runtime.training.objective import StepLoss, training_loss
 from focus_runtime.training.phases import Phases
 from focus_runtime.training.processes import average
-from focus_runtime.training.record import final_step, training_summary
+from focus_runtime.training.record import final_step, recorded_settings, training_summary
 from focus_runtime.training.settings import TrainConfig, TrainStep
 from focus_runtime.training.shares import group_shares
 from focus_runtime.training.validation import Evaluation, Validation, ValidationPlan, evaluate_training
@@ -97,7 +97,7 @@ def train_centroids(
         configuration. TrainingError: the checkpoint does not fit, cannot be written, or the loss is no
         number. TrainingStopped: stopped by the user.
     """
-    ids = domains.encode(tokenizer, texts, settings.seq_len + 1)
+    ids = domains.encode(tokenizer, texts, settings.seq_len + 1, settings.special_tokens)
     check_positions(model, settings.seq_len)
     factors = settings.learn == "factors"
     if factors and initial is None:
@@ -116,7 +116,7 @@ def train_centroids(
     if initial is not None:
         identity["initial"] = initial.sha256
     if on_snapshot is not None and snapshot_every > 0:
-        on_step = _with_snapshots(on_step, on_snapshot, snapshot_every, centroids, settings)
+        on_step = _with_snapshots(on_step, on_snapshot, snapshot_every, centroids, recorded_settings(settings, ids))
     with training_focus(model, centroids) as focus:
         loop = centroid_loop(
             focus,
@@ -175,7 +175,7 @@ def _check_unchanged(model: Any, hashes: ModelHashes) -> None:
 def _validation(
     focus: FocusModel,
     centroids: Centroids,
-    ids: Tensor | Mixture,
+    ids: TokenStream | Mixture,
     settings: TrainConfig,
     inference: FocusConfig,
     plan: ValidationPlan | None,
@@ -191,7 +191,7 @@ def _validation(
     return Validation(plan, evaluate, report)
 
 
-def calibration_sequences(model: Any, ids: Tensor | Mixture, settings: TrainConfig) -> Tensor:
+def calibration_sequences(model: Any, ids: TokenStream | Mixture, settings: TrainConfig) -> Tensor:
     """(N, T) token ids of the training text on which potentials are estimated, on the model's device."""
     return even_sequences(ids, settings.calibration_sequences, settings.seq_len).to(input_device(model))
 
@@ -201,15 +201,15 @@ def _with_snapshots(
     on_snapshot: Callable[[int, Centroids], None],
     every: int,
     centroids: Centroids,
-    settings: TrainConfig,
+    recorded: dict[str, Any],
 ) -> Callable[[TrainStep], None]:
     """`on_step`, and after every so many steps but the last one `on_snapshot`; its centroids share the routers."""
 
     def report(step: TrainStep) -> None:
         if on_step is not None:
             on_step(step)
-        if step.step < settings.steps and step.step % every == 0:
-            training = {**asdict(settings), "steps": step.step, "planned_steps": settings.steps, **final_step(step)}
+        if step.step < recorded["steps"] and step.step % every == 0:
+            training = {**recorded, "steps": step.step, "planned_steps": recorded["steps"], **final_step(step)}
             on_snapshot(step.step, replace(centroids, training=training))
 
     return report
@@ -244,7 +244,7 @@ def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -
 def centroid_loop(
     focus: FocusModel,
     centroids: Centroids,
-    ids: Tensor | Mixture,
+    ids: TokenStream | Mixture,
     settings: TrainConfig,
     *,
     identity: dict[str, Any] | None = None,
@@ -263,7 +263,7 @@ def centroid_loop(
     Args:
         focus: the composed model.
         centroids: whose routers are trained.
-        ids: (N,) token stream of the training texts, or those of several domains.
+        ids: token stream of the training texts, or those of several domains.
         settings: optimisation.
         identity: what a checkpoint must have been made for.
         checkpoint: where the state is kept; None for nowhere.

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from focus_runtime.errors import ConfigError, TextError
-from focus_runtime.text.sequences import Mixture, encode_texts
+from focus_runtime.text.sequences import Mixture, TokenStream, encode_texts
+from focus_runtime.text.special import DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +45,30 @@ def all_texts(texts: Sequence[str] | Sequence[TextDomain]) -> list[str]:
     return [text for part in texts for text in (part.texts if isinstance(part, TextDomain) else [part])]
 
 
-def encode(tokenizer: Any, texts: Sequence[str] | Sequence[TextDomain], minimum: int) -> Tensor | Mixture:
+def encode(
+    tokenizer: Any, texts: Sequence[str] | Sequence[TextDomain], minimum: int, special_tokens: str = DEFAULT
+) -> TokenStream | Mixture:
     """Token stream of texts, or the streams of domains.
 
     Args:
         tokenizer: of the model.
         texts: texts joined in order, or domains.
         minimum: fewest tokens that are enough, of every domain.
+        special_tokens: "auto" or "none", see `encode_texts`.
 
     Raises:
         TextError: too few tokens. ConfigError: two domains have one name.
     """
     domains = [part for part in texts if isinstance(part, TextDomain)]
     if not domains:
-        return encode_texts(tokenizer, all_texts(texts), minimum)
+        return encode_texts(tokenizer, all_texts(texts), minimum, special_tokens)
     names = tuple(domain.name for domain in domains)
     if len(set(names)) < len(names):
         raise ConfigError(f"the domains are {', '.join(names)}", expected="every name once")
     streams = []
     for domain in domains:
         try:
-            streams.append(encode_texts(tokenizer, domain.texts, minimum))
+            streams.append(encode_texts(tokenizer, domain.texts, minimum, special_tokens))
         except TextError as error:
             raise TextError(
                 error.problem.replace("the text", f"the domain {domain.name!r}", 1),

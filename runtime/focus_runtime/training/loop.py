@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from focus_runtime.errors import InputError, TrainingError, TrainingStopped
 from focus_runtime.measure.memory import failures_named, longest_that_fits
-from focus_runtime.text.sequences import Mixture, step_sequences
+from focus_runtime.text.sequences import Mixture, TokenStream, step_sequences
 from focus_runtime.training.checkpoint import load_state, save_state
 from focus_runtime.training.contexts import signals_deferred
 from focus_runtime.training.objective import StepLoss, StepValues, with_values
@@ -40,7 +40,7 @@ class Loop:
     """One training.
 
     Attributes:
-        ids: (N,) token stream of the training texts, or those of several domains.
+        ids: token stream of the training texts, or those of several domains.
         parameters: what AdamW changes, in a fixed order.
         loss: (B, T) token ids -> what is minimised, in nats: a scalar, or a scalar with the parts that are reported;
             runs under autocast, gradients are taken from it.
@@ -54,7 +54,7 @@ class Loop:
         validation: evaluations during the training, which may end it early; None for none.
     """
 
-    ids: Tensor | Mixture
+    ids: TokenStream | Mixture
     config: TrainConfig
     parameters: Sequence[nn.Parameter]
     loss: Callable[[Tensor], Tensor | StepLoss]
@@ -88,6 +88,8 @@ class Loop:
             "processes": self.processes.num_processes,
             "tokens": self.ids.numel(),
         }
+        if self.ids.special_tokens is not None:  # else the tokenizer adds none, and older checkpoints do not say
+            self.identity["special_tokens"] = self.ids.special_tokens
         if self.validation is not None:
             self.identity["validation"] = self.validation.plan.identity
 
@@ -204,7 +206,7 @@ class Loop:
         def read(count: int) -> None:
             length = min(count, config.seq_len)
             stream = self.ids.streams[0] if isinstance(self.ids, Mixture) else self.ids
-            rows = stream[None, :length].expand(-(-count // length), -1)
+            rows = stream.cut([0], length).expand(-(-count // length), -1)
             with self.around_step(self.done), self._autocast():
                 objective, _ = with_values(self.loss(rows.to(self.device)))
             self.scaler.scale(objective).backward()
@@ -309,7 +311,7 @@ def _lasting(config: TrainConfig) -> dict[str, Any]:
     del values["checkpoint_every"]
     for option in fields(config):  # a checkpoint from before they existed has none of them
         if (
-            option.name in ("loss", "distil_weight", "hard_steps", "steepness_start")
+            option.name in ("loss", "distil_weight", "hard_steps", "steepness_start", "special_tokens")
             and values[option.name] == option.default
         ):
             del values[option.name]

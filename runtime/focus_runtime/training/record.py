@@ -8,7 +8,7 @@ from typing import Any
 
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.text.sequences import Mixture
+from focus_runtime.text.sequences import Mixture, TokenStream, recorded_special_tokens
 from focus_runtime.training.loop import Loop
 from focus_runtime.training.settings import TrainConfig, TrainStep
 
@@ -30,7 +30,7 @@ def training_summary(
     last = loop.history[kept - 1] if 0 < kept <= len(loop.history) else loop.last
     sequences = kept * settings.batch * settings.accumulation * loop.processes.num_processes
     summary: dict[str, Any] = {
-        **asdict(settings),
+        **recorded_settings(settings, loop.ids),
         "steps": kept,
         "planned_steps": settings.steps,
         "stopped": loop.stop_reason,
@@ -49,6 +49,13 @@ def training_summary(
         if settings.learn == "factors":
             summary |= _of_groups(initial, keeps_budget=config.budget == initial.config.budget)
     return summary
+
+
+def recorded_settings(settings: TrainConfig, texts: TokenStream | Mixture) -> dict[str, Any]:
+    """The settings of a training; of special tokens only where the tokenizer adds some."""
+    values = asdict(settings)
+    del values["special_tokens"]
+    return values | recorded_special_tokens(texts)
 
 
 def _of_groups(initial: Centroids, *, keeps_budget: bool) -> dict[str, Any]:

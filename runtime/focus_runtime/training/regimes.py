@@ -25,7 +25,7 @@ from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
 from focus_runtime.measure.scores import Scores, score
 from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids, random_centroids
-from focus_runtime.text.sequences import encode_texts, even_sequences
+from focus_runtime.text.sequences import TokenStream, encode_texts, even_sequences, recorded_special_tokens
 from focus_runtime.training.calibrate import calibrate_potentials
 from focus_runtime.training.centroids import centroid_loop, train_centroids, training_focus
 from focus_runtime.training.contexts import checkpointing
@@ -69,6 +69,13 @@ class RegimePlan:
                 )
         if not 0 < self.router_rate < 10:
             raise ConfigError(f"router_rate is {self.router_rate}", expected="between 0 and 10")
+        if len({phase.special_tokens for phase in self.phases}) > 1:
+            raise ConfigError("the phases differ in special_tokens", expected="the same in both")
+
+    @property
+    def phases(self) -> list[TrainConfig]:
+        """Settings of the phases, in order."""
+        return [phase for phase in (self.centroids, self.weights) if phase is not None]
 
 
 @dataclass(eq=False)
@@ -189,9 +196,9 @@ def run_regime(
         raise ModelError("this is what compose() returned, not a model", fix="give the model, before compose()")
     if resume and checkpoint is None:
         raise ConfigError("resume without a checkpoint folder", fix="give the folder the training was started with")
-    longest = max(phase.seq_len for phase in (plan.centroids, plan.weights) if phase is not None)
+    longest = max(phase.seq_len for phase in plan.phases)
     check_positions(model, longest)
-    ids = encode_texts(tokenizer, texts, longest + 1)
+    ids = encode_texts(tokenizer, texts, longest + 1, plan.phases[-1].special_tokens)
     network = _network(plan, model, in_place)
     hashes = ModelHashes.of(network)
     identity = {
@@ -270,7 +277,7 @@ def _first_phase(session: _Session, result: RegimeResult, model_id: str, hashes:
     return centroids
 
 
-def _train_weights(session: _Session, result: RegimeResult, ids: Tensor) -> None:
+def _train_weights(session: _Session, result: RegimeResult, ids: TokenStream) -> None:
     """All weights, with the routers or with full attention."""
     settings, network = session.plan.weights, result.model
     assert settings is not None
@@ -323,7 +330,7 @@ def _all_trained(network: Any) -> Iterator[list[nn.Parameter]]:
             parameter.grad = None
 
 
-def _finish(session: _Session, result: RegimeResult, ids: Tensor) -> None:
+def _finish(session: _Session, result: RegimeResult, ids: TokenStream) -> None:
     """Estimate potentials for the trained weights, and record the training in the centroids."""
     settings, centroids, network = session.plan.weights, result.centroids, result.model
     assert settings is not None
@@ -339,4 +346,5 @@ def _finish(session: _Session, result: RegimeResult, ids: Tensor) -> None:
         "final_loss": steps[-1].loss,
         "final_dominance": steps[-1].dominance,
         "training_tokens": ids.numel(),
+        **recorded_special_tokens(ids),
     }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
+from focus_runtime.config import SPECIAL_TOKENS
 from focus_runtime.errors import ConfigError
+from focus_runtime.text.special import DEFAULT
 from focus_runtime.training.objective import LOSSES
 
 LEARNED = ("groups", "factors")
@@ -42,6 +44,8 @@ class TrainConfig:
         potential_decay: factor of the running average of Sinkhorn's column terms.
         calibration_sequences: training sequences on which the final potentials are estimated.
         seed: initialisation and data order.
+        special_tokens: "auto" where every sequence begins with what the tokenizer puts before a text, such as BOS, or
+            "none".
         mixed_precision: "no", "bf16" or "fp16" (autocast; fp16 with loss scaling, on a GPU).
         gradient_checkpointing: compute layers again in the backward pass rather than keep their activations.
         checkpoint_every: steps between checkpoints, when there is a file for them.
@@ -65,6 +69,7 @@ class TrainConfig:
     potential_decay: float = 0.95
     calibration_sequences: int = 32
     seed: int = 0
+    special_tokens: str = field(default=DEFAULT, repr=False)  # checkpoints of 0.2 hold the text of the others
     mixed_precision: str = "no"
     gradient_checkpointing: bool = False
     checkpoint_every: int = 50
@@ -99,6 +104,8 @@ class TrainConfig:
                 raise ConfigError(f"{name} is {value}", expected="a number of at least 0")
         if self.mixed_precision not in PRECISIONS:
             raise ConfigError(f"mixed_precision is {self.mixed_precision!r}", expected=" or ".join(PRECISIONS))
+        if self.special_tokens not in SPECIAL_TOKENS:
+            raise ConfigError(f"special_tokens is {self.special_tokens!r}", expected=" or ".join(SPECIAL_TOKENS))
         if self.loss not in LOSSES:
             raise ConfigError(f"loss is {self.loss!r}", expected=" or ".join(LOSSES))
         if self.learn not in LEARNED:

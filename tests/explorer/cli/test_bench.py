@@ -86,7 +86,7 @@ def test_bad_input_is_one_line(arguments, message, model_folder, centroid_file, 
 
 def test_help_names_the_options(capsys):
     named = {"--model", "--centroids", "--text", "--lengths", "--layer-lengths", "--top-k", "--window", "--sinks"}
-    named |= {"--budget", "--window-growth"}
+    named |= {"--budget", "--window-growth", "--special-tokens"}
     assert options_in_help(capsys, "bench") == named | {
         "--device",
         "--dtype",

@@ -228,7 +228,7 @@ def test_without_lm_eval_it_says_how_to_install_it(run, capsys, monkeypatch):
 def test_help_names_the_options(capsys):
     named = {"--model", "--centroids", "--text", "--seq-len", "--sequences", "--tasks", "--task-folder", "--limit"}
     named |= {"--batch", "--top-k", "--window", "--sinks", "--assignment", "--dtype", "--device", "--seed", "--out"}
-    named |= {"--backend", "--budget", "--window-growth"}
+    named |= {"--backend", "--budget", "--window-growth", "--special-tokens"}
     assert options_in_help(capsys, "evaluate") == named | {"--json"}
     named = {"--text", "--out", "--model", "--lengths", "--items", "--window", "--seed", "--json"}
     assert options_in_help(capsys, "evaluate", "make-task") == named

@@ -451,7 +451,8 @@ def test_settings_default_to_the_centroids_own(tiny_model):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"), [({"num_hidden_layers": 3}, "2 layers.*has 3"), ({"hidden_size": 32}, "width 64.*32 wide")]
+    ("changes", "words"),
+    [({"num_hidden_layers": 3}, "2 attention layers.*has 3"), ({"hidden_size": 32}, "width 64.*32 wide")],
 )
 def test_centroids_of_another_model_are_refused(changes, words, tiny_model):
     other = build_model(**changes)

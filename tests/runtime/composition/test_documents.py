@@ -1,5 +1,7 @@
 """Packed documents, fixed chunks and masks that Focus cannot execute."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -19,7 +21,7 @@ def ids():
 
 
 def positions():
-    return torch.cat([torch.arange(stop - start) for start, stop in zip(CUTS, CUTS[1:], strict=False)])[None]
+    return torch.cat([torch.arange(stop - start) for start, stop in itertools.pairwise(CUTS)])[None]
 
 
 def packed(model, ids, **more):
@@ -27,7 +29,7 @@ def packed(model, ids, **more):
 
 
 def each_alone(model, ids):
-    parts = [ids[:, start:stop] for start, stop in zip(CUTS, CUTS[1:], strict=False)]
+    parts = [ids[:, start:stop] for start, stop in itertools.pairwise(CUTS)]
     return torch.cat([model(input_ids=part, use_cache=False).logits for part in parts], dim=1)
 
 

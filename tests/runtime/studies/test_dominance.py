@@ -23,7 +23,7 @@ from focus_runtime.studies.dominance import (
     measure_dominance,
     moved_centroids,
 )
-from focus_runtime.text.sequences import encode_texts, step_sequences
+from focus_runtime.text.sequences import TokenStream, encode_texts, step_sequences
 from focus_runtime.training.centroids import centroid_loop, training_focus
 from focus_runtime.training.regimes import RegimePlan, run_regime
 from focus_runtime.training.settings import TrainConfig
@@ -163,7 +163,9 @@ def test_stop_gradient_cuts_what_routers_send_back_and_nothing_else():
     def gradients(stop):
         centroids = build_centroids(model, num_groups=4, routing_dim=8, normalisation="softmax")
         with training_focus(model, centroids, weights=True) as focus, RoutingVectors(centroids, stop) as vectors:
-            loop = centroid_loop(focus, centroids, ids[0], TrainConfig(**PLAN), weights=list(model.parameters()))
+            loop = centroid_loop(
+                focus, centroids, TokenStream(ids[0]), TrainConfig(**PLAN), weights=list(model.parameters())
+            )
             with loop.around_step(0):
                 sum(a.probabilities[..., 0].sum() for a in _after(loop, focus, ids)).backward()
             received = model.get_input_embeddings().weight.grad, centroids.routers[0].projection.grad

@@ -6,15 +6,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from focus_runtime.text.sequences import Mixture, encode_texts, even_sequences, random_sequences, step_sequences
+from focus_runtime.text.sequences import (
+    Mixture,
+    TokenStream,
+    encode_texts,
+    even_sequences,
+    random_sequences,
+    step_sequences,
+)
 
 
 def test_texts_are_joined_in_order(tokenizer):
-    assert tokenizer.decode(encode_texts(tokenizer, ["ab", "cd"], 1)) == "abcd"
+    assert tokenizer.decode(encode_texts(tokenizer, ["ab", "cd"], 1).ids) == "abcd"
 
 
 def test_a_step_sees_the_same_data_however_it_was_reached():
-    ids = torch.arange(400)
+    ids = TokenStream(torch.arange(400))
     rows = [step_sequences(ids, step, 3, 16, 5) for step in range(4)]
     assert torch.equal(rows[2], step_sequences(ids, 2, 3, 16, 5))
     assert not torch.equal(rows[2], rows[3])
@@ -26,7 +33,7 @@ def test_a_step_sees_the_same_data_however_it_was_reached():
 def test_even_sequences_are_slices_that_never_overlap(total, count, length):
     if total < length:
         return
-    rows = even_sequences(torch.arange(total), count, length)
+    rows = even_sequences(TokenStream(torch.arange(total)), count, length)
     assert rows.shape == (min(count, total // length), length)
     assert torch.equal(rows, rows[:, :1] + torch.arange(length))
     assert (rows[1:, 0] > rows[:-1, -1]).all()
@@ -35,13 +42,13 @@ def test_even_sequences_are_slices_that_never_overlap(total, count, length):
 
 
 def test_random_sequences_reach_both_ends():
-    starts = random_sequences(torch.arange(20), 500, 16, torch.Generator().manual_seed(0))
+    starts = random_sequences(TokenStream(torch.arange(20)), 500, 16, torch.Generator().manual_seed(0))
     assert torch.equal(starts, starts[:, :1] + torch.arange(16))
     assert set(starts[:, 0].tolist()) == {0, 1, 2, 3, 4}
 
 
 def mixture(*weights):
-    streams = tuple(torch.arange(1000 * i, 1000 * i + 400) for i in range(len(weights)))
+    streams = tuple(TokenStream(torch.arange(1000 * i, 1000 * i + 400)) for i in range(len(weights)))
     return Mixture(tuple("abcdef"[: len(weights)]), streams, weights)
 
 
@@ -70,5 +77,5 @@ def test_even_sequences_of_a_mixture_hold_every_domain():
 
 
 def test_one_domain_alone_is_read_as_a_plain_text():
-    ids = torch.arange(400)
+    ids = TokenStream(torch.arange(400))
     assert torch.equal(even_sequences(mixture(2.0), 9, 16), even_sequences(ids, 9, 16))

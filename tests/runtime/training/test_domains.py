@@ -14,7 +14,7 @@ MIXED = [TextDomain("novels", TEXTS[:1], 3.0), TextDomain("code", TEXTS[1:], 1.0
 
 def test_a_mixture_is_drawn_by_weight_and_recorded(tokenizer, batches):
     made, losses = train(texts=MIXED, steps=8)
-    novels = tokenizer.decode(domains.encode(tokenizer, MIXED, 1).streams[0])
+    novels = tokenizer.decode(domains.encode(tokenizer, MIXED, 1).streams[0].ids)
     sequences = [tokenizer.decode(row) for batch in batches for row in batch]
     assert len(losses) == 8
     assert abs(sum(text in novels for text in sequences) - 12) <= 2

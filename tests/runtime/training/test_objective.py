@@ -11,6 +11,7 @@ from focus_runtime.composition.attach import SoftGate
 from focus_runtime.errors import ConfigError
 from focus_runtime.measure import loss as measure
 from focus_runtime.measure.loss import final_hidden, token_nll
+from focus_runtime.text.sequences import TokenStream
 from focus_runtime.training.centroids import centroid_loop, training_focus
 from focus_runtime.training.objective import distillation_loss, training_loss
 from focus_runtime.training.settings import TrainConfig
@@ -121,7 +122,7 @@ def test_weights_are_not_trained_towards_themselves(tiny_model):
         centroid_loop(
             focus,
             centroids,
-            random_ids(64)[0],
+            TokenStream(random_ids(64)[0]),
             TrainConfig(**PLAN, loss="distil"),
             weights=list(tiny_model.parameters()),
         )

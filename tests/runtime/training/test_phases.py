@@ -65,7 +65,7 @@ def test_the_phase_starts_from_balanced_groups(tiny_model):
     with training_focus(tiny_model, centroids) as focus:
         loop_of(focus, centroids, calibration_sequences=40).run(until=4)
     focus = compose(tiny_model, centroids, assignment="causal")
-    sequences = encode_texts(build_tokenizer(), TEXTS, 1)[: 29 * 32].view(-1, 32)
+    sequences = encode_texts(build_tokenizer(), TEXTS, 1).ids[: 29 * 32].view(-1, 32)
     final_hidden(tiny_model, sequences)
     counts = torch.bincount(focus.assignments()[0].probabilities.argmax(-1).flatten(), minlength=4)
     assert counts.max() / counts.sum() < 0.34

@@ -15,6 +15,7 @@ from focus_runtime.errors import ConfigError, ModelError, TrainingError, Trainin
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.scores import score
 from focus_runtime.models.loading import weights_sha256
+from focus_runtime.text.sequences import TokenStream
 from focus_runtime.training import loop as optimise
 from focus_runtime.training.regimes import RegimePlan, initialised, run_regime
 from focus_runtime.training.settings import TrainConfig
@@ -267,7 +268,9 @@ def test_a_composed_model_and_a_resume_from_nowhere_are_refused():
 def test_groups_of_parameters_are_clipped_apart():
     a, b = torch.nn.Parameter(torch.zeros(3)), torch.nn.Parameter(torch.zeros(2))
     settings = TrainConfig(steps=1, seq_len=16, learning_rate=0.5, warmup=0, clip=1.0)
-    loop = optimise.Loop(torch.arange(20), settings, [a, b], lambda _: 100 * a.sum() + 5 * b.sum(), rates=[0.5, 0.25])
+    loop = optimise.Loop(
+        TokenStream(torch.arange(20)), settings, [a, b], lambda _: 100 * a.sum() + 5 * b.sum(), rates=[0.5, 0.25]
+    )
     loop.run()
     assert a.grad.norm().item() == pytest.approx(1)
     assert b.grad.norm().item() == pytest.approx(1)

@@ -13,6 +13,7 @@ from lm_eval.models.huggingface import HFLM
 from torch import Tensor
 
 from focus_runtime.errors import InputError
+from focus_runtime.text.special import DEFAULT, text_ids
 
 Request = tuple[Any, list[int], list[int]]  # the request, ids of the context, ids of the continuation
 
@@ -27,15 +28,38 @@ class HarnessModel(HFLM):
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, *, batch_size: int = 1, progress: Callable[[float], None] | None = None
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        batch_size: int = 1,
+        special_tokens: str = DEFAULT,
+        progress: Callable[[float], None] | None = None,
     ) -> None:
-        # a copy: lm-eval gives a tokenizer without padding a token for it
-        super().__init__(model, backend="causal", tokenizer=copy.deepcopy(tokenizer), batch_size=batch_size)
+        super().__init__(
+            model,
+            backend="causal",
+            tokenizer=copy.deepcopy(tokenizer),  # lm-eval gives a tokenizer without padding a token for it
+            batch_size=batch_size,
+            add_bos_token=None if special_tokens == "auto" else False,
+        )
+        self._special_tokens = special_tokens
         self.lengths: dict[tuple[str, int], int] = {}
         self.cut: set[tuple[str, int]] = set()
         self._progress = progress or (lambda fraction: None)
         self._lengths: list[int] = []
         self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+
+    def tok_encode(
+        self,
+        string: str,
+        add_special_tokens: bool | None = None,
+        left_truncate_len: int | None = None,
+        **_: Any,
+    ) -> list[int]:
+        """Token ids of a text, with what the tokenizer puts before it and nothing after it."""
+        ids = text_ids(self.tokenizer, string, "none" if add_special_tokens is False else self._special_tokens)
+        return ids[-left_truncate_len:] if left_truncate_len else ids
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
         """(log-likelihood, whether greedy decoding gives it) of every continuation."""
@@ -45,8 +69,12 @@ class HarnessModel(HFLM):
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
         """Log-likelihood of whole texts, in windows as long as the model allows."""
-        answers = super().loglikelihood_rolling(requests, disable_tqdm=True)
-        self._count(requests, [min(1 + len(self.tok_encode(r.args[0])), self.max_length + 1) for r in requests])
+        chosen, self._special_tokens = self._special_tokens, "none"  # lm-eval adds BOS; twice, and it would be scored
+        try:
+            answers = super().loglikelihood_rolling(requests, disable_tqdm=True)
+            self._count(requests, [min(1 + len(self.tok_encode(r.args[0])), self.max_length + 1) for r in requests])
+        finally:
+            self._special_tokens = chosen
         return answers
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:

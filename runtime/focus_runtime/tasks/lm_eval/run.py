@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError, first_line
 from focus_runtime.measure.intervals import McNemar, mcnemar_test, mean_interval, sign_flip_test
+from focus_runtime.text.special import DEFAULT
 
 LOCAL_FORMATS = ("json", "csv", "parquet", "text", "arrow")
 FEWSHOT_SEED = 1234  # lm-eval's own
@@ -245,6 +246,7 @@ def run_tasks(
     task_folder: str | Path | None = None,
     limit: int | None = None,
     batch_size: int = 1,
+    special_tokens: str = DEFAULT,
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, TaskResult]:
     """Run lm-eval tasks.
@@ -259,6 +261,7 @@ def run_tasks(
         task_folder: see `load_tasks`.
         limit: only the first so many items of each task.
         batch_size: requests at once.
+        special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.
         progress: called with the fraction of requests done.
 
     Returns:
@@ -281,7 +284,9 @@ def run_tasks(
         task.set_fewshot_seed(seed=FEWSHOT_SEED)  # also between runs, so that both see the same examples
     with _quiet():
         network = model.model if isinstance(model, FocusModel) else model
-        wrapped = HarnessModel(network, tokenizer, batch_size=batch_size, progress=progress)
+        wrapped = HarnessModel(
+            network, tokenizer, batch_size=batch_size, special_tokens=special_tokens, progress=progress
+        )
         evaluated = evaluate(wrapped, {"tasks": dict(loaded)}, limit=limit, bootstrap_iters=0, log_samples=True)
     assert evaluated is not None, "one process runs alone"
     results = {}

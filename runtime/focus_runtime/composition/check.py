@@ -7,6 +7,7 @@ Shape suffixes: B batch, Q queries, H query heads, D head size.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,7 @@ from focus_runtime.composition.layer import focus_forward
 from focus_runtime.composition.state import STATE, FocusLayer
 from focus_runtime.errors import InputError, ModelError, first_line
 from focus_runtime.models.device_map import input_device
+from focus_runtime.models.structure import OTHER_MODEL, attention_modules
 
 IMPLEMENTATION = "focus_checked"
 TOKENS = 32
@@ -60,7 +62,7 @@ def run_text(model: Any) -> None:
     length = min(TOKENS, getattr(text, "max_position_embeddings", None) or TOKENS)
     ids = (torch.arange(length) * 37 + 11) % min(text.vocab_size, 997)
     try:
-        with _evaluating(model), torch.no_grad():
+        with _evaluating(model), torch.no_grad(), _each_once(model):
             model(input_ids=ids[None].to(input_device(model)), use_cache=False)
     except InputError:
         raise
@@ -70,6 +72,28 @@ def run_text(model: Any) -> None:
             expected="a causal language model that takes input_ids alone",
             fix="try model(input_ids) without Focus; check=False leaves this check out",
         ) from error
+
+
+@contextmanager
+def _each_once(model: nn.Module) -> Iterator[None]:
+    """Refuse a model that runs a layer several times in a pass: its groups are kept once for each layer."""
+    ran: Counter[int] = Counter()
+    hooks = [
+        module.register_forward_pre_hook(lambda *_, index=index: ran.update([index]))
+        for index, module in attention_modules(model).items()
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+    looped = [index for index, times in ran.items() if times > 1]
+    if looped:
+        raise ModelError(
+            f"{type(model).__name__} runs layer {looped[0]} {ran[looped[0]]} times in a pass, and Focus keeps one set "
+            "of groups a layer",
+            fix=OTHER_MODEL,
+        )
 
 
 @contextmanager

@@ -154,7 +154,10 @@ def _between(edges: Any, mask: Tensor | None) -> Tensor:
             expected="one row whose documents add up to its tokens",
             fix=PACKED,
         )
-    if mask.dtype != torch.int64 or not torch.equal(_begins(mask), _begins(numbers.to(mask.device))):
+    begins = _begins(numbers.to(mask.device))
+    if mask.dtype != torch.int64 or bool(
+        (begins & ~_begins(mask)).any()
+    ):  # a layer of chunks has edges of its own, too
         raise InputError("cu_seq_lens_q and attention_mask or position_ids name different documents", fix=PACKED)
     return mask
 
@@ -238,6 +241,9 @@ def _asked(function: Callable[..., Any], position_BT: Tensor) -> _Asked | None:
             return _Asked(labels=((position_BT - own["left_padding"][:, None]) // own["chunk_size"],))
         case "remap_positions_for_packed_sequence":
             return _asked(own["mask_function"], own["position_ids"])
+        case "or_masks":  # blocks of images, of which a text has none
+            others = [part for part in own["mask_functions"] if not _is_empty(part)]
+            return _asked(others[0], position_BT) if len(others) == 1 else None
         case "and_masks":
             parts = [_asked(part, position_BT) for part in own["mask_functions"]]
             known = [part for part in parts if part is not None]
@@ -253,6 +259,12 @@ def _read(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
         return "", {}
     names, cells = function.__code__.co_freevars, function.__closure__ or ()
     return function.__qualname__.split(".")[0], {n: cell.cell_contents for n, cell in zip(names, cells, strict=True)}
+
+
+def _is_empty(function: Callable[..., Any]) -> bool:
+    """Whether a mask function adds no pair: blocks that no token is in."""
+    kind, own = _read(function)
+    return kind == "blockwise_overlay" and bool((own["block_sequence_ids"] < 0).all())
 
 
 def _window(function: Callable[..., Any]) -> int | None:

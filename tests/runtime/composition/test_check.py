@@ -7,7 +7,7 @@ import torch
 
 from focus_runtime.composition import check
 from focus_runtime.composition.attach import compose
-from focus_runtime.doctor.families import tiny_model
+from focus_runtime.diagnosis.families import tiny_model
 from focus_runtime.errors import ModelError
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import logits
@@ -54,6 +54,7 @@ def test_training_mode_and_random_numbers_are_left_alone():
         ("t5gemma", "has an encoder"),
         ("mamba", "state-space or recurrent"),
         ("deepseek_v32", "sparse attention of its own"),
+        ("dory", "runs layer 1 2 times in a pass"),
         ("moshi", "does not compute under Focus what it computes without it"),
     ],
 )

@@ -14,15 +14,15 @@ export const counted = (count, word) => `${count} ${word}${String(count) === "1"
 /**
  * A count and which of the tokens the tokenizer added, as in "461 tokens with <bos>".
  * @param {string} count
- * @param {string[]} added
+ * @param {string[]} [added] none in what older versions recorded
  */
-export const withAdded = (count, added) => (added.length > 0 ? `${count} with ${added.join(" ")}` : count);
+export const withAdded = (count, added = []) => (added.length > 0 ? `${count} with ${added.join(" ")}` : count);
 
 /**
  * @param {string} count
- * @param {string[]} added
+ * @param {string[]} [added]
  */
-export const tokensInWords = (count, added) => withAdded(counted(count, "token"), added);
+export const tokensInWords = (count, added = []) => withAdded(counted(count, "token"), added);
 
 /**
  * Nothing for none; two budgets of as many exceptions are told apart by their ids.

@@ -22,7 +22,7 @@ from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.added_pairs import check_added_pairs
 from focus_runtime.composition.changes import Change, changed_budget, check_changes
 from focus_runtime.composition.check import IMPLEMENTATION as CHECKED
-from focus_runtime.composition.check import note_checked, run_text, was_checked
+from focus_runtime.composition.check import TOKENS, note_checked, run_text, was_checked
 from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.edits import LayerEdit, layer_edits
 from focus_runtime.composition.focused import check_any_left, check_decoder, chosen_layers
@@ -35,7 +35,6 @@ from focus_runtime.composition.state import (
     AttentionObserver,
     Comparison,
     FocusLayer,
-    Pass,
     Probe,
     SoftGate,
 )
@@ -362,7 +361,9 @@ class FocusModel(SavedModel):
         what = (tuple(self.focused_layers), self._sliding_layers, self.backend, device, dtype)
         if was_checked(self.model, what):
             return
-        config = self.config.replace(top_k=self.config.num_groups, budget=(), text_sinks=None, logit_factors=False)
+        everything = {"top_k": self.config.num_groups, "window": TOKENS, "budget": (), "text_sinks": None}
+        config = self.config.replace(**everything, logit_factors=False)
+        before = {index: router.config for index, router in self.routers.items()}
         try:
             set_attention_implementation(self.model, CHECKED)
             with self._during(config=config, checking=True, seconds=PassClock(enabled=False)):
@@ -370,10 +371,13 @@ class FocusModel(SavedModel):
         except BaseException:
             self.detach()
             raise
+        finally:
+            for index, own in before.items():
+                self.routers[index].config = own
         note_checked(self.model, what)
         set_attention_implementation(self.model, IMPLEMENTATION)
-        for layer in self._layers():
-            layer.passes.own = Pass()
+        for module, layer in zip(self._modules.values(), self._layers(), strict=True):  # as if nothing had been read
+            module.__dict__[STATE] = FocusLayer(layer.index, layer.router, self, layer.sliding, layer.cache_layer)
 
     def _allow_compile(self, allowed: bool) -> None:
         """`generate` compiles the model with static caches on a GPU; groups are kept by plain Python, which breaks."""

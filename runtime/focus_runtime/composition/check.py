@@ -22,6 +22,7 @@ from focus_runtime.composition.documents import FOCUS_MASK, focus_mask
 from focus_runtime.composition.layer import focus_forward
 from focus_runtime.composition.state import STATE, FocusLayer
 from focus_runtime.errors import InputError, ModelError, first_line
+from focus_runtime.failures import device_failure
 from focus_runtime.models.device_map import input_device
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules
 
@@ -67,6 +68,8 @@ def run_text(model: Any) -> None:
     except InputError:
         raise
     except Exception as error:
+        if device_failure(error) is not None:  # whoever called compose() knows what to say of it
+            raise
         raise ModelError(
             f"{type(model).__name__} cannot read {length} tokens of text: {first_line(error)}",
             expected="a causal language model that takes input_ids alone",

@@ -75,7 +75,11 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "longcat_flash": {"head_dim": 8},  # of rotary embedding
     "mamba2": {"num_heads": 8, "head_dim": 16},
     "mellum": SLIDING_AND_FULL,
-    "minimax_m3_vl_text": {"index_block_size": 4, "index_topk_blocks": 2},
+    "minimax_m3_vl_text": {
+        "index_block_size": 4,
+        "index_topk_blocks": 2,
+        "layer_types": ["full_attention", "minimax_m3_sparse"],
+    },
     "nemotron": {"num_key_value_heads": 2},
     "qwen4_exp": {"text_config": QWEN_4},
     "qwen4_exp_text": QWEN_4,

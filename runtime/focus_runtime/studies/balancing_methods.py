@@ -245,7 +245,8 @@ def train_with(
             last = loop.run(on_step, should_stop)
         trained = {index: centroids.routers[index] for index in focus.focused_layers}
     assert last is not None
-    return dataclasses.replace(centroids, routers=trained), last, dead[0]
+    config = centroids.config.replace(layers=tuple(trained))
+    return dataclasses.replace(centroids, routers=trained, config=config), last, dead[0]
 
 
 def _scores(

@@ -10,6 +10,7 @@ import textwrap
 import pytest
 import torch
 
+from focus_runtime.composition.attach import compose
 from focus_runtime.composition.state import SoftGate
 from focus_runtime.errors import ConfigError, TrainingError
 from focus_runtime.training.centroids import training_focus
@@ -143,6 +144,7 @@ def test_layers_computed_again_have_the_text_sinks_they_had(ids):
 @pytest.mark.slow
 def test_gradient_checkpointing_computes_layers_again():
     model, calls = build_model(), []
+    compose(model, build_centroids(model)).detach()  # reads a few tokens, once
     model.model.layers[1].self_attn.q_proj.register_forward_hook(lambda *_: calls.append(1))
     train(model, steps=1, calibration_sequences=1)
     plain = len(calls)

@@ -184,6 +184,25 @@ def test_trainer_trains_lora_on_a_frozen_model_through_focus(composed, tmp_path)
 
 
 @pytest.mark.slow
+def test_documents_that_trl_packs_do_not_see_each_other(tokenizer, tmp_path):
+    """With every pair kept the losses are those of the model's own attention, which keeps documents apart."""
+    trl = pytest.importorskip("trl", reason="TRL is not installed")
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_dict({"text": [f"Text {n}: " + "word " * n for n in (3, 5, 2, 7, 4, 6)]})
+    losses = []
+    for sparse in (False, True):
+        model = build_model()
+        if sparse:
+            compose(model, build_centroids(model), top_k=4)
+        packed = arguments(tmp_path, max_length=64, packing=True, padding_free=True, bf16=False)
+        trainer = trl.SFTTrainer(
+            model=model, args=trl.SFTConfig(**packed), train_dataset=data, processing_class=tokenizer
+        )
+        losses.append(trained(trainer))
+    assert losses[1] == pytest.approx(losses[0], abs=1e-4)
+
+
+@pytest.mark.slow
 def test_trl_fine_tunes_a_composed_model(composed, tokenizer, tmp_path):
     trl = pytest.importorskip("trl", reason="TRL is not installed")
     datasets = pytest.importorskip("datasets")

@@ -27,7 +27,7 @@ from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.edits import LayerEdit, layer_edits
 from focus_runtime.composition.focused import check_any_left, check_decoder, chosen_layers
 from focus_runtime.composition.heads import HeadMask, head_masks, layer_heads, memberships
-from focus_runtime.composition.layer import IMPLEMENTATION, check_called, focus_forward, route
+from focus_runtime.composition.layer import IMPLEMENTATION, check_called, focus_forward, refuse_empty, route
 from focus_runtime.composition.saved import SavedModel
 from focus_runtime.composition.state import (
     STATE,
@@ -346,6 +346,7 @@ class FocusModel(SavedModel):
             module.__dict__[STATE] = FocusLayer(index, router, self, sliding[index], cached[index])
             self._hooks.append(module.register_forward_pre_hook(route, with_kwargs=True))
             self._hooks.append(module.register_forward_hook(check_called))
+        self._hooks.append(self.model.register_forward_pre_hook(refuse_empty, with_kwargs=True))
         self._allow_compile(False)
         self._set_implementation(IMPLEMENTATION)
         if attention_implementation(self.model) != IMPLEMENTATION:

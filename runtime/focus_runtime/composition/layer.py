@@ -53,6 +53,20 @@ MEANINGS = {
 }
 
 
+def refuse_empty(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Pre-hook of the model: refuse a text without tokens, of which transformers raises several unclear errors.
+
+    Args:
+        module, args, kwargs: as torch passes them to a forward pre-hook.
+
+    Raises:
+        InputError: the text is empty.
+    """
+    ids = args[0] if args else kwargs.get("input_ids")
+    if isinstance(ids, Tensor) and ids.numel() == 0:
+        raise InputError("the text is empty", expected="at least one token in every row of input_ids")
+
+
 def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Pre-hook of an attention module: find its cache layer, and decide the groups of the new tokens.
 

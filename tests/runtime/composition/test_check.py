@@ -8,7 +8,7 @@ import torch
 from focus_runtime.composition import check
 from focus_runtime.composition.attach import compose
 from focus_runtime.diagnosis.families import model_types, tiny_model
-from focus_runtime.errors import ModelError
+from focus_runtime.errors import InputError, ModelError
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import logits
 
@@ -38,6 +38,14 @@ def test_a_model_is_checked_once_for_each_configuration(monkeypatch):
         assert focus.assignments() == {}, "the tokens of the check are nobody's"
         focus.detach()
     assert len(passes) == 2
+
+
+@pytest.mark.parametrize("more", [{"use_cache": False}, {}])
+def test_an_empty_text_is_one_clear_error(more):
+    model = build_model()
+    compose(model, build_centroids(model))
+    with pytest.raises(InputError, match="the text is empty"):
+        model(input_ids=torch.zeros(1, 0, dtype=torch.long), **more)
 
 
 def test_training_mode_and_random_numbers_are_left_alone():

@@ -17,7 +17,7 @@ def counted(count: int, unit: str, units: str | None = None) -> str:
 
 
 def tokens_in_words(count: int, added: Sequence[str]) -> str:
-    """So many tokens and which of them the tokenizer added, as in "461 tokens with <bos>".
+    """A count of tokens and which of them the tokenizer added, as in "461 tokens with <bos>".
 
     Args:
         count: of all tokens.

@@ -136,7 +136,7 @@ class FocusModel(SavedModel):
             current = layer.current_pass
             if current.documents is not None:
                 raise InputError(
-                    "the latest pass read packed documents, each with a mask of its own",
+                    "the latest pass read packed documents, and each has its own mask",
                     expected="one text a row",
                     fix="run the documents one by one",
                 )

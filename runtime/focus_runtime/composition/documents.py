@@ -2,7 +2,7 @@
 
 transformers describes every mask by a function of positions. `focus_mask` reads it: plainly causal masks, sliding
 windows, packed documents and fixed chunks are understood, and anything else is looked at pair by pair and refused
-unless it is one of these after all. Focus runs every document as a text: its positions, sinks and windows begin anew.
+unless it is one of these after all. Focus runs every document as a text: positions, sinks and windows begin with it.
 
 Shape suffixes: B batch, Q queries, T keys.
 """
@@ -155,9 +155,8 @@ def _between(edges: Any, mask: Tensor | None) -> Tensor:
             fix=PACKED,
         )
     begins = _begins(numbers.to(mask.device))
-    if mask.dtype != torch.int64 or bool(
-        (begins & ~_begins(mask)).any()
-    ):  # a layer of chunks has edges of its own, too
+    contradicted = begins & ~_begins(mask)  # a layer of chunks has further edges, which contradict nothing
+    if mask.dtype != torch.int64 or bool(contradicted.any()):
         raise InputError("cu_seq_lens_q and attention_mask or position_ids name different documents", fix=PACKED)
     return mask
 

@@ -72,7 +72,7 @@ def check_decoder(model: Any) -> None:
     kinds = {kind for kind in getattr(text, "layer_types", None) or [] if any(word in kind for word in OWN_SPARSITY)}
     if kinds:
         raise ModelError(
-            f"{name} has sparse attention of its own ({', '.join(sorted(kinds))}), which Focus cannot follow",
+            f"{name} has its own sparse attention ({', '.join(sorted(kinds))}), which Focus cannot follow",
             fix=OTHER_MODEL,
         )
     both_ways = getattr(text, "use_bidirectional_attention", None) in (True, "all")

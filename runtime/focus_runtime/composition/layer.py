@@ -47,7 +47,7 @@ UNDERSTOOD = frozenset(TransformersKwargs.__annotations__) | {
     "logits_to_keep",
 }
 MEANINGS = {
-    "indices": "sparse attention of its own",
+    "indices": "its own sparse attention",
     "position_bias": "a learned position bias",
     "sinks": "a sink a token",
 }
@@ -301,13 +301,13 @@ def _attend(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
 
 
 def _each_document(module: nn.Module, layer: FocusLayer, call: Call, documents: Documents) -> Tensor:
-    """Every document as a text of its own, (B, Q, H, D); padding returns zeros."""
+    """Every document as a separate text, (B, Q, H, D); padding returns zeros."""
     owner, current = layer.owner, layer.current_pass
     focused = layer.router is not None and not owner.measuring_full
     if focused and (current.history is not None or not is_plain(owner, gated=True) or owner.edits):
         raise InputError(
             f"layer {layer.index} got packed documents with a cache, or while single tokens are changed or measured",
-            expected="packed documents in a pass of their own",
+            expected="packed documents in a separate pass, without a cache",
             fix=PACKED,
         )
     (batch, heads, new, size), length = call.query.shape, call.key.shape[2]

@@ -99,7 +99,7 @@ def with_text_sinks(
         config: settings in force.
         layer: layer number.
         found: of the pass; it is brought up to this layer.
-        documents: packed ones, each with a first token of its own; None where every row is one text.
+        documents: packed ones, whose first tokens are looked at; None where every row is one text.
     """
     step = history is not None and history.seen > 0 and padding_BT is None and hidden_BTE.shape[:2] == (1, 1)
     if history is not None and step and hidden_BTE.device.type == "cpu":  # elsewhere the host would wait in every layer

@@ -61,7 +61,7 @@ def test_training_mode_and_random_numbers_are_left_alone():
     [
         ("t5gemma", "has an encoder"),
         ("mamba", "state-space or recurrent"),
-        ("deepseek_v32", "sparse attention of its own"),
+        ("deepseek_v32", "its own sparse attention"),
         ("dory", "runs layer 1 2 times in a pass"),
         ("moshi", "does not compute under Focus what it computes without it"),
     ],

@@ -28,7 +28,7 @@ class Call:
         total: tokens of the whole text so far; more than Tk where a sliding cache dropped some.
         scoring: scale and softcap.
         dropout: probability, for the layer's own attention in training.
-        sinks: (Hq,) learned sinks, one more logit for every query of a head; None for none.
+        sinks: (Hq,) learned sinks, one more logit for every query of a head; None without them.
     """
 
     query: Tensor
@@ -65,17 +65,20 @@ def checked_call(layer: FocusLayer, call: Call) -> Call:
         call: as it came: with the padding of all keys, and `total` 0 unless it is one document of several.
     """
     query, key, value = one_dtype(*rows_together(call.query, call.key, call.value))
-    total, current, padding = call.total or key.shape[2], layer.current_pass, call.padding
+    current, padding = layer.current_pass, call.padding
     if call.total:
-        pass
+        total = call.total
     elif current.cached is not None:
         total = current.history.seen if current.history is not None else int(current.cached.get_seq_length())
-    elif query.shape[2] != total and layer.router is not None:
+    elif query.shape[2] != key.shape[2] and layer.router is not None:
         raise InputError(
-            f"layer {layer.index} got {total} keys for {query.shape[2]} queries but no cache that Focus can find",
+            f"layer {layer.index} got {key.shape[2]} keys for {query.shape[2]} queries but no cache that Focus can "
+            "find",
             expected="a cache passed to the model",
             fix="call the model with use_cache=False",
         )
+    else:
+        total = key.shape[2]
     if key.shape[2] > total:
         key, value = key[:, :, :total], value[:, :, :total]
         padding = None if padding is None else padding[:, :total]

@@ -68,7 +68,7 @@ def run_text(model: Any) -> None:
     except InputError:
         raise
     except Exception as error:
-        if device_failure(error) is not None:  # whoever called compose() knows what to say of it
+        if device_failure(error) is not None:  # the caller of compose() words it
             raise
         raise ModelError(
             f"{type(model).__name__} cannot read {length} tokens of text: {first_line(error)}",

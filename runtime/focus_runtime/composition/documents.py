@@ -102,7 +102,7 @@ def by_token(mask: Any, layer: int, *, beside: bool = False) -> Tensor | None:
     if not isinstance(mask, Tensor):
         return None
     if mask.dim() == 2:
-        return mask if mask.dtype == torch.int64 else mask.bool()
+        return mask.bool()
     if mask.dim() == 4 and mask.shape[1] == mask.shape[2] == 1:
         if mask.dtype in (torch.bool, torch.int64):
             return mask[:, 0, 0]

@@ -52,7 +52,7 @@ def chosen_layers(
 
 def keeps_own(module: nn.Module) -> bool:
     """Whether an attention module keeps its own attention whatever is asked: inside fixed chunks, which are short, and
-    where it reads another layer's keys, for which the model may leave out most of its own tokens."""
+    where it reads another layer's keys, for which the model may leave out most tokens."""
     return chunk_of(module) is not None or shares_keys(module)
 
 

@@ -185,7 +185,7 @@ def _implementation(name: str) -> Patched:
             if ALL_ATTENTION_FUNCTIONS.get(name) is not own:  # it was there for this process alone
                 ALL_ATTENTION_FUNCTIONS[name] = own
         if not calls:
-            raise InputError(f"{type(model).__name__} never calls the attention implementation that it is told to use")
+            raise InputError(f"{type(model).__name__} never calls the attention implementation that was set")
 
     return patched
 

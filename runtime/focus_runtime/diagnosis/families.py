@@ -155,7 +155,7 @@ def tiny_model(model_type: str, *, seed: int = 0) -> nn.Module:
 
 @torch.no_grad()
 def draw_weights(model: nn.Module, seed: int) -> None:
-    """Draw every matrix anew, so large that attention is peaked and its output matters.
+    """Draw every matrix again, so large that attention is peaked and its output matters.
 
     Args:
         model: changed in place.

@@ -55,7 +55,7 @@ class Trace:
     returned: list[Tensor] = field(default_factory=list)
 
     def of_row(self, row: int, start: int) -> Trace:
-        """The entries of one row from one token on, as if they were a text of their own.
+        """The entries of one row from one token on, as if they were a separate text.
 
         Args:
             row: of the batch.

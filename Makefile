@@ -106,16 +106,16 @@ STREAMS := test-browser test-explorer test-runtime test-rest
 unit $(STREAMS): export PYTHONDONTWRITEBYTECODE =
 $(STREAMS): export OMP_NUM_THREADS = 1
 test-browser: $(PACKAGES)
-	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/ui tests/runtime/composition $(ARGS)
+	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/web tests/runtime/composition $(ARGS)
 
 test-explorer: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/ui --ignore=tests/explorer/reproduce --ignore=tests/explorer/services/corpora tests/explorer tests/security $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/web --ignore=tests/paper/reports --ignore=tests/explorer/usecases/corpora tests/explorer tests/security $(ARGS)
 
 test-runtime: $(PACKAGES)
 	nice -n 5 $(BIN)/python -m pytest --ignore=tests/runtime/composition tests/runtime $(ARGS)
 
 test-rest: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest $(wildcard tests/test_*.py) tests/explorer/reproduce tests/explorer/services/corpora $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest $(wildcard tests/test_*.py) tests/paper/reports tests/explorer/usecases/corpora $(ARGS)
 
 wheel: $(PACKAGES)
 	$(BIN)/python -m hatchling build -d dist

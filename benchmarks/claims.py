@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from focus_explorer.reproduce.page import claims_table
 from focus_runtime.files import replacing
+from paper.reports.page import claims_table
 
 START, END = "<!-- claims: made by benchmarks/claims.py -->", "<!-- end of claims -->"
 

@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from focus_explorer.services.training.texts import gather_texts
-from focus_runtime.baselines.no_groups import no_groups
-from focus_runtime.baselines.random_baseline import STATISTICS_SEED, random_baseline
+from focus_explorer.usecases.training.texts import gather_texts
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.attention_mass import attention_mass_kept
 from focus_runtime.measure.scores import Scores, compare, score
@@ -27,9 +25,11 @@ from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.studies.group_balance import group_balance
-from focus_runtime.studies.group_content import group_content, routed_text
+from focus_runtime.routing.no_groups import no_groups
+from focus_runtime.run.random_baseline import STATISTICS_SEED, random_baseline
 from focus_runtime.text.sequences import encode_texts, even_sequences
+from paper.studies.group_balance import group_balance
+from paper.studies.group_content import group_content, routed_text
 
 SETTINGS = ((1024, 128, 12), (512, 64, 12), (4096, 128, 2))  # sequence length, window, sequences
 MASS_SEQUENCES = 3

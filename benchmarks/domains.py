@@ -23,8 +23,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.baselines.no_groups import no_groups
-from focus_runtime.baselines.random_baseline import STATISTICS_SEED, random_baseline
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import CONSTANT
 from focus_runtime.measure.scores import Scores, compare, score
@@ -32,6 +30,8 @@ from focus_runtime.measure.timing import Spread, machine, timed_pass
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import Centroids
+from focus_runtime.routing.no_groups import no_groups
+from focus_runtime.run.random_baseline import STATISTICS_SEED, random_baseline
 from focus_runtime.text.sequences import encode_texts, even_sequences
 
 SPLITS = ("validation", "unseen")  # of domains that training saw, and of those kept out

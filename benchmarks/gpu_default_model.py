@@ -137,8 +137,8 @@ def generation(focus: FocusModel, prompt: torch.Tensor, tokens: int) -> dict[str
 
 def training_speed(model: Any, tokenizer: Any, text: str, precision: str) -> dict[str, Any]:
     """Seconds of a step of centroid training, in fp32 ("no") or mixed precision."""
-    from focus_runtime.training.centroids import train_centroids
-    from focus_runtime.training.settings import TrainConfig
+    from focus_runtime.fit.centroids import train_centroids
+    from focus_runtime.fit.settings import TrainConfig
 
     settings = TrainConfig(
         steps=TRAIN_STEPS, seq_len=TRAIN_TOKENS, warmup=1, calibration_sequences=1, mixed_precision=precision

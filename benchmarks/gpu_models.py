@@ -16,11 +16,11 @@ from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
 from focus_runtime.failures import is_out_of_memory
+from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.measure.speed import decode_speed, prefill_speed
 from focus_runtime.measure.speed.model import Filled, single_prefill_speed
 from focus_runtime.measure.timing import MODES
 from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.training.calibrate import calibrate_potentials
 from tests.helpers import TINY
 
 VOCABULARY, DECODE_STEPS, CALIBRATION_TOKENS = 32000, 16, 2048

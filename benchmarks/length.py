@@ -34,13 +34,13 @@ from torch import Tensor
 
 from benchmarks.domains import cut
 from benchmarks.results_file import continued, percent
-from focus_runtime.baselines.no_groups import no_groups
 from focus_runtime.budget import query_numbers
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.composition.heads import HeadMask, counts_of
 from focus_runtime.composition.observe import observe_attention
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import CONSTANT
+from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.measure.intervals import mean_interval, sign_flip_test
 from focus_runtime.measure.loss import final_hidden, layer_shares, token_nll
@@ -48,8 +48,8 @@ from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import Centroids, random_centroids
-from focus_runtime.studies.rows import variant
-from focus_runtime.training.calibrate import calibrate_potentials
+from focus_runtime.routing.no_groups import no_groups
+from paper.studies.rows import variant
 
 MODEL = "smollm2-135m"
 TEXTS = ("novels", "python", "manual-fr")

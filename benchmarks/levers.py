@@ -42,12 +42,12 @@ from benchmarks.short_trainings import (
     training_texts,
 )
 from focus_runtime.composition.attach import compose
+from focus_runtime.fit.calibrate import calibrate_potentials
+from focus_runtime.fit.settings import TrainConfig
 from focus_runtime.measure.intervals import mean_interval
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.training.calibrate import calibrate_potentials
-from focus_runtime.training.settings import TrainConfig
 
 HARD_SHARE = 4  # of the steps of an arm with a hard phase, one in so many
 ARMS: dict[str, tuple[str, str, bool]] = {  # text, loss, whether the last steps run on the hard mask

@@ -27,10 +27,10 @@ import numpy as np
 import psutil
 
 from benchmarks.served_page import Served, served
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.run_payload import load_run
-from focus_explorer.services.service import Service
-from focus_explorer.services.texts import all_samples
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.run_payload import load_run
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.texts import all_samples
 from focus_runtime.measure.timing import machine
 
 PORT = 7963

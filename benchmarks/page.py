@@ -27,10 +27,10 @@ from benchmarks.served_page import served
 from benchmarks.synthetic_runs import LAYERS, copy_run, write_long_run
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
-from focus_explorer.services.runs import list_runs
-from focus_explorer.services.service import Service
-from focus_explorer.services.sql import EXAMPLES, run_sql
-from focus_explorer.ui.requests.dispatch import dispatch
+from focus_explorer.usecases.runs import list_runs
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.sql import EXAMPLES, run_sql
+from focus_explorer.web.requests.dispatch import dispatch
 from focus_runtime.measure.timing import Spread, machine
 from focus_runtime.store.database import Database
 

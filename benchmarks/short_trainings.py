@@ -15,14 +15,14 @@ from torch import Tensor
 from benchmarks.domains import cut
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.config import FocusConfig
+from focus_runtime.fit.calibrate import calibrate_potentials
+from focus_runtime.fit.centroids import train_centroids
+from focus_runtime.fit.domains import TextDomain
+from focus_runtime.fit.settings import TrainConfig
 from focus_runtime.measure.intervals import mean_interval, sign_flip_test
 from focus_runtime.measure.scores import Scores, score
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.training.calibrate import calibrate_potentials
-from focus_runtime.training.centroids import train_centroids
-from focus_runtime.training.domains import TextDomain
-from focus_runtime.training.settings import TrainConfig
 
 MODEL = "smollm2-135m"
 TRAINED = ("novels", "python", "manual-fr", "changelogs")

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.synthetic_runs import LAYERS, layer_of, text_of, write_long_run
-from focus_explorer.services.service import Service
-from focus_explorer.services.statistics.measure import tag_run
 from focus_explorer.statistics.run_statistics import NAMES, RunStatistics
-from focus_runtime.baselines.random_baseline import RandomGroups, RandomLayerGroups
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.statistics.measure import tag_run
 from focus_runtime.config import FocusConfig
 from focus_runtime.measure.timing import machine
+from focus_runtime.run.random_baseline import RandomGroups, RandomLayerGroups
 from focus_runtime.store.statistics import write_attention_queries, write_baseline
 
 LIMITS = {"seconds": 30.0, "memory_mb": 4096.0}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_explorer.services.texts import sample_text
+from focus_explorer.usecases.texts import sample_text
 from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.blocks import count_pairs

@@ -47,14 +47,14 @@ from benchmarks.short_trainings import (
     training_texts,
 )
 from focus_runtime.composition.attach import compose
+from focus_runtime.fit.calibrate import calibrate_potentials
+from focus_runtime.fit.settings import TrainConfig
 from focus_runtime.measure.contingency import adjusted_rand, contingency
 from focus_runtime.measure.intervals import mean_interval
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.training.calibrate import calibrate_potentials
-from focus_runtime.training.settings import TrainConfig
 
 
 def agreement(files: dict[str, dict[str, NDArray[np.uint8]]], seeds: list[int]) -> dict[str, Any]:

@@ -38,30 +38,20 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{R}/composition": _runtime("models mask routing attention gpu"),
     f"{R}/measure": _runtime("models text mask routing attention composition"),
     f"{R}/explain": _runtime("models mask attention composition measure"),
-    f"{R}/training": _runtime("models text mask routing composition measure"),
-    f"{R}/diagnosis": _runtime("models routing composition"),
-    f"{R}/tuning": _runtime("models composition measure"),
-    f"{R}/baselines": _runtime("models routing attention composition measure training"),
-    f"{R}/run": _runtime("models text mask routing composition measure baselines"),
-    f"{R}/tasks": _runtime("composition measure text"),
-    f"{R}/corpus": _runtime("models text mask routing composition measure"),
-    f"{R}/studies": _runtime("models text routing composition measure training baselines"),
-    f"{R}/store": _runtime("text mask routing measure training baselines run explain"),
+    f"{R}/fit": _runtime("models text mask routing composition measure"),
+    f"{R}/evaluate": _runtime("models text routing composition measure"),
+    f"{R}/run": _runtime("models text mask routing composition measure fit"),
+    f"{R}/store": _runtime("text mask routing measure fit run explain"),
     X: _runtime(""),
-    f"{X}/data": _runtime("mask measure corpus store") | {X},
+    f"{X}/data": _runtime("mask measure run store") | {X},
     f"{X}/statistics": _runtime("text mask measure store") | {X, f"{X}/data"},
     f"{X}/views": _runtime("mask measure") | {X, f"{X}/data"},
-    f"{X}/services": _runtime(
-        "models text mask routing composition measure explain training tuning diagnosis baselines run tasks corpus "
-        "store"
-    )
+    f"{X}/usecases": _runtime("models text mask routing composition measure explain fit evaluate run store")
     | {X, f"{X}/data", f"{X}/statistics", f"{X}/views"},
     f"{X}/exports": _runtime("models text mask measure store")
-    | {X, f"{X}/data", f"{X}/statistics", f"{X}/views", f"{X}/services"},
-    f"{X}/reproduce": _runtime("models text routing composition measure training baselines studies tasks")
-    | {X, f"{X}/services", f"{X}/exports"},
-    f"{X}/ui": frozenset({X, f"{X}/views", f"{X}/services", f"{X}/exports"}),
-    f"{X}/cli": frozenset({X, f"{X}/services", f"{X}/exports", f"{X}/reproduce", f"{X}/ui"}),
+    | {X, f"{X}/data", f"{X}/statistics", f"{X}/views", f"{X}/usecases"},
+    f"{X}/web": frozenset({X, f"{X}/views", f"{X}/usecases", f"{X}/exports"}),
+    f"{X}/cli": frozenset({X, f"{X}/usecases", f"{X}/exports", f"{X}/web"}),
 }
 # What a folder is for, in the picture.
 PURPOSE = {
@@ -77,22 +67,16 @@ PURPOSE = {
     f"{R}/composition": "attach to a model",
     f"{R}/measure": "loss, time, intervals",
     f"{R}/explain": "missing links",
-    f"{R}/training": "learn centroids",
-    f"{R}/diagnosis": "the doctor",
-    f"{R}/tuning": "budgets of heads",
-    f"{R}/baselines": "what to compare with",
-    f"{R}/run": "one text",
-    f"{R}/tasks": "benchmarks",
-    f"{R}/corpus": "many texts",
-    f"{R}/studies": "experiments",
+    f"{R}/fit": "learn centroids, budgets",
+    f"{R}/evaluate": "benchmarks, the doctor",
+    f"{R}/run": "one text, many texts",
     f"{R}/store": "DuckDB tables",
     f"{X}/data": "named queries",
     f"{X}/statistics": "arrays to rows",
     f"{X}/views": "rows to payloads",
-    f"{X}/services": "use cases",
+    f"{X}/usecases": "what is offered",
     f"{X}/exports": "files for papers",
-    f"{X}/reproduce": "the paper's tables",
-    f"{X}/ui": "the page",
+    f"{X}/web": "the page",
     f"{X}/cli": "the command",
 }
 # Distributions that take their time to import.

@@ -23,7 +23,7 @@ CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
 
 
 def test_the_images_command_is_one_that_serve_allows_on_all_addresses():
-    from focus_explorer.ui.hosting.modes import Hosting
+    from focus_explorer.web.hosting.modes import Hosting
 
     words = json.loads(re.search(r"^CMD (\[.*\])$", CONTAINERFILE, re.MULTILINE)[1])
     chosen = parser().parse_args(words)

@@ -16,19 +16,19 @@ import pytest
 from focus_explorer.cli.main import main
 from focus_explorer.data.corpus import CorpusData
 from focus_explorer.exports.figures.write import FIGURES, LAYERED
-from focus_explorer.reproduce.scale import SCALES
-from focus_explorer.services.centroids.files import add_centroids
-from focus_explorer.services.service import Service
-from focus_explorer.ui.requests.dispatch import HANDLERS, dispatch
+from focus_explorer.usecases.centroids.files import add_centroids
+from focus_explorer.usecases.service import Service
+from focus_explorer.web.requests.dispatch import HANDLERS, dispatch
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.state import FULL
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.loss import layer_shares
 from focus_runtime.routing.centroid_file import save_centroids
-from tests.explorer.reproduce.conftest import TEXT as LONG_TEXT
-from tests.explorer.reproduce.conftest import UNIT
+from paper.reports.scale import SCALES
 from tests.helpers import build_centroids, build_model, build_tokenizer
+from tests.paper.reports.conftest import TEXT as LONG_TEXT
+from tests.paper.reports.conftest import UNIT
 
 pytestmark = pytest.mark.slow
 TEXT = "The harbour was quiet. The cat sat on the mat & left, then came back again.\n" * 2
@@ -243,7 +243,7 @@ REPORTS = ("table6", "groups", "mass", "layers", "balance")
 def test_the_papers_reports(site, said, refused, monkeypatch):
     """A report of each sort; the others train and score as these do."""
     monkeypatch.setitem(SCALES, "tiny", UNIT)
-    monkeypatch.setattr("focus_explorer.reproduce.figure.draw", lambda report: b"<svg/>")
+    monkeypatch.setattr("paper.reports.figure.draw", lambda report: b"<svg/>")
     for name in ("train", "val"):
         (site.folder / f"{name}.txt").write_text(LONG_TEXT if name == "train" else LONG_TEXT[::-1])
     options = ["--model", site.path("model"), "--text", site.path("train.txt"), "--val", site.path("val.txt")]

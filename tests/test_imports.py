@@ -61,5 +61,5 @@ def test_help_of_no_command_imports_a_model_library():
 @pytest.mark.slow
 def test_the_page_is_built_without_the_libraries_of_models():
     """They take longer to import than all else that happens before the page answers."""
-    modules, _ = imported("import focus_explorer.ui.shell")
+    modules, _ = imported("import focus_explorer.web.shell")
     assert not modules & {"torch", "transformers", "umap", "spacy", "sklearn", "scipy", "matplotlib"}

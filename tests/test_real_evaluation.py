@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from focus_explorer.services.texts import sample_text
+from focus_explorer.usecases.texts import sample_text
 from focus_runtime.composition.attach import compose
+from focus_runtime.evaluate.last_word import write_last_word_tasks
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
-from focus_runtime.tasks.last_word import write_last_word_tasks
 
 pytestmark = pytest.mark.model
 
 
 def test_last_words_under_focus_are_what_the_composed_model_says(tmp_path):
     pytest.importorskip("lm_eval")
-    from focus_runtime.tasks.lm_eval.run import compare_tasks, load_tasks, run_tasks
+    from focus_runtime.evaluate.lm_eval.run import compare_tasks, load_tasks, run_tasks
 
     model, tokenizer = load_model("smollm2-135m")
     texts = [(name, sample_text(name)) for name in ("Novel", "Dialogue", "Source code")]

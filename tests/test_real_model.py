@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from focus_explorer.cli.main import main
-from focus_explorer.services.texts import sample_text
+from focus_explorer.usecases.texts import sample_text
 from focus_runtime.composition.attach import compose
+from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.measure.loss import evaluate_focus, evaluate_full, final_hidden
 from focus_runtime.models.loading import load_model, weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.training.calibrate import calibrate_potentials
 
 pytestmark = pytest.mark.model
 

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.reproduce.scale import SCALES
+from paper.reports.scale import SCALES
 
 
 @pytest.mark.model

@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.services.runs import list_runs
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.runs import list_runs
+from focus_explorer.usecases.service import Service
 from tests.helpers import ROOT
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]

@@ -13,10 +13,10 @@ import pytest
 
 from focus_explorer.exports.bundle.rebuild import rebuild
 from focus_explorer.exports.tables.write import write_table
-from focus_explorer.services.run_payload import load_run
-from focus_explorer.services.runs import list_runs, mask_blocks, run_summary
-from focus_explorer.services.service import Service
-from focus_explorer.services.training.processes import Trainings
+from focus_explorer.usecases.run_payload import load_run
+from focus_explorer.usecases.runs import list_runs, mask_blocks, run_summary
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.training.processes import Trainings
 from focus_runtime.routing.centroid_file import load_centroids
 from tests.helpers import ROOT
 

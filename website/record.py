@@ -16,10 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.service import Service
-from focus_explorer.services.texts import sample_text
-from focus_explorer.ui.notebook import recorded
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.texts import sample_text
+from focus_explorer.web.notebook import recorded
 from focus_runtime.store.database import Database
 
 ROOT = Path(__file__).parents[1]

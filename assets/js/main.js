@@ -10,7 +10,7 @@ import { installKeys } from "./shell/keys.js";
 import { startTourOnFirstVisit } from "./shell/tour.js";
 import { FocusTraining } from "./training/app.js";
 
-// The tabs of the page create these; see focus_explorer/ui.
+// The tabs of the page create these; see focus_explorer/web.
 Object.assign(window, { FocusExplorer, FocusFiles, FocusForm, FocusRuns, FocusSql, FocusTraining });
 installKeys();
 followJumps(document);

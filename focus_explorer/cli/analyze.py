@@ -25,18 +25,18 @@ from focus_explorer.cli.options import (
 )
 from focus_explorer.errors import InputError
 from focus_explorer.progress import document_bar, stage_bar
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.budget import budget_of, other_settings
-from focus_explorer.services.corpora.request import (
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.budget import budget_of, other_settings
+from focus_explorer.usecases.corpora.request import (
     GLOB,
     TEXT_COLUMN,
     CorpusRequest,
     CorpusStopped,
     is_corpus,
 )
-from focus_explorer.services.runs import run_summary
-from focus_explorer.services.service import Service
-from focus_explorer.services.texts import read_text_file, read_text_stream
+from focus_explorer.usecases.runs import run_summary
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.texts import read_text_file, read_text_stream
 from focus_explorer.words import counted, tokens_in_words
 
 _CORPUS_ONLY = {
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     with stage_bar() as progress:
         run_id = analyze(service, text, request, command=command_line(), progress=progress, announce=print_note)
     if arguments.attention:
-        from focus_explorer.services.pairs import measure_attention
+        from focus_explorer.usecases.pairs import measure_attention
 
         with stage_bar() as progress:
             measure_attention(service, run_id, progress=progress)
@@ -166,7 +166,7 @@ def _is_corpus(arguments: argparse.Namespace) -> bool:
 
 
 def _analyze_corpus(arguments: argparse.Namespace, command: str) -> int:
-    from focus_explorer.services.corpora.analyze import analyze_corpus  # imports torch, which `--help` does not need
+    from focus_explorer.usecases.corpora.analyze import analyze_corpus  # imports torch, which `--help` does not need
 
     given = {name: getattr(arguments, name) for name in _CORPUS_ONLY if not name.startswith("no_")}
     request = CorpusRequest(

@@ -6,7 +6,7 @@ import argparse
 
 from focus_explorer.cli.options import add_settings
 from focus_explorer.progress import stage_bar
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.service import Service
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 from focus_explorer.cli.options import add_action_database, add_place, add_settings, add_token_choice, print_note
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
-from focus_explorer.services.balance import BalanceRequest, balance
-from focus_explorer.services.centroids.cards import CentroidCards
-from focus_explorer.services.centroids.files import check_centroids, copy_with_growing_windows, copy_with_text_sinks
-from focus_explorer.services.centroids.imports import ImportRequest, import_file
-from focus_explorer.services.centroids.own_files import remove_file, rename_file
-from focus_explorer.services.centroids.publish import prepare, pull, push, write_folder
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.balance import BalanceRequest, balance
+from focus_explorer.usecases.centroids.cards import CentroidCards
+from focus_explorer.usecases.centroids.files import check_centroids, copy_with_growing_windows, copy_with_text_sinks
+from focus_explorer.usecases.centroids.imports import ImportRequest, import_file
+from focus_explorer.usecases.centroids.own_files import remove_file, rename_file
+from focus_explorer.usecases.centroids.publish import prepare, pull, push, write_folder
+from focus_explorer.usecases.service import Service
 from focus_explorer.words import counted
 
 

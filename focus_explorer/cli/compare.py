@@ -19,13 +19,13 @@ from focus_explorer.cli.options import (
 )
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.budget import budget_of, kept_budget
-from focus_explorer.services.centroids.files import pinned_name
-from focus_explorer.services.compare.settings import NAMES, REPEATS, grid, measure_grid
-from focus_explorer.services.runs import list_runs, run_summary
-from focus_explorer.services.service import Service
-from focus_explorer.services.texts import read_text_file
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.budget import budget_of, kept_budget
+from focus_explorer.usecases.centroids.files import pinned_name
+from focus_explorer.usecases.compare.settings import NAMES, REPEATS, grid, measure_grid
+from focus_explorer.usecases.runs import list_runs, run_summary
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.texts import read_text_file
 from focus_explorer.words import counted, ends
 
 

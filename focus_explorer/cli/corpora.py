@@ -8,9 +8,9 @@ from collections import Counter
 from typing import Any
 
 from focus_explorer.cli.options import add_action_database, add_settings
-from focus_explorer.services.budget import other_settings
-from focus_explorer.services.corpora.register import COARSE_BELOW, corpus_summary, delete_corpus, list_corpora
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.budget import other_settings
+from focus_explorer.usecases.corpora.register import COARSE_BELOW, corpus_summary, delete_corpus, list_corpora
+from focus_explorer.usecases.service import Service
 from focus_explorer.words import counted
 
 SHOWN = 10  # documents that were skipped, named in the summary

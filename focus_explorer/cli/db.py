@@ -9,7 +9,7 @@ from pathlib import Path
 
 from focus_explorer import settings
 from focus_explorer.cli.options import add_action_database, add_settings
-from focus_explorer.services.care import Findings, backup, check, repair, restore
+from focus_explorer.usecases.care import Findings, backup, check, repair, restore
 from focus_explorer.words import counted
 
 

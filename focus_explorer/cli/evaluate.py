@@ -9,8 +9,8 @@ from typing import Any
 from focus_explorer.cli.options import add_compute, add_focus_settings, add_settings, add_token_choice, window_growth_of
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
-from focus_explorer.services.budget import budget_of, other_settings
-from focus_explorer.services.evaluate import EvaluateRequest, TaskRequest, evaluate, make_task
+from focus_explorer.usecases.budget import budget_of, other_settings
+from focus_explorer.usecases.evaluate import EvaluateRequest, TaskRequest, evaluate, make_task
 from focus_explorer.words import counted, ends
 
 

@@ -25,9 +25,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Explain the token, store what was found and print it."""
-    from focus_explorer.services.compare.missing_links import explain_token, most_hurt
-    from focus_explorer.services.runs import check_run, token_pieces
-    from focus_explorer.services.service import Service
+    from focus_explorer.usecases.compare.missing_links import explain_token, most_hurt
+    from focus_explorer.usecases.runs import check_run, token_pieces
+    from focus_explorer.usecases.service import Service
 
     service = Service(arguments.db)
     check_run(service.database, arguments.run_id)

@@ -6,7 +6,7 @@ import argparse
 
 from focus_explorer.cli.files import Lister, add_file_options, chosen_format, named_lines
 from focus_explorer.errors import InputError
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.service import Service
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

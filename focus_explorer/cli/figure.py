@@ -6,9 +6,9 @@ import argparse
 
 from focus_explorer.cli.files import Lister, add_file_options, chosen_format, named_lines
 from focus_explorer.cli.options import print_note
-from focus_explorer.services.maps import has_map, map_payload
-from focus_explorer.services.runs import check_run
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.maps import has_map, map_payload
+from focus_explorer.usecases.runs import check_run
+from focus_explorer.usecases.service import Service
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ class _ListFigures(Lister):
 def run(arguments: argparse.Namespace) -> None:
     """Draw the figure; a map is made first where none is stored."""
     from focus_explorer.exports.figures.write import FIGURE_FORMATS, write_figure
-    from focus_explorer.services.corpora.register import is_stored_corpus
+    from focus_explorer.usecases.corpora.register import is_stored_corpus
 
     file_format = chosen_format(arguments, {name: f".{name}" for name in FIGURE_FORMATS})
     service = Service(arguments.db)

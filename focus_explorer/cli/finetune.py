@@ -12,7 +12,7 @@ from focus_explorer import settings
 from focus_explorer.cli.options import add_log_to, add_token_choice, command_line, print_note
 from focus_explorer.errors import TrainingStopped
 from focus_explorer.progress import step_bar
-from focus_explorer.services.finetune import (
+from focus_explorer.usecases.finetune import (
     RECIPES,
     REGIMES,
     FinetuneRequest,

@@ -26,9 +26,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure the heads, store what was found and print it."""
-    from focus_explorer.services.compare.heads import measure_heads
-    from focus_explorer.services.runs import check_run
-    from focus_explorer.services.service import Service
+    from focus_explorer.usecases.compare.heads import measure_heads
+    from focus_explorer.usecases.runs import check_run
+    from focus_explorer.usecases.service import Service
 
     if arguments.verify < 0:
         raise InputError(f"--verify is {arguments.verify}", expected="a number of heads, or 0 for estimates alone")

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from focus_explorer.errors import TrainingStopped
-from focus_explorer.reproduce.names import OWN, PAPER, RECIPES, REPORTS
+from paper.reports.names import OWN, PAPER, RECIPES, REPORTS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the reports and write them; returns the exit status."""
-    from focus_explorer.reproduce.run import reproduce
+    from paper.reports.run import reproduce
 
     try:
         reproduce(arguments)

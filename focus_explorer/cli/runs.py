@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from focus_explorer.cli.options import add_action_database, add_settings
-from focus_explorer.services.labels import (
+from focus_explorer.usecases.labels import (
     KEEP_DAYS,
     all_runs,
     change_tags,
@@ -17,8 +17,8 @@ from focus_explorer.services.labels import (
     purge_deleted,
     undelete_run,
 )
-from focus_explorer.services.runs import list_runs
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.runs import list_runs
+from focus_explorer.usecases.service import Service
 from focus_explorer.words import counted
 
 _EMPTY = "no runs yet; `focus-explorer analyze FILE` makes one"

@@ -6,10 +6,10 @@ import argparse
 from dataclasses import fields
 
 from focus_explorer.cli.options import add_compute, add_settings
-from focus_explorer.services.analyze import AnalyzeRequest
-from focus_explorer.services.centroids.files import pinned_name
-from focus_explorer.services.service import Service
-from focus_explorer.services.visitors.limits import VisitorLimits
+from focus_explorer.usecases.analyze import AnalyzeRequest
+from focus_explorer.usecases.centroids.files import pinned_name
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.visitors.limits import VisitorLimits
 
 MODES = """
 modes of hosting, see docs/hosting.md:
@@ -118,7 +118,7 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Serve the page until it is stopped."""
-    from focus_explorer.ui.hosting.modes import Hosting
+    from focus_explorer.web.hosting.modes import Hosting
 
     hosting = Hosting(
         host=arguments.host,
@@ -141,12 +141,12 @@ def run(arguments: argparse.Namespace) -> None:
         job_memory=arguments.job_memory,
     )
     hosting.check(mcp=arguments.mcp)
-    from focus_explorer.ui.gradio_import import import_gradio
-    from focus_explorer.ui.hosting.uploads import private_uploads
+    from focus_explorer.web.gradio_import import import_gradio
+    from focus_explorer.web.hosting.uploads import private_uploads
 
     private_uploads()
     import_gradio()
-    from focus_explorer.ui.shell import build_app
+    from focus_explorer.web.shell import build_app
 
     request = AnalyzeRequest(
         model=arguments.model,

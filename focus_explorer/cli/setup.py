@@ -18,8 +18,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Fetch and convert what is missing, and say where it lies."""
     from focus_explorer.progress import stage_bar
-    from focus_explorer.services.default_model import set_up
     from focus_explorer.settings import SETTINGS
+    from focus_explorer.usecases.default_model import set_up
 
     with stage_bar() as progress:
         model = set_up(wheel=arguments.wheel, from_hub=arguments.from_hub, progress=progress)

@@ -56,9 +56,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure what is missing, then print the statistics."""
-    from focus_explorer.services.corpora.register import is_stored_corpus
-    from focus_explorer.services.service import Service
-    from focus_explorer.services.statistics.tables import agreement_table, computed_statistics
+    from focus_explorer.usecases.corpora.register import is_stored_corpus
+    from focus_explorer.usecases.service import Service
+    from focus_explorer.usecases.statistics.tables import agreement_table, computed_statistics
 
     service = Service(arguments.db)
     if is_stored_corpus(service, arguments.run_id):
@@ -86,7 +86,7 @@ def _refuse_for_corpus(arguments: argparse.Namespace) -> None:
 
 
 def _measure(service: Any, arguments: argparse.Namespace) -> None:
-    from focus_explorer.services.statistics.measure import measure_run
+    from focus_explorer.usecases.statistics.measure import measure_run
 
     for run_id in filter(None, (arguments.run_id, arguments.other)):
         with stage_bar() as progress:

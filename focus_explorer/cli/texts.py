@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Build the mixture and print its domains."""
     from focus_explorer.progress import stage_bar
-    from focus_explorer.services.mixture.build import build_mixture
+    from focus_explorer.usecases.mixture.build import build_mixture
 
     out, novels = Path(arguments.out).expanduser(), Path(arguments.novels).expanduser()
     with stage_bar() as progress:

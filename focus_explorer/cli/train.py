@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from focus_explorer.cli.options import add_log_to, add_settings, command_line, print_note
 from focus_explorer.errors import TrainingStopped
-from focus_explorer.services.training.request import OF_RECIPE, TrainRequest, flag, options, recipe_values, usual
+from focus_explorer.usecases.training.request import OF_RECIPE, TrainRequest, flag, options, recipe_values, usual
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -63,8 +63,8 @@ def train_request(arguments: argparse.Namespace) -> TrainRequest:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train; returns the exit status."""
-    from focus_explorer.services.service import Service
-    from focus_explorer.services.training.train import describe, train
+    from focus_explorer.usecases.service import Service
+    from focus_explorer.usecases.training.train import describe, train
 
     request = train_request(arguments)
     database = None if arguments.no_db else Service(arguments.db).database

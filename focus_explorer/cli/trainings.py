@@ -17,8 +17,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the list."""
-    from focus_explorer.services.service import Service
-    from focus_explorer.services.training.processes import Trainings
+    from focus_explorer.usecases.service import Service
+    from focus_explorer.usecases.training.processes import Trainings
 
     rows = Trainings(Service(arguments.db)).rows()
     if arguments.json:

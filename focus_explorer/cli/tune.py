@@ -16,7 +16,7 @@ from focus_explorer.cli.options import (
 )
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.progress import stage_bar
-from focus_explorer.services.tune import TuneRequest, describe, to_json, tune
+from focus_explorer.usecases.tune import TuneRequest, describe, to_json, tune
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +124,7 @@ def _add_amounts(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Search; returns the exit status: 3 where no budget meets a target and its file was not written."""
-    from focus_explorer.services.service import Service
+    from focus_explorer.usecases.service import Service
 
     request = TuneRequest(
         text=tuple(arguments.text),

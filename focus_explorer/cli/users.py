@@ -7,7 +7,7 @@ import getpass
 import sys
 
 from focus_explorer.errors import InputError
-from focus_explorer.services.users import add_user
+from focus_explorer.usecases.users import add_user
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

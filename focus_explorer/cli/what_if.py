@@ -26,8 +26,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure the changed run, store it where asked, and print what follows."""
-    from focus_explorer.services.compare.what_if import WhatIfs, save_changed
-    from focus_explorer.services.service import Service
+    from focus_explorer.usecases.compare.what_if import WhatIfs, save_changed
+    from focus_explorer.usecases.service import Service
 
     if not arguments.set:
         raise InputError("no change was given", expected="at least one --set, such as --set full:12")

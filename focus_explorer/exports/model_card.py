@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from focus_explorer.exports.tables.markdown import escape, line
-from focus_explorer.services.budget import budget_words, text_sinks_words
-from focus_explorer.services.centroids.publish import Publication
-from focus_explorer.services.centroids.training_record import balanced_on
+from focus_explorer.usecases.budget import budget_words, text_sinks_words
+from focus_explorer.usecases.centroids.publish import Publication
+from focus_explorer.usecases.centroids.training_record import balanced_on
 from focus_explorer.words import counted
 from focus_runtime.config import FocusConfig, growth_words
 

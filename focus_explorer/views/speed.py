@@ -22,7 +22,7 @@ def speed_figure(result: dict[str, Any]) -> go.Figure:
     """Full attention's time over Focus's, by tokens; above 1 Focus is faster.
 
     Args:
-        result: what `focus_explorer.services.bench.measure` returns.
+        result: what `focus_explorer.usecases.bench.measure` returns.
     """
     figure = go.Figure()
     layer, prefill, decode = result["layer"], result["prefill"], result["decode"]

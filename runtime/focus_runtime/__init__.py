@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from focus_runtime.attention import focus_attention
     from focus_runtime.composition.attach import FocusModel, compose
     from focus_runtime.config import FocusConfig
-    from focus_runtime.diagnosis.doctor import doctor
     from focus_runtime.errors import InputError
+    from focus_runtime.evaluate.doctor.doctor import doctor
+    from focus_runtime.fit.calibrate import calibrate_potentials
     from focus_runtime.measure.perplexity import Perplexity, perplexity
     from focus_runtime.models.loading import load_model
     from focus_runtime.routing.centroid_file import load_centroids, save_centroids
     from focus_runtime.routing.centroid_import import import_centroids
     from focus_runtime.routing.centroids import Centroids, random_centroids
-    from focus_runtime.training.calibrate import calibrate_potentials
     from focus_runtime.version import __version__
 
 __all__ = [

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from focus_explorer.services.runs import list_runs
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.runs import list_runs
+from focus_explorer.usecases.service import Service
 from tests.browser.conftest import FLAGS, SIZES, find_chromium, serving
 from tests.browser.places import PLACES
 

@@ -11,15 +11,15 @@ import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.compare.heads import measured_heads
-from focus_explorer.services.compare.lengths import lengths, measure_lengths
-from focus_explorer.services.compare.missing_links import explained, most_hurt
-from focus_explorer.services.compare.runs import compare_runs
-from focus_explorer.services.compare.settings import grid_rows
-from focus_explorer.services.compare.what_if import WhatIfs
-from focus_explorer.services.runs import list_runs, run_summary
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.compare.heads import measured_heads
+from focus_explorer.usecases.compare.lengths import lengths, measure_lengths
+from focus_explorer.usecases.compare.missing_links import explained, most_hurt
+from focus_explorer.usecases.compare.runs import compare_runs
+from focus_explorer.usecases.compare.settings import grid_rows
+from focus_explorer.usecases.compare.what_if import WhatIfs
+from focus_explorer.usecases.runs import list_runs, run_summary
+from focus_explorer.usecases.service import Service
 from focus_runtime.budget import HeadException
 from tests.browser.conftest import opening, reload, serving
 

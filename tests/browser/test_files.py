@@ -11,17 +11,17 @@ import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
-from focus_explorer.services.runs import list_runs
-from focus_explorer.services.service import Service
-from focus_explorer.ui.notebook import show
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.centroids.files import add_centroids, uploaded_centroids
+from focus_explorer.usecases.runs import list_runs
+from focus_explorer.usecases.service import Service
+from focus_explorer.web.notebook import show
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
 from tests.browser.conftest import unfold
 from tests.browser.test_accessibility import findings
-from tests.explorer.services.centroids.test_budgets import CONFIG, own_config, tuned_record
+from tests.explorer.usecases.centroids.test_budgets import CONFIG, own_config, tuned_record
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
-from focus_explorer.services.group_names import group_names
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.group_names import group_names
+from focus_explorer.usecases.service import Service
 from focus_runtime.store.database import Database
 from tests.browser.conftest import module_script
 from tests.browser.test_page import set_layer

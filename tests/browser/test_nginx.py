@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from focus_explorer.services.labels import all_runs
+from focus_explorer.usecases.labels import all_runs
 from tests.browser.conftest import HARBOUR, serving, tiny_service
 from tests.helpers import ROOT, free_port
 

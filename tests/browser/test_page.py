@@ -11,12 +11,12 @@ import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.labels import delete_run
-from focus_explorer.services.run_payload import load_run
-from focus_explorer.services.runs import list_runs, run_summary, run_text
-from focus_explorer.services.service import Service
-from focus_explorer.services.texts import sample_text
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.labels import delete_run
+from focus_explorer.usecases.run_payload import load_run
+from focus_explorer.usecases.runs import list_runs, run_summary, run_text
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.texts import sample_text
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids

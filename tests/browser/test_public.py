@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from playwright.sync_api import expect
 
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.service import Service
 from tests.browser.conftest import HARBOUR, opening, serving
 from tests.helpers import build_model, build_tokenizer, free_port
 

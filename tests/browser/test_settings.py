@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.runs import list_runs
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.runs import list_runs
 from focus_runtime.budget import HeadException
 from tests.browser.conftest import HARBOUR, unfold
 

@@ -14,8 +14,8 @@ import threading
 import pytest
 
 from focus_explorer.assets import asset_path
-from focus_explorer.ui.notebook import page_of
-from focus_explorer.ui.scripts import link
+from focus_explorer.web.notebook import page_of
+from focus_explorer.web.scripts import link
 from tests.browser.conftest import opening
 from tests.helpers import ROOT
 from website.record import read_recording

@@ -11,15 +11,15 @@ from playwright.sync_api import expect
 
 from focus_explorer.data.parts import executed
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.runs import list_runs, run_config
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.runs import list_runs, run_config
+from focus_explorer.usecases.service import Service
 from focus_runtime.budget import HeadException
 from focus_runtime.config import FocusConfig
+from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.training.calibrate import calibrate_potentials
 from tests.browser.test_accessibility import findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]

@@ -13,11 +13,11 @@ from playwright.sync_api import expect
 from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.exports.figures.write import write_figure
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.run_payload import load_run
-from focus_explorer.services.runs import list_runs
-from focus_explorer.services.service import Service
 from focus_explorer.statistics.run_statistics import statistics_table
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.run_payload import load_run
+from focus_explorer.usecases.runs import list_runs
+from focus_explorer.usecases.service import Service
 from focus_runtime.budget import HeadException
 from tests.browser.conftest import HARBOUR, reload
 from tests.browser.test_accessibility import findings

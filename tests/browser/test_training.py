@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from focus_explorer.services.centroids.files import uploaded_centroids
-from focus_explorer.services.training.processes import Trainings
-from focus_explorer.services.training.request import snapshots_of
+from focus_explorer.usecases.centroids.files import uploaded_centroids
+from focus_explorer.usecases.training.processes import Trainings
+from focus_explorer.usecases.training.request import snapshots_of
 from focus_runtime.config import FocusConfig
+from focus_runtime.fit.settings import TrainStep
+from focus_runtime.fit.validation import Evaluation
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder
-from focus_runtime.training.settings import TrainStep
-from focus_runtime.training.validation import Evaluation
 from tests.browser.conftest import unfold
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from focus_explorer.cli.main import main
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.service import Service
 from focus_runtime.budget import read_budget
 from focus_runtime.config import FocusConfig
+from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.training.calibrate import calibrate_potentials
 from tests.helpers import build_model, build_tokenizer
 
 TEXT = "The harbour was quiet. <script>alert('x')</script> Déjà vu 🙂 — the cat sat on the mat & left.\n" * 6

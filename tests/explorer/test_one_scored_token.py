@@ -11,10 +11,10 @@ from focus_explorer.exports.figures.write import figure
 from focus_explorer.exports.report.data import read_run
 from focus_explorer.exports.report.write import render
 from focus_explorer.exports.tables.write import write_table
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.compare.runs import compare_runs
-from focus_explorer.services.compare.settings import grid_rows, measure_grid
-from focus_explorer.services.run_payload import load_run
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.compare.runs import compare_runs
+from focus_explorer.usecases.compare.settings import grid_rows, measure_grid
+from focus_explorer.usecases.run_payload import load_run
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow

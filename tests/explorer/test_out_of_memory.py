@@ -11,9 +11,9 @@ import torch
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 from focus_explorer.cli.main import main
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.service import Service
-from focus_explorer.ui.requests.dispatch import dispatch
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.service import Service
+from focus_explorer.web.requests.dispatch import dispatch
 from focus_runtime.measure import memory
 from focus_runtime.measure.speed import composed as layer_timing
 from focus_runtime.routing.centroid_file import save_centroids

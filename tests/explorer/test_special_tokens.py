@@ -12,19 +12,19 @@ from focus_explorer.exports.bundle.read import read_bundle
 from focus_explorer.exports.bundle.rebuild import rebuild
 from focus_explorer.exports.bundle.write import write_bundle
 from focus_explorer.exports.tables.sources import read
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.live_text import LiveTexts
-from focus_explorer.services.run_model import request_again
-from focus_explorer.services.run_payload import load_run_of
-from focus_explorer.services.runs import run_summary, run_text
-from focus_explorer.services.service import Service
-from focus_explorer.services.texts import count_tokens
-from focus_explorer.ui.requests.dispatch import dispatch
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.live_text import LiveTexts
+from focus_explorer.usecases.run_model import request_again
+from focus_explorer.usecases.run_payload import load_run_of
+from focus_explorer.usecases.runs import run_summary, run_text
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.texts import count_tokens
+from focus_explorer.web.requests.dispatch import dispatch
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from tests.explorer.conftest import ran
-from tests.explorer.services.conftest import wait_for_job
+from tests.explorer.usecases.conftest import wait_for_job
 from tests.helpers import build_bos_tokenizer, build_model
 from tests.runtime.text.test_chat import LINES, TEMPLATE
 

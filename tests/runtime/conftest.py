@@ -55,7 +55,7 @@ def batches(monkeypatch):
         drawn.append(step_sequences(*args))
         return drawn[-1]
 
-    monkeypatch.setattr("focus_runtime.training.loop.step_sequences", recorded)
+    monkeypatch.setattr("focus_runtime.fit.loop.step_sequences", recorded)
     return drawn
 
 

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import pytest
 from starlette.testclient import TestClient
 
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.service import Service
-from focus_explorer.ui.gradio_import import import_gradio
-from focus_explorer.ui.hosting.login import login
-from focus_explorer.ui.hosting.modes import Hosting
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.service import Service
+from focus_explorer.web.gradio_import import import_gradio
+from focus_explorer.web.hosting.login import login
+from focus_explorer.web.hosting.modes import Hosting
 from tests.explorer.conftest import TEXT, model_folder  # noqa: F401
 from tests.security.watch import watched_files
 
@@ -74,7 +74,7 @@ def serving(database, request=None, **hosting):
     """A `Page` hosted in some way."""
     from gradio.routes import App as Application
 
-    from focus_explorer.ui.shell import build_app
+    from focus_explorer.web.shell import build_app
 
     app = build_app(database=database, request=request, hosting=Hosting(**hosting))
     app.hosting.check()

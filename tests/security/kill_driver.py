@@ -34,10 +34,10 @@ def operations(folder):
     """Operation -> (what it does, what it may write besides the database)."""
     from focus_explorer.exports.bundle.write import write_bundle
     from focus_explorer.exports.tables.write import write_table
-    from focus_explorer.services.centroids.files import add_centroids
-    from focus_explorer.services.labels import all_runs, delete_run, purge_deleted
-    from focus_explorer.services.service import Service
-    from focus_explorer.services.training.request import checkpoint_of
+    from focus_explorer.usecases.centroids.files import add_centroids
+    from focus_explorer.usecases.labels import all_runs, delete_run, purge_deleted
+    from focus_explorer.usecases.service import Service
+    from focus_explorer.usecases.training.request import checkpoint_of
 
     db, model = ["--db", folder / "runs.duckdb"], ["--model", folder / "tiny"]
     chosen = [*model, "--centroids", folder / "c.safetensors"]
@@ -111,9 +111,9 @@ def problems(folder):
     """What is not whole; looked at in a child, since a parent with an open database must not fork."""
     import pyarrow.parquet as pq
 
-    from focus_explorer.services.care import check
-    from focus_explorer.services.labels import all_runs
-    from focus_explorer.services.service import Service
+    from focus_explorer.usecases.care import check
+    from focus_explorer.usecases.labels import all_runs
+    from focus_explorer.usecases.service import Service
     from focus_runtime.errors import InputError
     from focus_runtime.routing.centroid_file import load_centroids
 

@@ -15,8 +15,8 @@ from focus_explorer.exports.bundle import tables as bundle_tables
 from focus_explorer.exports.bundle.read import read_bundle
 from focus_explorer.exports.bundle.rebuild import rebuild
 from focus_explorer.exports.bundle.write import write_bundle
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.service import Service
 from focus_runtime.store.projections import write_projection
 from tests.explorer.conftest import TEXT, model_folder  # noqa: F401
 from tests.security.mutations import EXAMPLES, FUZZ, damaged, mutated

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from focus_explorer.errors import InputError
-from focus_explorer.services.service import Service
-from focus_explorer.ui.downloads.request import KINDS
-from focus_explorer.ui.requests.dispatch import HANDLERS, dispatch
-from focus_runtime.corpus.source import Document, Skipped, Source
+from focus_explorer.usecases.service import Service
+from focus_explorer.web.downloads.request import KINDS
+from focus_explorer.web.requests.dispatch import HANDLERS, dispatch
+from focus_runtime.run.source import Document, Skipped, Source
 from tests.security.mutations import EXAMPLES, FUZZ, HOSTILE_TEXTS, REMOVED, VALUES, damaged, mutated
 
 pytestmark = pytest.mark.fuzz

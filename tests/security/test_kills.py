@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.labels import label_run
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.labels import label_run
+from focus_explorer.usecases.service import Service
 from focus_runtime import files
 from focus_runtime.files import PART, replacing, sweep_parts
 from focus_runtime.routing.centroid_file import save_centroids

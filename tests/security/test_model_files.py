@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.runs import list_runs
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.runs import list_runs
+from focus_explorer.usecases.service import Service
 from focus_runtime.errors import ModelError
 from focus_runtime.models.loading import load_model, load_tokenizer
 from tests.helpers import build_model, build_tokenizer

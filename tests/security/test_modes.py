@@ -6,8 +6,8 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
-from focus_explorer.services.users import add_user
-from focus_explorer.ui.hosting.modes import Hosting
+from focus_explorer.usecases.users import add_user
+from focus_explorer.web.hosting.modes import Hosting
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "lab.example"])

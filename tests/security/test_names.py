@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from focus_explorer.errors import InputError
-from focus_explorer.services.centroids.files import add_centroids
-from focus_explorer.services.names import KnownNames, allowed_folders
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.centroids.files import add_centroids
+from focus_explorer.usecases.names import KnownNames, allowed_folders
+from focus_explorer.usecases.service import Service
 from focus_runtime.routing.centroid_file import save_centroids
 from tests.helpers import build_centroids, build_model
 from tests.security.conftest import serving

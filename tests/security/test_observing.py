@@ -13,9 +13,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from focus_explorer.errors import InputError
-from focus_explorer.services import logs
-from focus_explorer.services.jobs import DEFECT, JobRunner, job_counts
-from focus_explorer.ui.hosting.metrics import Metrics
+from focus_explorer.usecases import logs
+from focus_explorer.usecases.jobs import DEFECT, JobRunner, job_counts
+from focus_explorer.web.hosting.metrics import Metrics
 from tests.helpers import free_port
 from tests.security.conftest import serving
 from tests.security.test_server import server
@@ -131,7 +131,7 @@ def test_a_defect_in_a_function_is_logged_under_the_request_that_called_it(store
     def fails(*values, **named):
         raise ValueError(SECRET)
 
-    monkeypatch.setattr("focus_explorer.ui.api.functions.analyze_text", fails)
+    monkeypatch.setattr("focus_explorer.web.api.functions.analyze_text", fails)
     with serving(*stored[:1], stored[2]) as page:
         values = [SECRET, stored[2].model, "random", 1, 8, 2, "causal", 100, "auto", "auto", "auto"]
         posted = page.client.post(

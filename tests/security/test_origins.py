@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from focus_explorer.ui.hosting.addresses import Addresses, is_loopback
-from focus_explorer.ui.hosting.modes import Hosting
+from focus_explorer.web.hosting.addresses import Addresses, is_loopback
+from focus_explorer.web.hosting.modes import Hosting
 from tests.security.conftest import HERE, serving
 
 OTHER_PORT = "http://127.0.0.1:9999"

@@ -14,17 +14,17 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError, StoreError
-from focus_explorer.services.acting_user import VISITOR, acting_as
-from focus_explorer.services.analyze import analyze
-from focus_explorer.services.labels import all_runs
-from focus_explorer.services.models import ModelStore
-from focus_explorer.services.service import Service
-from focus_explorer.services.visitors.limits import Share, Shares, VisitorLimits
-from focus_explorer.services.visitors.service import MOST_LARGE, VisitorService
-from focus_explorer.ui.api.functions import NOT_FOR_VISITORS
-from focus_explorer.ui.hosting.lab import USER_HEADER
-from focus_explorer.ui.hosting.modes import Hosting
-from focus_explorer.ui.hosting.visitors import BURST, COOKIE, HEADER, Visitors, network
+from focus_explorer.usecases.acting_user import VISITOR, acting_as
+from focus_explorer.usecases.analyze import analyze
+from focus_explorer.usecases.labels import all_runs
+from focus_explorer.usecases.models import ModelStore
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.visitors.limits import Share, Shares, VisitorLimits
+from focus_explorer.usecases.visitors.service import MOST_LARGE, VisitorService
+from focus_explorer.web.api.functions import NOT_FOR_VISITORS
+from focus_explorer.web.hosting.lab import USER_HEADER
+from focus_explorer.web.hosting.modes import Hosting
+from focus_explorer.web.hosting.visitors import BURST, COOKIE, HEADER, Visitors, network
 from tests.explorer.conftest import TEXT
 from tests.security.conftest import serving
 
@@ -290,7 +290,7 @@ def test_large_parts_are_kept_for_the_latest_visitors(copied):
 
 
 def test_who_asks_without_a_cookie_is_forgotten_first(copied, monkeypatch):
-    monkeypatch.setattr("focus_explorer.services.visitors.service.MOST_SERVICES", 3)
+    monkeypatch.setattr("focus_explorer.usecases.visitors.service.MOST_SERVICES", 3)
     service = VisitorService(copied.database, ModelStore(), VisitorLimits())
     for visitor in ("ada", "b", "c", "ada", "d", "e"):
         with acting_as(VISITOR + visitor):
@@ -317,7 +317,7 @@ def test_what_a_visitor_left_is_removed_in_time(copied):
 
 
 def test_visitors_files_take_no_more_than_there_is_room_for(copied, monkeypatch):
-    monkeypatch.setattr("focus_explorer.services.visitors.service.MOST_BYTES", 1)
+    monkeypatch.setattr("focus_explorer.usecases.visitors.service.MOST_BYTES", 1)
     service = VisitorService(copied.database, ModelStore(), VisitorLimits())
     with (
         acting_as(VISITOR + "ada"),

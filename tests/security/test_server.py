@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from focus_explorer.services.jobs import JobRunner, stop_all_jobs
+from focus_explorer.usecases.jobs import JobRunner, stop_all_jobs
 from tests.helpers import free_port
 from tests.security.conftest import serving
 
@@ -59,7 +59,7 @@ def test_at_the_end_jobs_stop_at_their_next_step():
 
 TO_ANOTHER_THREAD = """
 import os, signal, threading, time
-from focus_explorer.ui.hosting.stopping import stop_signals, wait_for
+from focus_explorer.web.hosting.stopping import stop_signals, wait_for
 
 def elsewhere():
     time.sleep(0.3)  # until the main thread waits
@@ -80,7 +80,7 @@ def test_a_signal_that_another_thread_receives_ends_the_waiting_too():
 
 STUCK = """
 import threading, time
-from focus_explorer.ui.hosting.stopping import exit_at_last
+from focus_explorer.web.hosting.stopping import exit_at_last
 threading.Thread(target=time.sleep, args=(60,)).start()
 exit_at_last(0.1)
 """

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from focus_explorer.errors import InputError
-from focus_explorer.services.service import Service
-from focus_explorer.services.sql import Limits, run_sql
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.sql import Limits, run_sql
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from focus_explorer.services.analyze import analyze
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.analyze import analyze
+from focus_explorer.usecases.service import Service
 from tests.explorer.conftest import TEXT
 from tests.helpers import ROOT
 

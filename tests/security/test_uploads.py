@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from focus_explorer.ui.hosting.uploads import private_uploads, sweep
+from focus_explorer.web.hosting.uploads import private_uploads, sweep
 
 
 def test_the_folder_is_private_and_gone_with_its_process(tmp_path):
     code = """
 import os, sys
-from focus_explorer.ui.hosting.uploads import private_uploads
+from focus_explorer.web.hosting.uploads import private_uploads
 folder = private_uploads(sys.argv[1])
 print(os.environ["GRADIO_TEMP_DIR"] == str(folder), oct(folder.stat().st_mode & 0o777))
 """

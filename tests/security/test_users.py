@@ -15,12 +15,12 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
-from focus_explorer.services.labels import all_runs
-from focus_explorer.services.logs import JSONFormatter
-from focus_explorer.services.service import Service
-from focus_explorer.services.users import add_user, is_password, read_users
-from focus_explorer.ui.hosting.lab import USER_HEADER
-from focus_explorer.ui.hosting.login import MOST_ATTEMPTS, Login
+from focus_explorer.usecases.labels import all_runs
+from focus_explorer.usecases.logs import JSONFormatter
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.users import add_user, is_password, read_users
+from focus_explorer.web.hosting.lab import USER_HEADER
+from focus_explorer.web.hosting.login import MOST_ATTEMPTS, Login
 from tests.explorer.conftest import TEXT
 from tests.security.conftest import Page, serving
 

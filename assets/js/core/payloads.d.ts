@@ -3,7 +3,7 @@
 // number, boolean, null, T[], [T, U], Record<string, T>, unions, other interfaces, one extended interface that stands
 // above, and `?` for a key that may be absent.
 
-// ---- runs: focus_explorer/views/run.py, focus_explorer/services/run_payload.py
+// ---- runs: focus_explorer/views/run.py, focus_explorer/usecases/run_payload.py
 
 /** FocusConfig as JSON; `budget` where there is one. */
 export interface ConfigPayload {
@@ -234,7 +234,7 @@ export interface NeighboursPayload {
   of: number;
 }
 
-/** projection_payload of focus_explorer/views/run.py with `preliminary` of focus_explorer/services/maps.py. */
+/** projection_payload of focus_explorer/views/run.py with `preliminary` of focus_explorer/usecases/maps.py. */
 export interface MapPayload {
   method: string;
   parameters: MapParametersPayload;
@@ -259,7 +259,7 @@ export interface MapParametersPayload {
   min_dist?: number;
 }
 
-// ---- groups: focus_explorer/services/groups.py
+// ---- groups: focus_explorer/usecases/groups.py
 
 /** A cell of `groups` of group_payload: one group of one layer. */
 export interface GroupPayload {
@@ -328,7 +328,7 @@ export interface LayerAgreementPayload {
   seed: number;
 }
 
-// ---- pairs: focus_explorer/views/pairs.py, focus_explorer/services/pairs.py
+// ---- pairs: focus_explorer/views/pairs.py, focus_explorer/usecases/pairs.py
 
 /** tile_payload: `counts` is base64 of unsigned integers of `bytes` bytes; rows and keys are first and one past last. */
 export interface MaskTilePayload {
@@ -407,7 +407,7 @@ export interface AttentionLinksPayload {
   kept: [number, number, number, number, number][];
 }
 
-// ---- jobs and the Compare view: focus_explorer/services/jobs.py, services/compare/, ui/answers_compare.py
+// ---- jobs and the Compare view: focus_explorer/usecases/jobs.py, services/compare/, ui/answers_compare.py
 
 /** The state of a background job. */
 export interface JobPayload {
@@ -666,7 +666,7 @@ export interface HeadCostsPayload {
   job: JobPayload | null;
 }
 
-/** Groups of a text while it is being typed (focus_explorer/services/live_text.py). */
+/** Groups of a text while it is being typed (focus_explorer/usecases/live_text.py). */
 export interface LiveTextPayload {
   pieces: string[];
   layers: number[];
@@ -676,7 +676,7 @@ export interface LiveTextPayload {
   next: [string, number][];
 }
 
-/** One layer of a changed run (focus_explorer/services/compare/what_if.py). */
+/** One layer of a changed run (focus_explorer/usecases/compare/what_if.py). */
 export interface ChangedLayerPayload {
   layer: number;
   moved: number;
@@ -724,7 +724,7 @@ export interface WhatIfPayload {
   job: JobPayload | null;
 }
 
-/** One side of a generation (focus_explorer/services/generate.py); `groups` by layer number, for each token. */
+/** One side of a generation (focus_explorer/usecases/generate.py); `groups` by layer number, for each token. */
 export interface GeneratedSidePayload {
   text: string;
   ids: number[];
@@ -746,7 +746,7 @@ export interface GenerationPayload {
   sides: GeneratedPayload;
 }
 
-// ---- statistics: focus_explorer/ui/questions/statistics.py, focus_explorer/views/statistics.py; tables as columns
+// ---- statistics: focus_explorer/web/questions/statistics.py, focus_explorer/views/statistics.py; tables as columns
 
 /** Any statistics answer that is still being computed. */
 export interface ComputingPayload {
@@ -934,7 +934,7 @@ export interface RunAgreementPayload {
   rows: AgreementColumnsPayload;
 }
 
-// ---- exports: focus_explorer/ui/questions/exports.py
+// ---- exports: focus_explorer/web/questions/exports.py
 
 /** A row of `tables` or `figures` of choices. */
 export interface ExportItemPayload {
@@ -997,7 +997,7 @@ export interface ExportPayload {
   file: ExportFilePayload | null;
 }
 
-// ---- trainings: focus_explorer/views/training.py, focus_explorer/services/training/processes.py
+// ---- trainings: focus_explorer/views/training.py, focus_explorer/usecases/training/processes.py
 
 /** `config` of training_summary: the fields of a configuration that the file holds. */
 export interface TrainingConfigPayload {
@@ -1134,7 +1134,7 @@ export interface ResumedTrainingPayload {
   out: string;
 }
 
-// ---- centroid files: focus_explorer/services/centroids.py
+// ---- centroid files: focus_explorer/usecases/centroids.py
 
 /** The facts of a training that a file holds. */
 export interface CentroidTrainingPayload {
@@ -1300,7 +1300,7 @@ export interface CentroidChangesPayload {
   ][];
 }
 
-// ---- the Runs tab: focus_explorer/views/runs.py, focus_explorer/ui/tabs/runs.py, focus_explorer/services/sql.py
+// ---- the Runs tab: focus_explorer/views/runs.py, focus_explorer/web/tabs/runs.py, focus_explorer/usecases/sql.py
 
 /** run_card. */
 export interface RunCardPayload {

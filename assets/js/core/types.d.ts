@@ -103,7 +103,7 @@ export interface ErrorPayload {
 
 export type Answer<T> = (T & { error?: undefined }) | ErrorPayload;
 
-/** The questions of focus_explorer/ui/questions/answer.py and their answers. */
+/** The questions of focus_explorer/web/questions/answer.py and their answers. */
 export interface Answers {
   layer_cells: P.LayerCellsPayload;
   group_orders: P.GroupOrdersPayload;
@@ -178,7 +178,7 @@ export type JobQuestion = {
 /** Asks one question about a run. */
 export type RequestAnswer = <K extends keyof Answers>(what: K, details?: Details) => Promise<Answer<Answers[K]>>;
 
-/** The server functions of the Explore tab (focus_explorer/ui/tabs/explore.py). */
+/** The server functions of the Explore tab (focus_explorer/web/tabs/explore.py). */
 export interface ExplorerServer {
   load_run: (run: string) => Promise<Answer<P.RunPayload>>;
   load_mask: (run: string, layer: number, part: number) => Promise<Answer<P.MaskPayload>>;

@@ -144,7 +144,7 @@ export class App {
   }
 
   /**
-   * One named question about a run (focus_explorer/ui/requests/dispatch.py).
+   * One named question about a run (focus_explorer/web/requests/dispatch.py).
    * A failing call gives {error} like the server itself.
    * @template {keyof Answers} K
    * @param {K} what

@@ -16,10 +16,10 @@ from typing import Any
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.services.centroids.files import shipped_name
-from focus_explorer.services.centroids.fit import CALIBRATION_TOKENS
-from focus_explorer.services.runs import checked_text
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.centroids.files import shipped_name
+from focus_explorer.usecases.centroids.fit import CALIBRATION_TOKENS
+from focus_explorer.usecases.runs import checked_text
+from focus_explorer.usecases.service import Service
 from focus_runtime.store.database import Database
 from focus_runtime.version import __version__
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from focus_explorer.services.budget import other_settings
+from focus_explorer.usecases.budget import other_settings
 from focus_explorer.words import counted
 
 _HEAD = """\

@@ -16,8 +16,8 @@ from focus_explorer.exports.bundle.manifest import Row, SteadyDatabase
 from focus_explorer.exports.bundle.read import Bundle, read_bundle
 from focus_explorer.exports.bundle.rerun import find_centroids, find_text, recorded_models, run_again
 from focus_explorer.exports.bundle.tables import files_of, share, write_tables
-from focus_explorer.services.centroids.files import uploaded_centroids
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.centroids.files import uploaded_centroids
+from focus_explorer.usecases.service import Service
 from focus_runtime.files import replacing_folder
 
 Progress = Callable[[str, float], None]

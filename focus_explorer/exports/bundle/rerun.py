@@ -20,12 +20,12 @@ from focus_explorer.errors import InputError, NotFoundError, TextError
 from focus_explorer.exports.bundle.manifest import Row, ids_sha256
 from focus_explorer.exports.bundle.read import Bundle
 from focus_explorer.progress import Progress
-from focus_explorer.services.analyze import analyze
-from focus_explorer.services.centroids.files import file_sha256, register_in_place, shipped_name, shipped_names
-from focus_explorer.services.models import LoadedModel, ModelStore, load_by_name
-from focus_explorer.services.run_model import backend_again, device_here, request_of
-from focus_explorer.services.service import Service
-from focus_explorer.services.texts import read_text_file
+from focus_explorer.usecases.analyze import analyze
+from focus_explorer.usecases.centroids.files import file_sha256, register_in_place, shipped_name, shipped_names
+from focus_explorer.usecases.models import LoadedModel, ModelStore, load_by_name
+from focus_explorer.usecases.run_model import backend_again, device_here, request_of
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.texts import read_text_file
 from focus_runtime.models.devices import Placement
 from focus_runtime.store.database import Database
 
@@ -271,10 +271,10 @@ def _measure_more(service: Service, entry: Row, progress: Progress) -> list[str]
     Returns:
         What could not be measured, and why.
     """
-    from focus_explorer.services.compare.heads import measure_heads
-    from focus_explorer.services.compare.missing_links import explain_token
-    from focus_explorer.services.pairs import measure_attention
-    from focus_explorer.services.statistics.measure import measure_random, measure_run, tag_run
+    from focus_explorer.usecases.compare.heads import measure_heads
+    from focus_explorer.usecases.compare.missing_links import explain_token
+    from focus_explorer.usecases.pairs import measure_attention
+    from focus_explorer.usecases.statistics.measure import measure_random, measure_run, tag_run
 
     measured, run_id, problems = entry["measured"], entry["run_id"], []
     if measured["tags"]:
@@ -304,7 +304,7 @@ def _measure_more(service: Service, entry: Row, progress: Progress) -> list[str]
 
 
 def _compare_again(service: Service, run_id: str, recorded: list[Row], progress: Progress) -> None:
-    from focus_explorer.services.compare.settings import measure_again
+    from focus_explorer.usecases.compare.settings import measure_again
 
     cells = [(old["kind"], old["top_k"], old["window_size"]) for old in recorded]
     made = measure_again(service, run_id, cells, progress=lambda stage, part: progress(stage, 0.75 + 0.2 * part))

@@ -18,7 +18,7 @@ from focus_explorer.exports.bundle.figures import write_figures
 from focus_explorer.exports.bundle.readme import readme
 from focus_explorer.exports.bundle.references import bibtex
 from focus_explorer.exports.bundle.tables import share, write_tables
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.service import Service
 from focus_runtime.files import replacing
 
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can name

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.tables.sources import as_run, provenance
-from focus_explorer.services.budget import other_settings
+from focus_explorer.usecases.budget import other_settings
 from focus_explorer.views.figures.style import PRESETS, SCREEN
 from focus_explorer.words import counted
 from focus_runtime.files import replacing

@@ -6,7 +6,7 @@ import json
 
 from focus_explorer.data.parts import PartPairs, named_part, part_pairs
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.services.runs import layer_parts
+from focus_explorer.usecases.runs import layer_parts
 from focus_runtime.store.database import Database
 
 

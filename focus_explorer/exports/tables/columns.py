@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from focus_explorer.exports.tables.sources import BUDGET, SETTING_COLUMNS, SPECIAL
-from focus_explorer.services.budget import other_settings
 from focus_explorer.statistics.rows import SCOPES
+from focus_explorer.usecases.budget import other_settings
 from focus_explorer.words import counted
 
 KINDS = ("whole", "number", "word", "name", "piece", "prose", "interval")

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from focus_runtime.baselines.no_groups import has_no_groups
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.composition.changes import Change
@@ -21,6 +20,7 @@ from focus_runtime.measure.loss import dominance, layer_shares, token_nll
 from focus_runtime.measure.timing import MODES, timed_pass, warm_up
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.centroids import Centroids
+from focus_runtime.routing.no_groups import has_no_groups
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from focus_runtime.text.tagging import Tags
 
 if TYPE_CHECKING:
-    from focus_runtime.baselines.random_baseline import RandomGroups
+    from focus_runtime.run.random_baseline import RandomGroups
 
 CAUSES = ("local", "sinks", "grouped", "dropped")
 

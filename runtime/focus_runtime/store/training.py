@@ -27,8 +27,8 @@ from focus_runtime.errors import StoreBusyError, StoreError
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
-    from focus_runtime.training.settings import TrainStep
-    from focus_runtime.training.validation import Evaluation
+    from focus_runtime.fit.settings import TrainStep
+    from focus_runtime.fit.validation import Evaluation
 
 FLUSH_SECONDS = 1.0
 MOST_SECONDS = 10.0

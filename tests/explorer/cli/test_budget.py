@@ -8,9 +8,9 @@ import re
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.services.centroids.files import add_centroids
-from focus_explorer.services.runs import run_summary
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.centroids.files import add_centroids
+from focus_explorer.usecases.runs import run_summary
+from focus_explorer.usecases.service import Service
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from tests.explorer.conftest import BUDGET, TEXT, ran
 from tests.helpers import build_centroids, build_model

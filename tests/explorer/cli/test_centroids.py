@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from focus_explorer.cli.main import main
-from focus_explorer.services.centroids.files import add_centroids
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.centroids.files import add_centroids
+from focus_explorer.usecases.service import Service
 from focus_runtime.assets import SHIPPED_CENTROIDS
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from focus_explorer.cli import main as cli
-from focus_explorer.services.compare.settings import grid
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.compare.settings import grid
+from focus_explorer.usecases.service import Service
 from tests.explorer.cli.conftest import one_error, options_in_help
 from tests.explorer.conftest import TEXT
 

@@ -10,10 +10,10 @@ import pytest
 
 from focus_explorer.cli.corpora import describe
 from focus_explorer.cli.main import main
-from focus_explorer.services.corpora.register import list_corpora
-from focus_explorer.services.service import Service
-from focus_runtime.corpus.folder import CorpusFolder
+from focus_explorer.usecases.corpora.register import list_corpora
+from focus_explorer.usecases.service import Service
 from focus_runtime.routing.centroid_file import save_centroids
+from focus_runtime.run.folder import CorpusFolder
 from tests.explorer.cli.conftest import one_error, options_in_help
 from tests.helpers import build_centroids, build_model
 

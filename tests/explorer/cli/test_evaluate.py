@@ -18,7 +18,7 @@ from focus_runtime.text.sequences import encode_texts, even_sequences
 from tests.explorer.cli.conftest import one_error, options_in_help
 from tests.explorer.conftest import ran
 from tests.helpers import ROOT, build_centroids
-from tests.runtime.tasks.test_last_word import novel
+from tests.runtime.evaluate.test_last_word import novel
 
 pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
 

@@ -14,13 +14,13 @@ import pytest
 
 from focus_explorer.cli import finetune as command
 from focus_explorer.cli.main import main, parser
-from focus_explorer.services import finetune
+from focus_explorer.usecases import finetune
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from tests.explorer.cli.conftest import options_in_help
-from tests.explorer.services.training.trackers import read_back
+from tests.explorer.usecases.training.trackers import read_back
 from tests.helpers import free_port
-from tests.runtime.training.tiny import environment
+from tests.runtime.fit.tiny import environment
 
 pytestmark = pytest.mark.slow
 TEXT = "On the hill there stood a house, and in the house lived Anne; she wrote a letter. " * 30
@@ -138,7 +138,7 @@ def test_of_two_processes_the_first_alone_writes(train_text, tmp_path):
         from accelerate import PartialState
         state = PartialState(cpu=True)
         from focus_explorer.cli.main import main
-        from focus_explorer.services import finetune
+        from focus_explorer.usecases import finetune
         save = finetune._save
         finetune._save = lambda *args: print("SAVED by", state.process_index) or save(*args)
         status = main(sys.argv[1:])

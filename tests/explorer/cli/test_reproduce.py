@@ -9,10 +9,10 @@ import pytest
 
 from focus_explorer.cli.main import main, parser
 from focus_explorer.errors import InputError, TrainingStopped
-from focus_explorer.reproduce.names import REPORTS
-from focus_explorer.reproduce.scale import SCALES
+from paper.reports.names import REPORTS
+from paper.reports.scale import SCALES
 from tests.explorer.cli.conftest import options_in_help
-from tests.explorer.reproduce.conftest import TEXT, UNIT
+from tests.paper.reports.conftest import TEXT, UNIT
 
 
 def test_help_names_the_options_and_every_report(capsys):
@@ -106,7 +106,7 @@ def test_stopping_says_what_is_kept(stop, tmp_path, monkeypatch, capsys):
     def interrupted(*arguments, **settings):
         raise stop
 
-    monkeypatch.setattr("focus_explorer.reproduce.run.reproduce", interrupted)
+    monkeypatch.setattr("paper.reports.run.reproduce", interrupted)
     assert main(["reproduce", "table6", "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err.strip().splitlines()[-1].startswith("stopped; reports written so far")
 
@@ -114,7 +114,7 @@ def test_stopping_says_what_is_kept(stop, tmp_path, monkeypatch, capsys):
 @pytest.fixture
 def small_command(model_folder, tmp_path, monkeypatch):
     """The words of a command on a tiny model and a text just long enough."""
-    monkeypatch.setattr("focus_explorer.reproduce.figure.draw", lambda report: b"<svg/>")
+    monkeypatch.setattr("paper.reports.figure.draw", lambda report: b"<svg/>")
     monkeypatch.setitem(SCALES, "tiny", UNIT)
     text, val = tmp_path / "a.txt", tmp_path / "b.txt"
     text.write_text(TEXT * 3)
@@ -137,7 +137,7 @@ def test_what_is_written_is_not_measured_again_and_a_plan_says_so(small_command,
     before = (out / "leak.json").stat().st_mtime_ns
     assert main([*words, "leak", "--plan"]) == 0
     assert re.search(r"^leak +written$", capsys.readouterr().out, re.MULTILINE)
-    monkeypatch.setattr("focus_explorer.reproduce.lab.train_centroids", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr("paper.reports.lab.train_centroids", lambda *a, **k: pytest.fail("trained again"))
     assert main([*words, "leak"]) == 0
     assert "leak: kept from before" in capsys.readouterr().out
     assert (out / "leak.json").stat().st_mtime_ns == before
@@ -153,7 +153,7 @@ def test_a_report_that_cannot_be_measured_does_not_keep_the_others(small_command
     def refused(lab):
         raise InputError("the hub cannot be reached", fix="connect to it")
 
-    monkeypatch.setattr("focus_explorer.reproduce.supplementary.leak", refused)
+    monkeypatch.setattr("paper.reports.supplementary.leak", refused)
     assert main([*words, "leak", "balance"]) == 2
     errors = capsys.readouterr().err
     assert "1 of 2 reports could not be measured" in errors
@@ -167,7 +167,7 @@ def test_a_report_that_cannot_be_measured_does_not_keep_the_others(small_command
 def test_a_text_too_short_for_the_sequences_is_refused_before_training(small_command, capsys, monkeypatch):
     words, out = small_command
     monkeypatch.setitem(SCALES, "tiny", dataclasses.replace(UNIT, val_sequences=1000))
-    monkeypatch.setattr("focus_explorer.reproduce.lab.train_centroids", lambda *a, **k: pytest.fail("trained"))
+    monkeypatch.setattr("paper.reports.lab.train_centroids", lambda *a, **k: pytest.fail("trained"))
     assert main([*words, "leak"]) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert "the held-out text has" in message

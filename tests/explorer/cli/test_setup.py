@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from focus_explorer.cli.main import main
-from focus_explorer.services import default_model
-from focus_explorer.services.default_model import DefaultModel
+from focus_explorer.usecases import default_model
+from focus_explorer.usecases.default_model import DefaultModel
 from tests.explorer.cli.conftest import one_error, options_in_help
 
 

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.service import Service
-from focus_explorer.services.statistics.measure import measure_run
 from focus_explorer.statistics.run_statistics import statistics_table
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.statistics.measure import measure_run
 from tests.explorer.cli.conftest import one_error, options_in_help
 
 pytestmark = pytest.mark.slow

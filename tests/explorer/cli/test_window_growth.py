@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.services.centroids.files import add_centroids
-from focus_explorer.services.run_model import request_of
-from focus_explorer.services.runs import run_summary
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.centroids.files import add_centroids
+from focus_explorer.usecases.run_model import request_of
+from focus_explorer.usecases.runs import run_summary
+from focus_explorer.usecases.service import Service
 from focus_runtime.routing.centroid_file import save_centroids
 from tests.explorer.conftest import TEXT, ran
 from tests.helpers import build_centroids, build_model

@@ -15,11 +15,11 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.mask.write import write_mask
 from focus_explorer.exports.tables.write import table
-from focus_explorer.services.pairs import PairViews
-from focus_explorer.services.run_payload import layer_cells, load_run
-from focus_explorer.services.runs import mask_blocks, run_summary
-from focus_explorer.services.statistics.measure import measure_run
 from focus_explorer.statistics.run_statistics import run_statistics
+from focus_explorer.usecases.pairs import PairViews
+from focus_explorer.usecases.run_payload import layer_cells, load_run
+from focus_explorer.usecases.runs import mask_blocks, run_summary
+from focus_explorer.usecases.statistics.measure import measure_run
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
 

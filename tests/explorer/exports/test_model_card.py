@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from focus_explorer.exports.model_card import model_card
-from focus_explorer.services.centroids.publish import prepare
-from focus_explorer.services.service import Service
+from focus_explorer.usecases.centroids.publish import prepare
+from focus_explorer.usecases.service import Service
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from tests.helpers import ROOT, build_centroids, build_model
 

@@ -11,19 +11,19 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.centroids.cards import CentroidCards
-from focus_explorer.services.centroids.files import add_centroids, uploaded_centroids
-from focus_explorer.services.labels import KEEP_DAYS, all_runs, label_run
-from focus_explorer.services.maps import map_payload
-from focus_explorer.services.run_payload import load_run
-from focus_explorer.services.runs import mask_blocks
-from focus_explorer.services.service import Service
-from focus_explorer.services.sql import run_sql
-from focus_explorer.services.training.processes import Trainings
-from focus_explorer.ui.requests.dispatch import dispatch
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.centroids.cards import CentroidCards
+from focus_explorer.usecases.centroids.files import add_centroids, uploaded_centroids
+from focus_explorer.usecases.labels import KEEP_DAYS, all_runs, label_run
+from focus_explorer.usecases.maps import map_payload
+from focus_explorer.usecases.run_payload import load_run
+from focus_explorer.usecases.runs import mask_blocks
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.sql import run_sql
+from focus_explorer.usecases.training.processes import Trainings
 from focus_explorer.views.payloads import PAYLOADS
 from focus_explorer.views.runs import run_card
+from focus_explorer.web.requests.dispatch import dispatch
 from focus_runtime.budget import HeadException
 from focus_runtime.config import FocusConfig
 from focus_runtime.models.loading import load_model

@@ -6,13 +6,13 @@ import json
 
 import pyarrow as pa
 
-from focus_explorer.services.service import Service
-from focus_explorer.services.training.processes import Trainings
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.training.processes import Trainings
 from focus_explorer.views.training import POINTS, curves_payload
+from focus_runtime.fit.settings import TrainStep
+from focus_runtime.fit.validation import Evaluation
 from focus_runtime.store.database import Database
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder
-from focus_runtime.training.settings import TrainStep
-from focus_runtime.training.validation import Evaluation
 
 
 def steps_table(count, mode="focus", training_id="a"):

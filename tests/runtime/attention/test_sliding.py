@@ -9,11 +9,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from focus_runtime.attention.sliding import WindowedFocus
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.errors import InputError, ModelError
+from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.run.engine import RunOptions, analyze
-from focus_runtime.training.calibrate import calibrate_potentials
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.attention.by_keyword import sliding_attention
 from tests.runtime.families import logits

@@ -7,8 +7,8 @@ import torch
 
 from focus_runtime.composition import check
 from focus_runtime.composition.attach import compose
-from focus_runtime.diagnosis.families import model_types, tiny_model
 from focus_runtime.errors import InputError, ModelError
+from focus_runtime.evaluate.doctor.families import model_types, tiny_model
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import logits
 

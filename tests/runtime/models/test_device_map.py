@@ -7,6 +7,7 @@ import torch
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import ModelError
+from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.measure.loss import evaluate_focus, evaluate_full
 from focus_runtime.models.device_map import (
     compute_devices,
@@ -19,7 +20,6 @@ from focus_runtime.models.device_map import (
 from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.run.engine import RunOptions, analyze
-from focus_runtime.training.calibrate import calibrate_potentials
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
 
 TEXT = "The cat sat on the mat. " * 8

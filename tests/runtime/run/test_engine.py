@@ -10,6 +10,7 @@ from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import Cancelled, ConfigError, InputError
+from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.measure.attention_mass import attention_mass_kept
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.models.structure import attention_modules
@@ -17,7 +18,6 @@ from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.run import engine
 from focus_runtime.run.engine import MIN_REPEATS, Early, RunOptions, analyze, versions
 from focus_runtime.run.trace import Trace
-from focus_runtime.training.calibrate import calibrate_potentials
 from tests.helpers import build_model, build_tokenizer
 
 TEXT = "a small text, twice. " * 8

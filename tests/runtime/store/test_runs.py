@@ -13,6 +13,7 @@ import torch
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import StoreError
+from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.attention_mass import attention_mass_kept
 from focus_runtime.routing.centroids import random_centroids
@@ -20,7 +21,6 @@ from focus_runtime.run.engine import RunOptions, analyze
 from focus_runtime.store.database import Database
 from focus_runtime.store.projections import write_projection
 from focus_runtime.store.runs import write_run
-from focus_runtime.training.calibrate import calibrate_potentials
 from tests.helpers import build_model, build_tokenizer
 
 TABLES = {"runs", "tokens", "assignments", "masks", "layers", "losses", "timings", "projections", "centroid_files"}

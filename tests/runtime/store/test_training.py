@@ -16,12 +16,12 @@ import duckdb
 import pytest
 
 from focus_runtime.errors import StoreError
+from focus_runtime.fit.settings import TrainStep
+from focus_runtime.fit.validation import Evaluation
 from focus_runtime.store import training as module
 from focus_runtime.store.database import Database
 from focus_runtime.store.schema import MIGRATIONS
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder, is_alive, process_start
-from focus_runtime.training.settings import TrainStep
-from focus_runtime.training.validation import Evaluation
 
 HOLD = "import duckdb, sys, time; c = duckdb.connect(sys.argv[1]); print('held', flush=True); time.sleep(60)"
 

@@ -16,13 +16,13 @@ from focus_explorer.exports.bundle import tables as bundle_tables
 from focus_explorer.exports.bundle.read import read_bundle
 from focus_explorer.exports.bundle.rebuild import rebuild
 from focus_explorer.exports.bundle.write import write_bundle
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.centroids.files import register_in_place
-from focus_explorer.services.compare.missing_links import explain_token
-from focus_explorer.services.compare.settings import measure_grid
-from focus_explorer.services.pairs import measure_attention
-from focus_explorer.services.service import Service
-from focus_explorer.services.statistics.measure import measure_random
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.centroids.files import register_in_place
+from focus_explorer.usecases.compare.missing_links import explain_token
+from focus_explorer.usecases.compare.settings import measure_grid
+from focus_explorer.usecases.pairs import measure_attention
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.statistics.measure import measure_random
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.store.projections import write_projection
 from tests.explorer.conftest import TEXT

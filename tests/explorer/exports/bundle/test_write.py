@@ -19,8 +19,8 @@ from focus_explorer.exports.bundle.readme import readme
 from focus_explorer.exports.bundle.tables import PLACES
 from focus_explorer.exports.bundle.write import pack, write_bundle
 from focus_explorer.exports.tables.write import table
-from focus_explorer.services.labels import label_run
-from focus_explorer.services.runs import list_runs
+from focus_explorer.usecases.labels import label_run
+from focus_explorer.usecases.runs import list_runs
 from focus_runtime.config import FocusConfig
 from tests.explorer.conftest import TEXT
 

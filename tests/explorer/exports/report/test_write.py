@@ -14,9 +14,9 @@ from focus_explorer.exports.report import numbers as report_words
 from focus_explorer.exports.report import pdf as report_print
 from focus_explorer.exports.report.data import cause_shares, read_run
 from focus_explorer.exports.report.write import CAUSE_NAMES, render
-from focus_explorer.services.analyze import AnalyzeRequest, analyze
-from focus_explorer.services.service import Service
-from focus_explorer.services.statistics.measure import measure_run
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.statistics.measure import measure_run
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.exports.tables import sources
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import FORMATS, SUFFIXES, table, write_table
-from focus_explorer.services.labels import delete_run, undelete_run
+from focus_explorer.usecases.labels import delete_run, undelete_run
 from focus_runtime.mask.group_labels import group_label
 
 pytestmark = pytest.mark.slow

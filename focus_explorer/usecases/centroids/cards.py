@@ -1,0 +1,280 @@
+"""Centroid files as cards: training, similarity of the groups, balance in the runs that used them, differences."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.errors import InputError
+from focus_explorer.usecases.centroids.budget_record import BudgetRecord, read_record, record_payload
+from focus_explorer.usecases.centroids.comparison import RANDOM_SEED, LayerCentroids, cosines, match_layers
+from focus_explorer.usecases.centroids.files import centroid_row, every_centroid_file, load_row
+from focus_explorer.usecases.centroids.training_record import balanced_on, domain_names
+from focus_explorer.usecases.service import Service
+from focus_explorer.views.payloads.centroids import (
+    CentroidCardPayload,
+    CentroidChangesPayload,
+    CentroidDetailPayload,
+    CentroidRunPayload,
+    CentroidTrainingPayload,
+    HeldOutPayload,
+    HeldOutSettingPayload,
+    SimilarityPayload,
+    TrainedOnPayload,
+)
+from focus_explorer.views.payloads.runs import SettingValue
+from focus_runtime.config import FocusConfig
+
+MOST_CACHED = 24
+FACTS = tuple(CentroidTrainingPayload.__annotations__)
+HELD_OUT_VALUES = tuple(HeldOutSettingPayload.__annotations__)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What is read of a file: its free-form training, its layers by number, and the budgets measured for it."""
+
+    training: dict[str, Any]
+    layers: dict[int, LayerCentroids]
+    record: BudgetRecord | None
+
+
+@dataclass(slots=True)
+class CentroidCards:
+    """Files of one service; those read last are kept, since a file's hash never changes its content."""
+
+    LARGE: ClassVar[bool] = True  # see `VisitorService.part`
+
+    service: Service
+    _kept: dict[str, _File] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def cards(self) -> list[CentroidCardPayload]:
+        """Every shipped and uploaded file; a file that cannot be read any more has `problem` in place of its details.
+
+        Returns:
+            For each: sha256, name, base_model, config, num_groups, routing_dim, layers, added, owner, runs (how many
+            used it), training, held_out, budget_held_out.
+        """
+        database = self.service.database
+        with database.read():  # once: opening the file takes longer than the reads
+            uses = {row["centroids_sha256"]: row["runs"] for row in fetch(database, "centroid_runs").to_pylist()}
+            rows = every_centroid_file(database)
+        return [self._card(row, uses.get(row["sha256"], 0)) for row in rows]
+
+    def _card(self, row: dict[str, Any], runs: int) -> CentroidCardPayload:
+        card: CentroidCardPayload = {
+            "name": row["name"],
+            "sha256": row["sha256"],
+            "base_model": row["base_model"],
+            "num_groups": row["num_groups"],
+            "routing_dim": row["routing_dim"],
+            "layers": row["layers"],
+            "config": json.loads(row["config"]),
+            "added": row["uploaded_at"].isoformat() if row.get("uploaded_at") else None,
+            "owner": row.get("owner"),
+            "runs": runs,
+        }
+        try:
+            read = self._read(row)
+        except InputError as error:
+            card["problem"] = str(error)
+        else:
+            card["training"] = _facts(read.training)
+            card["held_out"] = held_out_payload(read.training.get("validation"))
+            card["budget_held_out"] = 0 if read.record is None else len(read.record.held_out)
+        return card
+
+    def detail(self, sha256: str) -> CentroidDetailPayload:
+        """Similarity of the centroids in every layer, and the balance of the runs that used the file.
+
+        Returns:
+            layers: number and similarity, (K, K) cosines in routing space; runs: those that used this file, newest
+            first, with dominance, balance (see `balance`) and the share of every group in every layer; budgets: those
+            measured for the file, see `read_record`.
+
+        Raises:
+            InputError: there is no such file, or it cannot be read any more.
+        """
+        row = self._row(sha256)
+        read = self._read(row)
+        budget = FocusConfig.from_json(row["config"]).budget
+        similar: list[SimilarityPayload] = [
+            {"layer": number, "similarity": np.round(cosines(layer.centroids, layer.centroids), 3).tolist()}
+            for number, layer in read.layers.items()
+        ]
+        return {
+            "sha256": sha256,
+            "name": row["name"],
+            "layers": similar,
+            "runs": self._runs(sha256, row["num_groups"]),
+            "budgets": None if read.record is None else record_payload(read.record, budget),
+        }
+
+    def trained_on(self, run_id: str) -> TrainedOnPayload:
+        """What a run's file says it was trained on; empty where it is not here, or says nothing.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        sha256 = fetch_run(self.service.database, run_id)["centroids_sha256"]
+        try:
+            read = self._read(self._row(sha256))
+        except InputError:  # removed, moved or damaged: its runs are shown all the same
+            return {"texts": []}
+        facts = _facts(read.training)
+        texts = facts.get("domains") or facts.get("texts") or []
+        names = texts if isinstance(texts, list) else [str(texts)]
+        return {"texts": [name.rsplit("/", 1)[-1] for name in names]}
+
+    def _runs(self, sha256: str, num_groups: int) -> list[CentroidRunPayload]:
+        runs: dict[str, CentroidRunPayload] = {}
+        for row in fetch(self.service.database, "centroid_uses", sha256=sha256).to_pylist():
+            run = runs.setdefault(
+                row["run_id"],
+                {
+                    "run_id": row["run_id"],
+                    "title": row["title"],
+                    "name": row["name"],
+                    "num_tokens": row["num_tokens"],
+                    "model_id": row["model_id"],
+                    "created_at": row["created_at"].isoformat(),
+                    "layers": [],
+                },
+            )
+            shares = [0.0] * num_groups
+            for group, tokens in zip(row["groups"], row["tokens"], strict=True):
+                shares[group] = round(tokens / row["num_tokens"], 5)
+            run["layers"].append(
+                {
+                    "layer": row["layer"],
+                    "dominance": row["dominance"],
+                    "balance": round(balance(row["tokens"], num_groups), 4),
+                    "shares": shares,
+                }
+            )
+        return list(runs.values())
+
+    def compare(self, first: str, second: str) -> CentroidChangesPayload:
+        """What changed between two files.
+
+        Groups are numbered anew by every training, so those of a layer are matched by the Hungarian method. Distance is
+        1 - cosine between the directions of the hidden state that two centroids answer to (projection times centroid);
+        `null` is the same against untrained random centroids, matched the same way.
+
+        Returns:
+            settings: those that differ, (name, first, second); layers: number, pairs (group, group, distance),
+            mean, worst, null, unmatched (groups without a partner); problem where the layers cannot be compared.
+
+        Raises:
+            InputError: a file does not exist or cannot be read any more, or both are the same one.
+        """
+        if first == second:
+            raise InputError("both sides are the same file", expected="two different files")
+        rows = [self._row(first), self._row(second)]
+        files = [self._read(row) for row in rows]
+        a, b = (file.layers for file in files)
+        result: CentroidChangesPayload = {
+            "names": (rows[0]["name"], rows[1]["name"]),
+            "problem": "",
+            "layers": [],
+            "settings": _differences(rows, [file.training for file in files]),
+        }
+        shared = [number for number in a if number in b]
+        widths = {layer.directions.shape[1] for layers in (a, b) for layer in layers.values()}
+        if len(widths) > 1:
+            result["problem"] = "the files read hidden states of different widths, so they are for different models"
+        elif not shared:
+            result["problem"] = "the files have no layer in common"
+        else:
+            rng = np.random.default_rng(RANDOM_SEED)
+            result["layers"] = [{"layer": number, **match_layers(a[number], b[number], rng)} for number in shared]
+        return result
+
+    def _row(self, sha256: str) -> dict[str, Any]:
+        return centroid_row(self.service.database, sha256)
+
+    def _read(self, row: dict[str, Any]) -> _File:
+        sha256 = row["sha256"]
+        with self._lock:
+            if sha256 in self._kept:
+                return self._kept[sha256]
+        loaded = load_row(row)
+        layers = {}
+        for number, router in sorted(loaded.routers.items()):
+            centroids = router.centroids.detach().double().numpy()
+            layers[number] = LayerCentroids(centroids, centroids @ router.projection.detach().double().numpy().T)
+        record = read_record(loaded.training, FocusConfig.from_json(row["config"]), layers)
+        read = _File(loaded.training, layers, record)
+        with self._lock:
+            self._kept[sha256] = read
+            while len(self._kept) > MOST_CACHED:
+                self._kept.pop(next(iter(self._kept)))
+        return read
+
+
+def balance(sizes: Sequence[int], num_groups: int) -> float:
+    """Entropy of the group sizes over that of even groups: 1 for even ones, 0 when one group has every token.
+
+    Args:
+        sizes: tokens of each group; groups without any may be left out.
+        num_groups: K; a single group counts as even.
+    """
+    if num_groups == 1:
+        return 1.0
+    shares = np.array([size for size in sizes if size > 0], dtype=np.float64)
+    shares /= shares.sum()
+    return float(-(shares * np.log(shares)).sum() / np.log(num_groups)) + 0.0
+
+
+def _facts(training: dict[str, Any]) -> CentroidTrainingPayload:
+    """Facts of the training; the file's own record is free-form, so only plain values are taken."""
+    facts: dict[str, Any] = {}
+    for key in FACTS:
+        value = training.get(key)
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            facts[key] = value if not isinstance(value, str) else value[:200]
+        elif isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+            facts[key] = [item[:200] for item in value[:20]]
+    for key, names in (("domains", domain_names(training)), ("balanced", balanced_on(training))):
+        if names:
+            facts[key] = [name[:200] for name in names[:20]]
+    return cast(CentroidTrainingPayload, facts)
+
+
+def held_out_payload(record: Any) -> HeldOutPayload | None:
+    """The held-out perplexities a training wrote into its file: full, scored and focus by setting."""
+    if not isinstance(record, dict) or not _is_number(record.get("full")):
+        return None
+    focus: dict[str, HeldOutSettingPayload] = {}
+    for name, value in record.items():
+        if isinstance(value, dict) and _is_number(value.get("perplexity")):
+            measured = {key: float(value[key]) for key in HELD_OUT_VALUES if _is_number(value.get(key))}
+            focus[str(name)[:40]] = cast(HeldOutSettingPayload, measured)
+    scored = int(record["scored_tokens"]) if _is_number(record.get("scored_tokens")) else None
+    return {"full": float(record["full"]), "scored": scored, "focus": focus}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def _differences(
+    rows: list[dict[str, Any]], trainings: list[dict[str, Any]]
+) -> list[tuple[str, SettingValue, SettingValue]]:
+    sides = []
+    for row, training in zip(rows, trainings, strict=True):
+        facts = {
+            name: ", ".join(value) if isinstance(value, list) else value for name, value in _facts(training).items()
+        }
+        sides.append({"base_model": row["base_model"], **json.loads(row["config"]), **facts})
+    names = list(dict.fromkeys([*sides[0], *sides[1]]))
+    return [
+        (name, sides[0].get(name), sides[1].get(name)) for name in names if sides[0].get(name) != sides[1].get(name)
+    ]

@@ -1,0 +1,212 @@
+"""Comparisons in the background: one at a time for each service, started and stopped from the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from focus_explorer.data.queries import fetch_run
+from focus_explorer.usecases.compare.heads import measure_heads
+from focus_explorer.usecases.compare.lengths import check_seconds, measure_lengths
+from focus_explorer.usecases.compare.missing_links import check_token, explain_token
+from focus_explorer.usecases.compare.settings import check_grid, measure_grid
+from focus_explorer.usecases.compare.what_if import WhatIfs, checked_changes, repeated_by, save_changed
+from focus_explorer.usecases.generate import check_generation, generate
+from focus_explorer.usecases.jobs import JobRunner
+from focus_explorer.usecases.service import Service
+from focus_explorer.views.payloads.comparisons import GeneratedPayload
+from focus_explorer.views.payloads.jobs import JobPayload
+
+BUSY = ("another comparison is being measured", "stop it, or wait for it")
+
+
+class Comparisons:
+    """The background comparisons of one service."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._jobs = JobRunner(most_live=1, busy=BUSY)
+
+    def status(self) -> JobPayload | None:
+        """The comparison started last, None before the first one."""
+        job = self._jobs.newest()
+        return None if job is None else job.status()
+
+    def stop(self) -> None:
+        """Request that the comparison stops at its next layer; what it has measured is kept."""
+        job = self._jobs.newest()
+        if job is not None:
+            job.stop()
+
+    def start_grid(self, run_id: str, top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
+        """Start `measure_grid`.
+
+        Args:
+            run_id: of the run.
+            top_k: groups per token to measure.
+            window: windows to measure, in tokens.
+            repeats: timed passes of each.
+
+        Raises:
+            InputError: the grid or the run cannot be measured, or another comparison is under way.
+        """
+        check_grid(fetch_run(self.service.database, run_id), top_k, window, repeats)
+        self._jobs.start(
+            ("grid", run_id),
+            lambda job: measure_grid(
+                self.service,
+                run_id,
+                top_k,
+                window,
+                repeats=repeats,
+                **job.controls(),
+            ),
+            kind="grid",
+            run_id=run_id,
+            steady=True,
+        )
+
+    def start_lengths(self, run_id: str, layer: int, seconds: float) -> None:
+        """Start `measure_lengths`.
+
+        Args:
+            run_id: of the run.
+            layer: layer number.
+            seconds: budget.
+
+        Raises:
+            InputError: the budget or the run cannot be used, or another comparison is under way.
+        """
+        check_seconds(seconds)
+        fetch_run(self.service.database, run_id)
+        self._jobs.start(
+            ("lengths", run_id),
+            lambda job: measure_lengths(
+                self.service,
+                run_id,
+                layer,
+                seconds=seconds,
+                **job.controls(),
+            ),
+            kind="lengths",
+            run_id=run_id,
+        )
+
+    def start_links(self, run_id: str, token: int) -> None:
+        """Start `explain_token`.
+
+        Args:
+            run_id: of the run.
+            token: position of the token that is predicted.
+
+        Raises:
+            InputError: the token or the run cannot be used, or another comparison is under way.
+        """
+        check_token(fetch_run(self.service.database, run_id), token)
+        self._jobs.start(
+            ("links", run_id, token),
+            lambda job: explain_token(self.service, run_id, token, **job.controls()),
+            kind="links",
+            run_id=run_id,
+        )
+
+    def start_heads(self, run_id: str) -> None:
+        """Start `measure_heads`.
+
+        Args:
+            run_id: of the run.
+
+        Raises:
+            InputError: the run cannot be used, or another comparison is under way.
+        """
+        fetch_run(self.service.database, run_id)
+        self._jobs.start(
+            ("heads", run_id),
+            lambda job: measure_heads(self.service, run_id, **job.controls()),
+            kind="heads",
+            run_id=run_id,
+        )
+
+    def start_what_if(self, run_id: str, texts: Sequence[str]) -> None:
+        """Start `WhatIfs.measure`, unless the same is being measured.
+
+        Args:
+            run_id: of the run.
+            texts: one for each change.
+
+        Raises:
+            InputError: a change or the run cannot be used, or another comparison is under way.
+        """
+        checked_changes(self.service, run_id, texts)
+        self._jobs.start(
+            ("what_if", run_id, tuple(texts)),
+            lambda job: self.service.part(WhatIfs).measure(
+                run_id,
+                texts,
+                **job.controls(),
+            ),
+            kind="what_if",
+            run_id=run_id,
+            join=True,  # two pages may open one link
+        )
+
+    def start_saving(self, run_id: str, texts: Sequence[str]) -> None:
+        """Start `save_changed`.
+
+        Args:
+            run_id: of the run.
+            texts: one for each change.
+
+        Raises:
+            InputError: a change or the run cannot be used, or another comparison is under way.
+        """
+        checked_changes(self.service, run_id, texts)
+        self._jobs.start(
+            ("what_if_save", run_id),
+            lambda job: save_changed(
+                self.service,
+                run_id,
+                texts,
+                command=repeated_by(run_id, texts),
+                **job.controls(),
+            ),
+            kind="what_if_save",
+            run_id=run_id,
+        )
+
+    def saved(self, run_id: str) -> str | None:
+        """The run that was saved last, while that is the newest comparison and of this run."""
+        job = self._jobs.newest()
+        if job is None or job.kind != "what_if_save" or job.run_id != run_id or job.state != "done":
+            return None
+        return str(job.result)
+
+    def start_generation(self, run_id: str, prompt: str, *, max_tokens: int, temperature: float, seed: int) -> None:
+        """Start `generate`.
+
+        Args:
+            run_id: of the run.
+            prompt: text to continue.
+            max_tokens: tokens to generate.
+            temperature: 0 always takes the most probable token.
+            seed: of the draws.
+
+        Raises:
+            InputError: the prompt or the run cannot be used, or another comparison is under way.
+        """
+        check_generation(self.service, run_id, prompt, max_tokens, temperature)
+        self._jobs.start(
+            ("generation", run_id),
+            lambda job: generate(
+                self.service, run_id, prompt, job, max_tokens=max_tokens, temperature=temperature, seed=seed
+            ),
+            kind="generation",
+            run_id=run_id,
+        )
+
+    def generated(self, run_id: str) -> GeneratedPayload:
+        """Text generated so far, by mode, when the newest comparison is a generation of this run; else empty."""
+        job = self._jobs.newest()
+        if job is None or job.kind != "generation" or job.run_id != run_id:
+            return {}
+        return cast(GeneratedPayload, dict(job.partial))

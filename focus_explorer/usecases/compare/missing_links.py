@@ -1,0 +1,178 @@
+"""Why Focus predicts a token worse: the dropped pairs that would have helped, each added and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from focus_explorer.data.parts import part_groups
+from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.errors import InputError
+from focus_explorer.progress import Progress
+from focus_explorer.usecases.run_model import composed_run, lease_run_model
+from focus_explorer.usecases.runs import check_beginning, layer_parts, token_ids
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.statistics.measure import measure_run
+from focus_explorer.views.payloads.comparisons import ExplainedTokenPayload, MeasuredLinks, MissingLinkPayload
+
+if TYPE_CHECKING:
+    from focus_runtime.explain.missing_links import MissingLink, MissingLinks
+
+MOST_TOKENS = 8192  # hidden states of all layers are kept up to the token: half a gigabyte with the default model
+
+
+def check_token(run: Mapping[str, Any], token: int) -> None:
+    """Refuse a token that has no prediction, lies too far into the text, or whose groups depend on later ones.
+
+    Args:
+        run: its row.
+        token: position.
+
+    Raises:
+        InputError: with what can be explained.
+    """
+    check_beginning(run, token)
+    last = min(run["num_tokens"] - 1, MOST_TOKENS)
+    if not 1 <= token <= last:
+        beyond = f"; of longer texts, the first {MOST_TOKENS:,} tokens" if run["num_tokens"] > MOST_TOKENS else ""
+        raise InputError(
+            f"token {token:,} of this run cannot be explained",
+            expected=f"1 to {last:,}: the first token has none before it{beyond}",
+        )
+
+
+def most_hurt(service: Service, run_id: str) -> int:
+    """The token that Focus predicts worst against full attention, of those that can be explained.
+
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+
+    Raises:
+        InputError: the run has no token with a prediction.
+    """
+    losses: dict[str, dict[int, float]] = {"full": {}, "focus": {}}
+    for row in fetch(service.database, "losses", run_id=run_id).to_pylist():
+        losses[row["mode"]][row["position"]] = row["nll"]
+    gains = {
+        position: nll - losses["full"][position]
+        for position, nll in losses["focus"].items()
+        if 1 <= position <= MOST_TOKENS
+    }
+    if not gains:
+        raise InputError("this run has no token with a prediction", fix="explore a longer text")
+    return max(gains, key=gains.__getitem__)
+
+
+def explain_token(
+    service: Service,
+    run_id: str,
+    token: int,
+    *,
+    progress: Progress = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> ExplainedTokenPayload:
+    """Find the dropped pairs that would have helped one token, verify the best, and store them.
+
+    Args:
+        service: database and model.
+        run_id: of the run.
+        token: position of the token that is predicted.
+        progress: takes each stage and the fraction done.
+        cancelled: called between steps; True stops, and nothing is stored.
+
+    Raises:
+        InputError: the token, the model or the centroids cannot be used.
+        Cancelled: `cancelled` returned True.
+    """
+    from focus_runtime.explain.missing_links import missing_links
+    from focus_runtime.models.structure import num_key_value_heads
+    from focus_runtime.store.missing_links import write_missing_links
+
+    run = fetch_run(service.database, run_id)
+    check_token(run, token)
+    ids = token_ids(service.database, run_id)
+    progress("Loading the model", 0.0)
+    with lease_run_model(service, run, progress=progress) as loaded, composed_run(service, run, loaded) as focus:
+        found = missing_links(
+            focus, ids, token, progress=lambda stage, part: progress(stage, 0.8 * part), cancelled=cancelled
+        )
+        shared = loaded.model.config.get_text_config().num_attention_heads // num_key_value_heads(loaded.model)
+    measure_run(
+        service,
+        run_id,
+        tags=False,
+        progress=lambda stage, part: progress(stage, 0.8 + 0.18 * part),
+        cancelled=cancelled,
+    )
+    kept = _random_keeps(service, run, found, shared)
+    progress("Saving", 0.99)
+    write_missing_links(service.database, run_id, found, kept)
+    return explained(service, run_id, token)
+
+
+def _random_keeps(service: Service, run: dict[str, Any], found: MissingLinks, shared: int) -> list[bool | None]:
+    """For each link whether random centroids keep it: no link is near or a sink, so a common group decides.
+
+    Args:
+        service: whose database has the groups of random centroids.
+        run: its row.
+        found: links of one token.
+        shared: query heads of a key-value head.
+    """
+    run_id = run["run_id"]
+    rows = fetch(service.database, "baseline_assignments", run_id=run_id)
+    own = fetch(service.database, "baseline_head_memberships", run_id=run_id)
+    parts = part_groups(layer_parts(service.database, run), rows, own, run["num_tokens"])
+
+    def keeps(link: MissingLink) -> bool | None:
+        if link.layer not in parts:
+            return None
+        of_layer = parts[link.layer]
+        head = link.head if of_layer[0].part.by_query else link.head // shared
+        bits = next((one for one in of_layer if head in one.part.heads), of_layer[0]).membership
+        return bool(bits[link.query] & bits[link.key])
+
+    return [keeps(link) for link in found.links]
+
+
+def explained(service: Service, run_id: str, token: int) -> ExplainedTokenPayload:
+    """What was measured of one token.
+
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+        token: position.
+
+    Raises:
+        InputError: it was not measured.
+    """
+    rows = fetch(service.database, "explained_tokens", run_id=run_id).to_pylist()
+    row = next((row for row in rows if row["token"] == token), None)
+    if row is None:
+        raise InputError(f"token {token:,} of this run was not explained yet", fix="explain it first")
+    links = fetch(service.database, "missing_links", run_id=run_id, token=token).to_pylist()
+    return {
+        "token": token,
+        "measured_at": row["measured_at"].isoformat(),
+        "nll_full": row["nll_full"],
+        "nll_focus": row["nll_focus"],
+        "nll_together": row["nll_together"],
+        "dropped_pairs": row["dropped_pairs"],
+        "links": cast(list[MissingLinkPayload], links),
+    }
+
+
+def measured_links(service: Service, run_id: str, token: int | None) -> MeasuredLinks:
+    """Tokens of a run that were explained, and what was measured of one of them.
+
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+        token: position; None for none.
+    """
+    tokens = fetch(service.database, "explained_tokens", run_id=run_id)["token"].to_pylist()
+    return {
+        "tokens": tokens,
+        "explained": explained(service, run_id, token) if token in tokens and token is not None else None,
+    }

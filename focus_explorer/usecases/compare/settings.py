@@ -1,0 +1,274 @@
+"""A run's text at other settings of top-k and window, with full attention and two baselines without learned groups.
+
+The model is leased for one measurement at a time, so that a text can be explored in between, and every measurement is
+stored as soon as it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.errors import ConfigError
+from focus_explorer.progress import Progress, held_at
+from focus_explorer.usecases.centroids.fit import calibration_ids
+from focus_explorer.usecases.models import LoadedModel
+from focus_explorer.usecases.run_model import backend_again, lease_run_model, run_centroids, run_changes
+from focus_explorer.usecases.runs import run_config, run_special_tokens, token_ids
+from focus_explorer.usecases.service import Service
+from focus_explorer.views.payloads.comparisons import GridCellPayload, GridValuesPayload, MeasuredGrid
+from focus_runtime.measure.intervals import moving_block_interval
+from focus_runtime.store.comparisons import write_setting
+
+if TYPE_CHECKING:
+    from focus_runtime.routing.centroids import Centroids
+
+MOST_CELLS = 100
+REPEATS = 3
+NAMES = {"focus": "Focus", "window": "Window and sinks only", "random": "Random centroids"}
+
+
+def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> GridValuesPayload:
+    """Values of a grid that suits a run; its own setting is always among them.
+
+    Args:
+        num_groups: K.
+        num_tokens: T, length of the text.
+        top_k: the run's groups per token.
+        window: the run's window in tokens.
+
+    Returns:
+        `top_k` and `window`, each in ascending order.
+    """
+    groups = sorted({k for k in (1, 2, top_k) if 1 <= k < max(2, num_groups)} | {top_k})
+    spread = {1 << max(3, (num_tokens // part).bit_length() - 1) for part in (64, 16, 4)}
+    return {"top_k": groups, "window": sorted({w for w in spread if w < num_tokens} | {window})}
+
+
+def check_grid(run: dict[str, Any], top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
+    """Refuse a grid that cannot be measured.
+
+    Args:
+        run: its row.
+        top_k: groups per token to measure.
+        window: windows to measure, in tokens.
+        repeats: timed passes of each.
+
+    Raises:
+        ConfigError: with what is wrong.
+    """
+    groups = run_config(run).num_groups
+    if not top_k or not window:
+        raise ConfigError("the grid is empty", expected="at least one top-k and one window")
+    for value in top_k:
+        if not 1 <= value <= groups:
+            raise ConfigError(f"top-k is {value}", expected=f"1 to {groups}, the number of groups")
+    stored = run_config(run).window  # of a short text it may be longer than the text
+    for value in window:
+        if not 0 <= value < run["num_tokens"] and value != stored:
+            raise ConfigError(
+                f"the window is {value}",
+                expected=f"0 to {run['num_tokens'] - 1:,}: the text has {run['num_tokens']:,} tokens",
+            )
+    if not 1 <= repeats <= 100:
+        raise ConfigError(f"repeats is {repeats}", expected="1 to 100")
+    if len(grid_cells(top_k, window)) > MOST_CELLS:
+        raise ConfigError(
+            f"the grid has {len(grid_cells(top_k, window))} cells",
+            expected=f"at most {MOST_CELLS}",
+            fix="choose fewer values",
+        )
+
+
+def grid_cells(top_k: Sequence[int], window: Sequence[int]) -> list[tuple[str, int, int]]:
+    """(kind, top_k, window) of every measurement, the run's own centroids first; without groups top-k is 0."""
+    ks, ws = sorted(set(top_k)), sorted(set(window))
+    full = [(k, w) for w in ws for k in ks]
+    return [
+        *(("focus", k, w) for k, w in full),
+        *(("window", 0, w) for w in ws),
+        *(("random", k, w) for k, w in full),
+    ]
+
+
+def measure_grid(
+    service: Service,
+    run_id: str,
+    top_k: Sequence[int],
+    window: Sequence[int],
+    *,
+    repeats: int = REPEATS,
+    centroids: str | None = None,
+    progress: Progress = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> list[GridCellPayload]:
+    """Measure a run's text at every top-k and window: its centroids, window and sinks alone, and random centroids.
+
+    Args:
+        service: database and model.
+        run_id: of the run.
+        top_k: groups per token to measure.
+        window: windows to measure, in tokens.
+        repeats: timed passes of each.
+        centroids: path of the run's centroid file, for one that was never uploaded.
+        progress: called before each measurement; may raise Cancelled.
+        cancelled: called between layers; True stops the measurement.
+
+    Returns:
+        Every stored cell of the run, as `grid` has them.
+
+    Raises:
+        InputError: a setting, the model or the centroids cannot be used.
+    """
+    run = fetch_run(service.database, run_id)
+    check_grid(run, top_k, window, repeats)
+    progress("Loading the model", 0.0)
+    with lease_run_model(service, run, progress=progress) as loaded:
+        own = run_centroids(service, run, loaded, centroids)
+        progress("Balancing the random centroids", 0.0)
+        sources = {"focus": own, **baseline_centroids(run, loaded, own)}
+    cells = grid_cells(top_k, window)
+    for number, cell in enumerate(cells):
+        kind, k, w = cell
+        label = f"{NAMES[kind]}, " + (f"top-k {k}, " if k else "") + f"window {w}"
+        progress(f"{label} ({number + 1} of {len(cells)})", number / len(cells))
+        with lease_run_model(service, run, progress=held_at(progress, number / len(cells))) as loaded:
+            row = _measure_cell(service, run, loaded, sources[kind], cell, repeats=repeats, cancelled=cancelled)
+        write_setting(service.database, row)
+    return grid_rows(service, run_id)
+
+
+def measure_again(
+    service: Service, run_id: str, cells: Sequence[tuple[str, int, int]], *, progress: Progress
+) -> list[dict[str, Any]]:
+    """Measure settings of a run once more, without storing them: everything but the times comes out as before.
+
+    Args:
+        service: database and model.
+        run_id: of the run.
+        cells: (kind, top_k, window) of each measurement, as `grid_cells` has them.
+        progress: called before each measurement; may raise Cancelled.
+
+    Returns:
+        A row of `comparisons` for each, with the times of one pass.
+
+    Raises:
+        InputError: the model or the centroids cannot be used.
+    """
+    run = fetch_run(service.database, run_id)
+    rows = []
+    with lease_run_model(service, run) as loaded:
+        own = run_centroids(service, run, loaded)
+        sources = {"focus": own, **baseline_centroids(run, loaded, own)}
+        for number, cell in enumerate(cells):
+            progress(f"Setting {number + 1} of {len(cells)}", number / len(cells))
+            rows.append(_measure_cell(service, run, loaded, sources[cell[0]], cell))
+    return rows
+
+
+def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids) -> dict[str, Centroids]:
+    """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced on the sample texts.
+
+    Random centroids are balanced under the settings the run was executed with, as `measure_random` balances them.
+
+    Args:
+        run: its row.
+        loaded: its model.
+        own: its centroids.
+    """
+    from focus_runtime.routing.no_groups import no_groups
+    from focus_runtime.run.random_baseline import COMPARISON_SEED, baseline_seed, random_baseline, random_seed
+
+    executed = run_config(run)
+    causal = executed.assignment == "causal"
+    random = random_baseline(
+        loaded.model,
+        executed,
+        seed=baseline_seed(random_seed(own), COMPARISON_SEED),
+        layers=own.routers,
+        calibrate_on=calibration_ids(loaded, run_special_tokens(run)) if causal else None,
+    )
+    return {"window": no_groups(own), "random": random}
+
+
+def _measure_cell(
+    service: Service,
+    run: dict[str, Any],
+    loaded: LoadedModel,
+    centroids: Centroids,
+    cell: tuple[str, int, int],
+    *,
+    repeats: int = 1,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    import torch
+
+    from focus_runtime.models.device_map import device_names, input_device
+    from focus_runtime.models.precision import dtype_name
+    from focus_runtime.run.setting import measure_setting
+
+    kind, k, w = cell
+    config = run_config(run)
+    ids = torch.tensor([token_ids(service.database, run["run_id"])], device=input_device(loaded.model))
+    measured = measure_setting(
+        loaded.model,
+        centroids,
+        ids,
+        top_k=k or None,
+        window=w,
+        num_sinks=config.num_sinks,
+        window_growth=config.growth,
+        assignment=config.assignment,
+        budget=config.budget,
+        backend=backend_again(run),
+        changes=run_changes(run) if kind == "focus" else (),
+        repeats=repeats,
+        cancelled=cancelled,
+    )
+    full, focus = measured.nll["full"], measured.nll["focus"]
+    mean, low, high = moving_block_interval(focus - full)
+    return {
+        "run_id": run["run_id"],
+        "kind": kind,
+        "top_k": k,
+        "window_size": w,
+        "num_sinks": config.num_sinks,
+        "assignment": config.assignment,
+        "scored": int(full.size),
+        "perplexity_full": float(np.exp(full.mean())),
+        "perplexity_focus": float(np.exp(focus.mean())),
+        "delta_mean": mean,
+        "delta_low": low,
+        "delta_high": high,
+        "retained_pairs": measured.retained_pairs,
+        "dominance": measured.dominance,
+        "attention_full": measured.attention_ms["full"],
+        "attention_focus": measured.attention_ms["focus"],
+        "total_full": measured.total_ms["full"],
+        "total_focus": measured.total_ms["focus"],
+        "backend": measured.backend,
+        "device": device_names(loaded.model),
+        "dtype": dtype_name(loaded.model),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def grid_rows(service: Service, run_id: str) -> list[GridCellPayload]:
+    """The stored cells of a run, JSON-ready: medians with lowest and highest, intervals over tokens in blocks."""
+    rows = fetch(service.database, "comparisons", run_id=run_id).to_pylist()
+    return [row | {"measured_at": row["measured_at"].isoformat()} for row in rows]
+
+
+def grid(service: Service, run_id: str) -> MeasuredGrid:
+    """`cells` measured so far, `suggested` values, and the run's own `setting`."""
+    run = fetch_run(service.database, run_id)
+    config = run_config(run)
+    return {
+        "cells": grid_rows(service, run_id),
+        "suggested": suggested(config.num_groups, run["num_tokens"], config.top_k, config.window),
+        "setting": {"top_k": config.top_k, "window": config.window, "num_sinks": config.num_sinks},
+        "num_groups": config.num_groups,
+    }

@@ -1,0 +1,353 @@
+"""Perplexity and benchmark tasks with full attention and with Focus, with intervals and tests."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from focus_explorer import settings
+from focus_explorer.errors import CentroidFileError, InputError, TextError
+from focus_explorer.progress import Progress, StageBar, no_stages
+from focus_explorer.usecases.texts import read_text_file, special_token_notes
+from focus_runtime.budget import HeadException
+from focus_runtime.failures import SEQUENCES, Advice
+from focus_runtime.files import cannot_write, check_writable, replacing
+from focus_runtime.text.special import DEFAULT
+
+TASKS = Advice(otherwise="set a smaller --batch, choose tasks with shorter texts, or close other programs")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluateRequest:
+    """What is measured; None means the centroid file's own setting.
+
+    Attributes:
+        centroids: names or files; several that differ in their training seed give intervals over seeds.
+        text: held-out text files, or folders of .txt files; none measures no perplexity.
+        seq_len, sequences: tokens of a sequence, and sequences over all texts.
+        tasks, task_folder: names of lm-eval tasks, and a folder with task files; all of the folder without names.
+        limit: only the first so many items of each task.
+        batch: task requests at once.
+        seed: of resampling.
+        out: JSON file to write; None writes none.
+        special_tokens: "auto" where every sequence begins with what the tokenizer puts before a text, or "none".
+    """
+
+    model: str = settings.SETTINGS["model"].default
+    centroids: tuple[str, ...] = ("default",)
+    text: tuple[str, ...] = ()
+    seq_len: int = 1024
+    sequences: int = 24
+    tasks: tuple[str, ...] = ()
+    task_folder: str | None = None
+    limit: int | None = None
+    batch: int = 1
+    top_k: int | None = None
+    window: int | None = None
+    num_sinks: int | None = None
+    window_growth: tuple[int, int] | None = None
+    assignment: str | None = None
+    budget: tuple[HeadException, ...] | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    backend: str = "auto"
+    seed: int = 0
+    out: str | None = None
+    special_tokens: str = DEFAULT
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether tasks are to be run."""
+        return bool(self.tasks) or self.task_folder is not None
+
+    def check(self) -> None:
+        """Refuse a request that measures nothing or has a number out of range.
+
+        Raises:
+            InputError: names the option.
+        """
+        if not self.has_tasks and not self.text:
+            raise InputError("there is nothing to evaluate", fix="give --text, --tasks or --task-folder")
+        for option, least in (("seq_len", 2), ("sequences", 1), ("limit", 1), ("batch", 1), ("seed", 0)):
+            number = getattr(self, option)
+            if number is not None and number < least:
+                raise InputError(f"--{option.replace('_', '-')} is {number}", expected=f"at least {least}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskRequest:
+    """A folder of last-word tasks; see `write_last_word_tasks`.
+
+    Attributes:
+        text: text files, or folders of .txt files.
+        out: folder to make.
+        lengths: most tokens of a passage, ascending; each is a task.
+        items: passages of each length.
+        window: in longer passages the last word occurred before, but not within so many tokens.
+        seed: which passages are taken.
+    """
+
+    text: tuple[str, ...]
+    out: str
+    model: str = settings.SETTINGS["model"].default
+    lengths: tuple[int, ...] = (96, 512, 1024)
+    items: int = 100
+    window: int = 128
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class _Sample:
+    """Held-out sequences and where they are from."""
+
+    sequences: Any
+    documents: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def evaluate(request: EvaluateRequest, *, bar: StageBar = no_stages) -> dict[str, Any]:
+    """Measure, and write `request.out` as a whole or not at all.
+
+    Args:
+        request: what to measure.
+        bar: opens a progress display.
+
+    Returns:
+        The result as it is written, JSON-ready.
+
+    Raises:
+        InputError: the request, a text, the model, the centroids or a task cannot be used, or the file not written.
+    """
+    request.check()
+    out = None if request.out is None else Path(os.path.expanduser(request.out))
+    explain = cannot_write("choose another file for --out")
+    if out is not None:
+        check_writable(out, explain=explain)  # before minutes of work
+    texts = _gather(request.text)
+    with bar() as progress:
+        result = measure(request, texts, progress)
+    if out is not None:
+        with replacing(out, explain=explain) as part:
+            part.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return result
+
+
+def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Progress) -> dict[str, Any]:
+    """Every measurement, JSON-ready.
+
+    Args:
+        request: what to measure.
+        texts: names and contents of the held-out texts.
+        progress: takes a stage and the fraction done.
+    """
+    from focus_runtime.evaluate.lm_eval.run import load_tasks
+    from focus_runtime.models.devices import place
+    from focus_runtime.models.loading import load_model
+    from focus_runtime.routing.centroid_file import load_centroids
+    from focus_runtime.run.engine import versions
+
+    progress("Loading", 0.0)
+    files = [load_centroids(source) for source in request.centroids]  # before the model: bad files are known at once
+    tasks = load_tasks(list(request.tasks), task_folder=request.task_folder) if request.has_tasks else {}
+    placement = place(request.device, request.dtype)
+    model, tokenizer = load_model(
+        request.model, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir()
+    )
+    sample = _sequences(model, tokenizer, texts, request) if texts else None
+    work = _Work(request, model, tokenizer, tasks, sample, progress, steps=len(files) + 1)
+    config, runs = _run_all(work, model, files)
+    result: dict[str, Any] = {
+        "model": request.model,
+        "device": placement.device,
+        "dtype": placement.dtype,
+        "config": config.to_dict(),
+        "versions": versions(),
+        "centroids": [{"name": one.name, "sha256": one.sha256} for one in files],
+        "special_tokens": request.special_tokens,
+        "notes": special_token_notes(tokenizer, request.special_tokens, files),
+        "seed": request.seed,
+        "limit": request.limit,
+        "perplexity": None,
+        "tasks": None,
+    }
+    return result | _compared(request, runs, sample, tasks, [name for name, _ in texts])
+
+
+Run = tuple[Any, dict[str, Any]]  # scores of the sequences, and results of the tasks
+
+
+def _run_all(work: _Work, model: Any, files: list[Any]) -> tuple[Any, list[Run]]:
+    """The configuration of all centroid files, and the runs: full attention first, then each file."""
+    from focus_runtime.composition.attach import compose
+
+    request = work.request
+    config: Any = None
+    runs: list[Run] = []
+    for centroids in files:
+        focus = compose(
+            model,
+            centroids,
+            top_k=request.top_k,
+            window=request.window,
+            num_sinks=request.num_sinks,
+            window_growth=request.window_growth,
+            assignment=request.assignment,
+            budget=request.budget,
+            backend=request.backend,
+        )
+        try:
+            config = _same_config(config, focus.config, centroids.name)
+            if not runs:
+                with focus.full_attention():
+                    runs.append(work.run(model, focus.config))
+            runs.append(work.run(focus, focus.config))
+        finally:
+            focus.detach()
+    return config, runs
+
+
+def _compared(
+    request: EvaluateRequest, runs: list[Run], sample: _Sample | None, tasks: dict[str, Any], names: list[str]
+) -> dict[str, Any]:
+    """Focus compared with full attention, for the sequences and for the tasks that were run."""
+    from focus_runtime.evaluate.lm_eval.run import compare_tasks
+    from focus_runtime.measure.scores import compare
+
+    compared: dict[str, Any] = {}
+    (full, plain), *focused = runs
+    if sample is not None:
+        row = compare(full, [scores for scores, _ in focused], documents=sample.documents, seed=request.seed)
+        row["notes"] = sample.notes + row["notes"]
+        compared["perplexity"] = {"seq_len": request.seq_len, "texts": names, **row}
+    if tasks:
+        compared["tasks"] = [compare_tasks(plain, results, seed=request.seed) for _, results in focused]
+    return compared
+
+
+@dataclass(slots=True)
+class _Work:
+    """The measurements that full attention and every centroid file have in common."""
+
+    request: EvaluateRequest
+    network: Any
+    tokenizer: Any
+    tasks: dict[str, Any]
+    sample: _Sample | None
+    progress: Progress
+    steps: int
+    done: int = 0
+
+    def run(self, model: Any, config: Any) -> Run:
+        """Scores of the sequences, and results of the tasks."""
+        from focus_runtime.evaluate.lm_eval.run import run_tasks
+        from focus_runtime.measure.memory import within_memory
+        from focus_runtime.measure.scores import score
+
+        start, scores, results = self.done / self.steps, None, {}
+        if self.sample is not None:
+            self.progress("Perplexity", start)
+            with within_memory(self.network, SEQUENCES):
+                scores = score(model, self.sample.sequences)
+        if self.tasks:
+            with within_memory(self.network, TASKS):
+                results = run_tasks(
+                    model,
+                    self.tokenizer,
+                    self.tasks,
+                    window=config.shortest_window,
+                    full_up_to=config.full_up_to,
+                    limit=self.request.limit,
+                    batch_size=self.request.batch,
+                    special_tokens=self.request.special_tokens,
+                    progress=lambda part: self.progress("Tasks", start + (0.5 + part / 2) / self.steps),
+                )
+        self.done += 1
+        return scores, results
+
+
+def _same_config(before: Any, config: Any, name: str) -> Any:
+    if before is not None and before != config:
+        raise CentroidFileError(
+            f"{name} has other settings than the first centroid file",
+            expected="centroids that differ in their training seed alone",
+            fix="evaluate them one by one",
+        )
+    return config
+
+
+def _gather(sources: Sequence[str]) -> list[tuple[str, str]]:
+    """(name, text) of text files and of the .txt files in folders, sorted within each folder."""
+    files: list[Path] = []
+    for source in sources:
+        path = Path(os.path.expanduser(source))
+        matches = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+        if not matches:
+            raise TextError(f"the folder {source} has no text", expected="files ending in .txt")
+        files += matches
+    return [(path.name, read_text_file(path)) for path in files]
+
+
+def _sequences(model: Any, tokenizer: Any, texts: list[tuple[str, str]], request: EvaluateRequest) -> _Sample:
+    """Sequences spread evenly over each text, as many of each as it has room for."""
+    import torch
+
+    from focus_runtime.measure.loss import check_positions
+    from focus_runtime.text.sequences import encode_texts, even_sequences
+
+    check_positions(model, request.seq_len)
+    sample, parts = _Sample(None), []
+    share = max(1, request.sequences // len(texts))
+    for number, (name, text) in enumerate(texts):
+        try:
+            ids = encode_texts(tokenizer, [text], request.seq_len, request.special_tokens)
+        except TextError as error:
+            if len(texts) == 1:
+                raise
+            sample.notes.append(f"{name} was left out: {error.problem}, fewer than --seq-len")
+            continue
+        parts.append(even_sequences(ids, share, request.seq_len))
+        sample.documents += [number] * parts[-1].shape[0]
+    if not parts:
+        raise TextError(
+            f"none of the {len(texts)} texts has {request.seq_len} tokens",
+            fix="give more text or a shorter --seq-len",
+        )
+    sample.sequences = torch.cat(parts)
+    return sample
+
+
+def make_task(request: TaskRequest, *, bar: StageBar = no_stages) -> dict[str, Any]:
+    """Write a folder of last-word tasks.
+
+    Args:
+        request: what to write.
+        bar: opens a progress display.
+
+    Returns:
+        What the folder's own description says of its tasks.
+
+    Raises:
+        InputError: the texts or the model cannot be used, or the folder not written.
+    """
+    from focus_runtime.evaluate.last_word import write_last_word_tasks
+    from focus_runtime.models.loading import load_model
+
+    texts = _gather(request.text)
+    with bar() as progress:
+        progress("Loading the tokenizer", 0.0)
+        _, tokenizer = load_model(request.model, cache_dir=settings.cache_dir())
+        progress("Choosing passages", 0.3)
+        return write_last_word_tasks(
+            texts,
+            tokenizer,
+            os.path.expanduser(request.out),
+            lengths=list(request.lengths),
+            items=request.items,
+            window=request.window,
+            seed=request.seed,
+            tokenizer_name=request.model,
+        )

@@ -1,0 +1,160 @@
+"""Naming, annotating, tagging, deleting and bringing back runs, for the page, the command line and the API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.usecases.acting_user import check_owner
+from focus_explorer.usecases.logs import log_change
+from focus_explorer.usecases.service import Service
+from focus_explorer.views.payloads.stored_runs import RunLabelPayload
+from focus_runtime.store.labels import purge_runs, write_label
+
+KEEP_DAYS = 30
+NAME_LENGTH = 120
+NOTE_LENGTH = 4000
+TAG_LENGTH = 40
+MOST_TAGS = 20
+
+
+def label_run(
+    service: Service,
+    run_id: str,
+    *,
+    name: str | None = None,
+    note: str | None = None,
+    tags: Sequence[str] | None = None,
+) -> RunLabelPayload:
+    """Change a run's name, note or tags; None leaves one as it is, "" and [] clear it.
+
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+        name: at most `NAME_LENGTH` characters.
+        note: at most `NOTE_LENGTH` characters.
+        tags: all of its tags.
+
+    Returns:
+        run_id, name, note and tags as they are now.
+
+    Raises:
+        InputError: something is too long, or there is no such run.
+    """
+    if name is not None:
+        name = " ".join(name.split())
+        _check_length("the name", name, NAME_LENGTH)
+    if note is not None:
+        note = note.strip()
+        _check_length("the note", note, NOTE_LENGTH)
+    _write(service, run_id, name=name, note=note, tags=None if tags is None else clean_tags(tags))
+    row = next(row for row in all_runs(service) if row["run_id"] == run_id)
+    return {"run_id": row["run_id"], "name": row["name"], "note": row["note"], "tags": row["tags"]}
+
+
+def clean_tags(tags: Sequence[str]) -> list[str]:
+    """Tags without spaces around them, sorted, none twice.
+
+    Raises:
+        InputError: too many, or one too long or with a comma.
+    """
+    cleaned = sorted({" ".join(tag.split()) for tag in tags} - {""})
+    if len(cleaned) > MOST_TAGS:
+        raise InputError(f"there are {len(cleaned)} tags", expected=f"at most {MOST_TAGS}")
+    for tag in cleaned:
+        _check_length("the tag " + repr(tag[:20]), tag, TAG_LENGTH)
+        if "," in tag:
+            raise InputError(f"the tag {tag!r} has a comma", expected="commas only between tags")
+    return cleaned
+
+
+def change_tags(service: Service, run_id: str, add: Sequence[str], remove: Sequence[str] = ()) -> RunLabelPayload:
+    """Add and remove tags, keeping the others.
+
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+        add: tags to add.
+        remove: tags to remove.
+
+    Returns:
+        run_id, name, note and tags as they are now.
+
+    Raises:
+        InputError: a tag is too long, or there is no such run.
+    """
+    rows = [row for row in all_runs(service) if row["run_id"] == run_id]
+    if not rows:
+        raise _unknown(service, run_id)
+    kept = [tag for tag in rows[0]["tags"] if tag not in set(clean_tags(remove))]
+    return label_run(service, run_id, tags=[*kept, *add])
+
+
+def delete_run(service: Service, run_id: str) -> None:
+    """Hide a run at once; its rows stay for `KEEP_DAYS` days.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    _write(service, run_id, deleted=True)
+
+
+def undelete_run(service: Service, run_id: str) -> None:
+    """Bring a deleted run back.
+
+    Raises:
+        NotFoundError: there is no such run, or it was purged.
+    """
+    _write(service, run_id, deleted=False)
+
+
+def purge_deleted(service: Service, *, days: float = KEEP_DAYS) -> list[str]:
+    """Remove for good the runs that were deleted at least so many days ago; returns their ids.
+
+    Raises:
+        InputError: `days` is negative.
+    """
+    if not days >= 0:
+        raise InputError(f"days is {days:g}", expected="0 or more")
+    return purge_runs(service.database, days=days)
+
+
+def purge_expired(service: Service) -> None:
+    """Purge when there is something to purge, so that most starts need no lock for writing."""
+    if deleted_runs(service):
+        purge_deleted(service)
+
+
+def deleted_runs(service: Service) -> list[dict[str, Any]]:
+    """Runs that are hidden and not yet purged, as rows of the query, the one deleted last first."""
+    return fetch(service.database, "deleted_runs").to_pylist()
+
+
+def all_runs(service: Service) -> list[dict[str, Any]]:
+    """Kept and deleted runs, as rows of the query."""
+    return [*fetch(service.database, "runs").to_pylist(), *deleted_runs(service)]
+
+
+def _check_length(what: str, text: str, most: int) -> None:
+    if len(text) > most:
+        raise InputError(f"{what} has {len(text):,} characters", expected=f"at most {most:,}")
+
+
+def _write(service: Service, run_id: str, **changes: Any) -> None:
+    owners = fetch(service.database, "run", run_id=run_id)["owner"].to_pylist()
+    if not owners:
+        raise _unknown(service, run_id)
+    check_owner(f"the run {run_id}", owners[0])
+    if not write_label(service.database, run_id, **changes):
+        raise _unknown(service, run_id)
+    deleted = changes.get("deleted")
+    log_change("run labelled" if deleted is None else "run deleted" if deleted else "run undeleted", run=run_id)
+
+
+def _unknown(service: Service, run_id: str) -> NotFoundError:
+    return NotFoundError(
+        f"there is no run {run_id!r} in {service.database.path.name}",
+        fix="`focus-explorer runs` lists the ones there are",
+    )

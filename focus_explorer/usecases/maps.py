@@ -1,0 +1,179 @@
+"""Maps of a run's tokens: one layer by routing vectors, all layers by group probabilities; stored with their seed.
+
+Every layer has routing vectors of its own kind, so those of two layers cannot be placed together. The map of all layers
+has one point per token instead: the square roots of its group probabilities in every layer, one after the other. The
+cosine of two such points is the Bhattacharyya coefficient of their probabilities, averaged over the layers.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import NotFoundError
+from focus_explorer.statistics.umap_projection import Projection, project
+from focus_explorer.usecases.service import Service
+from focus_explorer.views.payloads.runs import MapParametersPayload, MapPayload, NeighboursPayload
+from focus_explorer.views.run import projection_payload
+from focus_runtime.store.database import Database
+from focus_runtime.store.projections import write_projection
+
+ALL_LAYERS = -1
+NEAREST = 10  # neighbours of a token that are named
+MOST_TOKENS = 4000  # UMAP of more takes minutes on two cores
+
+
+def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:
+    """Positions of at most `most` of `count` tokens, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
+
+
+def map_payload(service: Service, run_id: str, layer: int | None, *, quick: bool = False) -> MapPayload:
+    """The map of a layer, or of all layers; computed and stored when it is requested for the first time.
+
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+        layer: layer number; None for the map of all layers.
+        quick: where no map is stored yet return a PCA, marked `preliminary` and not stored.
+
+    Raises:
+        NotFoundError: there is no such run or layer.
+    """
+    database = service.database
+    if quick:
+        return _stored(database, run_id, layer) or _quick(database, run_id, layer)
+    with service.map_lock:
+        return _stored(database, run_id, layer) or _computed(database, run_id, layer)
+
+
+def map_neighbours(service: Service, run_id: str, layer: int | None, token: int) -> NeighboursPayload:
+    """The tokens of a map whose vectors are most like one token's: exact in the full space, whatever the map shows.
+
+    Args:
+        service: whose database has the run.
+        run_id: of the run.
+        layer: layer number; None for the group probabilities of all layers.
+        token: position of the token; it need not be drawn.
+
+    Raises:
+        NotFoundError: there is no such run, layer or token.
+    """
+    database = service.database
+    count, _ = _shape(database, run_id)
+    if not 0 <= token < count:
+        raise NotFoundError(f"run {run_id!r} has no token {token}", expected=f"0 to {count - 1:,}")
+    positions = np.union1d(evenly_spaced(count, MOST_TOKENS), [token])
+    vectors, _ = _space(database, run_id, layer, positions)
+    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    own = int(np.searchsorted(positions, token))
+    similarity = vectors @ vectors[own]
+    similarity[own] = -np.inf
+    nearest = np.argsort(-similarity, kind="stable")[: min(NEAREST, len(positions) - 1)]
+    return {
+        "token": token,
+        "positions": positions[nearest].tolist(),
+        "similarity": np.round(similarity[nearest].astype(np.float64), 4).tolist(),
+        "of": len(positions) - 1,
+    }
+
+
+def has_map(database: Database, run_id: str, layer: int | None) -> bool:
+    """Whether a map is stored.
+
+    Args:
+        database: with the run.
+        run_id: of the run.
+        layer: layer number; None for the map of all layers.
+    """
+    return bool(_read(database, run_id, layer).num_rows)
+
+
+def _stored(database: Database, run_id: str, layer: int | None) -> MapPayload | None:
+    rows = _read(database, run_id, layer)
+    return projection_payload(rows) if rows.num_rows else None
+
+
+def _computed(database: Database, run_id: str, layer: int | None) -> MapPayload:
+    made, positions = _make(database, run_id, layer, quick=False)
+    meta = {
+        "method": made.method,
+        "parameters": made.parameters,
+        "seed": made.seed,
+        "trustworthiness": made.trustworthiness,
+        "num_centroids": len(made.xy) - len(positions),
+    }
+    write_projection(database, run_id, _number(layer), made.xy, meta, positions)
+    return projection_payload(_read(database, run_id, layer))
+
+
+def _quick(database: Database, run_id: str, layer: int | None) -> MapPayload:
+    made, positions = _make(database, run_id, layer, quick=True)
+    tokens, centroids = np.split(np.round(made.xy, 4), [len(positions)])
+    return {
+        "method": made.method,
+        "parameters": cast(MapParametersPayload, made.parameters),
+        "seed": made.seed,
+        "trustworthiness": made.trustworthiness,
+        "positions": positions.tolist(),
+        "x": tokens[:, 0].tolist(),
+        "y": tokens[:, 1].tolist(),
+        "centroid_x": centroids[:, 0].tolist(),
+        "centroid_y": centroids[:, 1].tolist(),
+        "preliminary": True,
+    }
+
+
+def _number(layer: int | None) -> int:
+    return ALL_LAYERS if layer is None else layer
+
+
+def _read(database: Database, run_id: str, layer: int | None) -> Any:
+    return fetch(database, "projection", run_id=run_id, layer=_number(layer))
+
+
+def _make(database: Database, run_id: str, layer: int | None, *, quick: bool) -> tuple[Projection, NDArray[np.int64]]:
+    """A projection of the tokens of a layer or of all, and which tokens these are."""
+    count, groups = _shape(database, run_id)
+    positions = evenly_spaced(count, MOST_TOKENS)
+    vectors, centroids = _space(database, run_id, layer, positions)
+    layers = {"space": "probabilities", "layers": vectors.shape[1] // groups}
+    space = layers if layer is None else {"space": "routing"}
+    made = project(vectors, centroids, quick=quick)
+    made.parameters.update(space, tokens=len(positions), of=count)
+    return made, positions
+
+
+def _shape(database: Database, run_id: str) -> tuple[int, int]:
+    """Tokens and groups of a run."""
+    shape = fetch(database, "run_shape", run_id=run_id).to_pylist()
+    if not shape:
+        raise NotFoundError(f"there is no run {run_id!r} in {database.path.name}", fix="reload the page")
+    return shape[0]["num_tokens"], json.loads(shape[0]["config"])["num_groups"]
+
+
+def _space(
+    database: Database, run_id: str, layer: int | None, positions: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Vectors of tokens (N, D) and of centroids in the space of a layer or of all layers, which has no centroids."""
+    if layer is None:
+        vectors = np.sqrt(_vectors(database, "all_probabilities", "probabilities", len(positions), run_id, positions))
+        return vectors, np.empty((0, vectors.shape[1]), dtype=np.float32)
+    stored = fetch(database, "layer_centroids", run_id=run_id, layer=layer)
+    if not stored.num_rows:
+        raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
+    centroids = np.array(stored["centroids"][0].as_py(), dtype=np.float32)
+    return _vectors(database, "routing", "routing", len(positions), run_id, positions, layer=layer), centroids
+
+
+def _vectors(
+    database: Database, query: str, column: str, count: int, run_id: str, positions: NDArray[np.int64], **more: Any
+) -> NDArray[np.float32]:
+    """(count, D) from rows of lists, all lists of one token one after the other."""
+    rows = fetch(database, query, run_id=run_id, positions=positions.tolist(), **more)
+    flat = rows[column].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(flat, dtype=np.float32).reshape(count, -1)

@@ -1,0 +1,260 @@
+"""The model and centroids a stored run was made with, for measuring more of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.progress import Progress
+from focus_explorer.usecases.analyze import AnalyzeRequest
+from focus_explorer.usecases.centroids.files import load_named_centroids, shipped_name, uploaded_centroids
+from focus_explorer.usecases.centroids.fit import DrawnCentroids, calibrate, fit_centroids
+from focus_explorer.usecases.models import LoadedModel
+from focus_explorer.usecases.runs import run_config, run_special_tokens
+from focus_explorer.usecases.service import Service
+from focus_runtime.budget import read_budget
+from focus_runtime.composition.changes import Change, last_token, read_changes
+from focus_runtime.config import CONSTANT
+from focus_runtime.failures import Advice
+from focus_runtime.routing.saved_folder import CENTROIDS_FILE
+
+if TYPE_CHECKING:
+    from focus_runtime.composition.attach import FocusModel
+    from focus_runtime.routing.centroids import Centroids
+
+
+SHORTER_RUN = Advice(
+    fits="explore the text again with the longest text set to {0} (--max-tokens {0}), and measure that run",
+    otherwise="explore less of the text (--max-tokens) and measure that run, or close other programs",
+)
+
+
+@contextmanager
+def lease_run_model(
+    service: Service,
+    run: dict[str, Any],
+    advice: Advice = SHORTER_RUN,
+    *,
+    progress: Progress = lambda stage, fraction: None,
+) -> Iterator[LoadedModel]:
+    """A lease of the model a run was made with, in its precision, on its device or, where that is missing, the CPU.
+
+    Args:
+        service: whose model is leased.
+        run: its row.
+        advice: what to do when the memory does not suffice for the work in the block.
+        progress: takes the place in line while others work with a model, see `ModelStore.lease`.
+
+    Raises:
+        InputError: it cannot be loaded, has other weights than the run's, or the memory does not suffice for the work.
+    """
+    where = {"device": device_here(run["device"]), "dtype": run["dtype"]}
+    with service.models.lease(run["model_id"], **where, advice=advice, progress=progress) as loaded:
+        if run["model_fingerprint"] and loaded.fingerprint != run["model_fingerprint"]:
+            raise InputError(
+                f"{run['model_id']} has other weights than when this run was made", fix="explore the text again"
+            )
+        yield loaded
+
+
+def device_here(recorded: str) -> str:
+    """The device a run was executed on, or the CPU where this machine lacks it."""
+    from focus_runtime.models.device_map import SPLIT
+    from focus_runtime.models.devices import devices
+
+    name = SPLIT if " + " in recorded else recorded
+    return name if name in {device.name for device in devices()} else "cpu"
+
+
+def backend_again(execution: Mapping[str, Any]) -> str:
+    """The backend that measures a run again.
+
+    Args:
+        execution: `requested_backend` and `backend` of the run. Runs stored before 0.2 lack the first; of those, the
+            one that ran is taken where it must have been requested by name.
+    """
+    executed = execution["backend"]
+    return execution.get("requested_backend") or (
+        executed if executed in ("reference", "decomposed", "flex") else "auto"
+    )
+
+
+def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, name: str | None = None) -> Centroids:
+    """The centroids a run was made with, looked up by their hash, balanced where the run needed that.
+
+    Args:
+        service: whose database has the run.
+        run: its row.
+        loaded: its model.
+        name: name or path of the centroids, when the caller knows it.
+
+    Raises:
+        NotFoundError: they are neither shipped, random nor uploaded.
+    """
+    config = run_config(run)
+    read = load_named_centroids(service.database, name or _centroid_name(service, run))
+    drawn = DrawnCentroids(
+        num_groups=config.num_groups,
+        routing_dim=config.routing_dim,
+        top_k=config.top_k,
+        window=config.window,
+        seed=run["seed"],
+    )
+    centroids = fit_centroids(read, loaded, drawn)
+    if config.assignment == "causal" and not centroids.has_potentials:
+        calibrate(loaded, centroids, run_special_tokens(run))
+    return centroids
+
+
+def compose_run(
+    service: Service, run: dict[str, Any], loaded: LoadedModel, *, assignment: str | None = None, backend: str = "auto"
+) -> FocusModel:
+    """Focus with a run's centroids and settings on its model, without changes made by hand; detach it afterwards.
+
+    Args:
+        service: whose database has the run.
+        run: its row.
+        loaded: its model.
+        assignment: the run's when None.
+        backend: see `compose`.
+
+    Raises:
+        NotFoundError: the centroids are not here.
+    """
+    from focus_runtime.composition.attach import compose
+
+    config = run_config(run)
+    return compose(
+        loaded.model,
+        run_centroids(service, run, loaded),
+        top_k=config.top_k,
+        window=config.window,
+        num_sinks=config.num_sinks,
+        window_growth=config.growth,
+        assignment=assignment or config.assignment,
+        budget=config.budget,
+        backend=backend,
+    )
+
+
+@contextmanager
+def composed_run(
+    service: Service, run: dict[str, Any], loaded: LoadedModel, *, assignment: str | None = None, backend: str = "auto"
+) -> Iterator[FocusModel]:
+    """The same with the run's changes, until the block ends, however it ends.
+
+    Args:
+        service, run, loaded, assignment, backend: as in `compose_run`.
+
+    Raises:
+        NotFoundError: the centroids are not here.
+    """
+    focus = compose_run(service, run, loaded, assignment=assignment, backend=backend)
+    try:
+        with focus.with_changes(run_changes(run), run["num_tokens"]):
+            yield focus
+    finally:
+        focus.detach()  # the model is shared
+
+
+def run_changes(run: Mapping[str, Any], before: int | None = None) -> tuple[Change, ...]:
+    """The changes made by hand that a run was executed with.
+
+    Args:
+        run: its row.
+        before: leave out changes of tokens from this position on; None for none.
+    """
+    changes = read_changes(json.loads(run["changes"] or "[]"))
+    return tuple(change for change in changes if before is None or last_token(change) < before)
+
+
+def request_again(service: Service, run: dict[str, Any], texts: Sequence[str] = ()) -> AnalyzeRequest:
+    """What analyses a stored run's text again as it was analysed, with further changes.
+
+    Args:
+        service: whose database has the run.
+        run: its row.
+        texts: further changes, made after those of the run.
+
+    Raises:
+        NotFoundError: the centroids are not here.
+    """
+    return request_of(
+        run_config(run).to_dict(),
+        _centroid_name(service, run),
+        run["seed"],
+        model=run["model_id"],
+        device=device_here(run["device"]),
+        dtype=run["dtype"],
+        backend=backend_again(run),
+        special_tokens=run_special_tokens(run),
+        changes=(*map(str, run_changes(run)), *texts),
+    )
+
+
+def request_of(config: Mapping[str, Any], centroids: str, seed: int | None, **more: Any) -> AnalyzeRequest:
+    """What analyses a text at the settings of an executed configuration.
+
+    Args:
+        config: as JSON.
+        centroids: name or path of them.
+        seed: that they were drawn from, where they are random.
+        more: further attributes of the request.
+    """
+    random = {"num_groups": config["num_groups"], "routing_dim": config["routing_dim"], "seed": seed}
+    first, last = config.get("window_growth") or CONSTANT
+    return AnalyzeRequest(
+        centroids=centroids,
+        top_k=config["top_k"],
+        window=config["window"],
+        num_sinks=config["num_sinks"],
+        window_growth=(first, last),
+        assignment=config["assignment"],
+        budget=read_budget(config.get("budget", [])),
+        **(random if centroids == "random" else {}),
+        **more,
+    )
+
+
+def run_random_seed(service: Service, run: dict[str, Any]) -> int | None:
+    """Seed that a run's untrained centroids were drawn from; None for trained ones and for a file that is not here."""
+    from focus_runtime.run.random_baseline import random_seed
+
+    try:
+        centroids = load_named_centroids(service.database, _centroid_name(service, run))
+    except InputError:
+        return None
+    return int(run["seed"]) if centroids is None else random_seed(centroids)
+
+
+def _centroid_name(service: Service, run: dict[str, Any]) -> str:
+    digest = str(run["centroids_sha256"])
+    if run["centroids_name"] == "random":
+        return "random"
+    if digest in {row["sha256"] for row in uploaded_centroids(service.database)}:
+        return digest
+    shipped = shipped_name(digest)
+    if shipped is not None:
+        return shipped
+    fetched = _fetched(str(run["centroids_name"]), digest)
+    if fetched is not None:
+        return fetched
+    raise NotFoundError(
+        f"the centroid file {run['centroids_name']} of this run is not here", fix="upload it on the Centroids page"
+    )
+
+
+def _fetched(name: str, digest: str) -> str | None:
+    """A run's name of a hub's repository and commit, where the hub's cache has that file; nothing is fetched."""
+    from focus_runtime.routing.hub import cached, hub_name
+
+    repository = hub_name(name)
+    found = cached(repository) if repository is not None and repository.pinned else None
+    if found is None:
+        return None
+    with (found.folder / CENTROIDS_FILE).open("rb") as stream:
+        return name if hashlib.file_digest(stream, "sha256").hexdigest() == digest else None

@@ -1,0 +1,81 @@
+"""What every use case works on: one database, and the model loaded for it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from focus_explorer import settings
+from focus_explorer.usecases.fair_lock import FairLock
+from focus_explorer.usecases.models import ModelStore
+from focus_runtime.store.database import Database
+
+Part = TypeVar("Part")
+
+
+class FieldNames(Protocol):
+    """What a page's fields may name and ask for."""
+
+    def model(self, name: str) -> str:
+        """The name of a model that the page knows."""
+
+    def centroid_file(self, name: str) -> str:
+        """The name or hash of a centroid file that the page knows."""
+
+    def request(self, request: Any) -> Any:
+        """An `AnalyzeRequest` as the page makes it."""
+
+    def text(self, text: str) -> None:
+        """Refuse a text that the page does not take."""
+
+
+class Service:
+    """One database and at most one loaded model at a time; safe to use from several threads.
+
+    Args:
+        database: DuckDB file; the user's own when None.
+        models: where models are leased from; a store of its own when None.
+        opened: the database itself, in place of a file.
+
+    Attributes:
+        names: models and centroid files that a page's fields may name; None where a command line names them.
+        models: leases the model (`service.models.lease(name)`).
+        drawing: held while a file is drawn or written for a download, one at a time for all users in turn.
+    """
+
+    def __init__(
+        self,
+        database: str | Path | None = None,
+        *,
+        models: ModelStore | None = None,
+        opened: Database | None = None,
+    ) -> None:
+        self._database = opened or Database(database or settings.default_database())
+        self.models = models or ModelStore()
+        self.names: FieldNames | None = None
+        self.drawing = FairLock()
+        self._map_lock = threading.Lock()
+        self._parts: dict[type[Any], Any] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def database(self) -> Database:
+        """The database."""
+        return self._database
+
+    @property
+    def map_lock(self) -> threading.Lock:
+        """Held while a map is computed and stored, so that no map is made twice."""
+        return self._map_lock
+
+    def admit_run(self) -> None:
+        """Count a run that is to be stored; a page for strangers refuses too many."""
+
+    def part(self, kind: type[Part]) -> Part:
+        """The one object of a class that belongs to this service, such as its jobs; `kind(service)` at first use."""
+        with self._lock:
+            if kind not in self._parts:
+                self._parts[kind] = kind(self)  # type: ignore[call-arg]
+            part: Part = self._parts[kind]
+            return part

@@ -1,0 +1,194 @@
+"""Statistics of a run for the page: computed in the background once per run, and answered as far as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pyarrow as pa
+
+from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.errors import InputError
+from focus_explorer.statistics.run_sample import stored_measurements
+from focus_explorer.statistics.run_statistics import RunStatistics, agreement_between, run_statistics
+from focus_explorer.statistics.warnings import ENOUGH_UNITS, FEW_UNITS
+from focus_explorer.usecases.jobs import Job, JobRunner
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.statistics.measure import measure_run
+from focus_explorer.views.payloads.jobs import JobAnswerPayload, JobPayload
+from focus_explorer.views.payloads.statistics import (
+    AgreementColumnsPayload,
+    CategoryColumnsPayload,
+    CharacteristicColumnsPayload,
+    ComputingPayload,
+    DistanceColumnsPayload,
+    DistantPairColumnsPayload,
+    LayerStatisticsPayload,
+    LinkColumnsPayload,
+    PairStatisticsPayload,
+    RunAgreementPayload,
+    StatisticsPayload,
+)
+from focus_explorer.views.statistics import columns, compact, judged, of_layer, shown_columns
+
+NEEDED = {
+    "overview": ("statistics",),
+    "groups": ("statistics", "characteristic", "categories"),
+    "pairs": ("distances", "pairs", "links"),
+}
+KEPT_RESULTS = 12
+LINKS = 20  # of each kind
+PATIENCE = 0.4  # seconds an answer may keep the page waiting before it returns the progress
+
+
+class StatisticsPayloads:
+    """Payloads about statistics of one database; safe to call from several threads."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._computations = JobRunner(one_at_a_time=True, kept=KEPT_RESULTS)  # several would slow the page down
+        self._measurements = JobRunner()
+
+    def overview(self, run_id: str) -> StatisticsPayload | ComputingPayload:
+        """Statistics of the run and of its layers, with their sample and the measurements that are missing."""
+        result = self._part(run_id, "overview")
+        if not isinstance(result, RunStatistics):
+            return result
+        measured = stored_measurements(self.service.database, run_id)
+        return _overview(result, measured, self.measurement(run_id)["job"])
+
+    def layer(self, run_id: str, layer: int) -> LayerStatisticsPayload | ComputingPayload:
+        """Groups of one layer, with their tokens and categories."""
+        result = self._part(run_id, "groups")
+        return _groups(result, layer) if isinstance(result, RunStatistics) else result
+
+    def pairs(self, run_id: str, layer: int) -> PairStatisticsPayload | ComputingPayload:
+        """Pairs kept by distance in one layer and over layers, and its strongest distant pairs and links."""
+        result = self._part(run_id, "pairs")
+        return _pairs(result, layer) if isinstance(result, RunStatistics) else result
+
+    def agreement(self, run_id: str, other_id: str) -> RunAgreementPayload | ComputingPayload:
+        """Agreement of two runs of the same tokens, layer by layer."""
+        database = self.service.database
+        result = self._result(
+            run_id, ("agreement", other_id), lambda job: agreement_between(database, run_id, other_id)
+        )
+        if not isinstance(result, pa.Table):
+            return cast(ComputingPayload, result)
+        return {"state": "done", "rows": cast(AgreementColumnsPayload, columns(result))}
+
+    def measure(self, run_id: str, *, attention: bool) -> JobAnswerPayload:
+        """Measure what is missing in the background, unless that is under way; returns the job."""
+
+        def work(job: Job) -> None:
+            problems = measure_run(
+                self.service, run_id, attention=attention, progress=job.step, cancelled=job.stop_requested
+            )
+            job.message = " ".join(problems)
+
+        fetch_run(self.service.database, run_id)
+        return {"job": self._measurements.start(run_id, work, kind="statistics", run_id=run_id).status()}
+
+    def stop(self, run_id: str) -> JobAnswerPayload:
+        """Stop measuring at the next step; results stored so far stay."""
+        self._measurements.stop(run_id)
+        return self.measurement(run_id)
+
+    def measurement(self, run_id: str) -> JobAnswerPayload:
+        """`job`: the measurement of a run started last; None before the first."""
+        job = self._measurements.get(run_id)
+        return {"job": None if job is None else job.status()}
+
+    def _part(self, run_id: str, part: str) -> RunStatistics | ComputingPayload:
+        """The statistics once the tables of a part are computed; until then the progress."""
+
+        def compute(job: Job) -> RunStatistics:
+            result = run_statistics(self.service.database, run_id)
+            if part != "groups":
+                result.measured(lambda done, total: job.step("Computing", done / total))
+            for name in NEEDED[part]:
+                result.table(name)
+            return result
+
+        computed: RunStatistics | ComputingPayload = self._result(run_id, (part,), compute)
+        return computed
+
+    def _result(self, run_id: str, name: tuple[str, ...], compute: Callable[[Job], Any]) -> Any:
+        """The result of a computation, or its progress when it takes longer than `PATIENCE`."""
+        key = (
+            run_id,
+            *name,
+            repr(stored_measurements(self.service.database, run_id)),
+        )  # anew once measured
+        job = self._computations.start(key, compute, kind="statistics", run_id=run_id, reuse_done=True)
+        if not job.wait(PATIENCE):
+            computing: ComputingPayload = {"state": "computing", "fraction": job.fraction}
+            return computing
+        if job.error is not None:
+            raise InputError(job.message)
+        return job.result
+
+
+def _overview(computed: RunStatistics, measured: dict[str, Any], job: JobPayload | None) -> StatisticsPayload:
+    table, sample = computed.table("statistics"), computed.sample
+    run, layers = judged(table, "run"), judged(table, "layer")
+    units = run[0]["units"] if run else 0
+    mass_missing = "focus" not in sample.mass or (sample.random is not None and "random" not in sample.mass)
+    return {
+        "state": "done",
+        "about": {
+            "tokens": sample.num_tokens,
+            "units": units,
+            "unit": sample.unit,
+            "tagger": measured.get("tagger"),
+            "random_seed": measured.get("random_seed"),
+            "attention_tokens": measured.get("attention_tokens") if sample.mass else None,
+            "notes": list(sample.notes),
+            "length": "few" if units < FEW_UNITS else "rough" if units < ENOUGH_UNITS else "enough",
+        },
+        "missing": {
+            "tags": not measured.get("tagger"),
+            "random": sample.random is None,
+            "attention": mass_missing,
+        },
+        "run": shown_columns(run),
+        "layers": shown_columns(layers),
+        "job": job,
+    }
+
+
+def _groups(computed: RunStatistics, layer: int) -> LayerStatisticsPayload:
+    rows = [row for row in judged(computed.table("statistics"), "group") if row["layer"] == layer]
+    if not rows:
+        raise InputError(f"the run {computed.run_id!r} has no layer {layer}", fix="choose a layer of this run")
+    return {
+        "state": "done",
+        "groups": shown_columns(rows),
+        "characteristic": cast(
+            CharacteristicColumnsPayload, columns(of_layer(computed.table("characteristic"), layer))
+        ),
+        "categories": cast(CategoryColumnsPayload, columns(of_layer(computed.table("categories"), layer))),
+    }
+
+
+def _pairs(computed: RunStatistics, layer: int) -> PairStatisticsPayload:
+    distances = computed.table("distances").to_pylist()
+    shown = [row for row in distances if row["layer"] in (layer, None)]
+    links = computed.table("links")
+    strongest = of_layer(links, layer).sort_by([("probability", "descending")])
+    kinds = {kind: strongest.filter(pa.compute.equal(strongest["kind"], kind)) for kind in ("kept", "dropped")}
+    return {
+        "state": "done",
+        "distances": cast(DistanceColumnsPayload, compact(shown, list(distances[0]))),
+        "pairs": cast(DistantPairColumnsPayload, columns(of_layer(computed.table("pairs"), layer))),
+        "links": cast(LinkColumnsPayload, columns(pa.concat_tables([rows.slice(0, LINKS) for rows in kinds.values()]))),
+        "links_stored": {kind: rows.num_rows for kind, rows in kinds.items()},
+        "links_measured": links.num_rows > 0,
+        "query_heads": _query_heads(computed),
+    }
+
+
+def _query_heads(computed: RunStatistics) -> int | None:
+    """Query heads of a layer, of which the links are; None before full attention is measured."""
+    last = pa.compute.max(fetch(computed.database, "attention_mass", run_id=computed.run_id)["head"]).as_py()
+    return None if last is None else last + 1

@@ -1,0 +1,264 @@
+"""A training as a film: what every centroid file that it kept on the way does with one short text."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.usecases.maps import evenly_spaced
+from focus_explorer.usecases.run_model import device_here
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.texts import SAMPLES, sample_text
+from focus_explorer.usecases.training.request import snapshots_of
+from focus_explorer.views.payloads.trainings import FilmPayload
+from focus_explorer.views.run import encode
+from focus_runtime.failures import Advice
+
+if TYPE_CHECKING:
+    from focus_runtime.config import FocusConfig
+
+TOKENS = 512
+SECONDS_OF_WORK = 2.0  # for one request; the page asks again for what is missing
+MOST_FRAMES = 32  # of one film; of more files as many are taken, evenly over the training
+KEPT_FRAMES = 128  # of all films; of 30 layers and 8 groups 0.4 MB each
+PLACE_UNITS = 32_000  # of a place's largest coordinate, so that it fits 16 bits
+SMALLER = Advice(fits="close other programs", otherwise="close other programs")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What one file does with the text: L layers, T tokens, K groups.
+
+    Attributes:
+        layers: numbers of the layers that ran Focus.
+        top: (L, T) uint8 most probable group.
+        probabilities: (L, T, K) float16 of the groups, for their places.
+        membership: (L, T) int64 bit sets of the configuration's top-k.
+        config: the file's settings, which may have another window than the training had.
+    """
+
+    layers: list[int]
+    top: NDArray[np.uint8]
+    probabilities: NDArray[np.float16]
+    membership: NDArray[np.int64]
+    config: FocusConfig
+
+
+@dataclass(frozen=True, slots=True)
+class _Shot:
+    """One text under the files of one training, as far as they have been read."""
+
+    pieces: list[str]
+    frames: dict[int, Frame]
+    sliding: dict[int, int | None]
+    waiting: int
+
+    @property
+    def layers(self) -> list[int]:
+        """Layers that ran Focus."""
+        return list(self.sliding)
+
+
+class Films:
+    """Films of trainings; frames are kept, so that a running training's film grows by its newest file. Thread-safe."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._frames: OrderedDict[tuple[Any, ...], Frame] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def payload(self, row: dict[str, Any], layer: int | None, text: str) -> FilmPayload:
+        """The film of one layer; of files that are many only those that were read within some seconds.
+
+        Args:
+            row: the training's, as `Trainings.get` returns it.
+            layer: layer number; None for the middle one with a router.
+            text: name of a sample text.
+
+        Returns:
+            `waiting` counts the files that are still to be read: ask again.
+
+        Raises:
+            InputError: the training has no groups, kept no files here, or its model cannot be loaded or has changed.
+            NotFoundError: there is no such sample or layer.
+        """
+        if text not in SAMPLES:
+            raise NotFoundError(f"there is no sample text {text!r}", expected=", ".join(SAMPLES))
+        files = kept_files(row)
+        shot = self._shot(row, files, text)
+        if layer is not None and layer not in shot.layers:
+            raise NotFoundError(
+                f"the training {row['name']} has no groups in layer {layer}",
+                expected=", ".join(map(str, shot.layers)),
+            )
+        chosen = shot.layers[len(shot.layers) // 2] if layer is None else layer
+        at = shot.layers.index(chosen)
+        steps = sorted(shot.frames)
+        top = np.stack([shot.frames[step].top[at] for step in steps])
+        probabilities = np.stack([shot.frames[step].probabilities[at] for step in steps])
+        membership = np.stack([shot.frames[step].membership[at] for step in steps])
+        places, spread = common_places(probabilities)
+        config = shot.frames[steps[-1]].config
+        return {
+            "training_id": row["training_id"],
+            "texts": list(SAMPLES),
+            "text": text,
+            "pieces": shot.pieces,
+            "layers": shot.layers,
+            "layer": chosen,
+            "num_groups": probabilities.shape[-1],
+            "top_k": config.top_k,
+            "window": config.window,
+            "window_growth": config.window_growth,
+            "num_sinks": config.num_sinks,
+            "has_budget": bool(config.budget),
+            "sliding_window": shot.sliding[chosen],
+            "steps": steps,
+            "top": encode(top),
+            "membership": encode(_bytes_of(membership, probabilities.shape[-1])),
+            "places": encode(np.round(places * PLACE_UNITS).astype(np.int16)),
+            "spread": spread,
+            "waiting": shot.waiting,
+        }
+
+    def _shot(self, row: dict[str, Any], files: list[tuple[int, Path]], text: str) -> _Shot:
+        """Read files until the time is over, one at least."""
+        where = {"device": device_here(row["device"]), "dtype": row["dtype"]}
+        with self.service.models.lease(row["model_id"], **where, advice=SMALLER) as loaded:
+            if loaded.fingerprint != row["model_fingerprint"]:
+                raise InputError(
+                    f"{row['model_id']} has other weights than when {row['name']} was trained",
+                    fix="bring back the weights it was trained on",
+                )
+            from focus_runtime.models.structure import attention_modules, sliding_window_of
+            from focus_runtime.text.tokens import tokenize
+
+            choice = row["settings"].get("special_tokens", "none")  # trainings of 0.2 record none
+            tokens = tokenize(loaded.tokenizer, sample_text(text), max_tokens=TOKENS, special_tokens=choice)
+            frames: dict[int, Frame] = {}
+            started, read = time.monotonic(), 0
+            for step, path in files:
+                state = path.stat()
+                key = (text, str(path), state.st_mtime_ns, state.st_size)
+                frame = self._kept(key)
+                if frame is None:
+                    if read and time.monotonic() - started > SECONDS_OF_WORK:
+                        continue
+                    frame = _frame(loaded.model, path, tokens.ids)
+                    self._keep(key, frame)
+                    read += 1
+                frames[step] = frame
+            modules = attention_modules(loaded.model)
+            layers = next(iter(frames.values())).layers
+            sliding = {layer: sliding_window_of(modules[layer]) for layer in layers}
+        return _Shot(tokens.pieces, frames, sliding, len(files) - len(frames))
+
+    def _kept(self, key: tuple[Any, ...]) -> Frame | None:
+        with self._lock:
+            if key in self._frames:
+                self._frames.move_to_end(key)
+            return self._frames.get(key)
+
+    def _keep(self, key: tuple[Any, ...], frame: Frame) -> None:
+        with self._lock:
+            self._frames[key] = frame
+            while len(self._frames) > KEPT_FRAMES:
+                self._frames.popitem(last=False)
+
+
+def kept_files(row: dict[str, Any]) -> list[tuple[int, Path]]:
+    """Step and path of the centroid files a training kept on this machine, `MOST_FRAMES` at most, the last one last.
+
+    Raises:
+        InputError: it trains more than groups, ran on another machine, or kept fewer than two.
+    """
+    name = row["name"]
+    if row["kind"] != "centroids":
+        raise InputError(f"{name} trains the model's weights too, of which none are kept on the way")
+    if row["host"] != socket.gethostname():
+        raise InputError(f"{name} ran on another machine ({row['host']}), where its files are")
+    started = row["created_at"].timestamp()
+    files = {
+        step: path
+        for step, path in snapshots_of(row["out"]).items()
+        if step <= row["step"] and path.stat().st_mtime >= started  # not those of an earlier training of that name
+    }
+    if row["usable"]:
+        files[row["step"]] = Path(row["out"])
+    if len(files) < 2:
+        waits = row["status"] in ("running", "stopping")
+        raise InputError(
+            f"{name} has kept {len(files)} of its files so far" if waits else f"{name} kept no files on the way",
+            expected="two at least" if waits else "",
+            fix="wait for more steps"
+            if waits
+            else "train again: trainings that start here keep some, on the command line those with --snapshots",
+        )
+    in_order = sorted(files.items())
+    return [in_order[at] for at in evenly_spaced(len(in_order), MOST_FRAMES)]
+
+
+def _frame(model: Any, path: Path, ids: list[int]) -> Frame:
+    """What a file does with a text of T tokens at the settings of its use."""
+    import torch
+
+    from focus_runtime.composition.attach import compose
+    from focus_runtime.models.device_map import input_device
+    from focus_runtime.routing.centroid_file import load_centroids
+
+    focus = compose(model, load_centroids(path))
+    try:
+        with torch.no_grad():
+            model.base_model(input_ids=torch.tensor([ids], device=input_device(model)), use_cache=False)
+        made = focus.assignments()
+        probabilities = np.stack([made[layer].probabilities[0].float().cpu().numpy() for layer in made])
+        return Frame(
+            list(made),
+            probabilities.argmax(axis=-1).astype(np.uint8),
+            probabilities.astype(np.float16),
+            np.stack([made[layer].membership[0].cpu().numpy() for layer in made]),
+            focus.config,
+        )
+    finally:
+        focus.detach()  # the model is shared
+
+
+def common_places(probabilities: NDArray[np.floating]) -> tuple[NDArray[np.float64], float]:
+    """Places of the tokens of all frames in one plane: two principal components of their square roots.
+
+    The cosine of two square roots is the Bhattacharyya coefficient of the probabilities, so places are near each other
+    where groups are alike, in one frame and from one frame to the next.
+
+    Args:
+        probabilities: (F, T, K) of F frames.
+
+    Returns:
+        (F, T, 2) from -1 to 1 on both axes at the same scale, and the share of the variance that the plane shows.
+    """
+    frames, tokens, groups = probabilities.shape
+    points = np.sqrt(probabilities.astype(np.float64)).reshape(-1, groups)
+    points -= points.mean(axis=0)
+    variances, axes = np.linalg.eigh(points.T @ points)
+    plane = axes[:, ::-1][:, :2]
+    plane = plane * np.sign(plane[np.abs(plane).argmax(axis=0), np.arange(plane.shape[1])])  # not by chance of signs
+    places = points @ plane
+    if groups < 2:
+        places = np.pad(places, ((0, 0), (0, 1)))
+    total = variances.sum()
+    spread = float(variances[::-1][:2].sum() / total) if total > 0 else 1.0
+    return (places / max(np.abs(places).max(), 1e-6)).reshape(frames, tokens, 2), spread
+
+
+def _bytes_of(membership: NDArray[np.int64], num_groups: int) -> NDArray[np.uint8]:
+    """(…, B) the bit sets in as few bytes as K groups need, the first eight groups in the first."""
+    shifts = 8 * np.arange(-(-num_groups // 8))
+    return (membership[..., None] >> shifts & 0xFF).astype(np.uint8)

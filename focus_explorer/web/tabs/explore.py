@@ -1,0 +1,405 @@
+"""The Explore tab: a form, progress by stage, and the browser component that draws a run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any
+
+import gradio as gr
+from fastapi import Response
+
+from focus_explorer.errors import InputError, TextError
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.first_run import FirstRun
+from focus_explorer.usecases.jobs import Job, JobRunner
+from focus_explorer.usecases.labels import deleted_runs, undelete_run
+from focus_explorer.usecases.names import known_to_page
+from focus_explorer.usecases.run_payload import load_run_of
+from focus_explorer.usecases.runs import list_runs, mask_blocks, run_text
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.texts import SAMPLES, sample_of, sample_text
+from focus_explorer.views.payloads.stored_runs import DeletedPayload
+from focus_explorer.web.parameters import layer_of, whole_number
+from focus_explorer.web.requests.answers import KeptAnswers, guarded, of_objects, packed
+from focus_explorer.web.requests.dispatch import dispatch
+from focus_explorer.web.tabs import run_form, token_count
+from focus_explorer.web.tabs.run_form import centroid_choices, heads_choices, read_form
+from focus_explorer.web.text import BUTTONS, HELP, LABELS, MESSAGES, TAGLINE
+
+POLL_SECONDS = 0.3  # between two looks at the first run
+LOOK_SECONDS = 0.1  # between two looks at an analysis
+MOST_ANALYSES = 64  # that wait or run for one page
+MODEL_WORK: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
+ON_LOAD = """
+const start = () => {
+  if (!window.FocusExplorer) { setTimeout(start, 30); return; }
+  const root = element.querySelector('.fx-root');
+  const ask = (name) => (run, layer, part) => server[name]({ run, layer, part });  // it takes one argument
+  const view = FocusExplorer.create(root, {
+    load_run: ask('load_run'), load_mask: ask('load_mask'), restore: ask('restore'),
+    ask: (request) => server.ask(request),
+  });
+  // The run of the link is opened at once: the page's own load event comes a second later.
+  let shown = new URLSearchParams(location.search).get('run');
+  if (shown) view.open(shown);
+  const open = () => {
+    // a run's id; after it "timing" and a number, or "timed", where its repeats are timed after it was stored
+    const [requested, timing] = (props.value || '').split(' ');
+    if (!requested || props.value === shown) return;
+    const same = shown && shown.split(' ')[0] === requested;
+    if (same && timing) { shown = props.value; view.renewTimings(requested, timing === 'timing'); return; }
+    // On a narrow screen the form lay below what it fills.
+    if (shown && matchMedia('(max-width: 700px)').matches) root.scrollIntoView();
+    shown = props.value;
+    view.open(requested, timing === 'timing');
+  };
+  watch('value', open);
+  open();
+};
+start();
+"""
+OPEN_FORM = "() => window.FocusForm.open()"  # for tabs that fill the form
+# Fields that a run of the link fills.
+LIKE_RUN = ("model", "centroids", "top_k", "window", "num_sinks", "assignment", "special_tokens", "heads")
+TEXT_FIELDS = ("text", "sample")  # that every opened run fills
+LONGEST_FILL = 200_000  # characters of a run's text put into the form; a longer one leaves it empty
+# The load event answers after the reader may have begun to fill the form: what was changed by then stays.
+FILL_UNTOUCHED = """
+(run, ...shown) => {{
+  const names = {names}, usual = {usual};
+  return shown.map((value, at) => (run && names[at] in run && value === usual[at] ? run[names[at]] : value));
+}}
+"""
+
+
+@dataclass(slots=True)
+class Explore:
+    """Components other tabs talk to."""
+
+    view: gr.HTML
+    centroids: gr.Dropdown
+    status: gr.HTML
+    model: gr.Dropdown
+    finished: gr.events.Dependency  # an analysis from the form, however it ended
+    like_run: gr.JSON  # what an opened run fills the form with: {field: value}, hidden
+    fields: dict[str, Any]  # of the form: name -> component, settings and `TEXT_FIELDS`
+    notice: gr.HTML  # problems of opening the page
+    first: gr.HTML  # progress of the first run
+    retry: gr.Button
+
+
+def alert(message: str) -> str:
+    """One readable problem, announced to screen readers."""
+    return f'<div class="fe-alert" role="alert">{escape(message[:1].upper() + message[1:])}.</div>'
+
+
+def done(message: str) -> str:
+    """Quiet confirmation."""
+    return f'<div class="fe-done" role="status">{escape(message)}</div>'
+
+
+def _bar(stage: str, fraction: float) -> str:
+    percent = round(100 * fraction)
+    return (
+        f'<div class="fe-progress" role="progressbar" aria-valuemin="0" aria-valuemax="100" aria-valuenow="{percent}" '
+        f'aria-label="{escape(stage)}"><span>{escape(stage)}</span><i style="width:{percent}%"></i></div>'
+    )
+
+
+def _first_run_bar(stage: str, fraction: float) -> str:
+    return f"<p>{escape(MESSAGES['sample'])}</p>{_bar(stage, fraction)}"
+
+
+def build(service: Service, request: AnalyzeRequest) -> Explore:
+    """Lay out the tab."""
+    with gr.Row(elem_classes="fe-explore"):
+        with gr.Column(scale=1, min_width=300, elem_classes="fe-form", elem_id="fe-explore-form"):
+            gr.HTML(f'<p class="fe-intro">{TAGLINE}</p>', padding=False)
+            text = gr.Textbox(
+                label=HELP["text"],
+                lines=8,
+                max_lines=12,
+                placeholder=LABELS["placeholder"],
+                elem_id="fe-text",
+                value=sample_text("Novel"),
+            )
+            sample = gr.Radio(list(SAMPLES), value="Novel", label=HELP["sample"], elem_id="fe-sample")
+            with gr.Row(elem_classes="fe-count"):
+                count = gr.HTML(elem_id="fe-tokens", padding=False)
+                whole = gr.Button(BUTTONS["whole"], size="sm", visible=False, elem_id="fe-whole", min_width=100)
+            with gr.Row():
+                run = gr.Button(BUTTONS["explore"], variant="primary", elem_id="fe-run", scale=2)
+                stop = gr.Button(BUTTONS["stop"], elem_id="fe-stop", scale=1, interactive=False)
+            status = gr.HTML(elem_id="fe-status", padding=False)
+            form = run_form.build(service, request)
+        with gr.Column(scale=3, min_width=280):
+            notice = gr.HTML(elem_id="fe-notice", padding=False)
+            first = gr.HTML(visible=False, elem_id="fe-first", padding=False)
+            retry = gr.Button(BUTTONS["retry"], visible=False, elem_id="fe-retry")
+            view = gr.HTML(
+                value="",
+                html_template='<div class="fx-root"></div>',
+                js_on_load=ON_LOAD,
+                server_functions=of_objects(_server_functions(service)),
+                elem_id="fe-view",
+                padding=False,
+                apply_default_css=False,
+            )
+    like_run = gr.JSON(visible=False)
+    runner = Runner(service, tuple(form), repeats=request.repeats)
+    sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
+    token_count.connect(service, text, form, like_run, count, whole)
+    run.click(
+        lambda: _bar(MESSAGES["waiting"], 0.0),
+        None,
+        status,
+        show_progress="hidden",
+        queue=False,
+        api_visibility="private",
+    )
+    finished = run.click(
+        runner.analyze,
+        [text, *form.values()],
+        [status, view, stop],
+        show_progress="hidden",
+        api_name="analyze_form",
+        api_visibility="private",
+        concurrency_limit=None,  # whoever waits for the model is told how long: see FairLock
+    )
+    stop.click(runner.stop, None, stop, show_progress="hidden", queue=False, api_visibility="private")
+    return Explore(
+        view=view,
+        centroids=form["centroids"],
+        status=status,
+        model=form["model"],
+        finished=finished,
+        like_run=like_run,
+        fields={"text": text, "sample": sample, **form},
+        notice=notice,
+        first=first,
+        retry=retry,
+    )
+
+
+def _server_functions(service: Service) -> list[Callable[..., Any]]:
+    kept = KeptAnswers(lambda: service.database.state())
+
+    def load_run(request: dict[str, Any]) -> Response:
+        run_id = str(request.get("run"))
+        return kept.packed(run_id, lambda: load_run_of(service, run_id))
+
+    def restore(request: dict[str, Any]) -> dict[str, Any]:
+        def work() -> DeletedPayload:
+            undelete_run(service, str(request.get("run")))
+            return {"deleted": False}
+
+        return guarded(work)
+
+    def load_mask(request: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: mask_blocks(service.database, *_part_of_layer(request)))
+
+    def ask(request: dict[str, Any]) -> Response:
+        return packed(guarded(lambda: dispatch(service, request)))
+
+    return [load_run, load_mask, restore, ask]
+
+
+def _part_of_layer(request: dict[str, Any]) -> tuple[str, int, int]:
+    return str(request.get("run")), layer_of(request), whole_number(request, "part", 0)
+
+
+class Runner:
+    """Analyses started from the form, one for each visitor, stopped at their next stage.
+
+    Args:
+        service: database and model.
+        fields: names of the form's values, in their order.
+        repeats: timed passes of each analysis; as many as `analyze` makes when None.
+    """
+
+    def __init__(self, service: Service, fields: Sequence[str], repeats: int | None = None) -> None:
+        self.service, self.fields, self.repeats = service, fields, repeats
+        self._jobs = JobRunner(most_live=MOST_ANALYSES, busy=(MESSAGES["full"], "try again in a few minutes"))
+        self._current: dict[str, Job] = {}  # by visitor
+
+    def stop(self, request: gr.Request) -> Any:
+        """Stop this visitor's analysis."""
+        job = self._current.get(request.session_hash or "")
+        if job is not None:
+            job.stop()
+        return gr.update(interactive=False)
+
+    async def analyze(self, text: str, request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, Any, Any]]:
+        """Analyse a text; yields progress and at last the run's id.
+
+        Args:
+            text: the text.
+            request: of the browser; its session has one analysis at a time.
+            values: of the form, one for each of its fields.
+        """
+        form = dict(zip(self.fields, values, strict=True))
+
+        def work(job: Job) -> str:
+            def stored(run_id: str) -> None:
+                repeats = job.partial.get("repeats", 0) + 1
+                job.partial |= {"repeats": repeats, "view": f"{run_id} timing {repeats}"}
+
+            chosen = replace(read_form(self.service, form), repeats=self.repeats)
+            return analyze(
+                self.service,
+                text,
+                known_to_page(self.service, text, chosen),
+                command="focus-explorer serve",
+                cancelled=job.stop_requested,
+                progress=job.step,
+                stored=stored,
+            )
+
+        session = request.session_hash or ""
+        try:
+            job = self._jobs.start(object(), work, kind="analysis")  # one before may still wind down
+        except InputError as error:
+            yield alert(str(error)), gr.skip(), gr.update(interactive=False)
+            return
+        self._current[session] = job
+        try:
+            yield _bar(MESSAGES["starting"], 0.0), gr.skip(), gr.update(interactive=True)
+            async for step in _report(job):
+                yield step
+        finally:
+            job.stop()  # the page may have been closed: the analysis ends at its next stage
+            self._current.pop(session, None)
+
+
+async def _report(job: Job) -> AsyncIterator[tuple[Any, Any, Any]]:
+    """What the form shows while a job runs and when it has ended. No thread waits for it, however many are in line."""
+    idle = gr.update(interactive=False)
+    seen, shown = -1, None  # what the view shows of a run whose timings are still repeated
+    while job.live:
+        if seen != (seen := job.version) and job.state == "running":
+            before, shown = shown, job.partial.get("view")
+            yield _bar(job.stage, job.fraction), gr.skip() if shown == before else shown, gr.skip()
+        await asyncio.sleep(LOOK_SECONDS)
+    if job.state == "done":
+        yield done(MESSAGES["explored"]), f"{job.result} timed" if shown else job.result, idle
+    elif job.state == "stopped":
+        yield done(MESSAGES["stopped"]), gr.skip(), idle
+    elif isinstance(job.error, InputError):
+        yield alert(job.message), gr.skip(), idle
+    else:
+        yield alert(MESSAGES["defect"]), gr.skip(), idle
+        assert job.error is not None
+        raise job.error
+
+
+def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, explore: Explore) -> None:
+    """Open the run named in the link, or the newest one; a run named in a link also fills the form.
+
+    Args:
+        blocks: the page.
+        service: whose runs are opened.
+        request: centroids preselected in the form.
+        explore: form and view.
+    """
+    filled = (*TEXT_FIELDS, *LIKE_RUN)
+    fields = [explore.fields[name] for name in filled]
+    usual = [field.value for field in fields]
+
+    def initial(page: gr.Request) -> tuple[Any, Any, Any, Any, Any]:
+        run_id = page.query_params.get("run") if page else None
+        try:
+            with service.database.read():  # once: opening the file takes longer than most reads
+                choices = centroid_choices(service, request.centroids)
+                runs = {run["run_id"]: run for run in list_runs(service.database)}
+                deleted = {run["run_id"] for run in deleted_runs(service)}
+                opened = run_id if run_id in runs else next(iter(runs), "")
+                like = _text_of(service, opened) if opened else {}
+        except InputError as error:
+            return gr.skip(), alert(str(error)), gr.skip(), gr.skip(), gr.skip()
+        offered = gr.update(choices=choices)
+        if run_id in runs:
+            like |= _like_run(runs[run_id], [value for _, value in choices])
+            heads = gr.update(choices=heads_choices(like.get("heads")))
+            return run_id, gr.skip(), offered, heads, like
+        if run_id in deleted:  # the view offers to bring it back
+            return run_id, gr.skip(), offered, gr.skip(), gr.skip()
+        notice = alert(MESSAGES["other_run"].format(run=run_id)) if run_id else gr.skip()
+        return opened, notice, offered, gr.skip(), like
+
+    loaded = blocks.load(
+        initial,
+        None,
+        [explore.view, explore.notice, explore.centroids, explore.fields["heads"], explore.like_run],
+        show_progress="hidden",
+        api_visibility="private",
+    )
+    loaded.then(
+        None,
+        [explore.like_run, *fields],
+        fields,
+        js=FILL_UNTOUCHED.format(names=json.dumps(filled), usual=json.dumps(usual)),
+        show_progress="hidden",
+        api_visibility="private",
+    )
+    _connect_first_run(blocks, service, request, explore)
+
+
+def _connect_first_run(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, explore: Explore) -> None:
+    """Show every visitor of an empty database how far its first run is, and open it when it is done."""
+    outputs = [explore.first, explore.retry, explore.view]
+
+    async def follow(*, retry: bool = False) -> AsyncIterator[tuple[Any, Any, Any]]:
+        try:
+            job = service.part(FirstRun).job(request, retry=retry)
+        except InputError:  # the form's status shows it
+            job = None
+        hidden = gr.update(visible=False)
+        if job is None:
+            yield hidden, hidden, gr.skip()
+            return
+        shown = None
+        while job.live:
+            if shown != (shown := (job.stage, job.fraction)):
+                yield gr.update(value=_first_run_bar(*shown), visible=True), hidden, gr.skip()
+            await asyncio.sleep(POLL_SECONDS)
+        if job.state == "done":
+            yield hidden, hidden, job.result
+        else:
+            yield gr.update(value=alert(job.message), visible=True), gr.update(visible=True), gr.skip()
+
+    async def again() -> AsyncIterator[tuple[Any, Any, Any]]:
+        async for step in follow(retry=True):
+            yield step
+
+    async def first() -> AsyncIterator[tuple[Any, Any, Any]]:
+        async for step in follow():
+            yield step
+
+    how: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
+    blocks.load(first, None, outputs, **how)
+    explore.retry.click(again, None, outputs, **how)
+
+
+def _text_of(service: Service, run_id: str) -> dict[str, Any]:
+    """Values of the form that hold a run's text, so that Explore never means another one than is shown."""
+    try:
+        text = run_text(service.database, run_id)
+    except TextError:  # rows that do not add up to a text: a damaged database
+        text = ""
+    text = text if len(text) <= LONGEST_FILL else ""
+    return {"text": text, "sample": sample_of(text) if text else None}
+
+
+def _like_run(run: dict[str, Any], centroids: list[str]) -> dict[str, Any]:
+    """Values of the form that explore another text like this run; its centroids and heads only if those are offered."""
+    values = {"model": run["model_id"], **run["config"]}
+    if run["special_tokens"] is not None:
+        values["special_tokens"] = run["special_tokens"]
+    same = [name for name in (run["centroids_name"], run["centroids_sha256"]) if name in centroids]
+    if same:
+        values |= {"centroids": same[0], "heads": run["run_id"]}
+    return {name: values[name] for name in LIKE_RUN if name in values}

@@ -1,0 +1,131 @@
+"""The Runs tab: stored runs to find, label, delete, reopen, compare and export; and a user's own SQL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+from fastapi import Response
+
+from focus_explorer.usecases.labels import KEEP_DAYS, all_runs, delete_run, label_run, undelete_run
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.sql import EXAMPLES, Limits, run_sql
+from focus_explorer.usecases.visitors.service import visitor_limits
+from focus_explorer.views.payloads.stored_runs import DeletedPayload, RunCardsPayload, SqlExamplesPayload
+from focus_explorer.views.runs import run_card
+from focus_explorer.web.requests.answers import guarded, of_objects, packed
+from focus_explorer.web.requests.dispatch import dispatch
+from focus_explorer.web.tabs.explore import Explore
+from focus_explorer.web.text import PUBLIC_RUNS_INTRO, RUNS_INTRO
+
+ON_LOAD = """
+const start = () => {
+  if (!window.FocusRuns) { setTimeout(start, 30); return; }
+  const ask = (name) => (request) => server[name](request || {});
+  const view = FocusRuns.create(element.querySelector('.fx-root'), {
+    load: ask('load_runs'), label: ask('label'), remove: ask('remove'), restore: ask('restore'), ask: ask('ask'),
+  });
+  watch('value', () => view.load());
+};
+start();
+"""
+ON_LOAD_SQL = """
+const start = () => {
+  if (!window.FocusSql) { setTimeout(start, 30); return; }
+  FocusSql.create(element.querySelector('.fx-root'), {
+    query: (sql) => server.query({ sql }), examples: () => server.examples({}),
+  });
+};
+start();
+"""
+
+
+def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) -> None:
+    """Lay out the tab; lists are read again whenever it is opened or a run finishes.
+
+    Args:
+        service: whose runs are listed.
+        explore: whose analyses end in new runs.
+        tab: this tab.
+        blocks: the page.
+    """
+    public = visitor_limits(service) is not None
+    gr.HTML(f'<p class="fe-intro">{PUBLIC_RUNS_INTRO if public else RUNS_INTRO}</p>', padding=False)
+    listing = gr.HTML(
+        value="",
+        html_template='<div class="fx-root"></div>',
+        js_on_load=ON_LOAD,
+        server_functions=of_objects(_server_functions(service)),
+        elem_id="fe-runs",
+        padding=False,
+        apply_default_css=False,
+    )
+    if not public:
+        gr.HTML(
+            value="",
+            html_template='<div class="fx-root"></div>',
+            js_on_load=ON_LOAD_SQL,
+            server_functions=of_objects(_sql_functions(service)),
+            elem_id="fe-sql",
+            padding=False,
+            apply_default_css=False,
+        )
+
+    def refresh() -> str:
+        return str(time.time())  # the list reads itself again
+
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    gr.on([tab.select, blocks.load], refresh, None, listing, **quiet)
+    explore.finished.then(refresh, None, listing, **quiet)
+
+
+def _server_functions(service: Service) -> list[Callable[..., Any]]:
+    def load_runs(request: dict[str, Any]) -> dict[str, Any]:
+        def cards() -> RunCardsPayload:
+            return {"runs": [run_card(row) for row in all_runs(service)], "keep_days": KEEP_DAYS}
+
+        return guarded(cards)
+
+    def label(request: dict[str, Any]) -> dict[str, Any]:
+        tags = [str(tag) for tag in request.get("tags") or []]
+        return guarded(
+            lambda: label_run(
+                service,
+                str(request.get("run")),
+                name=str(request.get("name") or ""),
+                note=str(request.get("note") or ""),
+                tags=tags,
+            )
+        )
+
+    def remove(request: dict[str, Any]) -> dict[str, Any]:
+        def work() -> DeletedPayload:
+            delete_run(service, str(request.get("run")))
+            return {"deleted": True}
+
+        return guarded(work)
+
+    def restore(request: dict[str, Any]) -> dict[str, Any]:
+        def work() -> DeletedPayload:
+            undelete_run(service, str(request.get("run")))
+            return {"deleted": False}
+
+        return guarded(work)
+
+    def ask(request: dict[str, Any]) -> Response:
+        return packed(guarded(lambda: dispatch(service, request)))
+
+    return [load_runs, label, remove, restore, ask]
+
+
+def _sql_functions(service: Service) -> list[Callable[..., Any]]:
+    def query(request: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: run_sql(service.database, str(request.get("sql") or "")))
+
+    def examples(request: dict[str, Any]) -> SqlExamplesPayload:
+        limits = Limits()
+        return {"examples": list(EXAMPLES), "seconds": limits.seconds, "rows": limits.rows}
+
+    return [query, examples]

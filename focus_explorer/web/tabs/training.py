@@ -1,0 +1,280 @@
+"""The Training tab: a form that starts a training, and the browser component that lists and watches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+from focus_explorer.errors import InputError
+from focus_explorer.usecases.analyze import AnalyzeRequest
+from focus_explorer.usecases.names import known_model
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.training.processes import Trainings
+from focus_explorer.usecases.training.request import GROUPS, TrainRequest, recipe_values
+from focus_explorer.views.payloads.trainings import ResumedTrainingPayload
+from focus_explorer.web.requests.answers import of_objects
+from focus_explorer.web.tabs.device_field import device_field, list_devices
+from focus_explorer.web.tabs.explore import OPEN_FORM, Explore, alert, done, guarded
+from focus_explorer.web.tabs.run_form import centroid_choices
+from focus_explorer.web.text import BUTTONS, LABELS, MESSAGES, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
+
+ON_LOAD = """
+const start = () => {
+  if (!window.FocusTraining) { setTimeout(start, 30); return; }
+  const ask = (name) => (request) => server[name](request || {});
+  const view = FocusTraining.create(element.querySelector('.fx-root'), {
+    load: ask('load_trainings'), stop: ask('stop_training'), resume: ask('resume_training'), use: ask('use_training'),
+    film: ask('training_film'),
+  }, (chosen) => trigger('select', chosen));
+  let shown = null;
+  watch('value', () => { if (props.value && props.value !== shown) { shown = props.value; view.expect(shown); } });
+};
+start();
+"""
+_WHOLE = (
+    "groups",
+    "top_k",
+    "steps",
+    "window",
+    "sinks",
+    "seq_len",
+    "batch",
+    "seed",
+    "hard_steps",
+    "val_every",
+    "patience",
+)
+_FIELDS = (
+    "name",
+    "model",
+    "groups",
+    "top_k",
+    "steps",
+    "seq_len",
+    "batch",
+    "window",
+    "sinks",
+    "lr",
+    "gate",
+    "dtype",
+    "seed",
+    "device",
+    "loss",
+    "hard_steps",
+    "val_every",
+    "patience",
+    "domains",
+    "recipe",  # last: programs name the fields of `start_training` by place, so new ones are added at the end
+)
+FRAMES = 24  # files that a training keeps on the way, for its film
+FILM_TEXT = "Novel"
+DEFAULTS = TrainRequest(
+    text=(), out="", name="my centroids", groups=GROUPS, top_k=1, dtype="auto", checkpoint_every=25
+)  # steps of a minute are common on a CPU: 25 of them are soon lost
+
+
+def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.Tabs) -> None:
+    """Lay out the tab; a finished training is chosen on the Explore page from here.
+
+    Args:
+        service: database and model.
+        request: model preselected in the form.
+        explore: form that a finished training is chosen in.
+        tabs: of the page.
+    """
+    trainings = Trainings(service)
+    gr.HTML(f'<p class="fe-intro">{TRAINING_INTRO}</p>', padding=False)
+    with gr.Row(elem_classes="fe-explore"):
+        with gr.Column(scale=1, min_width=300, elem_classes="fe-form"):
+            files = _files()
+            inputs, held_out = _form(request)
+            start = gr.Button(BUTTONS["train"], variant="primary", elem_id="fe-train-start")
+            status = gr.HTML(elem_id="fe-train-status", padding=False)
+        with gr.Column(scale=3, min_width=280):
+            view = _view(trainings)
+
+    def begin(paths: list[str] | None, val: list[str] | str | None, *values: Any) -> tuple[Any, Any]:
+        """Start a training; the arguments follow the order of the Training tab's form."""
+        try:
+            fields = dict(zip(_FIELDS, values, strict=True))
+            fields["model"] = known_model(service, " ".join((fields["model"] or "").split()))
+            held_out_texts = [val] if isinstance(val, str) else val or []  # one file alone, as programs may send it
+            out = trainings.start(
+                _request(fields),
+                paths or [],
+                held_out_texts,
+                domains=bool(fields["domains"]),
+                name=lambda option: TRAIN_LABELS.get(option, option),
+            )
+        except InputError as error:
+            return alert(str(error)), gr.skip()
+        return done(MESSAGES["training"]), out
+
+    def choose(chosen: gr.EventData) -> tuple[Any, Any, Any]:
+        choices = centroid_choices(service, request.centroids)
+        return (
+            gr.update(choices=choices, value=chosen.sha256),
+            gr.update(value=chosen.model),
+            gr.update(selected="explore"),
+        )
+
+    start.click(
+        begin,
+        [files, held_out, *inputs],
+        [status, view],
+        show_progress_on=status,
+        concurrency_id="training",
+        concurrency_limit=1,
+        api_name="start_training",
+    )
+    view.select(
+        choose, None, [explore.centroids, explore.model, tabs], show_progress="hidden", api_visibility="private"
+    ).then(None, js=OPEN_FORM)
+
+
+def _files() -> gr.File:
+    return gr.File(
+        label=TRAIN_HELP["files"],
+        file_types=[".txt"],
+        file_count="multiple",
+        type="filepath",
+        height=120,
+        elem_id="fe-train-files",
+    )
+
+
+def _view(trainings: Trainings) -> gr.HTML:
+    return gr.HTML(
+        value="",
+        html_template='<div class="fx-root"></div>',
+        js_on_load=ON_LOAD,
+        server_functions=of_objects(_server_functions(trainings)),
+        elem_id="fe-training",
+        padding=False,
+        apply_default_css=False,
+    )
+
+
+def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
+    def number(name: str) -> gr.Number:
+        precision = None if name == "lr" else 0
+        return gr.Number(
+            getattr(DEFAULTS, name) or 0,
+            label=TRAIN_LABELS[name],
+            info=TRAIN_HELP[name],
+            precision=precision,
+            min_width=120,
+            elem_id=f"fe-train-{name}",
+        )
+
+    def choice(name: str, choices: list[str]) -> gr.Radio:
+        return gr.Radio(
+            choices,
+            value=getattr(DEFAULTS, name),
+            label=TRAIN_LABELS[name],
+            info=TRAIN_HELP[name],
+            elem_id=f"fe-train-{name}",
+        )
+
+    made: dict[str, Any] = {}
+    with gr.Group():
+        made["name"] = gr.Textbox(
+            DEFAULTS.name, label=TRAIN_LABELS["name"], info=TRAIN_HELP["name"], elem_id="fe-train-name"
+        )
+        made["model"] = gr.Dropdown(
+            [request.model],
+            value=request.model,
+            label=TRAIN_LABELS["model"],
+            info=TRAIN_HELP["model"],
+            allow_custom_value=True,
+            elem_id="fe-train-model",
+        )
+        with gr.Row():
+            made["groups"], made["top_k"] = number("groups"), number("top_k")
+        made["steps"] = number("steps")
+        made["recipe"] = choice("recipe", ["ours", "paper"])
+    with gr.Accordion(LABELS["more"], open=False) as more:
+        with gr.Row():
+            made["seq_len"], made["batch"] = number("seq_len"), number("batch")
+        with gr.Row():
+            made["window"], made["sinks"] = number("window"), number("sinks")
+        with gr.Row():
+            made["lr"], made["seed"] = number("lr"), number("seed")
+        made["loss"] = choice("loss", ["lm", "distil", "both", "layers"])
+        made["gate"] = choice("gate", ["log", "paper"])
+        made["hard_steps"] = number("hard_steps")
+        made["dtype"] = choice("dtype", ["auto", "float32", "bfloat16"])
+        made["device"] = device_field(
+            request.device or "auto", label=TRAIN_LABELS["device"], info=TRAIN_HELP["device"], elem_id="fe-train-device"
+        )
+        held_out = gr.File(
+            label=TRAIN_HELP["val"],
+            file_types=[".txt"],
+            file_count="multiple",
+            type="filepath",
+            height=110,
+            elem_id="fe-train-val",
+        )
+        with gr.Row():
+            made["val_every"], made["patience"] = number("val_every"), number("patience")
+        made["domains"] = gr.Checkbox(
+            False, label=TRAIN_LABELS["domains"], info=TRAIN_HELP["domains"], elem_id="fe-train-domains"
+        )
+    list_devices(more, made["device"], training=True)
+    by_recipe = ("groups", "window", "sinks", "gate")  # what else a recipe decides is not in the form
+    made["recipe"].input(
+        lambda name: [recipe_values(name)[option] for option in by_recipe],
+        made["recipe"],
+        [made[option] for option in by_recipe],
+        show_progress="hidden",
+        api_visibility="private",
+    )
+    return [made[name] for name in _FIELDS], held_out
+
+
+def _request(values: dict[str, Any]) -> TrainRequest:
+    for name in _WHOLE:
+        if values[name] is None:
+            raise InputError(f"{TRAIN_LABELS[name]} is empty", expected="a whole number")
+    if values["lr"] is None:
+        raise InputError(f"{TRAIN_LABELS['lr']} is empty", expected="a number such as 0.003")
+    recipe = values["recipe"] or DEFAULTS.recipe
+    chosen: dict[str, Any] = recipe_values(recipe) | {"recipe": recipe}
+    chosen |= {name: " ".join((values[name] or "").split()) for name in ("name", "model")}
+    chosen |= {name: int(values[name]) for name in _WHOLE}
+    chosen["val_every"] = chosen["val_every"] or None
+    chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"], "loss": values["loss"]}
+    chosen["device"] = values["device"] or "auto"
+    chosen["snapshots"] = max(1, round(chosen["steps"] / FRAMES))
+    return TrainRequest(text=(), out="", checkpoint_every=DEFAULTS.checkpoint_every, **chosen)
+
+
+def _server_functions(trainings: Trainings) -> list[Callable[..., Any]]:
+    def load_trainings(request: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: trainings.payload(request.get("shown") or {}))
+
+    def stop_training(request: dict[str, Any]) -> dict[str, Any]:
+        def stop() -> dict[str, Any]:
+            trainings.stop(request.get("id"))
+            return {"asked": True}
+
+        return guarded(stop)
+
+    def resume_training(request: dict[str, Any]) -> dict[str, Any]:
+        def resume() -> ResumedTrainingPayload:
+            return {"out": trainings.resume(str(request.get("id")))}
+
+        return guarded(resume)
+
+    def use_training(request: dict[str, Any]) -> dict[str, Any]:
+        return guarded(lambda: trainings.use(str(request.get("id"))))
+
+    def training_film(request: dict[str, Any]) -> dict[str, Any]:
+        layer = request.get("layer")
+        if layer is not None and (not isinstance(layer, int) or isinstance(layer, bool)):
+            return {"error": f"layer is {layer!r}; expected a layer number"}
+        return guarded(lambda: trainings.film(str(request.get("id")), layer, str(request.get("text", FILM_TEXT))))
+
+    return [load_trainings, stop_training, resume_training, use_training, training_film]

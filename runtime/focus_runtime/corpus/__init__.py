@@ -1,1 +1,0 @@
-"""Corpora: many documents analysed one by one and written as Parquet."""

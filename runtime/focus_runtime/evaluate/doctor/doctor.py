@@ -1,0 +1,302 @@
+"""Run a model in every scenario with its own eager attention and with an attention patch, and compare."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import InputError, first_line
+from focus_runtime.evaluate.doctor.dense import dense_focus, noted_groups
+from focus_runtime.evaluate.doctor.report import Finding, Report
+from focus_runtime.evaluate.doctor.scenarios import (
+    LOGITS_ALONE,
+    ONE_GROUP,
+    SCENARIOS,
+    Inputs,
+    NotApplicable,
+    Scenario,
+    packed_documents,
+)
+from focus_runtime.evaluate.doctor.trace import EXACT, Difference, Trace, first_difference, recorded
+from focus_runtime.models.structure import attention_implementation, set_attention_implementation
+from focus_runtime.routing.centroids import Centroids, random_centroids
+
+FOCUS = "focus"
+PLAIN = "every pair kept, against the model's own eager attention"
+MASKED = "one group a token, against a dense mask"
+ALONE = "one group a token, against the same row without padding"
+NAMED = "against the model's own eager attention"
+GROUPS, WINDOW, SINKS = 4, 3, 1  # of the centroids: few pairs are kept
+BFLOAT16 = 4.0  # times the mean error of the model's own attention in bfloat16, which experts that swap make uneven
+
+Patched = Callable[[nn.Module], AbstractContextManager[Any]]
+Check = tuple[str, str, Callable[[], Difference | None]]  # scenario, what it is compared with, the comparison
+
+
+def doctor(
+    model: nn.Module,
+    tokenizer: Any = None,
+    *,
+    attention: str = FOCUS,
+    scenarios: Iterable[str] | None = None,
+    tokens: int = 24,
+    seed: int = 0,
+    progress: Callable[[str, float], None] = lambda scenario, fraction: None,
+) -> Report:
+    """Whether an attention patch computes what it should on a model, in every way that a model is used.
+
+    Focus with every pair kept is compared with the model's own eager attention and transformers' own masks, and Focus
+    with one group a token with an independent dense mask. Any other implementation registered with transformers'
+    `AttentionInterface` is compared with eager attention.
+
+    Args:
+        model: a causal language model of transformers, in evaluation mode, with nothing composed onto it; it is left as
+            it was.
+        tokenizer: its tokenizer, of which a note says whether it adds a beginning of the text.
+        attention: "focus", or the name of a registered implementation.
+        scenarios: names from `SCENARIOS` and "bfloat16"; all when None.
+        tokens: length of the texts, at least 16; only texts longer than a sliding window reach beyond it.
+        seed: of the texts and the centroids.
+        progress: takes each scenario and the fraction done, 0 to 1.
+
+    Raises:
+        InputError: a scenario or the implementation is unknown, the texts are too short, or the model is not float32.
+    """
+    names = _chosen(scenarios)
+    if getattr(model, "dtype", torch.float32) != torch.float32:
+        raise InputError(
+            f"the model is in {model.dtype}", expected="float32, whose rounding is small", fix="load it so"
+        )
+    if tokens < 16:
+        raise InputError(f"the texts have {tokens} tokens", expected="at least 16")
+    _check_registered(attention)
+    inputs = Inputs(model, _random_ids(model, tokenizer, tokens, seed))
+    checks = list(_checks(inputs, attention, names, seed))
+    found = []
+    before = attention_implementation(model)
+    try:
+        for done, (name, against, check) in enumerate(checks):
+            progress(name, done / len(checks))
+            found.append(_finding(name, against, check))
+    finally:
+        set_attention_implementation(model, before)
+    return Report(type(model).__name__, attention, tuple(_notes(model, tokenizer)), tuple(found))
+
+
+def _chosen(scenarios: Iterable[str] | None) -> list[str]:
+    known = [*SCENARIOS, "bfloat16"]
+    for name in scenarios or ():
+        if name not in known:
+            raise InputError(f"there is no scenario {name!r}", expected="one of " + ", ".join(known))
+    return known if scenarios is None else list(scenarios)
+
+
+def _check_registered(attention: str) -> None:
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    known = sorted(ALL_ATTENTION_FUNCTIONS.valid_keys())
+    if attention not in (FOCUS, *known):
+        raise InputError(
+            f"no attention implementation is registered as {attention!r}",
+            expected=f"{FOCUS} or one of " + ", ".join(known),
+            fix="register yours with transformers.AttentionInterface first",
+        )
+
+
+def _random_ids(model: nn.Module, tokenizer: Any, tokens: int, seed: int) -> Tensor:
+    """(2, T) token ids without special tokens."""
+    config: Any = model.config
+    special = set(getattr(tokenizer, "all_special_ids", ()))
+    for part in (config, config.get_text_config(decoder=True)):
+        values = (value for name, value in part.to_dict().items() if name.endswith("token_id"))
+        special |= {value for value in values if isinstance(value, int)}
+    vocabulary = config.get_text_config(decoder=True).vocab_size
+    allowed = torch.tensor([i for i in range(vocabulary) if i not in special])
+    chosen = torch.randint(len(allowed), (2, tokens), generator=torch.Generator().manual_seed(seed))
+    return allowed[chosen].to(next(model.parameters()).device)
+
+
+def _notes(model: nn.Module, tokenizer: Any) -> Iterator[str]:
+    if tokenizer is None:
+        return
+    ids = list(tokenizer("a").input_ids)
+    adds = tokenizer.bos_token_id is not None and ids[:1] == [tokenizer.bos_token_id]
+    yield f"The tokenizer {'begins' if adds else 'does not begin'} a text with a beginning-of-text token."
+
+
+def _checks(inputs: Inputs, attention: str, names: list[str], seed: int) -> Iterator[Check]:
+    """Every scenario with what it is compared with; of Focus once with all pairs and once with one group a token."""
+    against, patched = (PLAIN, _every_pair(seed)) if attention == FOCUS else (NAMED, _implementation(attention))
+    for name in names:
+        if name == "bfloat16":
+            yield name, against, partial(_in_bfloat16, inputs, patched)
+        else:
+            yield name, against, partial(_equals_eager, inputs, name, patched)
+    if attention == FOCUS:
+        for name in names:
+            if name in ONE_GROUP:
+                yield name, MASKED, partial(_equals_dense, inputs, name, seed)
+        if "left padding" in names:
+            yield "left padding", ALONE, partial(_equals_alone, inputs, seed)
+
+
+def _finding(name: str, against: str, check: Callable[[], Difference | None]) -> Finding:
+    try:
+        difference = check()
+    except NotApplicable as reason:
+        return Finding(name, against, "not applicable", reason=str(reason))
+    except InputError as refusal:
+        return Finding(name, against, "refused", reason=str(refusal))
+    except Exception as error:  # whatever the patch raises is the finding
+        return Finding(name, against, "error", reason=f"{type(error).__name__}: {first_line(error)}")
+    return Finding(name, against, "ok" if difference is None else "differs", difference)
+
+
+def _implementation(name: str) -> Patched:
+    """A registered implementation in place of eager attention; refused where the model does not call it."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    @contextmanager
+    def patched(model: nn.Module) -> Iterator[None]:
+        try:
+            set_attention_implementation(model, name)
+        except (ValueError, ImportError) as error:
+            raise InputError(first_line(error)) from error
+        own, calls = ALL_ATTENTION_FUNCTIONS[name], 0
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return own(*args, **kwargs)
+
+        ALL_ATTENTION_FUNCTIONS[name] = counted
+        try:
+            yield
+        finally:
+            del ALL_ATTENTION_FUNCTIONS[name]
+            if ALL_ATTENTION_FUNCTIONS.get(name) is not own:  # it was there for this process alone
+                ALL_ATTENTION_FUNCTIONS[name] = own
+        if not calls:
+            raise InputError(f"{type(model).__name__} never calls the attention implementation that was set")
+
+    return patched
+
+
+def _centroids(model: nn.Module, seed: int) -> Centroids:
+    centroids = random_centroids(model, FocusConfig(num_groups=GROUPS, window=WINDOW, num_sinks=SINKS), seed=seed)
+    generator = torch.Generator().manual_seed(seed + 1)
+    for router in centroids.routers.values():  # causal assignment asks for potentials
+        router.potential.copy_(torch.randn(GROUPS, generator=generator))
+        router.has_potential = True
+    return centroids
+
+
+@contextmanager
+def _composed(model: nn.Module, seed: int, top_k: int, **settings: Any) -> Iterator[FocusModel]:
+    focus = compose(model, _centroids(model, seed), top_k=top_k, **settings)
+    try:
+        yield focus
+    finally:
+        focus.detach()
+
+
+def _every_pair(seed: int) -> Patched:
+    """Focus with every token in all groups."""
+
+    @contextmanager
+    def patched(model: nn.Module) -> Iterator[None]:
+        with _composed(model, seed, GROUPS):
+            yield
+
+    return patched
+
+
+def _run(inputs: Inputs, scenario: Scenario, *, layers: bool = True) -> Trace:
+    torch.manual_seed(0)
+    with torch.no_grad(), recorded(inputs.model, layers=layers) as trace:
+        trace.returned = scenario(inputs)
+    return trace
+
+
+def _reference(inputs: Inputs, scenario: Scenario, *, layers: bool = True) -> Trace:
+    """The scenario with the model's own eager attention."""
+    try:
+        set_attention_implementation(inputs.model, "eager")
+        return _run(inputs, scenario, layers=layers)
+    except NotApplicable:
+        raise
+    except Exception as error:  # the model itself cannot do this
+        raise NotApplicable(f"the model itself raises {type(error).__name__}: {first_line(error)}") from error
+
+
+def _equals_eager(inputs: Inputs, name: str, patched: Patched) -> Difference | None:
+    layers = name not in LOGITS_ALONE
+    expected = _reference(inputs, SCENARIOS[name], layers=layers)
+    if name == "packing with lengths":
+        _check_documents_apart(inputs, expected)
+    with patched(inputs.model):
+        found = _run(inputs, SCENARIOS[name], layers=layers)
+    return first_difference(expected, found)
+
+
+def _check_documents_apart(inputs: Inputs, packed: Trace) -> None:
+    """Only flash attention reads the lengths; eager attention keeps documents apart where the model's mask does."""
+    start = packed_documents(inputs)[2][-2]
+    alone = _reference(Inputs(inputs.model, inputs.ids[:1, start:]), SCENARIOS["plain"])
+    if first_difference(alone, packed.of_row(0, start)):
+        raise NotApplicable("the model's own eager attention does not keep packed documents apart")
+
+
+def _equals_dense(inputs: Inputs, name: str, seed: int) -> Difference | None:
+    """Focus with one group a token against the model's own attention with a second mask."""
+    model, scenario = inputs.model, SCENARIOS[name]
+    own = _reference(inputs, scenario)
+    if name == "packing":  # else it is one text, whose sinks are at its beginning
+        _check_documents_apart(inputs, own)
+    with _composed(model, seed, 1) as focus:
+        found = _run(inputs, scenario)
+        with noted_groups(focus) as groups:
+            _run(inputs, scenario)
+    set_attention_implementation(model, "eager")
+    with dense_focus(model, groups, WINDOW, SINKS):
+        expected = _run(inputs, scenario)
+    return first_difference(expected, found)
+
+
+def _equals_alone(inputs: Inputs, seed: int) -> Difference | None:
+    """A row with padding before it under Focus with one group a token, against the same row alone."""
+    model = inputs.model
+    alone = Inputs(model, inputs.ids[1:, inputs.ids.shape[1] // 4 :])
+
+    def padded_row(trace: Trace) -> Trace:
+        return trace.of_row(1, inputs.ids.shape[1] - alone.ids.shape[1])
+
+    own = padded_row(_reference(inputs, SCENARIOS["left padding"]))
+    if first_difference(_reference(alone, SCENARIOS["plain"]), own):
+        raise NotApplicable("the model itself reads a row with padding otherwise than the row alone")
+    with _composed(model, seed, 1):
+        expected = _run(alone, SCENARIOS["plain"])
+        found = padded_row(_run(inputs, SCENARIOS["left padding"]))
+    return first_difference(expected, found)
+
+
+def _in_bfloat16(inputs: Inputs, patched: Patched) -> Difference | None:
+    """One pass in bfloat16, whose error may be somewhat larger than that of the model's own attention."""
+    exact = _reference(inputs, SCENARIOS["plain"], layers=False)
+    half = Inputs(copy.deepcopy(inputs.model).to(torch.bfloat16), inputs.ids)
+    rounded = _reference(half, SCENARIOS["plain"], layers=False)
+    with patched(half.model):
+        found = _run(half, SCENARIOS["plain"], layers=False)
+    logits = [trace.entries[-1].value for trace in (exact, rounded, found)]
+    own, error = ((logits[0] - other).abs().mean() for other in logits[1:])
+    if error <= BFLOAT16 * own + EXACT * logits[0].abs().max():
+        return None
+    return first_difference(rounded, found)

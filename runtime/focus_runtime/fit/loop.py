@@ -1,0 +1,318 @@
+"""The training loop every training shares: data order, schedule, accumulation, precision, checkpoint and resume.
+
+The caller gives the parameters and the loss. With several processes (started by
+`accelerate launch`) each takes its share of a step's sequences and gradients are averaged, so the loss curve is that of
+one process with a larger batch.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, astuple, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import PartialState
+from torch import Tensor, nn
+
+from focus_runtime.errors import InputError, TrainingError, TrainingStopped
+from focus_runtime.fit.checkpoint import load_state, save_state
+from focus_runtime.fit.contexts import signals_deferred
+from focus_runtime.fit.objective import StepLoss, StepValues, with_values
+from focus_runtime.fit.processes import average
+from focus_runtime.fit.settings import PRECISIONS, TrainConfig, TrainStep, rate_at
+from focus_runtime.fit.shortage import Pass, training_shortage
+from focus_runtime.fit.validation import Validation
+from focus_runtime.measure.memory import failures_named, longest_that_fits
+from focus_runtime.text.sequences import Mixture, TokenStream, step_sequences
+
+Shares = tuple[float, float, float]
+NO_GROUPS: Shares = (math.nan, math.nan, math.nan)
+
+
+@dataclass(eq=False)
+class Loop:
+    """One training.
+
+    Attributes:
+        ids: token stream of the training texts, or those of several domains.
+        parameters: what AdamW changes, in a fixed order.
+        loss: (B, T) token ids -> what is minimised, in nats: a scalar, or a scalar with the parts that are reported;
+            runs under autocast, gradients are taken from it.
+        after_step: called after each optimiser step; returns dominance (mean, largest) and retained pairs.
+        state: further tensors a checkpoint must hold, written back in place on resume.
+        identity: what a checkpoint must have been made for.
+        checkpoint: where it is kept; None for nowhere.
+        around_step: step counted from 0 -> context in which its forward and backward passes run.
+        rates: peak learning rate of every parameter, where they differ; the configuration's for all when None.
+        history: every finished step's report, those before a resume included.
+        validation: evaluations during the training, which may end it early; None for none.
+    """
+
+    ids: TokenStream | Mixture
+    config: TrainConfig
+    parameters: Sequence[nn.Parameter]
+    loss: Callable[[Tensor], Tensor | StepLoss]
+    after_step: Callable[[int], Shares] = lambda step: NO_GROUPS
+    state: dict[str, Tensor] = field(default_factory=dict)
+    identity: dict[str, Any] = field(default_factory=dict)
+    checkpoint: Path | None = None
+    around_step: Callable[[int], AbstractContextManager[Any]] = nullcontext
+    phase: str = ""
+    rates: Sequence[float] | None = None
+    history: list[TrainStep] = field(default_factory=list)
+    validation: Validation | None = None
+
+    def __post_init__(self) -> None:
+        self.processes = PartialState()
+        self.device = self.parameters[0].device
+        self.optimiser = torch.optim.AdamW(
+            self._groups(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay
+        )
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.mixed_precision == "fp16")
+        self.done = 0
+        self._started = time.perf_counter()
+        self._earlier_seconds: float | None = 0.0
+        self.last: TrainStep | None = None
+        if self.rates is not None:
+            self.identity = {**self.identity, "rates": sorted(set(self.rates))}
+        self.identity = {
+            **self.identity,
+            "settings": _lasting(self.config),
+            "phase": self.phase,
+            "processes": self.processes.num_processes,
+            "tokens": self.ids.numel(),
+        }
+        if self.ids.special_tokens is not None:  # else the tokenizer adds none, and older checkpoints do not say
+            self.identity["special_tokens"] = self.ids.special_tokens
+        if self.validation is not None:
+            self.identity["validation"] = self.validation.plan.identity
+
+    @property
+    def values(self) -> list[Tensor]:
+        """Everything the training changes."""
+        return [*self.parameters, *self.state.values()]
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the training took so far, pauses between stop and resume left out.
+
+        None where it resumed a checkpoint of an older version, which says nothing of its time.
+        """
+        if self._earlier_seconds is None:
+            return None
+        return self._earlier_seconds + time.perf_counter() - self._started
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """AdamW's parameter groups: one for each learning rate, as a factor of the configuration's."""
+        rates = self.rates if self.rates is not None else [self.config.learning_rate] * len(self.parameters)
+        groups: dict[float, list[nn.Parameter]] = {}
+        for parameter, rate in zip(self.parameters, rates, strict=True):
+            groups.setdefault(rate / self.config.learning_rate, []).append(parameter)
+        return [{"params": members, "factor": factor} for factor, members in groups.items()]
+
+    def resume(self) -> int:
+        """Take up the checkpoint; returns the steps it had finished."""
+        assert self.checkpoint is not None
+        self.done, content = load_state(self.checkpoint, self.identity)
+        with torch.no_grad():
+            for parameter, value in zip(self.parameters, content["parameters"], strict=True):
+                parameter.copy_(value)
+            for name, target in self.state.items():
+                target.copy_(content["state"][name])
+        self.optimiser.load_state_dict(content["optimiser"])
+        self.scaler.load_state_dict(content["scaler"])
+        self._earlier_seconds = content.get("seconds")
+        self.history[:] = [TrainStep(*row) for row in content.get("history", [])]
+        self.last = self.history[-1] if self.history else None
+        if self.validation is not None:
+            self.validation.load(content["validation"], self.values)
+        return self.done
+
+    def save(self) -> None:
+        """Write the checkpoint; only the first process does."""
+        if self.checkpoint is None or not self.processes.is_main_process:
+            return
+        save_state(
+            self.checkpoint,
+            self.identity,
+            self.done,
+            {
+                "parameters": [p.detach().cpu() for p in self.parameters],
+                "state": {name: value.detach().cpu() for name, value in self.state.items()},
+                "optimiser": self.optimiser.state_dict(),
+                "scaler": self.scaler.state_dict(),
+                "history": [astuple(step) for step in self.history],
+                "seconds": self.seconds,
+                "validation": None if self.validation is None else self.validation.state(),
+            },
+        )
+
+    def run(
+        self,
+        on_step: Callable[[TrainStep], None] | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        until: int | None = None,
+    ) -> TrainStep | None:
+        """Run the steps that are left.
+
+        Args:
+            on_step: called after every step.
+            should_stop: called after every step; True stops the training.
+            until: stop quietly after so many steps in all.
+
+        Returns:
+            The last finished step's report.
+
+        Raises:
+            TrainingStopped: stopped by `should_stop` or Ctrl-C; the last finished step is in the checkpoint.
+            TrainingError: the loss is no finite number, or the checkpoint cannot be written.
+            MemoryShortError: the memory does not suffice. DeviceError: the GPU failed.
+        """
+        last = min(self.config.steps, self.config.steps if until is None else until)
+        with failures_named(self._shortage):
+            self._run(last, on_step, should_stop)
+        return self.last
+
+    def _run(self, last: int, on_step: Callable[[TrainStep], None] | None, should_stop: Callable[[], bool]) -> None:
+        try:
+            self._evaluate()  # the one that a stop came before
+            while self.done < last and not self.ended_early:
+                self._step(self.done)
+                self.last = self.history[-1]
+                if self.done % self.config.checkpoint_every == 0 or self.done == self.config.steps:
+                    self.save()
+                if on_step is not None:
+                    on_step(self.last)
+                self._evaluate()
+                if self.ended_early:
+                    break
+                if self.done < last and self._agreed(should_stop()):
+                    raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            self.save()
+            raise TrainingStopped(self.done, self.checkpoint) from None
+
+    def _shortage(self) -> InputError:
+        """The error for a step that did not fit, with what would fit in its place."""
+        config = self.config
+        moments = 0 if self.optimiser.state else sum(2 * p.numel() * p.element_size() for p in self.parameters)
+
+        def read(count: int) -> None:
+            length = min(count, config.seq_len)
+            stream = self.ids.streams[0] if isinstance(self.ids, Mixture) else self.ids
+            rows = stream.cut([0], length).expand(-(-count // length), -1)
+            with self.around_step(self.done), self._autocast():
+                objective, _ = with_values(self.loss(rows.to(self.device)))
+            self.scaler.scale(objective).backward()
+
+        room = longest_that_fits(read, config.batch * config.seq_len, self.device, reserve=moments)
+        names = ("batch", "seq_len", "accumulation", "gradient_checkpointing")
+        whole = Pass(**{name: getattr(config, name) for name in names}, device=str(self.device))
+        return training_shortage(whole, room, self.checkpoint)
+
+    def _autocast(self) -> Any:
+        precision = PRECISIONS[self.config.mixed_precision]
+        return torch.autocast(self.device.type, dtype=precision) if precision else nullcontext()
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether held-out text says that more steps do not help."""
+        return self.validation is not None and self.validation.has_ended
+
+    @property
+    def stop_reason(self) -> str:
+        """Why no step follows the last one."""
+        if not self.ended_early:
+            return f"all {self.done} steps are done"
+        assert self.validation is not None
+        count = self.validation.plan.patience
+        return f"no lower held-out loss in {count} {'evaluation' if count == 1 else 'evaluations'}, at step {self.done}"
+
+    def _evaluate(self) -> None:
+        if self.validation is None or not self.validation.is_due(self.done, self.config.steps):
+            return
+        evaluation = self.validation.run(self.done, self.values)
+        self.save()
+        self.validation.report(evaluation)
+
+    def _agreed(self, stop: bool) -> bool:
+        """Whether a stop was requested in any process; all then stop after the same step."""
+        if self.processes.num_processes == 1:
+            return stop
+        return bool(average(torch.tensor(float(stop), device=self.device)).item() > 0)
+
+    def _step(self, step: int) -> None:
+        clock = time.perf_counter()
+        config, world = self.config, self.processes.num_processes
+        rate = rate_at(step, config)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group.get("factor", 1.0)  # older checkpoints hold none
+        count = config.batch * config.accumulation * world
+        rows = step_sequences(self.ids, step, count, config.seq_len, config.seed)
+        local_rows = rows[self.processes.process_index :: world].to(self.device)
+        self.optimiser.zero_grad(set_to_none=True)
+        total = np.zeros(len(StepValues._fields))
+        for part in local_rows.split(config.batch):
+            with self.around_step(step):
+                with self._autocast():
+                    objective, values = with_values(self.loss(part))
+                total += np.array(values) / config.accumulation
+                if not math.isfinite(total[0]):
+                    break
+                self.scaler.scale(objective / config.accumulation).backward()
+        values = StepValues(*average(torch.tensor(total, dtype=torch.float64, device=self.device)).tolist())
+        self._check(values.objective, step)
+        with signals_deferred():
+            self._apply(step)
+            shares = self.after_step(step)
+            self.done = step + 1
+            speed = rows.numel() / (time.perf_counter() - clock)
+            parts = (self.phase, values.divergence, values.layer_error)
+            self.history.append(TrainStep(self.done, values.nll, *shares, rate, speed, *parts))
+
+    def _check(self, value: float, step: int, quantity: str = "the loss") -> None:
+        """Refuse a value that is not finite before it reaches the weights."""
+        if math.isfinite(value):
+            return
+        kept = "nothing was kept"
+        if self.checkpoint is not None and self.checkpoint.exists():
+            kept = f"the last good checkpoint is still in {self.checkpoint}"
+        raise TrainingError(
+            f"{quantity} became {value} at step {step + 1}; {kept}",
+            expected="finite numbers",
+            fix=f"start again with a learning rate below {self.config.learning_rate:g}, a longer warm-up, or without "
+            "fp16",
+        )
+
+    def _apply(self, step: int) -> None:
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        if self.processes.num_processes > 1:
+            flat = average(torch.cat([g.flatten() for g in grads]))
+            for grad, mean in zip(grads, flat.split([g.numel() for g in grads]), strict=True):
+                grad.copy_(mean.view_as(grad))
+        self.scaler.unscale_(self.optimiser)
+        for group in self.optimiser.param_groups:  # apart, so that routers do not shorten the weights' steps
+            norm = nn.utils.clip_grad_norm_(group["params"], self.config.clip)
+            if not self.scaler.is_enabled():  # the scaler leaves such a step out by itself
+                self._check(float(norm), step, "the gradient's norm")
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+
+
+def _lasting(config: TrainConfig) -> dict[str, Any]:
+    """The settings a resumed training must share; how often it saves may change."""
+    values = asdict(config)
+    del values["checkpoint_every"]
+    for option in fields(config):  # a checkpoint from before they existed has none of them
+        if (
+            option.name in ("loss", "distil_weight", "hard_steps", "steepness_start", "special_tokens")
+            and values[option.name] == option.default
+        ):
+            del values[option.name]
+    return values

@@ -1,0 +1,134 @@
+"""What a training minimises: the language model's loss, the divergence from full attention's predictions, both, or what
+Focus changes in every layer.
+
+Distillation needs the vocabulary twice for every token. The logits are computed in slabs of tokens, and the gradient of
+a slab is taken at once with respect to its hidden states: kept are hidden states and their gradient alone, so memory
+is linear in the text and free of the vocabulary's size. That is possible because the output embedding is frozen.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.fit.layerwise import layer_error
+from focus_runtime.measure.loss import final_hidden, slabs, token_nll, vocabulary_logits
+
+LOSSES = ("lm", "distil", "both", "layers")
+
+
+@dataclass(frozen=True, slots=True)
+class StepLoss:
+    """The loss of one pass, with its parts, which carry no gradient; None where a part was not measured.
+
+    Attributes:
+        objective: scalar that is minimised.
+        nll: scalar, negative log-likelihood of the text in nats per token.
+        divergence: scalar, KL(full attention || Focus) in nats per token.
+        layer_error: scalar, see `layer_error`.
+    """
+
+    objective: Tensor
+    nll: Tensor | None = None
+    divergence: Tensor | None = None
+    layer_error: Tensor | None = None
+
+
+class StepValues(NamedTuple):
+    """Values of a `StepLoss`, nan for parts that were not measured."""
+
+    objective: float
+    nll: float
+    divergence: float
+    layer_error: float
+
+
+def with_values(loss: Tensor | StepLoss) -> tuple[Tensor, StepValues]:
+    """What is minimised, and its values."""
+    made = loss if isinstance(loss, StepLoss) else StepLoss(loss, loss)
+    parts = (made.objective, made.nll, made.divergence, made.layer_error)
+    return made.objective, StepValues(*(math.nan if part is None else part.item() for part in parts))
+
+
+def distillation_loss(
+    model: Any, hidden: Tensor, teacher: Tensor, ids: Tensor, *, nll_weight: float, divergence_weight: float
+) -> StepLoss:
+    """Weighted sum of language model loss and divergence, means over all tokens but the last.
+
+    The divergence of a token is KL(p || q) = sum over the vocabulary of p (log p - log q), with p the prediction from
+    `teacher` and q the one from `hidden`.
+
+    Args:
+        model: a Hugging Face causal language model with a frozen output embedding.
+        hidden: (B, T, d) from `final_hidden` under Focus; gets the gradient.
+        teacher: (B, T, d) from `final_hidden` with full attention.
+        ids: (B, T) token ids, T at least 2.
+        nll_weight, divergence_weight: of the two means in nats per token.
+    """
+    return StepLoss(*_InSlabs.apply(hidden, teacher, ids, model, nll_weight, divergence_weight))
+
+
+class _InSlabs(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, teacher: Tensor, ids: Tensor, model: Any, nll_weight: float, divergence_weight: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        needs_gradient = ctx.needs_input_grad[0]
+        grads = torch.zeros_like(hidden) if needs_gradient else None
+        sums = torch.zeros(2, dtype=torch.float64)
+        scored = ids.shape[1] - 1
+        for slab in slabs(scored):
+            expected = torch.log_softmax(vocabulary_logits(model, teacher[:, slab]), dim=-1)
+            target = ids[:, slab.start + 1 : slab.stop + 1, None].to(expected.device)
+            with torch.set_grad_enabled(needs_gradient):
+                part = hidden[:, slab].detach().requires_grad_(needs_gradient)
+                predicted = torch.log_softmax(vocabulary_logits(model, part), dim=-1)
+                nll = -predicted.gather(-1, target).sum()
+                divergence = torch.nn.functional.kl_div(predicted, expected, reduction="sum", log_target=True)
+                objective = nll_weight * nll + divergence_weight * divergence
+            if grads is not None:
+                grads[:, slab] = torch.autograd.grad(objective, part)[0]
+            sums += torch.stack([nll.detach(), divergence.detach()]).double().cpu()
+        ctx.save_for_backward(grads)
+        ctx.count = ids.shape[0] * scored
+        nll, divergence = (sums / ctx.count).to(hidden.device, torch.float32)
+        ctx.mark_non_differentiable(nll, divergence)
+        return nll_weight * nll + divergence_weight * divergence, nll, divergence
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *unused: Tensor) -> tuple[Tensor | None, ...]:
+        (grads,) = ctx.saved_tensors
+        # divided here, after a scaler's factor: a mean's gradient would underflow in fp16
+        return (grads * (grad / ctx.count)).to(grads.dtype), None, None, None, None, None
+
+
+def training_loss(focus: FocusModel, ids: Tensor, *, loss: str, distil_weight: float) -> Tensor | StepLoss:
+    """The loss of one pass of a composed model in training.
+
+    Args:
+        focus: the composed model, within its training gate.
+        ids: (B, T) token ids.
+        loss: "lm"; "distil", which runs the same weights once more with full attention and without gradient;
+            "both", lm + distil_weight * distil; or "layers", the mean error of the layers.
+        distil_weight: see above.
+
+    Returns:
+        The mean negative log-likelihood for "lm", else the objective with its parts.
+    """
+    if loss == "layers":
+        error = layer_error(focus, ids)
+        return StepLoss(error, layer_error=error.detach())
+    if loss == "lm":
+        return token_nll(focus.model, final_hidden(focus.model, ids), ids).mean()
+    with torch.no_grad(), focus.full_attention():
+        teacher = final_hidden(focus.model, ids)
+    hidden = final_hidden(focus.model, ids)  # last: the groups that are read afterwards are this pass's
+    weights = (0.0, 1.0) if loss == "distil" else (1.0, distil_weight)
+    return distillation_loss(focus.model, hidden, teacher, ids, nll_weight=weights[0], divergence_weight=weights[1])

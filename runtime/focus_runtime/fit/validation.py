@@ -1,0 +1,196 @@
+"""Held-out text scored while a training runs, by domain; the best evaluation kept, and the end of improvement noticed.
+
+An evaluation scores what the file would be if the training ended there: a copy of the routers with potentials
+estimated anew, under the hard mask at the settings of inference. The training itself is left exactly as it was.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.config import FocusConfig
+from focus_runtime.errors import ConfigError
+from focus_runtime.fit.calibrate import calibrate_composed
+from focus_runtime.fit.processes import average
+from focus_runtime.measure.loss import evaluate_focus
+from focus_runtime.models.device_map import input_device
+from focus_runtime.routing.centroids import Centroids
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ValidationPlan:
+    """What is scored during a training, and when the training ends early.
+
+    Attributes:
+        sequences: held-out token ids (N, T) by domain.
+        every: steps between evaluations; the last step is evaluated too.
+        patience: evaluations in a row without a lower mean over the domains after which the training ends, with the
+            best evaluation's centroids; 0 never ends it and keeps the last.
+    """
+
+    sequences: Mapping[str, Tensor]
+    every: int
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.sequences:
+            raise ConfigError("there is no held-out text to evaluate", expected="at least one domain")
+        if self.every < 1:
+            raise ConfigError(f"every is {self.every}", expected="at least 1 step between evaluations")
+        if self.patience < 0:
+            raise ConfigError(f"patience is {self.patience}", expected="a number of evaluations, or 0 for no early end")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the plan."""
+        sums = {name: [list(ids.shape), int(ids.sum())] for name, ids in self.sequences.items()}
+        return {"every": self.every, "patience": self.patience, "held_out": sums}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Held-out loss after a step.
+
+    Attributes:
+        step: steps finished.
+        losses: nats per token by domain, under the hard mask at the settings of inference.
+        scored: scored tokens by domain.
+        dominance, retained_pairs: means over layers and domains.
+    """
+
+    step: int
+    losses: dict[str, float]
+    scored: dict[str, int]
+    dominance: float
+    retained_pairs: float
+
+    @property
+    def mean(self) -> float:
+        """Mean loss over the domains, each counted once."""
+        return sum(self.losses.values()) / len(self.losses)
+
+
+def evaluate_domains(focus: FocusModel, sequences: Mapping[str, Tensor], step: int) -> Evaluation:
+    """Score held-out text under the hard mask.
+
+    Args:
+        focus: the composed model, at the settings that are to be scored.
+        sequences: (N, T) token ids by domain.
+        step: recorded with the result.
+    """
+    rows = {name: evaluate_focus(focus, ids) for name, ids in sequences.items()}
+    losses = torch.tensor([math.log(row.perplexity) for row in rows.values()], dtype=torch.float64)
+    losses = average(losses.to(input_device(focus.model)))  # else processes could disagree on the best one
+    return Evaluation(
+        step,
+        dict(zip(rows, losses.tolist(), strict=True)),
+        {name: row.scored for name, row in rows.items()},
+        sum(row.dominance for row in rows.values()) / len(rows),
+        sum(row.retained_pairs for row in rows.values()) / len(rows),
+    )
+
+
+@torch.no_grad()
+def evaluate_training(
+    focus: FocusModel,
+    centroids: Centroids,
+    calibration: Tensor,
+    sequences: Mapping[str, Tensor],
+    inference: FocusConfig,
+    step: int,
+) -> Evaluation:
+    """Score the centroids of a training as their file would be used.
+
+    Args:
+        focus: the composed model of the training, outside its gate.
+        centroids: those that are trained; they stay as they are.
+        calibration: (N, T) token ids on which the potentials are estimated.
+        sequences: held-out token ids (N, T) by domain.
+        inference: settings of later use.
+        step: steps finished.
+    """
+    copied = replace(centroids, routers=copy.deepcopy(centroids.routers))
+    with focus.with_routers(copied.routers):
+        calibrate_composed(focus, copied, calibration)
+        with focus.with_config(inference):
+            return evaluate_domains(focus, sequences, step)
+
+
+@dataclass(eq=False)
+class Validation:
+    """The evaluations of one training.
+
+    Attributes:
+        plan: when, and what ends the training.
+        evaluate: scores the training after a number of steps.
+        report: called with every new evaluation, once it is in the checkpoint.
+        history: evaluations so far, those before a resume included.
+        best: the one with the lowest mean over the domains; the first of equals.
+    """
+
+    plan: ValidationPlan
+    evaluate: Callable[[int], Evaluation]
+    report: Callable[[Evaluation], None] = lambda evaluation: None
+    history: list[Evaluation] = field(default_factory=list)
+    best: Evaluation | None = None
+    _best_values: list[Tensor] = field(default_factory=list)
+
+    def is_due(self, step: int, last: int) -> bool:
+        """Whether the training should be evaluated after `step` of `last` steps, and has not been."""
+        if step == 0 or (self.history and self.history[-1].step >= step):
+            return False
+        return step % self.plan.every == 0 or step == last
+
+    def run(self, step: int, values: Sequence[Tensor]) -> Evaluation:
+        """Evaluate; the values of the best evaluation so far are kept.
+
+        Args:
+            step: steps finished.
+            values: everything the training changes.
+        """
+        made = self.evaluate(step)
+        self.history.append(made)
+        if self.best is None or made.mean < self.best.mean:
+            self.best, self._best_values = made, [value.detach().clone() for value in values]
+        return made
+
+    @property
+    def without_improvement(self) -> int:
+        """Evaluations since the best one."""
+        return 0 if self.best is None else len(self.history) - 1 - self.history.index(self.best)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the patience is used up."""
+        return 0 < self.plan.patience <= self.without_improvement
+
+    @torch.no_grad()
+    def restore_best(self, values: Sequence[Tensor]) -> None:
+        """Give the training the values of its best evaluation."""
+        for value, kept in zip(values, self._best_values, strict=True):
+            value.copy_(kept)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        values = [value.cpu() for value in self._best_values]
+        return {"history": [asdict(one) for one in self.history], "best_values": values}
+
+    def load(self, state: dict[str, Any], values: Sequence[Tensor]) -> None:
+        """Take up what `state` returned.
+
+        Args:
+            state: see there.
+            values: everything the training changes, for the devices.
+        """
+        self.history[:] = [Evaluation(**one) for one in state["history"]]
+        self.best = min(self.history, key=lambda one: one.mean, default=None)
+        kept = zip(state["best_values"], values, strict=False)  # none before the first evaluation
+        self._best_values = [value.to(target.device) for value, target in kept]

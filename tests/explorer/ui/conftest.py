@@ -1,7 +1,0 @@
-"""Gradio in half the time, for all tests of the page."""
-
-from __future__ import annotations
-
-from focus_explorer.ui.gradio_import import import_gradio
-
-import_gradio()

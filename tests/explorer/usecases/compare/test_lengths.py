@@ -1,0 +1,72 @@
+"""Growing lengths, measured on a tiny model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from focus_explorer.data.parts import executed
+from focus_explorer.data.queries import fetch_run
+from focus_explorer.errors import NotFoundError
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.compare import lengths as lengths_module
+from focus_explorer.usecases.compare.lengths import lengths, measure_lengths
+from focus_explorer.usecases.run_payload import load_run
+from focus_runtime.composition import layer
+from focus_runtime.composition.changes import read_changes
+from focus_runtime.composition.state import FULL
+from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.rule import PairRule
+from focus_runtime.measure.speed import tokens_like
+from tests.explorer.conftest import BUDGET, TEXT
+
+pytestmark = pytest.mark.slow
+
+
+def test_lengths_are_measured_and_kept(two_runs):
+    service, first, _ = two_runs
+    number = load_run(service.database, first)["layer_ids"][0]
+    measured = measure_lengths(service, first, number, seconds=1, repeats=1)["layers"][str(number)]
+    assert measured["points"][0]["tokens"] == 256
+    assert [p["tokens"] for p in measured["points"]] == [256 * 2**i for i in range(len(measured["points"]))]
+    assert lengths(service, first)["layers"][str(number)] == measured
+    rows = executed(service.database, fetch_run(service.database, first), number)[number][0].membership
+    made = rows[tokens_like(torch.from_numpy(rows[None].copy()), 256, torch.Generator().manual_seed(256)).numpy()]
+    assert measured["points"][0]["retained_pairs"] == pytest.approx(count_pairs(made, PairRule(8, 4)).retained_pairs)
+    with pytest.raises(NotFoundError, match="no layer 99"):
+        measure_lengths(service, first, 99)
+
+
+@pytest.fixture(scope="module")
+def budget_run(service, heads_model):
+    how = {"num_groups": 6, "top_k": 1, "window": 8, "num_sinks": 2, "window_growth": (15, 45), "repeats": 1}
+    return analyze(service, TEXT, AnalyzeRequest(model=heads_model, centroids="random", budget=BUDGET, **how))
+
+
+def test_the_layer_is_called_as_in_a_pass(service, budget_run, monkeypatch):
+    """With all of its heads at once, and its router with whatever the composition adds to it."""
+    calls, attend = [], layer.sparse_attention
+
+    def noted(module, state, call):
+        calls.append((state.index, call.query.shape[1], call.query.shape[2], state.owner.config.budget))
+        return attend(module, state, call)
+
+    monkeypatch.setattr(layer, "sparse_attention", noted)
+    measure_lengths(service, budget_run, 1, seconds=1, repeats=1)
+    assert calls[:2] == [(1, 8, 256, BUDGET)] * 2  # one that warms up, one that is timed
+
+
+def test_changes_of_heads_are_timed_with_them(service, budget_run, monkeypatch):
+    monkeypatch.setattr(lengths_module, "run_changes", lambda run: read_changes(["full:3"]))
+    row = measure_lengths(service, budget_run, 3, seconds=1, repeats=1)["layers"]["3"]["points"][0]
+    assert (row["backend"], row["retained_pairs"]) == (FULL, 1.0)
+
+
+def test_a_layer_that_the_budget_puts_at_full_attention_is_timed_as_such(service, budget_run):
+    """Where every head attends fully the model calls its own kernel, and its router all the same."""
+    measured = measure_lengths(service, budget_run, 0, seconds=1, repeats=1)["layers"]["0"]["points"]
+    assert {(point["backend"], point["retained_pairs"]) for point in measured} == {(FULL, 1.0)}
+    assert all(point["routing_median"] > 0 for point in measured)
+    apart = measure_lengths(service, budget_run, 1, seconds=1, repeats=1)["layers"]["1"]["points"]
+    assert FULL in apart[0]["backend"].split(", ")
+    assert apart[0]["retained_pairs"] < 1

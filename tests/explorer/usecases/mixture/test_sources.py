@@ -1,0 +1,64 @@
+"""The table of sources: what is kept out of training is out of it whole, and the documents name everything."""
+
+from __future__ import annotations
+
+import pytest
+
+from focus_explorer.usecases.mixture.documents import READERS
+from focus_explorer.usecases.mixture.sources import BALANCE, NOVELS, PYPI, SOURCES, TRAIN, UNSEEN, VALIDATION
+from tests.helpers import ROOT
+
+
+def domains(*splits):
+    return {source.domain for source in SOURCES if source.split in splits} | {NOVELS}
+
+
+def test_unseen_domains_are_in_no_other_split():
+    unseen = {source.domain for source in SOURCES if source.split == UNSEEN}
+    assert len(unseen) >= 5
+    assert not unseen & domains(TRAIN, VALIDATION)
+    assert len(unseen | domains(VALIDATION)) >= 8
+
+
+def test_every_trained_domain_is_validated_on_other_documents():
+    assert domains(TRAIN) == domains(VALIDATION)
+    trained = {(source.domain, source.name) for source in SOURCES if source.split == TRAIN}
+    assert not trained & {(source.domain, source.name) for source in SOURCES if source.split == VALIDATION}
+
+
+def test_languages_of_unseen_manuals_are_in_no_training_text():
+    trained = {source.language for source in SOURCES if source.split == TRAIN}
+    manuals = {source.language for source in SOURCES if source.split == UNSEEN and source.domain.startswith("manual-")}
+    assert manuals
+    assert not manuals & trained
+
+
+def test_texts_that_groups_are_balanced_on_are_neither_trained_nor_tested_on():
+    balanced = [source for source in SOURCES if source.split == BALANCE]
+    others = [source for source in SOURCES if source.split != BALANCE]
+    assert len(balanced) >= 5
+    assert not {source.domain for source in balanced} & {source.domain for source in others}
+    assert not {source.language for source in balanced} & {source.language for source in others}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.path))
+def test_every_source_has_a_reader_a_licence_and_a_size(source):
+    assert source.kind in READERS
+    assert source.licence
+    assert source.files
+    assert 50_000 <= source.most <= 3_000_000
+    assert ("==" in source.package) == (source.registry == PYPI)
+    if source.original_package:
+        assert source.original
+
+
+def test_paths_are_different():
+    paths = [source.path for source in SOURCES]
+    assert len(paths) == len(set(paths))
+
+
+def test_the_page_names_every_source_with_its_licence():
+    lines = (ROOT / "docs" / "texts.md").read_text(encoding="utf-8").splitlines()
+    rows = {tuple(cell.strip(" `") for cell in line.split("|")[1:-1]) for line in lines if "|" in line}
+    for source in SOURCES:
+        assert (source.split, source.domain, source.package, source.language, source.licence) in rows, source.path

@@ -1,0 +1,127 @@
+"""Maps of a run, from a real database."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from focus_explorer.data.queries import fetch
+from focus_explorer.errors import InputError
+from focus_explorer.usecases import maps
+from focus_explorer.usecases.groups import read_routes
+from focus_explorer.usecases.maps import map_payload
+from focus_explorer.usecases.run_payload import load_run
+from focus_explorer.usecases.runs import run_summary
+from focus_explorer.web.requests.dispatch import dispatch
+
+
+@pytest.mark.slow
+def test_projection_is_stored_and_the_same_when_read_again(service, run_id):
+    layer = load_run(service.database, run_id)["layer_ids"][0]
+    first = map_payload(service, run_id, layer)
+    assert first["method"] == "UMAP"
+    assert len(first["x"]) == run_summary(service.database, run_id)["num_tokens"]
+    assert len(first["centroid_x"]) == 8
+    assert 0 < first["trustworthiness"] <= 1
+    assert map_payload(service, run_id, layer) == first
+
+
+def rows_of(service, run_id):
+    return fetch(service.database, "assignments", run_id=run_id).to_pylist()
+
+
+def ask(service, run_id, what, **details):
+    return dispatch(service, {"what": what, "run": run_id, **details})
+
+
+@pytest.mark.parametrize("layer", [1, None])
+def test_a_quick_map_is_a_named_pca_and_not_stored(service, run_id, layer):
+    answer = ask(service, run_id, "map", layer=layer, quick=True)
+    assert (answer["method"], answer["preliminary"]) == ("PCA", True)
+    count = run_summary(service.database, run_id)["num_tokens"]
+    assert answer["positions"] == list(range(count))
+    assert len(answer["x"]) == len(answer["y"]) == count
+    assert len(answer["centroid_x"]) == (0 if layer is None else 8)
+    assert not fetch(service.database, "projection", run_id=run_id, layer=maps.ALL_LAYERS).num_rows
+
+
+@pytest.mark.slow
+def test_the_map_of_all_layers_is_a_stored_sample(service, run_id, monkeypatch):
+    monkeypatch.setattr(maps, "MOST_TOKENS", 100)
+    first = ask(service, run_id, "map")
+    count = run_summary(service.database, run_id)["num_tokens"]
+    assert (first["method"], first["preliminary"], first["seed"]) == ("UMAP", False, 0)
+    assert first["positions"] == maps.evenly_spaced(count, 100).tolist()
+    assert first["parameters"]["tokens"] == 100
+    assert first["parameters"]["of"] == count
+    assert 0 < first["trustworthiness"] <= 1
+    assert ask(service, run_id, "map", quick=True) == first
+
+
+def test_all_layers_are_placed_by_the_overlap_of_probabilities(service, run_id):
+    """The cosine of two points is the mean Bhattacharyya coefficient over the layers."""
+    rows = rows_of(service, run_id)
+    layers = len(read_routes(service.database, run_id).layers)
+    positions = np.array([3, 17])
+    vectors = np.sqrt(maps._vectors(service.database, "all_probabilities", "probabilities", 2, run_id, positions))
+    by_token = {p: np.array([r["probabilities"] for r in rows if r["position"] == p]) for p in (3, 17)}
+    expected = np.sqrt(by_token[3] * by_token[17]).sum(axis=1).mean()
+    cosine = vectors[0] @ vectors[1] / (np.linalg.norm(vectors[0]) * np.linalg.norm(vectors[1]))
+    assert vectors.shape == (2, layers * 8)
+    assert cosine == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("layer", [1, None])
+def test_neighbours_are_those_of_the_full_space(service, run_id, fresh_seed, layer):
+    layers, count = read_routes(service.database, run_id).layers, run_summary(service.database, run_id)["num_tokens"]
+    column = "probabilities" if layer is None else "routing"
+    with service.database.read() as connection:
+        query = f"SELECT layer, position, {column} FROM assignments WHERE run_id = ?"
+        rows = connection.execute(query, [run_id]).fetchall()
+    by_place = {(number, pos): np.array(values, dtype=np.float64) for number, pos, values in rows}
+    of = layers if layer is None else [layer]
+    points = np.array([np.concatenate([by_place[number, pos] for number in of]) for pos in range(count)])
+    points = np.sqrt(points) if layer is None else points
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    token = fresh_seed % count
+    answer = ask(service, run_id, "map_neighbours", layer=layer, token=token)
+    expected = points @ points[token]
+    assert (answer["token"], answer["of"], len(answer["positions"])) == (token, count - 1, maps.NEAREST)
+    assert token not in answer["positions"]
+    np.testing.assert_allclose(answer["similarity"], expected[answer["positions"]], atol=1e-4)
+    others = np.delete(expected, [token, *answer["positions"]])
+    assert others.max() <= min(answer["similarity"]) + 1e-4
+
+
+def test_a_token_that_is_not_drawn_has_neighbours_too(service, run_id, monkeypatch):
+    monkeypatch.setattr(maps, "MOST_TOKENS", 12)
+    count = run_summary(service.database, run_id)["num_tokens"]
+    drawn = maps.evenly_spaced(count, 12).tolist()
+    token = next(pos for pos in range(count) if pos not in drawn)
+    answer = ask(service, run_id, "map_neighbours", layer=0, token=token)
+    assert answer["of"] == 12
+    assert set(answer["positions"]) < set(drawn)
+
+
+@pytest.mark.parametrize(
+    ("details", "part"),
+    [
+        ({"layer": 99, "token": 0}, "no layer 99"),
+        ({"layer": 0, "token": 10**6}, "no token 1000000"),
+        ({"layer": 0, "token": -1}, "no token -1"),
+        ({"layer": True, "token": 0}, "the layer is True"),
+        ({"layer": 0}, "token"),
+    ],
+)
+def test_neighbours_of_what_there_is_not(service, run_id, details, part):
+    with pytest.raises(InputError, match=part):
+        ask(service, run_id, "map_neighbours", **details)
+
+
+def test_samples_are_evenly_spaced():
+    assert maps.evenly_spaced(5, 8).tolist() == [0, 1, 2, 3, 4]
+    picked = maps.evenly_spaced(100_000, 8000)
+    assert len(picked) == 8000
+    assert picked[0] == 0
+    assert picked[-1] == 99_999
+    assert set(np.diff(picked).tolist()) <= {12, 13}

@@ -1,0 +1,7 @@
+"""Gradio in half the time, for all tests of the page."""
+
+from __future__ import annotations
+
+from focus_explorer.web.gradio_import import import_gradio
+
+import_gradio()

@@ -1,0 +1,65 @@
+"""What a served page has done before its threads begin."""
+
+from __future__ import annotations
+
+import sys
+
+import httpx
+import pytest
+
+from focus_explorer.errors import InputError
+from focus_explorer.web.shell import QUEUE_SECONDS, App, build_app
+from tests.helpers import free_port
+
+pytestmark = pytest.mark.slow
+
+
+def test_transformers_is_imported_before_a_second_thread_can_ask_for_it(tmp_path, monkeypatch):
+    """Of two threads that import it at once, the second fails; see `shell._import_transformers`."""
+    monkeypatch.delitem(sys.modules, "transformers", raising=False)
+    served = []
+
+    def serve(app, port, *, mcp):
+        served.append(hasattr(sys.modules["transformers"], "AttentionInterface"))
+
+    monkeypatch.setattr(App, "_serve", serve)
+    build_app(database=tmp_path / "runs.duckdb").launch(port=8123, block=False)
+    assert served == [True]
+
+
+def test_an_open_page_holds_no_connection(tmp_path):
+    """A browser has six for an address: with the heartbeat that a `gr.State` switches on, a seventh tab hung."""
+    assert build_app(database=tmp_path / "runs.duckdb").blocks.get_config_file()["connect_heartbeat"] is False
+
+
+def test_it_says_where_it_is_and_names_no_option_of_gradio(tmp_path, capsys):
+    app, port = build_app(database=tmp_path / "runs.duckdb"), free_port()
+    app.launch(port=port, block=False)
+    app.blocks.close(verbose=False)
+    assert capsys.readouterr().out == f"Focus Explorer is at http://127.0.0.1:{port}/ (Ctrl-C stops it)\n"
+
+
+def test_an_empty_queue_is_looked_at_a_few_times_a_second(tmp_path):
+    """Gradio's own thousand looks a second take a twentieth of a core for as long as the page is served."""
+    app = build_app(database=tmp_path / "runs.duckdb")
+    assert app.blocks._queue.sleep_when_free < QUEUE_SECONDS, "Gradio's own is no longer so eager: ours can go"
+    app.launch(port=free_port(), block=False)
+    try:
+        assert app.blocks._queue.sleep_when_free == QUEUE_SECONDS
+    finally:
+        app.blocks.close(verbose=False)
+
+
+def test_a_machine_that_does_not_know_localhost_is_one_message(tmp_path, monkeypatch):
+    """Gradio asks its own server to begin, for all addresses by that name, which a bare container may lack."""
+    app, port = build_app(database=tmp_path / "runs.duckdb"), free_port()
+
+    def get(address, **options):
+        raise httpx.ConnectError("[Errno -2] Name or service not known")
+
+    monkeypatch.setattr("gradio.blocks.httpx.get", get)
+    with pytest.raises(InputError, match=r"cannot be reached at http.*expected a machine that knows localhost"):
+        app.launch(port=port, block=False)
+    monkeypatch.undo()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://127.0.0.1:{port}/ready")

@@ -1,0 +1,94 @@
+"""Column potentials estimated from text on a tiny model."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from focus_runtime.composition.attach import compose
+from focus_runtime.errors import TextError
+from focus_runtime.fit.calibrate import balance_groups, calibrate_potentials, hard_potential
+from focus_runtime.fit.domains import TextDomain
+from focus_runtime.measure.loss import final_hidden
+from focus_runtime.text.sequences import encode_texts, even_sequences
+from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
+from tests.runtime.fit.tiny import TEXTS
+
+
+def shares(model, centroids, sequences):
+    """Share of the tokens whose first group is the largest, by layer, under causal assignment."""
+    focus = compose(model, centroids, top_k=1, assignment="causal")
+    counts: dict[int, list[torch.Tensor]] = {}
+    with torch.no_grad():
+        for row in sequences.split(1):
+            final_hidden(model, row)
+            for index, assignment in focus.assignments().items():
+                counts.setdefault(index, []).append(assignment.membership.flatten())
+    focus.detach()
+    return [torch.unique(torch.cat(m), return_counts=True)[1].max().item() / sequences.numel() for m in counts.values()]
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_calibration_balances_a_skewed_router(hard, tiny_model):
+    centroids = build_centroids(tiny_model)
+    for router in centroids.routers.values():
+        router.potential.copy_(torch.tensor([30.0, 0.0, 0.0, 0.0]))
+    sequences = random_ids(64, batch=8)
+    before = shares(tiny_model, centroids, sequences)
+    old = [r.projection.clone() for r in centroids.routers.values()]
+    assert calibrate_potentials(tiny_model, centroids, sequences, hard=hard) is centroids
+    after = shares(tiny_model, centroids, sequences)
+    assert min(before) > 0.9
+    assert max(after) < (0.4 if hard else 0.6)
+    assert all(torch.equal(r.projection, p) for r, p in zip(centroids.routers.values(), old, strict=True))
+    assert all("logits" not in vars(r) for r in centroids.routers.values())
+    assert tiny_model.config._attn_implementation == "eager"
+
+
+def test_calibration_completes_centroids_without_potentials(tiny_model):
+    centroids = build_centroids(tiny_model, potentials=False)
+    calibrate_potentials(tiny_model, centroids, random_ids(32, batch=2))
+    assert centroids.has_potentials
+    compose(tiny_model, centroids)
+
+
+def test_hard_potential_is_centred_and_never_worse_than_its_start(fresh_seed):
+    logits = torch.randn(200, 5) * 3 + torch.tensor([4.0, 0, 0, 0, -4])
+    start = torch.randn(5)
+    potential = hard_potential(logits, start)
+
+    def largest(b):
+        return torch.bincount((logits + b).argmax(-1), minlength=5).max().item() / 200
+
+    assert largest(potential) <= largest(start)
+    assert largest(potential) < 0.25
+    assert potential.mean().item() == pytest.approx(0, abs=1e-5)
+
+
+def test_groups_are_balanced_on_domains_and_the_file_says_on_which():
+    model = build_model(vocab_size=512)
+    centroids = build_centroids(model)
+    centroids.training = {"steps": 3}
+    for router in centroids.routers.values():
+        router.potential.copy_(torch.tensor([30.0, 0.0, 0.0, 0.0]))
+    before = {layer: copy.deepcopy(router.state_dict()) for layer, router in centroids.routers.items()}
+    tokenizer, texts = build_tokenizer(), [TextDomain("a", TEXTS, 2.0), TextDomain("b", TEXTS[::-1])]
+    balance_groups(model, tokenizer, centroids, texts, count=6, length=32)
+    domains = [{"name": "a", "weight": 2.0}, {"name": "b", "weight": 1.0}]
+    assert centroids.training == {"steps": 3, "balanced": {"sequences": 6, "seq_len": 32, "domains": domains}}
+    streams = [encode_texts(tokenizer, domain.texts, 1) for domain in texts]
+    read = torch.cat([even_sequences(stream, count, 32) for stream, count in zip(streams, (4, 2), strict=True)])
+    assert max(shares(model, centroids, read)) < 0.4
+    for layer, router in centroids.routers.items():
+        changed = {name for name, value in router.state_dict().items() if not torch.equal(value, before[layer][name])}
+        assert changed == {"potential"}
+
+
+def test_groups_are_not_balanced_on_too_little_text(tiny_model):
+    centroids = build_centroids(tiny_model)
+    texts = [TextDomain("a", TEXTS), TextDomain("b", ["no"])]
+    with pytest.raises(TextError, match="the domain 'b' has"):
+        balance_groups(tiny_model, build_tokenizer(), centroids, texts, length=32)
+    assert "balanced" not in centroids.training

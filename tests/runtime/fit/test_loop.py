@@ -1,0 +1,190 @@
+"""Settings, schedule, accumulation, precision and several processes of the training loop."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from focus_runtime.composition.attach import compose
+from focus_runtime.composition.state import SoftGate
+from focus_runtime.errors import ConfigError, TrainingError
+from focus_runtime.fit.centroids import training_focus
+from focus_runtime.fit.contexts import checkpointing
+from focus_runtime.fit.objective import training_loss
+from focus_runtime.fit.settings import TrainConfig, rate_at
+from tests.helpers import build_centroids, build_model, free_port
+from tests.runtime.fit.tiny import environment, state, train
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("steps", 0),
+        ("seq_len", 15),
+        ("batch", 0),
+        ("warmup", -1),
+        ("calibration_sequences", 0),
+        ("seed", -1),
+        ("seed", 1 << 63),
+        ("learning_rate", 0.0),
+        ("learning_rate", float("nan")),
+        ("learning_rate", 10.0),
+    ],
+)
+def test_bad_training_settings_are_named(name, value):
+    with pytest.raises(ConfigError, match=name):
+        TrainConfig(**{name: value})
+
+
+def test_learning_rate_warms_up_and_falls_to_a_tenth():
+    settings_ = TrainConfig(steps=100, warmup=10, learning_rate=1.0)
+    rates = [rate_at(s, settings_) for s in range(100)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[9] == pytest.approx(1.0)
+    assert rates[9:] == sorted(rates[9:], reverse=True)
+    assert rates[-1] == pytest.approx(0.1, abs=0.01)
+    assert rate_at(0, TrainConfig(warmup=0)) == pytest.approx(3e-3)
+
+
+def test_unknown_precision_is_refused():
+    with pytest.raises(ConfigError, match=r"mixed_precision is 'fp8'; expected no or bf16 or fp16"):
+        TrainConfig(mixed_precision="fp8")
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
+    import focus_runtime.fit.objective as module
+
+    file, calls = tmp_path / "run.ckpt", []
+    original = module.token_nll
+
+    def breaking(*args):
+        calls.append(1)
+        return original(*args) * (float("nan") if len(calls) == 4 else 1.0)
+
+    monkeypatch.setattr(module, "token_nll", breaking)
+    with pytest.raises(TrainingError, match=r"became nan at step 4; the last good checkpoint.*learning rate below"):
+        train(checkpoint=file)
+    monkeypatch.undo()
+    assert train(checkpoint=file, resume=True)[1] == train()[1][2:]
+
+
+@pytest.mark.slow
+def test_a_gradient_that_is_no_number_is_noticed_before_it_reaches_the_weights(tmp_path, monkeypatch):
+    """A finite loss may have a gradient that is not: 0 * inf in the backward pass."""
+    import focus_runtime.fit.objective as module
+
+    file, calls = tmp_path / "run.ckpt", []
+    original = module.token_nll
+
+    class Breaking(torch.autograd.Function):
+        @staticmethod
+        def forward(context, value):
+            return value.clone()
+
+        @staticmethod
+        def backward(context, grad):
+            return grad * float("inf")
+
+    def breaking(*args):
+        calls.append(1)
+        return Breaking.apply(original(*args)) if len(calls) == 4 else original(*args)
+
+    monkeypatch.setattr(module, "token_nll", breaking)
+    with pytest.raises(
+        TrainingError, match=r"the gradient's norm became (nan|inf) at step 4; the last good checkpoint"
+    ):
+        train(batch=1, accumulation=1, checkpoint=file)
+    monkeypatch.undo()
+    whole = train(batch=1, accumulation=1)
+    assert train(batch=1, accumulation=1, checkpoint=file, resume=True)[1] == whole[1][2:]
+
+
+@pytest.mark.slow
+def test_two_passes_of_one_sequence_are_one_pass_of_two(fresh_seed):
+    seed = fresh_seed % 1000
+    a, first = train(batch=2, seed=seed)
+    b, second = train(batch=1, accumulation=2, seed=seed)
+    assert first == pytest.approx(second, rel=1e-4)
+    for x, y in zip(state(a), state(b), strict=True):
+        torch.testing.assert_close(x, y, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.slow
+def test_gradient_checkpointing_changes_no_loss():
+    model = build_model(attention_dropout=0.0)
+    plain, losses = train(model)
+    again, checkpointed_losses = train(model, gradient_checkpointing=True)
+    assert checkpointed_losses == pytest.approx(losses, rel=1e-5)
+    assert not any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
+    assert not any(m.training for m in model.modules())
+    torch.testing.assert_close(state(plain)[0], state(again)[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_layers_computed_again_have_the_text_sinks_they_had(ids):
+    model = build_model(num_hidden_layers=4)
+    centroids = build_centroids(model, layers=(0, 1, 2, 3), text_sinks=0.3, text_sinks_from=0)
+    gradients = []
+    for again in (False, True):
+        with training_focus(model, centroids) as focus, checkpointing(model, again), focus.training_gate(SoftGate()):
+            parameters = [router.centroids.requires_grad_(True) for router in centroids.routers.values()]
+            loss = training_loss(focus, ids, loss="lm", distil_weight=1.0)
+            gradients.append(torch.autograd.grad(loss, parameters))
+            assert focus.found_sinks.tokens.any()
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.slow
+def test_gradient_checkpointing_computes_layers_again():
+    model, calls = build_model(), []
+    compose(model, build_centroids(model)).detach()  # reads a few tokens, once
+    model.model.layers[1].self_attn.q_proj.register_forward_hook(lambda *_: calls.append(1))
+    train(model, steps=1, calibration_sequences=1)
+    plain = len(calls)
+    train(model, steps=1, calibration_sequences=1, gradient_checkpointing=True)
+    assert len(calls) - plain == plain + 1
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_does_with_twice_the_batch(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import json
+        from accelerate import PartialState
+        state = PartialState(cpu=True)
+        from tests.runtime.fit.tiny import train
+        losses = train(batch=1, steps=3)[1]
+        if state.is_main_process:
+            print("LOSSES", json.dumps(losses), state.num_processes)
+        state.destroy_process_group()
+        """)
+    )
+    port = free_port()
+    variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    processes = [  # with what torchrun tells them; it would import torch a third time
+        subprocess.Popen(
+            [sys.executable, str(program)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment() | variables | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    try:
+        ended = [process.communicate(timeout=400) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    reports = [line.split(" ", 1)[1] for line in ended[0][0].splitlines() if line.startswith("LOSSES")]
+    assert reports, ended
+    assert reports[0].endswith(" 2")
+    assert json.loads(reports[0].rsplit(" ", 1)[0]) == pytest.approx(train(batch=2, steps=3)[1], rel=1e-4)

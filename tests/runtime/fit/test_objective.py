@@ -1,0 +1,128 @@
+"""The three losses of a training against dense float64 definitions, and that a training lowers each."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from focus_runtime.composition.attach import SoftGate
+from focus_runtime.errors import ConfigError
+from focus_runtime.fit.centroids import centroid_loop, training_focus
+from focus_runtime.fit.objective import distillation_loss, training_loss
+from focus_runtime.fit.settings import TrainConfig
+from focus_runtime.measure import loss as measure
+from focus_runtime.measure.loss import final_hidden, token_nll
+from focus_runtime.text.sequences import TokenStream
+from tests.helpers import build_centroids, build_model, random_ids
+from tests.runtime.fit.tiny import PLAN, train
+
+
+def dense(model, hidden, teacher, ids):
+    """Means of negative log-likelihood and KL(teacher || hidden), all logits at once in float64."""
+    head, settings = model.get_output_embeddings(), model.config
+    weight = head.weight.double()
+    bias = 0.0 if head.bias is None else head.bias.double()
+
+    def log_probabilities(states):
+        logits = states.double() @ weight.T + bias
+        logits = logits / getattr(settings, "logits_scaling", 1.0)
+        cap = getattr(settings, "final_logit_softcapping", None)
+        return torch.log_softmax(logits if cap is None else cap * torch.tanh(logits / cap), dim=-1)
+
+    q, p = (log_probabilities(states)[:, :-1] for states in (hidden, teacher))
+    return -q.gather(-1, ids[:, 1:, None]).mean(), (p.exp() * (p - q)).sum(-1).mean()
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Granite", "Phi"])
+@pytest.mark.parametrize(("nll_weight", "divergence_weight"), [(0.0, 1.0), (1.0, 0.5)])
+@pytest.mark.parametrize("chunk", [7, 256])
+def test_slabs_equal_the_dense_definition(family, nll_weight, divergence_weight, chunk, fresh_seed, monkeypatch):
+    monkeypatch.setattr(measure, "CHUNK", chunk)
+    model, ids = build_model(family).requires_grad_(False), random_ids(30, batch=2)
+    hidden = torch.randn(2, 30, 64, requires_grad=True)
+    teacher = torch.randn(2, 30, 64)
+    made = distillation_loss(model, hidden, teacher, ids, nll_weight=nll_weight, divergence_weight=divergence_weight)
+    (3.0 * made.objective).backward()
+    exact = hidden.detach().double().requires_grad_()
+    nll, divergence = dense(model, exact, teacher, ids)
+    objective = nll_weight * nll + divergence_weight * divergence
+    (3.0 * objective).backward()
+    torch.testing.assert_close(made.nll.double(), nll, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(made.divergence.double(), divergence, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(made.objective.double(), objective, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(hidden.grad.double(), exact.grad, rtol=1e-4, atol=1e-6)
+    assert not made.nll.requires_grad
+    assert not made.divergence.requires_grad
+
+
+def test_only_hidden_states_are_kept_for_the_backward_pass(tiny_model, monkeypatch):
+    monkeypatch.setattr(measure, "CHUNK", 8)
+    tiny_model.requires_grad_(False)
+    hidden = torch.randn(1, 40, 64, requires_grad=True)
+    made = distillation_loss(
+        tiny_model, hidden, torch.randn(1, 40, 64), random_ids(40), nll_weight=0.0, divergence_weight=1.0
+    )
+    assert [saved.shape for saved in made.objective.grad_fn.saved_tensors] == [hidden.shape]
+
+
+def test_without_a_gradient_only_the_values_are_computed(tiny_model):
+    ids = random_ids(20)
+    with torch.no_grad():
+        hidden = final_hidden(tiny_model, ids)
+        made = distillation_loss(tiny_model, hidden, hidden, ids, nll_weight=1.0, divergence_weight=1.0)
+        assert made.nll.item() == pytest.approx(token_nll(tiny_model, hidden, ids).mean().item(), rel=1e-5)
+    assert made.divergence.item() == pytest.approx(0.0, abs=1e-6)
+    assert made.objective.item() == pytest.approx(made.nll.item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["lm", "distil", "both"])
+def test_the_teacher_is_full_attention(loss, tiny_model):
+    """With k = K in a hard step Focus is full attention, so nothing diverges; else it does, and routers learn of it."""
+    ids = random_ids(40)
+    for top_k, diverges in ((4, False), (1, True)):
+        centroids = build_centroids(tiny_model, top_k=top_k)
+        with training_focus(tiny_model, centroids) as focus:
+            for router in centroids.routers.values():
+                router.requires_grad_(True)
+            with focus.training_gate(SoftGate(hard=True)):
+                made = training_loss(focus, ids, loss=loss, distil_weight=2.0)
+                (made if loss == "lm" else made.objective).backward()
+            assert focus.assignments()
+        assert all(router.projection.grad is not None for router in centroids.routers.values())
+        assert all(parameter.grad is None for parameter in tiny_model.parameters())
+        if loss != "lm":
+            assert (made.divergence.item() > 1e-3) == diverges
+            weight = {"distil": (0.0, 1.0), "both": (1.0, 2.0)}[loss]
+            parts = weight[0] * made.nll.item() + weight[1] * made.divergence.item()
+            assert made.objective.item() == pytest.approx(parts, rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["lm", "distil", "both"])
+def test_a_training_lowers_its_own_objective(loss):
+    values: list = []
+
+    def keep(step):
+        divergence = 0.0 if loss == "lm" else step.divergence
+        values.append(divergence + (0.0 if loss == "distil" else step.loss))
+        assert math.isnan(step.divergence) == (loss == "lm")
+
+    train(build_model(), loss=loss, steps=30, seq_len=64, on_step=keep)
+    assert sum(values[-8:]) < sum(values[:8])
+
+
+def test_weights_are_not_trained_towards_themselves(tiny_model):
+    centroids = build_centroids(tiny_model)
+    with (
+        training_focus(tiny_model, centroids, weights=True) as focus,
+        pytest.raises(ConfigError, match="loss is 'distil'; expected 'lm' where the model's own weights are trained"),
+    ):
+        centroid_loop(
+            focus,
+            centroids,
+            TokenStream(random_ids(64)[0]),
+            TrainConfig(**PLAN, loss="distil"),
+            weights=list(tiny_model.parameters()),
+        )

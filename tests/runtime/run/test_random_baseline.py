@@ -1,0 +1,87 @@
+"""The random baseline: its seed is never that of the run it is compared with, and its groups are balanced."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from focus_runtime.config import FocusConfig
+from focus_runtime.routing.centroid_file import load_centroids, save_centroids
+from focus_runtime.routing.centroids import random_centroids
+from focus_runtime.run.random_baseline import (
+    COMPARISON_SEED,
+    STATISTICS_SEED,
+    baseline_seed,
+    random_baseline,
+    random_focus,
+    random_groups,
+    random_seed,
+)
+from paper.studies.group_balance import group_balance
+from paper.studies.layers import restrict
+from tests.helpers import build_centroids, build_model, random_ids
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_model(num_hidden_layers=3)
+
+
+@pytest.mark.parametrize("preferred", [STATISTICS_SEED, COMPARISON_SEED, 7])
+def test_the_baseline_of_random_centroids_has_another_seed(preferred):
+    for own in (None, STATISTICS_SEED, COMPARISON_SEED, 7, 8):
+        seed = baseline_seed(own, preferred)
+        assert seed != own
+        assert seed == preferred or own == preferred
+
+
+def test_trained_centroids_keep_the_seeds_of_stored_baselines():
+    assert (STATISTICS_SEED, COMPARISON_SEED) == (0, 1000)
+    assert [baseline_seed(None, seed) for seed in (0, 1000)] == [0, 1000]
+
+
+def test_the_seed_of_untrained_centroids_is_read_from_themselves_and_from_their_file(model, tmp_path):
+    drawn = random_centroids(model, FocusConfig(num_groups=3), seed=1000)
+    save_centroids(drawn, tmp_path / "drawn.safetensors")
+    assert random_seed(drawn) == random_seed(load_centroids(tmp_path / "drawn.safetensors")) == 1000
+    drawn.training["steps"] = 5
+    assert random_seed(drawn) is None
+    drawn.training = {}
+    assert random_seed(drawn) is None
+
+
+def test_different_seeds_are_different_centroids(model):
+    config = FocusConfig(num_groups=3)
+    drawn = [random_baseline(model, config, seed=seed) for seed in (0, 1000, 1)]
+    for one, two in itertools.combinations(drawn, 2):
+        assert all(not torch.equal(one.routers[index].centroids, two.routers[index].centroids) for index in one.routers)
+    assert not drawn[0].has_potentials
+
+
+@pytest.mark.slow
+def test_random_centroids_have_the_given_layers_and_are_balanced(model):
+    centroids = restrict(build_centroids(model, num_groups=3, window=4, num_sinks=1), [0, 2])
+    text = random_ids(60, batch=4, seed=9)
+    random = random_baseline(model, centroids.config, seed=3, layers=centroids.routers, calibrate_on=text)
+    assert sorted(random.routers) == [0, 2]
+    assert random.config.num_groups == 3
+    rows = group_balance(model, random, random_ids(60, batch=4, seed=9))
+    assert rows[0]["layer"] == 0
+    assert rows[0]["dominance"] < 0.36, "the first layer's hidden states are those it was calibrated on"
+
+
+def test_groups_of_a_text_are_those_of_the_composed_baseline(model):
+    config = FocusConfig(num_groups=3, window=4, num_sinks=1)
+    ids, balance = random_ids(30, seed=2)[0].tolist(), random_ids(50, seed=3)[0].tolist()
+    with random_focus(model, config, [0, 2], balance, seed=4) as focus:
+        groups = random_groups(focus, ids, seed=4, balanced_on=len(balance))
+        executed = {index: assignment.membership[0].numpy() for index, assignment in focus.assignments().items()}
+    assert (groups.seed, groups.balanced_on, sorted(groups.layers)) == (4, 50, [0, 2])
+    assert groups.nll.shape == (29,)
+    assert groups.perplexity == pytest.approx(float(np.exp(groups.nll.mean())))
+    for index, layer in groups.layers.items():
+        np.testing.assert_array_equal(layer.membership, executed[index])
+        assert ((layer.membership >> layer.top) & 1).all(), "the most probable group is one of the token's groups"

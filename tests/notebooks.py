@@ -1,4 +1,4 @@
-"""The notebooks of notebooks/ are run; `python -m tests.notebooks` runs each in its own kernel and keeps the outputs.
+"""The notebooks of examples/notebooks/ are run; `python -m tests.notebooks` runs each and keeps the outputs.
 
 tests/test_notebooks.py runs them one after another in one kernel, which imports libraries once, and keeps nothing.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.helpers import ROOT
 
-FOLDER = ROOT / "notebooks"
+FOLDER = ROOT / "examples" / "notebooks"
 LARGEST = 300_000  # bytes of a committed notebook
 LARGEST_OUTPUT = 100_000  # characters; the frame of `show` has megabytes, its line of text is kept
 SECONDS = 300  # that one cell may take

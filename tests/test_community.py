@@ -50,7 +50,7 @@ def test_the_command_that_a_form_names_exists():
 
 def test_the_licence_of_every_package_is_known():
     page = (ROOT / "docs" / "licences.md").read_text()
-    components = json.loads((ROOT / "sbom.cdx.json").read_text())["components"]
+    components = json.loads((ROOT / "deploy" / "sbom.cdx.json").read_text())["components"]
     assert len(components) > 100
     for each in components:
         stated = " ".join(str(one) for one in each.get("licenses", []))

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
+from deploy.site.record import LAYER, RECORDING, opening, read_recording, write_recording
 from tests.explorer.views.test_payloads import check
 from tests.test_method import example
-from website.record import LAYER, RECORDING, opening, read_recording, write_recording
 
 ANSWERS = {
     "groups all": "GroupsPayload",
@@ -55,7 +55,7 @@ def test_the_example_is_cut_from_it(recording):
 
 
 def test_what_is_written_is_read_again(recording, tmp_path, monkeypatch):
-    monkeypatch.setattr("website.record.RECORDING", tmp_path / "run.json.xz")
+    monkeypatch.setattr("deploy.site.record.RECORDING", tmp_path / "run.json.xz")
     small = {"run": recording["run"]["run"], "masks": {"7": recording["masks"]["7"][:1]}}
     write_recording(small)
     assert json.dumps(read_recording()) == json.dumps(small)

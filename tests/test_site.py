@@ -45,7 +45,8 @@ def site(tmp_path_factory):
     """(folder of the built site, its pages by path); links of the page for missing addresses are absolute."""
     folder = tmp_path_factory.mktemp("site")
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{ROOT / 'runtime'}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    config = ["--config-file", "deploy/site/mkdocs.yml"]
+    command = [sys.executable, "-m", "mkdocs", "build", *config, "--strict", "--quiet", "--site-dir", str(folder)]
     built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert built.returncode == 0, built.stderr[-4000:]
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.html")]

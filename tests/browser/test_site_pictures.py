@@ -13,12 +13,12 @@ import threading
 
 import pytest
 
+from deploy.site.record import read_recording
 from focus_explorer.assets import asset_path
 from focus_explorer.web.notebook import page_of
 from focus_explorer.web.scripts import link
 from tests.browser.conftest import opening
 from tests.helpers import ROOT
-from website.record import read_recording
 
 pytestmark = pytest.mark.browser
 

@@ -22,7 +22,7 @@ from focus_explorer.usecases.service import Service
 from tests.explorer.conftest import TEXT
 from tests.helpers import ROOT
 
-LOCK = (ROOT / "requirements.lock").read_text()
+LOCK = (ROOT / "deploy" / "requirements.lock").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_every_package_is_locked_with_hashes():
         assert [one.operator for one in requirement.specifier] == ["=="], requirement
         assert hashes, requirement
         assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes), requirement
-    compiler = (ROOT / "requirements-compiler.lock").read_text()
+    compiler = (ROOT / "deploy" / "requirements-compiler.lock").read_text()
     assert compiler.startswith("ziglang==")
     assert "--hash=sha256:" in compiler
 
@@ -80,7 +80,7 @@ LISTED_FOR = {"python_version": "3.11", "python_full_version": "3.11.7"}  # what
 def test_what_is_installed_is_what_is_locked_and_listed():
     listed = {
         canonicalize_name(each["name"]): each["version"]
-        for each in json.loads((ROOT / "sbom.cdx.json").read_text())["components"]
+        for each in json.loads((ROOT / "deploy" / "sbom.cdx.json").read_text())["components"]
     }
     assert listed["torch"].startswith("2.")
     here = 0

@@ -41,5 +41,5 @@ def test_a_file_that_setup_kept_comes_first(monkeypatch, tmp_path):
 
 @pytest.mark.model
 def test_the_pins_are_those_of_the_lock_and_of_the_installed_file(tmp_path):
-    assert f"\n{embedded.PACKAGE}=={embedded.PACKAGE_VERSION} " in (ROOT / "requirements.lock").read_text()
+    assert f"\n{embedded.PACKAGE}=={embedded.PACKAGE_VERSION} " in (ROOT / "deploy" / "requirements.lock").read_text()
     assert embedded.is_whole(embedded.embedded_gguf(tmp_path))

@@ -1,4 +1,4 @@
-"""Records the run of the landing page and the example of the mask's picture: `python -m website.record`.
+"""Records the run of the landing page and the example of the mask's picture: `python -m deploy.site.record`.
 
 It runs the embedded model with the default centroids on the opening of a novel, in a database of its own, and writes
 
@@ -22,7 +22,7 @@ from focus_explorer.usecases.texts import sample_text
 from focus_explorer.web.notebook import recorded
 from focus_runtime.store.database import Database
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RECORDING = ROOT / "docs" / "recording" / "run.json.xz"
 EXAMPLE = ROOT / "docs" / "scripts" / "example.js"
 END = " that he is to take possession"  # the text is the beginning of the novel up to here
@@ -30,7 +30,7 @@ WINDOW = 32
 LAYER, TOKENS = 7, 48  # of the example
 
 _EXAMPLE = """// @ts-check
-// Written by `python -m website.record`: tokens of a real run and their groups in one layer, the most probable first.
+// Written by `python -m deploy.site.record`: a run's tokens and their groups in one layer, most probable first.
 
 /** @type {{{{ layer: number, pieces: string[], order: number[][] }}}} */
 export const EXAMPLE = {{
@@ -55,7 +55,7 @@ def main() -> None:
     """Run the model and write both files."""
     with tempfile.TemporaryDirectory() as folder:
         service = Service(Path(folder) / "runs.duckdb")
-        run_id = analyze(service, opening(), AnalyzeRequest(window=WINDOW), command="python -m website.record")
+        run_id = analyze(service, opening(), AnalyzeRequest(window=WINDOW), command="python -m deploy.site.record")
         write_recording(recorded(service, run_id))
         EXAMPLE.write_text(_example(service.database, run_id), encoding="utf-8")
     print(f"{RECORDING.stat().st_size:,} bytes, run {run_id}")

@@ -36,7 +36,7 @@ export default [
     rules,
   },
   {
-    files: ["tests/js/**/*.js", "eslint.config.js"],
+    files: ["tests/js/**/*.js"],
     languageOptions: { ecmaVersion: 2024, sourceType: "module", globals: globals.node },
     rules: { ...rules, "no-restricted-syntax": "off" },
   },

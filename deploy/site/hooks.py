@@ -15,22 +15,22 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from deploy.site.command_line import command_line
+from deploy.site.database import columns
+from deploy.site.payloads import payloads
+from deploy.site.record import read_recording
 from focus_explorer.assets import asset_path
 from focus_explorer.web.notebook import page_of
 from focus_explorer.web.scripts import link
-from website.command_line import command_line
-from website.database import columns
-from website.payloads import payloads
-from website.record import read_recording
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BROUGHT = {  # page of the site: file of the repository
     "benchmarks.md": "benchmarks/README.md",
     "changes.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
-    "log.md": "LOG.md",
-    "security.md": "SECURITY.md",
+    "log.md": "benchmarks/LOG.md",
+    "security.md": ".github/SECURITY.md",
 }
 STANDS_FOR = {file: page for page, file in BROUGHT.items()} | {"README.md": "index.md"}
 ENTRY = "site.js"  # of docs/scripts, linked with what it imports

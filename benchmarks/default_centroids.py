@@ -20,7 +20,7 @@ from torch import Tensor
 from focus_explorer.usecases.training.texts import gather_texts
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.attention_mass import attention_mass_kept
-from focus_runtime.measure.scores import Scores, compare, score
+from focus_runtime.measure.perplexity import Scores, compare, score
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import CONSTANT
-from focus_runtime.measure.scores import Scores, compare, score
+from focus_runtime.measure.perplexity import Scores, compare, score
 from focus_runtime.measure.timing import Spread, machine, timed_pass
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids

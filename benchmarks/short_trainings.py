@@ -20,7 +20,7 @@ from focus_runtime.fit.centroids import train_centroids
 from focus_runtime.fit.domains import TextDomain
 from focus_runtime.fit.settings import TrainConfig
 from focus_runtime.measure.intervals import mean_interval, sign_flip_test
-from focus_runtime.measure.scores import Scores, score
+from focus_runtime.measure.perplexity import Scores, score
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.routing.centroids import Centroids
 

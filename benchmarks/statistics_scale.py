@@ -24,7 +24,7 @@ from focus_explorer.usecases.statistics.measure import tag_run
 from focus_runtime.config import FocusConfig
 from focus_runtime.measure.timing import machine
 from focus_runtime.run.random_baseline import RandomGroups, RandomLayerGroups
-from focus_runtime.store.statistics import write_attention_queries, write_baseline
+from focus_runtime.store.measurements import write_attention_queries, write_baseline
 
 LIMITS = {"seconds": 30.0, "memory_mb": 4096.0}
 ATTENTION_TOKENS = 4096

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from focus_explorer.data.parts import Part
 from focus_explorer.statistics.run_sample import scheme
 from focus_explorer.statistics.sample import Groups, Sample, Scheme
-from focus_runtime.text.word_classes import CLASSES, class_numbers
+from focus_runtime.text.tagging import CLASSES, class_numbers
 
 if TYPE_CHECKING:
     from focus_explorer.data.corpus import CorpusData

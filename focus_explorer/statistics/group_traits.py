@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.text.word_classes import CLASSES, class_numbers, sentences
+from focus_runtime.text.tagging import CLASSES, class_numbers, sentences
 
 FEWEST = 5  # tokens that a trait, and a group that is named, must have
 PIECES = 40  # pieces that are traits of their own, the most frequent ones

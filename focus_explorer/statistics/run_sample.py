@@ -13,7 +13,7 @@ from focus_explorer.data.parts import Part, head_memberships, run_parts, sums_by
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several
 from focus_explorer.statistics.sample import Groups, MassByQuery, Sample, Scheme
 from focus_runtime.store.database import Database
-from focus_runtime.text.word_classes import CLASSES, class_numbers, sentences
+from focus_runtime.text.tagging import CLASSES, class_numbers, sentences
 
 NEEDED = (
     "all_assignments",

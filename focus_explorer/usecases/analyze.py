@@ -144,7 +144,7 @@ def analyze(
     """
     from focus_runtime.run.engine import Early
     from focus_runtime.run.engine import analyze as run_both
-    from focus_runtime.text.chat import chat_text, read_turns
+    from focus_runtime.text.special import chat_text, read_turns
     from focus_runtime.text.tokens import check_text
 
     check_text(text)

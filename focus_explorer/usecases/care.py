@@ -16,7 +16,7 @@ import duckdb
 from focus_explorer.errors import StoreError
 from focus_runtime.errors import StoreBusyError
 from focus_runtime.files import replacing
-from focus_runtime.store.backups import sql_string
+from focus_runtime.store.connections import sql_string
 from focus_runtime.store.database import Database
 from focus_runtime.store.schema import MIGRATIONS, applied, apply_migrations
 

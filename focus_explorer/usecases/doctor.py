@@ -14,8 +14,8 @@ from focus_explorer.errors import InputError
 from focus_explorer.progress import Progress, held_at
 
 if TYPE_CHECKING:
-    from focus_runtime.evaluate.doctor.page import FamilyRow
-    from focus_runtime.evaluate.doctor.report import Report
+    from focus_runtime.evaluate.doctor.doctor import Report
+    from focus_runtime.evaluate.doctor.families import FamilyRow
 
 
 def registered(attention: str) -> str:
@@ -71,8 +71,7 @@ def examine_families(names: Sequence[str], attention: str) -> Iterator[FamilyRow
         names: families by transformers' names; all when empty.
         attention: NAME, or MODULE:NAME.
     """
-    from focus_runtime.evaluate.doctor.families import model_types
-    from focus_runtime.evaluate.doctor.page import examine_family
+    from focus_runtime.evaluate.doctor.families import examine_family, model_types
 
     implementation = registered(attention)
     for name in names or model_types():
@@ -92,7 +91,7 @@ def write_page(path: Path, rows: Sequence[FamilyRow], command: str) -> None:
     import torch
     import transformers
 
-    from focus_runtime.evaluate.doctor.page import page
+    from focus_runtime.evaluate.doctor.families import page
     from focus_runtime.files import replacing
 
     versions = f"transformers {transformers.__version__} and torch {torch.__version__.partition('+')[0]}"

@@ -215,7 +215,7 @@ def _compared(
 ) -> dict[str, Any]:
     """Focus compared with full attention, for the sequences and for the tasks that were run."""
     from focus_runtime.evaluate.lm_eval.run import compare_tasks
-    from focus_runtime.measure.scores import compare
+    from focus_runtime.measure.perplexity import compare
 
     compared: dict[str, Any] = {}
     (full, plain), *focused = runs
@@ -245,7 +245,7 @@ class _Work:
         """Scores of the sequences, and results of the tasks."""
         from focus_runtime.evaluate.lm_eval.run import run_tasks
         from focus_runtime.measure.memory import within_memory
-        from focus_runtime.measure.scores import score
+        from focus_runtime.measure.perplexity import score
 
         start, scores, results = self.done / self.steps, None, {}
         if self.sample is not None:

@@ -364,7 +364,7 @@ def _save(request: FinetuneRequest, result: Any, tokenizer: Any) -> dict[str, An
 
 def _scores(request: FinetuneRequest, result: Any, sequences: Any) -> dict[str, Any]:
     """Held-out perplexity of the trained model with full attention and, unless it is a twin, with Focus."""
-    from focus_runtime.measure.scores import score
+    from focus_runtime.measure.perplexity import score
 
     full = score(result.model, sequences)
     scores = {"full attention": full.perplexity, "tokens": int(full.scored.sum())}

@@ -11,7 +11,7 @@ from focus_explorer.statistics.group_names import LEAST_PHI, LEAST_SHARE, MOST_P
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.groups import GroupNamePayload, GroupNamesPayload
 from focus_runtime.store.database import Database
-from focus_runtime.store.group_names import write_group_name
+from focus_runtime.store.user_records import write_group_name
 
 NAME_LENGTH = 60
 

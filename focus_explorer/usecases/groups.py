@@ -22,7 +22,7 @@ from focus_explorer.views.payloads.groups import GroupPayload, GroupsPayload, La
 from focus_explorer.views.run import encode
 from focus_runtime.measure.contingency import contingency, group_purity
 from focus_runtime.store.database import Database
-from focus_runtime.text.word_classes import CLASSES, class_numbers
+from focus_runtime.text.tagging import CLASSES, class_numbers
 
 SEED = 0
 CHARACTERISTIC = 6

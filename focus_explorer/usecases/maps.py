@@ -20,7 +20,7 @@ from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.runs import MapParametersPayload, MapPayload, NeighboursPayload
 from focus_explorer.views.run import projection_payload
 from focus_runtime.store.database import Database
-from focus_runtime.store.projections import write_projection
+from focus_runtime.store.measurements import write_projection
 
 ALL_LAYERS = -1
 NEAREST = 10  # neighbours of a token that are named

@@ -80,8 +80,8 @@ def measure_attention(
             written.
         Cancelled: `cancelled` returned True.
     """
-    from focus_runtime.measure.attention_links import measure_attention as measure
-    from focus_runtime.store.attention import write_attention
+    from focus_runtime.measure.attention_mass import measure_attention as measure
+    from focus_runtime.store.measurements import write_attention
 
     def step(done: int, total: int) -> None:
         if cancelled():

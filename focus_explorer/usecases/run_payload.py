@@ -33,7 +33,7 @@ from focus_explorer.views.payloads.runs import (
 )
 from focus_explorer.views.run import cells_payload, encode, membership_width, run_payload, timing_payloads
 from focus_runtime.store.database import Database
-from focus_runtime.text.word_classes import CLASSES, class_numbers
+from focus_runtime.text.tagging import CLASSES, class_numbers
 
 WHOLE_BYTES = 900_000  # a run whose layers are smaller than this together comes whole
 ORDER_BYTES = 4_000_000  # of all layers' orders of groups: beyond, each layer's comes when it is opened
@@ -234,7 +234,7 @@ def prediction_changes(database: Database, run_id: str) -> PredictionChangesPayl
 
 
 def word_classes(database: Database, run_id: str) -> WordClassesPayload:
-    """The kind of word of every token, from word lists (focus_runtime/text/word_classes.py).
+    """The kind of word of every token, from word lists (focus_runtime/text/tagging.py).
 
     Raises:
         NotFoundError: there is no such run.

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from focus_explorer.errors import InputError
 from focus_explorer.views.payloads.stored_runs import SqlResultPayload
+from focus_runtime.store.connections import let_writers_in
 from focus_runtime.store.database import Database
-from focus_runtime.store.turns import let_writers_in
 
 SQL_LENGTH = 20_000
 GRACE_SECONDS = 8.0  # to start, to wait for a lock and to wind down, before the process is ended from outside

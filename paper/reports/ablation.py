@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from focus_runtime.fit.regimes import RegimePlan, run_regime
-from focus_runtime.measure.scores import Scores
+from focus_runtime.measure.perplexity import Scores
 from paper.reports import paper
 from paper.reports.cells import quality_cells, relative
 from paper.reports.lab import Lab

@@ -7,7 +7,7 @@ from typing import Any
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.intervals import Interval
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from paper.methods import FullFinetune, Longformer, MagicPIG, Performer, RoutingTransformer, SparQ
 from paper.reports import paper
 from paper.reports.answers import ITEMS_NOTE, OF_PAPER, answer_columns, answers

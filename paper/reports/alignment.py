@@ -6,7 +6,7 @@ from typing import Any
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.evaluate.lm_eval.run import TaskResult, compare_tasks, load_tasks, run_tasks
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from paper.methods import LoRA
 from paper.reports import paper
 from paper.reports.answers import with_error

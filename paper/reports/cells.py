@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from focus_runtime.measure.intervals import Interval, mean_interval
-from focus_runtime.measure.scores import Scores, compare
+from focus_runtime.measure.perplexity import Scores, compare
 
 
 def quality_cells(full: Scores, runs: Scores | Sequence[Scores]) -> dict[str, Any]:

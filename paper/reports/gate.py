@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from focus_runtime.measure.intervals import Interval
-from focus_runtime.measure.scores import Scores
+from focus_runtime.measure.perplexity import Scores
 from paper.methods import Temperature
 from paper.reports.adaptation import centroid_size
 from paper.reports.cells import plain_cells, quality_cells, relative

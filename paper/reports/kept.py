@@ -11,7 +11,7 @@ import numpy as np
 
 from focus_runtime.files import cannot_write, replacing
 from focus_runtime.measure.intervals import Interval
-from focus_runtime.measure.scores import Scores
+from focus_runtime.measure.perplexity import Scores
 
 INTERVAL, SCORES = "interval", "scores of sequences"  # keys of objects that stand for one
 

@@ -27,7 +27,7 @@ from focus_runtime.fit.loop import NO_GROUPS, Loop
 from focus_runtime.fit.recipes import Recipe, recipe_named
 from focus_runtime.fit.settings import TrainConfig, TrainStep
 from focus_runtime.measure.loss import final_hidden, token_nll
-from focus_runtime.measure.scores import Scores, score
+from focus_runtime.measure.perplexity import Scores, score
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.device_map import input_device
 from focus_runtime.models.loading import fingerprint, load_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from paper.methods import LoRA
 from paper.reports import paper
 from paper.reports.adaptation import (

@@ -11,7 +11,7 @@ import torch
 
 from focus_runtime.fit.domains import texts_sha256
 from focus_runtime.fit.regimes import RegimePlan, RegimeResult, run_regime
-from focus_runtime.measure.scores import Scores
+from focus_runtime.measure.perplexity import Scores
 from paper.reports import paper
 from paper.reports.cells import quality_cells
 from paper.reports.lab import Lab

@@ -8,7 +8,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.fit.centroids import train_centroids
-from focus_runtime.measure.scores import Scores, score
+from focus_runtime.measure.perplexity import Scores, score
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.text.sequences import encode_texts, even_sequences

@@ -11,7 +11,7 @@ from torch import Tensor
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.measure.loss import final_hidden, token_nll
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from focus_runtime.models.device_map import input_device
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter

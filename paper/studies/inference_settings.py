@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from focus_runtime.measure.scores import Scores, score
+from focus_runtime.measure.perplexity import Scores, score
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.no_groups import no_groups
 from focus_runtime.run.random_baseline import baseline_seed, random_baseline, random_seed

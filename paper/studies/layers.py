@@ -16,7 +16,7 @@ from torch import Tensor
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
-from focus_runtime.measure.scores import Scores, score
+from focus_runtime.measure.perplexity import Scores, score
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.centroids import Centroids
 from paper.studies.rows import Row, focus_row, full_row

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from focus_runtime.composition.attach import compose
-from focus_runtime.measure.scores import Scores, score
+from focus_runtime.measure.perplexity import Scores, score
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.no_groups import has_no_groups
 

@@ -23,7 +23,7 @@ from focus_runtime.errors import ConfigError, StoreError
 from focus_runtime.fit.centroids import train_centroids
 from focus_runtime.fit.domains import texts_sha256
 from focus_runtime.fit.settings import TrainConfig, TrainStep
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from focus_runtime.models.loading import fingerprint
 from focus_runtime.routing.centroids import Centroids
 from paper.studies.balancing_methods import summary

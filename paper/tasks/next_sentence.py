@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from focus_runtime.errors import TextError
-from focus_runtime.evaluate.folder import write_task
+from focus_runtime.evaluate.last_word import write_task
 from focus_runtime.text.special import bare_ids
 
 TASK = "next_sentence"

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from focus_runtime.evaluate.folder import write_task
+from focus_runtime.evaluate.last_word import write_task
 
 TASK = "word_problems"
 EXAMPLES = 8

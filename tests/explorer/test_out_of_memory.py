@@ -15,7 +15,7 @@ from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.requests.dispatch import dispatch
 from focus_runtime.measure import memory
-from focus_runtime.measure.speed import composed as layer_timing
+from focus_runtime.measure.speed import layer as layer_timing
 from focus_runtime.routing.centroid_file import save_centroids
 from tests.explorer.conftest import TEXT
 from tests.helpers import build_centroids, build_model, build_tokenizer

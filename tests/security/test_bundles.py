@@ -17,7 +17,7 @@ from focus_explorer.exports.bundle.rebuild import rebuild
 from focus_explorer.exports.bundle.write import write_bundle
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.service import Service
-from focus_runtime.store.projections import write_projection
+from focus_runtime.store.measurements import write_projection
 from tests.explorer.conftest import TEXT, model_folder  # noqa: F401
 from tests.security.mutations import EXAMPLES, FUZZ, damaged, mutated
 

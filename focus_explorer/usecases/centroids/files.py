@@ -226,7 +226,7 @@ def add_centroids(service: Service, path: str | Path, name: str, model: str | No
     Raises:
         InputError: the file is bad, or the kept files take too much space; nothing is kept.
     """
-    from focus_runtime.store.centroids import register_centroids
+    from focus_runtime.store.user_records import register_centroids
 
     centroids, report = check_centroids(service, path, model)
     for row in every_centroid_file(service.database):
@@ -282,7 +282,7 @@ def register_in_place(database: Database, path: str | Path) -> None:
         InputError: the file cannot be used.
     """
     from focus_runtime.routing.centroid_file import load_centroids
-    from focus_runtime.store.centroids import register_centroids
+    from focus_runtime.store.user_records import register_centroids
 
     register_centroids(database, load_centroids(path), [], str(path))
 

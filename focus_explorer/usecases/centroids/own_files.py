@@ -32,7 +32,7 @@ def rename_file(service: Service, file: str, name: str) -> None:
     Raises:
         InputError: the name cannot be used, or the file is shipped, unknown or another user's.
     """
-    from focus_runtime.store.centroids import rename_centroids
+    from focus_runtime.store.user_records import rename_centroids
 
     row = _own_row(service, file, "renamed")
     name = " ".join(name.split())
@@ -60,7 +60,7 @@ def remove_file(service: Service, file: str) -> None:
     Raises:
         InputError: the file is shipped, unknown or another user's.
     """
-    from focus_runtime.store.centroids import forget_centroids
+    from focus_runtime.store.user_records import forget_centroids
 
     row = _own_row(service, file, "removed")
     forget_centroids(service.database, row["sha256"])

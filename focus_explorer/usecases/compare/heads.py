@@ -17,7 +17,7 @@ from focus_explorer.views.payloads.comparisons import HeadCostPayload, MeasuredH
 if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
     from focus_runtime.fit.budget.meter import BudgetMeter
-    from focus_runtime.store.head_costs import HeadCost
+    from focus_runtime.store.measurements import HeadCost
 
 MOST_TOKENS = 4096  # the backward pass keeps every layer's activations
 VERIFIED = 10
@@ -50,7 +50,7 @@ def measure_heads(
     import torch
 
     from focus_runtime.fit.budget.meter import BudgetMeter
-    from focus_runtime.store.head_costs import write_head_costs
+    from focus_runtime.store.measurements import write_head_costs
 
     run = fetch_run(service.database, run_id)
     check_beginning(run, MOST_TOKENS)
@@ -78,7 +78,7 @@ def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress)
     from focus_runtime.budget import HeadException, HeadSetting, query_settings
     from focus_runtime.composition.changes import ChangeHeads, changed_budget
     from focus_runtime.models.structure import head_counts
-    from focus_runtime.store.head_costs import HeadCost
+    from focus_runtime.store.measurements import HeadCost
 
     counts = head_counts(meter.focus.model)
     step("Estimating every head", 0.2)

@@ -28,8 +28,8 @@ from focus_explorer.views.payloads.comparisons import (
     MeasuredLengths,
 )
 from focus_runtime.composition.changes import changed_budget
-from focus_runtime.store.comparisons import write_length
 from focus_runtime.store.database import Database
+from focus_runtime.store.runs import write_length
 
 if TYPE_CHECKING:
     from focus_runtime.composition.attach import FocusModel

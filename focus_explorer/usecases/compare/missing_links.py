@@ -87,7 +87,7 @@ def explain_token(
     """
     from focus_runtime.explain.missing_links import missing_links
     from focus_runtime.models.structure import num_key_value_heads
-    from focus_runtime.store.missing_links import write_missing_links
+    from focus_runtime.store.measurements import write_missing_links
 
     run = fetch_run(service.database, run_id)
     check_token(run, token)

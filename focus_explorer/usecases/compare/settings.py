@@ -21,7 +21,7 @@ from focus_explorer.usecases.runs import run_config, run_special_tokens, token_i
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.comparisons import GridCellPayload, GridValuesPayload, MeasuredGrid
 from focus_runtime.measure.intervals import moving_block_interval
-from focus_runtime.store.comparisons import write_setting
+from focus_runtime.store.runs import write_setting
 
 if TYPE_CHECKING:
     from focus_runtime.routing.centroids import Centroids

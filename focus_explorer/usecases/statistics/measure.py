@@ -15,7 +15,7 @@ from focus_explorer.usecases.pairs import MEASURED_TOKENS, measure_attention
 from focus_explorer.usecases.run_model import lease_run_model, run_random_seed
 from focus_explorer.usecases.runs import layer_numbers, layer_parts, run_config, run_special_tokens, token_ids
 from focus_explorer.usecases.service import Service
-from focus_runtime.store.statistics import write_attention_queries, write_baseline, write_tags
+from focus_runtime.store.measurements import write_attention_queries, write_baseline, write_tags
 from focus_runtime.text.tagging import tag
 from focus_runtime.text.tokens import joined_text
 
@@ -121,7 +121,7 @@ def _measure_attention(
     service: Service, run_id: str, stored: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]
 ) -> None:
     """Full attention under the run's mask, and under that of random centroids where these were run."""
-    from focus_runtime.measure.attention_links import measure_attention as measure
+    from focus_runtime.measure.attention_mass import measure_attention as measure
 
     measured = fetch(service.database, "attention_queries", run_id=run_id)["centroids"].unique().to_pylist()
     if not stored or "focus" not in measured:

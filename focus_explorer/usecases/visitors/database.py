@@ -11,7 +11,7 @@ from typing import Any
 
 from focus_explorer.errors import StoreError
 from focus_runtime.files import replacing
-from focus_runtime.store.backups import copy_database
+from focus_runtime.store.connections import copy_database
 from focus_runtime.store.database import Database
 
 

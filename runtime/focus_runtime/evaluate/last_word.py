@@ -14,7 +14,7 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,23 @@ from focus_runtime.errors import InputError, TextError
 from focus_runtime.files import cannot_write, replacing_folder
 from focus_runtime.text.special import added_tokens, bare_ids, encode_bare
 from focus_runtime.version import __version__
+
+
+def write_task(out: str | os.PathLike[str], name: str, yaml: str, rows: Iterable[dict[str, Any]]) -> Path:
+    """Write NAME.yaml and NAME.jsonl into a new folder, which appears whole or not at all.
+
+    Raises:
+        InputError: the folder exists or cannot be written.
+    """
+    target = Path(out)
+    if target.exists():
+        raise InputError(f"{target} is in use", expected="a new folder", fix="choose another folder")
+    with replacing_folder(target, explain=cannot_write("choose another folder")) as work:
+        (work / f"{name}.yaml").write_text(yaml, "utf-8")
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        (work / f"{name}.jsonl").write_text("".join(lines), "utf-8")
+    return target
+
 
 GROUP = "last_word"
 SHORTEST = 0.5  # of a class's length; a passage starts with a sentence, so it rarely has exactly the length

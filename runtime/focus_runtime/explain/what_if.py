@@ -18,8 +18,7 @@ from focus_runtime.composition.resume import RecordedPass, recorded_outputs, res
 from focus_runtime.errors import InputError
 from focus_runtime.mask.differences import gained_and_lost
 from focus_runtime.mask.totals import pair_totals
-from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.predictions import Predictions, token_predictions
+from focus_runtime.measure.loss import Predictions, final_hidden, token_predictions
 from focus_runtime.models.device_map import input_device
 
 MOST_BLOCKS = 128

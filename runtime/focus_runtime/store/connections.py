@@ -1,9 +1,4 @@
-"""What this process has open of a DuckDB file: readers side by side or one writer, and the last reader's connection.
-
-DuckDB refuses to open a file for reading and for writing in one process, and opening takes longer than most reads. So
-threads wait for each other here, and a connection that was read from is kept for a moment for the next read, unless
-another process waits to write (turns.py).
-"""
+"""Connections to a DuckDB file: who writes in turn, who reads beside, and the copy made before a migration."""
 
 from __future__ import annotations
 
@@ -13,11 +8,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from threading import get_ident
 from typing import Any
 
-from focus_runtime.store.turns import SUPPORTED, writer_waits
+from focus_runtime.files import replacing
 
 KEPT_SECONDS = 0.2  # without a read; page and command line read in bursts
 
@@ -161,3 +158,117 @@ def _end() -> None:
     _ending.set()
     for file in list(_files.values()):
         file.end()
+
+
+try:
+    import fcntl
+except ImportError:  # not on Windows, where readers and writers take their chances
+    fcntl = None  # type: ignore[assignment]
+
+PAUSE = 0.02
+SUPPORTED = fcntl is not None
+
+
+class Turn:
+    """The wish of one writer to be next.
+
+    Args:
+        path: of the DuckDB file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = _turn_file(path)
+        self._descriptor: int | None = None
+
+    def claim(self) -> None:
+        """Make readers wait from now on, unless another writer does so already or the folder cannot be written."""
+        if not SUPPORTED or self._descriptor is not None:
+            return
+        with suppress(OSError):
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(descriptor)
+            else:
+                self._descriptor = descriptor
+
+    def end(self) -> None:
+        """Let readers in again."""
+        if self._descriptor is None:
+            return
+        with suppress(OSError):
+            os.unlink(self._path)
+        os.close(self._descriptor)  # with it goes the lock
+        self._descriptor = None
+
+
+def writer_waits(path: str | os.PathLike[str]) -> bool:
+    """Whether a process waits to write a DuckDB file."""
+    if not SUPPORTED:
+        return False
+    try:
+        descriptor = os.open(_turn_file(path), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # there is no such file: nobody waits
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def let_writers_in(path: str | os.PathLike[str], seconds: float) -> None:
+    """Wait until no process waits to write, at most so many seconds."""
+    deadline = time.monotonic() + seconds
+    while writer_waits(path) and time.monotonic() < deadline:
+        time.sleep(PAUSE)
+
+
+def _turn_file(path: str | os.PathLike[str]) -> str:
+    return f"{os.path.realpath(path)}.turn"
+
+
+def back_up_before_migrating(connection: Any, path: str | os.PathLike[str], version: str) -> None:
+    """Copy all tables of an open database into `PATH.before-VERSION`, which is there whole or not at all.
+
+    DuckDB itself copies: a file that this process closes would lose the lock that its connection holds on it.
+
+    Args:
+        connection: of the database, outside a transaction.
+        path: of the database.
+        version: name of the first migration that it lacks; a copy of that name is replaced.
+
+    Raises:
+        InputError: the copy cannot be written.
+        duckdb.Error: the database cannot be read, or the disk is full.
+    """
+    with replacing(f"{os.fspath(path)}.before-{version}", sync=True) as part:
+        copy_database(connection, part)
+
+
+def copy_database(connection: Any, part: Path) -> None:
+    """Copy all tables of an open database into a new file.
+
+    Args:
+        connection: of the database, outside a transaction; it may be read-only.
+        part: empty file of `replacing`, which becomes the copy.
+
+    Raises:
+        duckdb.Error: the database cannot be read, or the disk is full.
+    """
+    name = connection.execute("SELECT current_database()").fetchone()[0].replace('"', '""')
+    part.unlink()  # an empty file is no database
+    connection.execute(f"ATTACH {sql_string(part)} AS copy_of_database (READ_WRITE)")
+    try:
+        connection.execute(f'COPY FROM DATABASE "{name}" TO copy_of_database')
+        connection.execute("CHECKPOINT copy_of_database")
+    finally:
+        connection.execute("DETACH copy_of_database")
+
+
+def sql_string(path: str | os.PathLike[str]) -> str:
+    """A path as a string of SQL, for statements that take no parameters."""
+    return "'" + os.fspath(path).replace("'", "''") + "'"

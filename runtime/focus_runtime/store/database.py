@@ -18,9 +18,8 @@ from typing import Any, ClassVar
 import duckdb
 
 from focus_runtime.errors import StoreBusyError, StoreError
-from focus_runtime.store.connections import OpenFile, Reader, open_file
+from focus_runtime.store.connections import OpenFile, Reader, Turn, let_writers_in, open_file
 from focus_runtime.store.schema import MIGRATIONS, applied, check_version, foreign_file, is_blank, migrate
-from focus_runtime.store.turns import Turn, let_writers_in
 
 WAIT_SECONDS = 20.0
 HEADER_BYTES = 3 * 4096  # of a DuckDB file

@@ -1,5 +1,4 @@
-"""Write a run: Trace -> rows of all its tables in one transaction. Its commit makes the run visible; a crash before it
-leaves nothing."""
+"""Runs in DuckDB: visible only once complete."""
 
 from __future__ import annotations
 
@@ -8,16 +7,42 @@ import json
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_runtime.mask.rule import CAUSES
-from focus_runtime.run.trace import LayerTrace, PredictedTokens, Timing, Trace
-from focus_runtime.store.arrow import constant, insert
 from focus_runtime.store.database import Database
+
+if TYPE_CHECKING:
+    from focus_runtime.run.trace import LayerTrace, PredictedTokens, Timing, Trace
+
+
+def insert(connection: Any, table: str, rows: pa.Table) -> None:
+    """Append rows by the names of their columns, within the connection's transaction.
+
+    Args:
+        connection: open for writing.
+        table: its name.
+        rows: with the table's column names.
+    """
+    connection.register("incoming", rows)
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
+    connection.unregister("incoming")
+
+
+def constant(value: Any, count: int, kind: pa.DataType | None = None) -> pa.Array:
+    """A column of equal values.
+
+    Args:
+        value: of every row.
+        count: rows.
+        kind: the column's type; that of the value when None.
+    """
+    return pa.repeat(pa.scalar(value, type=kind), count)
+
 
 TITLE_LENGTH = 80
 
@@ -271,3 +296,31 @@ def _timings(run_id: str, trace: Trace, timings: Sequence[Timing]) -> pa.Table:
         for timing in timings
     ]
     return pa.Table.from_pylist(rows)
+
+
+def write_setting(database: Database, row: dict[str, Any]) -> None:
+    """Keep one measured setting of a run; measuring it again replaces it.
+
+    Args:
+        row: every column of `comparisons` but `measured_at`.
+    """
+    _replace(database, "comparisons", row, ("run_id", "kind", "top_k", "window_size"))
+
+
+def write_length(database: Database, row: dict[str, Any]) -> None:
+    """Keep one measured length of a run's layer; measuring it again replaces it.
+
+    Args:
+        row: every column of `crossovers` but `measured_at`.
+    """
+    _replace(database, "crossovers", row, ("run_id", "layer", "tokens"))
+
+
+def _replace(database: Database, table: str, row: dict[str, Any], key: tuple[str, ...]) -> None:
+    same = " AND ".join(f"{name} = ?" for name in key)
+    marks = ", ".join("?" for _ in row)
+    with database.write() as connection:
+        connection.execute(f"DELETE FROM {table} WHERE {same}", [row[name] for name in key])
+        connection.execute(
+            f"INSERT INTO {table} ({', '.join(row)}, measured_at) VALUES ({marks}, now())", list(row.values())
+        )

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from focus_runtime.errors import StoreError
-from focus_runtime.store.backups import back_up_before_migrating
+from focus_runtime.store.connections import back_up_before_migrating
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     (

@@ -11,7 +11,7 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_runtime.composition.attach import compose
-from focus_runtime.measure.scores import compare, score
+from focus_runtime.measure.perplexity import compare, score
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.text.sequences import encode_texts, even_sequences

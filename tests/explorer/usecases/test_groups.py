@@ -17,7 +17,7 @@ from focus_explorer.usecases.groups import read_routes
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.requests.dispatch import dispatch
 from focus_runtime.mask.group_labels import group_label
-from focus_runtime.text.word_classes import classify
+from focus_runtime.text.tagging import classify
 
 
 def rows_of(service, run_id):

@@ -24,7 +24,7 @@ from focus_explorer.usecases.labels import (
 )
 from focus_explorer.usecases.runs import list_runs, run_summary
 from focus_explorer.usecases.service import Service
-from focus_runtime.store.projections import write_projection
+from focus_runtime.store.measurements import write_projection
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from focus_explorer.usecases.run_payload import load_run
 from focus_explorer.usecases.runs import run_text
 from focus_explorer.web.requests.answers import PACKED_FROM, packed
 from focus_explorer.web.requests.dispatch import dispatch
-from focus_runtime.text.word_classes import classify
+from focus_runtime.text.tagging import classify
 
 
 def check_cells(cells, rows, groups):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from focus_runtime.errors import InputError
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from paper.methods import BASELINES
 from tests.helpers import random_ids
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from focus_explorer.usecases.texts import sample_text
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from focus_runtime.models.loading import load_model
 from paper.methods import BASELINES
 

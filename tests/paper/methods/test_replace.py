@@ -9,7 +9,7 @@ import torch
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import ConfigError, InputError, ModelError
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from focus_runtime.models.loading import weights_sha256
 from paper.methods import BASELINES, Handle
 from paper.methods.replace import IMPLEMENTATION, STATE

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from focus_runtime.measure.intervals import Interval
-from focus_runtime.measure.scores import Scores
+from focus_runtime.measure.perplexity import Scores
 from paper.methods import SparQ
 from paper.reports.ablation import SCORES, _matter_little
 from paper.reports.adaptation import _attached, keys_per_query, selecting_rows, tuned_row

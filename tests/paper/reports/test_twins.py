@@ -11,7 +11,7 @@ import torch
 
 from focus_runtime.fit.regimes import run_regime
 from focus_runtime.measure.intervals import Interval
-from focus_runtime.measure.scores import Scores
+from focus_runtime.measure.perplexity import Scores
 from paper.reports.kept import read_kept, write_kept
 from paper.reports.twins import from_scratch_plan, twin_claims, twins, word_frequencies
 

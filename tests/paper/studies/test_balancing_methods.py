@@ -12,7 +12,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingStopped
 from focus_runtime.fit.centroids import train_centroids
 from focus_runtime.fit.settings import TrainConfig
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from focus_runtime.models.loading import weights_sha256
 from focus_runtime.text.sequences import encode_texts
 from paper.studies.balancing_methods import (

@@ -16,7 +16,7 @@ from focus_runtime.errors import InputError, TextError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.contingency import contingency, normalised_information
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.text.word_classes import CLASSES, WORDS, classify
+from focus_runtime.text.tagging import CLASSES, WORDS, classify
 from paper.studies import group_content as module
 from paper.studies.group_content import (
     RoutedText,

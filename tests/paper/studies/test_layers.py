@@ -8,7 +8,7 @@ import pytest
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from paper.studies.layers import greedy_layers, layer_curve, layers_alone, restrict
 from paper.studies.rows import focus_row, variant
 from tests.helpers import build_centroids, build_model

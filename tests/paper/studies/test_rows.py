@@ -10,7 +10,7 @@ import pytest
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import ConfigError
 from focus_runtime.measure.loss import evaluate_focus, evaluate_full
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from paper.studies.rows import focus_row, full_row, gap_recovered, variant
 
 pytestmark = [

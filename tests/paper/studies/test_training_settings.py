@@ -12,7 +12,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, StoreError
 from focus_runtime.fit.centroids import train_centroids
 from focus_runtime.fit.settings import TrainConfig
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from paper.studies import training_settings as sweep
 from paper.studies.training_settings import sweep_settings, training_sweep
 from tests.helpers import build_model, build_tokenizer, random_ids

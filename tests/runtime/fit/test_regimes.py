@@ -16,7 +16,7 @@ from focus_runtime.fit import loop as optimise
 from focus_runtime.fit.regimes import RegimePlan, initialised, run_regime
 from focus_runtime.fit.settings import TrainConfig
 from focus_runtime.measure.loss import final_hidden, token_nll
-from focus_runtime.measure.scores import score
+from focus_runtime.measure.perplexity import score
 from focus_runtime.models.loading import weights_sha256
 from focus_runtime.text.sequences import TokenStream
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids

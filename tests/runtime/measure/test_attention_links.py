@@ -11,8 +11,13 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import attention_mass
-from focus_runtime.measure.attention_links import LINK_KINDS, mass_and_links, measure_attention
-from focus_runtime.measure.attention_mass import mass_under_groups, pair_causes
+from focus_runtime.measure.attention_mass import (
+    LINK_KINDS,
+    mass_and_links,
+    mass_under_groups,
+    measure_attention,
+    pair_causes,
+)
 from tests.helpers import build_centroids, build_model, random_ids
 
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from focus_runtime.measure import loss
-from focus_runtime.measure.loss import final_hidden, token_nll
-from focus_runtime.measure.predictions import token_predictions
+from focus_runtime.measure.loss import final_hidden, token_nll, token_predictions
 from tests.helpers import random_ids
 from tests.runtime.families import family_model, logits
 

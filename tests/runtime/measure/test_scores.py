@@ -12,7 +12,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
 from focus_runtime.measure.intervals import mean_interval, sign_flip_test
 from focus_runtime.measure.loss import evaluate_focus, evaluate_full
-from focus_runtime.measure.scores import MANY_DOCUMENTS, Scores, compare, score
+from focus_runtime.measure.perplexity import MANY_DOCUMENTS, Scores, compare, score
 from tests.helpers import build_centroids, random_ids
 
 

@@ -29,10 +29,8 @@ from focus_runtime.measure.speed import (
     prefill_speed,
     tokens_like,
 )
-from focus_runtime.measure.speed import composed as speed_composed
 from focus_runtime.measure.speed import layer as speed_layer
-from focus_runtime.measure.speed.inputs import described
-from focus_runtime.measure.speed.layer import full_attention
+from focus_runtime.measure.speed.layer import described, full_attention
 from focus_runtime.models.structure import head_counts
 from focus_runtime.routing.router import CentroidRouter
 from tests.helpers import build_centroids, build_model, random_ids
@@ -261,27 +259,27 @@ def test_a_composed_layer_has_the_groups_of_its_tokens(composed):
 
 def test_memory_is_read_before_full_attention_and_before_focus_as_in_a_pass(composed, monkeypatch):
     focus, vectors, _ = composed
-    names, in_turn = [], speed_composed.in_turn
-    monkeypatch.setattr(speed_composed, "in_turn", lambda works, *how: names.extend(works) or in_turn(works, *how))
+    names, in_turn = [], speed_layer.in_turn
+    monkeypatch.setattr(speed_layer, "in_turn", lambda works, *how: names.extend(works) or in_turn(works, *how))
     composed_layer_speed(focus, 1, vectors[1], repeats=1)
     assert names == ["read", "full", "read again", "routing", "focus"]
-    weights = speed_composed._like_weights_of_a_layer(focus, torch.device("cpu"))
+    weights = speed_layer._like_weights_of_a_layer(focus, torch.device("cpu"))
     of_model = sum(one.nbytes for one in focus.model.parameters())
     assert weights.nbytes == pytest.approx(of_model / len(focus.focused_layers), abs=4)
-    monkeypatch.setattr(speed_composed, "MOST_READ", 400)
-    assert speed_composed._like_weights_of_a_layer(focus, torch.device("cpu")).nbytes == 400
+    monkeypatch.setattr(speed_layer, "MOST_READ", 400)
+    assert speed_layer._like_weights_of_a_layer(focus, torch.device("cpu")).nbytes == 400
 
 
 def test_what_is_timed_is_full_attention_and_focus_with_its_factors(composed, monkeypatch):
     focus, vectors, _ = composed
-    calls, attend = [], speed_composed.focus_forward
+    calls, attend = [], speed_layer.focus_forward
 
     def noted(module, query, key, value, mask):
         out = attend(module, query, key, value, mask)[0]
         calls.append((query, key, value, out.transpose(1, 2)))
         return out, None
 
-    monkeypatch.setattr(speed_composed, "focus_forward", noted)
+    monkeypatch.setattr(speed_layer, "focus_forward", noted)
     composed_layer_speed(focus, 1, vectors[1], repeats=1)
     full, sparse = calls[-2:]
     torch.testing.assert_close(full[3], full_attention(*full[:3]))

@@ -19,7 +19,7 @@ from focus_runtime.measure.attention_mass import attention_mass_kept
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.run.engine import RunOptions, analyze
 from focus_runtime.store.database import Database
-from focus_runtime.store.projections import write_projection
+from focus_runtime.store.measurements import write_projection
 from focus_runtime.store.runs import write_run
 from tests.helpers import build_model, build_tokenizer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from focus_runtime.errors import TextError
-from focus_runtime.text.chat import chat_text, read_turns
+from focus_runtime.text.special import chat_text, read_turns
 from focus_runtime.text.tokens import joined_text, tokenize
 from tests.helpers import build_bos_tokenizer, build_tokenizer
 

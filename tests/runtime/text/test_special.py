@@ -12,8 +12,8 @@ from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.perplexity import perplexity
 from focus_runtime.text.sequences import Mixture, encode_texts, even_sequences, step_sequences
 from focus_runtime.text.special import added_tokens, lacks_bos, text_ids, training_note
+from focus_runtime.text.tagging import classify
 from focus_runtime.text.tokens import joined_text, pieces_of, special_notes, tokenize
-from focus_runtime.text.word_classes import classify
 from tests.helpers import build_bos_tokenizer, build_model, build_tokenizer
 
 BOS = 1

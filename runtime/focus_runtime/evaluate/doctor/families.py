@@ -7,14 +7,108 @@ Weights are larger than usual: attention is peaked and its output matters, so th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from focus_runtime.errors import ModelError
-from focus_runtime.evaluate.doctor.overrides import OVERRIDES
+from focus_runtime.errors import InputError, ModelError, first_line
+from focus_runtime.evaluate.doctor.doctor import ALONE, FOCUS, MASKED, Finding, doctor, worst
+
+HYBRID = {"layer_types": ["linear_attention", "full_attention"]}
+SLIDING_AND_FULL = {"layer_types": ["sliding_attention", "full_attention"]}
+SHARED = {  # the last two of four layers use keys and values of the first two
+    "num_hidden_layers": 4,
+    "num_kv_shared_layers": 2,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+}
+GEMMA_4 = {**SHARED, "per_layer_config": {1: {"head_dim": 32}, 3: {"head_dim": 32}}}
+DOTS_3 = {
+    "layer_types": ["indexed_attention", "sliding_attention"],
+    "per_layer_config": {
+        1: {
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "q_lora_rank": 16,
+            "kv_lora_rank": 16,
+            "head_dim": 24,
+            "qk_nope_head_dim": 16,
+            "qk_rope_head_dim": 8,
+            "v_head_dim": 16,
+        }
+    },
+}
+QWEN_4 = {
+    "layer_types": ["linear_attention", "indexed_attention"],
+    "indexer_n_heads": 2,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 16,
+    "indexer_budget": 8,
+    "indexer_compress_ratio": 2,
+}
+
+OVERRIDES: dict[str, dict[str, Any]] = {
+    "bamba": {"attn_layer_indices": [1]},
+    "cohere": {"logit_scale": 1.0},
+    "cohere2": {"logit_scale": 1.0},
+    "cohere2_moe": {"logit_scale": 1.0},
+    "cohere_compass_text": {
+        **SLIDING_AND_FULL,
+        "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 1e4}, "full_attention": None},
+    },
+    "dbrx": {
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0},
+        "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2},
+    },
+    "dory": {
+        "num_hidden_layers": 4,
+        "n_input_layers": 1,
+        "n_recurrent_layers": 2,
+        "n_output_layers": 1,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+    "dots1": {"n_shared_experts": 1},
+    "falcon_h1": {"mamba_d_ssm": 128},
+    "dots3_note": {"text_config": DOTS_3},
+    "dots3_note_text": DOTS_3,
+    "gemma3n_text": {**SHARED, "intermediate_size": [64] * 4, "activation_sparsity_pattern": [0.95, 0.95, 0.0, 0.0]},
+    "gemma4": {"text_config": GEMMA_4},
+    "gemma4_text": GEMMA_4,
+    "gemma4_unified": {"text_config": GEMMA_4},
+    "gemma4_unified_text": GEMMA_4,
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "granitemoehybrid": HYBRID,
+    "inkling_text": {"logits_mup_width_multiplier": 1.0},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "laguna": SLIDING_AND_FULL,
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "longcat_flash": {"head_dim": 8},  # of rotary embedding
+    "mamba2": {"num_heads": 8, "head_dim": 16},
+    "mellum": SLIDING_AND_FULL,
+    "minimax_m3_vl_text": {
+        "index_block_size": 4,
+        "index_topk_blocks": 2,
+        "layer_types": ["full_attention", "minimax_m3_sparse"],
+    },
+    "nemotron": {"num_key_value_heads": 2},
+    "qwen4_exp": {"text_config": QWEN_4},
+    "qwen4_exp_text": QWEN_4,
+    "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
+    "reformer": {"axial_pos_embds_dim": [32, 32], "axial_pos_shape": [16, 16], "attn_layers": ["local", "lsh"]},
+    "xlstm": {"hidden_size": 64, "qk_dim_factor": 1.0},
+    "xmod": {"default_language": "en_XX"},
+    "zamba": {
+        "layers_block_type": ["linear_attention", "hybrid"] * 2,
+        "num_hidden_layers": 4,
+        "num_key_value_heads": 4,
+        "attention_head_dim": 32,
+    },
+    "zaya": {"num_experts_per_tok": 1},
+}
+
 
 VOCAB = 128
 SLIDING = 8  # tokens, fewer than any text of the doctor has
@@ -168,3 +262,149 @@ def draw_weights(model: nn.Module, seed: int) -> None:
             continue
         std = EMBEDDING_STD if id(parameter) in embeddings or "sink" in name else MATRIX_STD
         parameter.normal_(0.0, std, generator=generator)
+
+
+# Columns of the page, and the scenarios of each. Compiling takes longer than all of them together, so it is left out.
+COLUMNS = {
+    "one text": ("plain",),
+    "padding": ("left padding", "right padding"),
+    "packing": ("packing", "packing with lengths"),
+    "caches": (
+        "the model's cache",
+        "cache and left padding",
+        "dynamic cache",
+        "static cache",
+        "chunked prefill",
+        "cropped cache",
+    ),
+    "generate": ("greedy", "beams", "assisted", "prompt lookup"),
+    "bfloat16, gradients": ("bfloat16", "gradients"),
+}
+ONE_GROUP = "one group"
+MARKS = {"ok": "ok", "refused": "refused", "differs": "**differs**", "error": "**error**", "not applicable": "–"}
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRow:
+    """What the doctor found on one family.
+
+    Attributes:
+        family: its name in transformers.
+        model: class of the model; empty where there is none.
+        layers: kinds of its layers, in order.
+        cells: outcome by column.
+        reason: the worst finding in words, or why there is no model; empty where all is well.
+    """
+
+    family: str
+    model: str
+    layers: tuple[str, ...]
+    cells: dict[str, str]
+    reason: str
+
+    @property
+    def outcome(self) -> str:
+        """The worst of its cells; "not built" where there is no model."""
+        return next((o for o in ("error", "differs", "refused", "ok") if o in self.cells.values()), "not built")
+
+
+def examine_family(family: str, attention: str = FOCUS) -> FamilyRow:
+    """The doctor's findings on a tiny model of one family.
+
+    Args:
+        family: one of `model_types()`.
+        attention: as for `doctor`.
+
+    Raises:
+        InputError: transformers knows no such family.
+    """
+    if family not in model_types():
+        raise InputError(f"there is no family {family!r}", expected="one of " + ", ".join(model_types()))
+    try:
+        model: Any = tiny_model(family)
+    except ModelError as error:
+        return FamilyRow(family, "", (), {}, str(error))
+    names = [name for scenarios in COLUMNS.values() for name in scenarios]
+    try:
+        report = doctor(model, attention=attention, scenarios=names)
+    except InputError:
+        raise
+    except Exception as error:  # one family must not stop the others
+        reason = f"the doctor cannot examine it: {type(error).__name__}: {first_line(error)}"
+        return FamilyRow(family, type(model).__name__, _layers(model), {}, reason)
+    groups: dict[str, list[Finding]] = {
+        column: [f for f in report.findings if f.scenario in scenarios and f.against not in (MASKED, ALONE)]
+        for column, scenarios in COLUMNS.items()
+    }
+    if attention == FOCUS:
+        groups[ONE_GROUP] = [finding for finding in report.findings if finding.against in (MASKED, ALONE)]
+    found = {column: worst(findings) for column, findings in groups.items()}
+    worst_of_all = worst(report.findings)
+    assert worst_of_all is not None
+    reason = worst_of_all.words if worst_of_all.outcome not in ("ok", "not applicable") else ""
+    cells = {column: finding.outcome for column, finding in found.items() if finding is not None}
+    if set(cells.values()) == {"not applicable"}:  # the model itself runs in no scenario
+        return FamilyRow(family, report.model, _layers(model), {}, report.findings[0].reason)
+    if reason and len({finding.outcome for finding in report.findings} - {"not applicable"}) > 1:
+        reason = f"{worst_of_all.scenario}: {reason}"
+    return FamilyRow(family, report.model, _layers(model), cells, reason)
+
+
+def _layers(model: Any) -> tuple[str, ...]:
+    config = model.config.get_text_config(decoder=True)
+    alike = "sliding_attention" if getattr(config, "sliding_window", None) else "full_attention"
+    kinds = getattr(config, "layer_types", None) or [alike]
+    return tuple(dict.fromkeys(kind.removesuffix("_attention") for kind in kinds))
+
+
+def page(rows: Sequence[FamilyRow], command: str, versions: str) -> str:
+    """The page in Markdown.
+
+    Args:
+        rows: of all families.
+        command: that made it.
+        versions: of the libraries, in words.
+    """
+    counts = {outcome: sum(row.outcome == outcome for row in rows) for outcome in ("ok", "refused", "differs", "error")}
+    built = sum(bool(row.cells) for row in rows)
+    columns = [*COLUMNS, ONE_GROUP]
+    lines = [
+        "# Model families",
+        "",
+        f"`{command}` wrote this page with {versions}.",
+        f"The [doctor](doctor.md) built a tiny random model of each of the {len(rows)} names that transformers maps",
+        "to a causal language model, and ran it in every scenario but compiling. The first columns compare Focus with",
+        "every pair kept with the model's own eager attention. *One group* compares Focus with one group a token with",
+        "an independent dense mask, and a padded row with the row alone.",
+        "",
+        f"{built} families run at this size. Everything that applies agrees: {counts['ok']}.",
+        f"Refused in one scenario at least, and right in the others: {counts['refused']}.",
+        f"Different somewhere: {counts['differs']}. Failing somewhere: {counts['error']}.",
+        "",
+        "*ok*: equal to rounding in all scenarios of the column. *refused*: the library says why it does not run.",
+        "*–*: the model itself has no such scenario, most often because it takes no such argument.",
+        "",
+        *_table(["family", "layers", *columns, "what was found"], [_cells(row, columns) for row in rows if row.cells]),
+        "",
+        "## Families without a tiny model",
+        "",
+        *_table(["family", "reason"], [[f"`{row.family}`", _cell(row.reason)] for row in rows if not row.cells]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(row: FamilyRow, columns: Iterable[str]) -> list[str]:
+    marks = [MARKS[row.cells.get(column, "not applicable")] for column in columns]
+    reason = row.reason.replace("refused: ", "").split("; ")[0] if row.outcome == "refused" else row.reason
+    return [f"`{row.family}`", ", ".join(row.layers), *marks, _cell(reason)]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def _cell(text: str) -> str:
+    """Text of another package, as one cell."""
+    line = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    return line if len(line) <= 200 else line[:199] + "…"

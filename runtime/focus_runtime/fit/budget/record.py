@@ -20,7 +20,7 @@ from focus_runtime.files import cannot_write, replacing
 from focus_runtime.fit.budget.costs import Costs
 from focus_runtime.fit.budget.meter import Budget, BudgetMeter, Measured
 from focus_runtime.fit.budget.search import Progress, Search, Target, pareto
-from focus_runtime.measure.scores import compare, score
+from focus_runtime.measure.perplexity import compare, score
 
 OTHER_SEARCH = "delete the file, or choose another --out"
 

@@ -4,14 +4,15 @@ Full attention and Focus take turns within one run, so that a drift of the machi
 median with its extremes and its count.
 """
 
-from focus_runtime.measure.speed.composed import composed_layer_speed
-from focus_runtime.measure.speed.inputs import (
+from focus_runtime.measure.speed.layer import (
     LayerSetting,
     balanced_membership,
+    composed_layer_speed,
+    layer_error,
     layer_inputs,
+    layer_speed,
     tokens_like,
 )
-from focus_runtime.measure.speed.layer import layer_error, layer_speed
 from focus_runtime.measure.speed.model import decode_speed, prefill_speed
 
 __all__ = [

@@ -1,9 +1,9 @@
-"""One attention layer timed: Focus with its stages and full attention in turn, and how far Focus is from float64."""
+"""One attention layer timed: Focus with its stages and full attention in turn, alone and as a model calls it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -16,16 +16,274 @@ from focus_runtime.attention.dispatch import attend, fused_inside_window, rows_t
 from focus_runtime.attention.kernels.flash import causal_flash, causal_sdpa
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
-from focus_runtime.config import FocusConfig
+from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.layer import focus_forward, route
+from focus_runtime.composition.state import STATE, FocusLayer
+from focus_runtime.config import CONSTANT, FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.failures import Advice
 from focus_runtime.mask.blocks import count_pairs
 from focus_runtime.mask.dense import token_positions
 from focus_runtime.mask.extent import Extent
+from focus_runtime.mask.rule import PairRule
+from focus_runtime.measure.loss import layer_shares
 from focus_runtime.measure.memory import failures_named, longest_that_fits, shortage_of, tokens
-from focus_runtime.measure.speed.inputs import LayerSetting, described, layer_inputs
 from focus_runtime.measure.timing import in_turn, peak_growth
+from focus_runtime.models.device_map import execution_device
+from focus_runtime.models.precision import dtype_name
+from focus_runtime.models.structure import attention_modules, sliding_window_of
 from focus_runtime.routing.router import CentroidRouter
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerSetting:
+    """One attention layer with unit-normal inputs.
+
+    Attributes:
+        heads, key_heads, head_size: of the layer.
+        hidden_size: width the router reads; heads * head_size when None.
+        num_groups, top_k, window, num_sinks: of Focus.
+        dtype: "float32" or "bfloat16".
+        backend: of `focus_attention`.
+        routing: config of the router that is timed, with its own assignment and width; from the other fields when None.
+        sliding_window: tokens that the layer's own attention reaches, under Focus and without; None for all.
+        window_growth: as `FocusConfig` has it.
+    """
+
+    heads: int = 12
+    key_heads: int = 12
+    head_size: int = 64
+    num_groups: int = 8
+    top_k: int = 1
+    window: int = 128
+    num_sinks: int = 0
+    dtype: str = "float32"
+    backend: str = "auto"
+    hidden_size: int | None = None
+    routing: FocusConfig | None = None
+    sliding_window: int | None = None
+    window_growth: tuple[int, int] | None = None
+
+    @classmethod
+    def of_model(cls, model: Any, config: FocusConfig) -> LayerSetting:
+        """A layer of the model's own shape and type; its router is timed in the given configuration.
+
+        Its sliding window is None unless all layers have one: Focus runs on the others where there are any.
+
+        Args:
+            model: a Hugging Face causal language model.
+            config: of Focus.
+        """
+        shape = model.config.get_text_config()
+        windows = [sliding_window_of(module) for module in attention_modules(model).values()]
+        own = [window for window in windows if window is not None]
+        return cls(
+            heads=shape.num_attention_heads,
+            key_heads=getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads,
+            head_size=getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads,
+            num_groups=config.num_groups,
+            top_k=config.top_k,
+            window=config.window,
+            num_sinks=config.num_sinks,
+            dtype=dtype_name(model),
+            hidden_size=shape.hidden_size,
+            routing=config,
+            sliding_window=max(own) if len(own) == len(windows) else None,
+            window_growth=config.window_growth,
+        )
+
+    @property
+    def rule(self) -> PairRule:
+        """Which pairs Focus allows."""
+        return PairRule(self.window, self.num_sinks, self.sliding_window, self.window_growth or CONSTANT)
+
+    @property
+    def width(self) -> int:
+        """d, of the hidden states."""
+        return self.hidden_size or self.heads * self.head_size
+
+
+def described(setting: LayerSetting) -> dict[str, Any]:
+    """The setting's values that are not None."""
+    return {name: value for name, value in asdict(setting).items() if value is not None}
+
+
+def balanced_membership(length: int, num_groups: int, top_k: int, generator: torch.Generator) -> Tensor:
+    """Random groups: for k = 1 equally many tokens in each, else k different groups drawn evenly.
+
+    Args:
+        length: T.
+        num_groups: K.
+        top_k: k.
+        generator: on the CPU.
+
+    Returns:
+        (1, T) int64 bit sets.
+    """
+    if top_k == 1:
+        group = torch.randperm(length, generator=generator) % num_groups
+        return torch.bitwise_left_shift(torch.ones_like(group), group)[None]
+    drawn = torch.rand(length, num_groups, generator=generator).argsort(-1)[:, :top_k]
+    return torch.bitwise_left_shift(torch.ones_like(drawn), drawn).sum(-1)[None]
+
+
+def tokens_like(membership: Tensor, length: int, generator: torch.Generator) -> Tensor:
+    """Tokens of a real text that stand for one of another length, in random order.
+
+    Args:
+        membership: (S, T) int64 of the real text's tokens under each of several top-k.
+        length: tokens of the other text.
+        generator: of the order, on the CPU.
+
+    Returns:
+        (length,) int64 positions: of every kind of membership as large a share as in the real text, up to one token.
+    """
+    kinds = membership.unique(dim=1, return_inverse=True)[1]
+    even = torch.arange(length) * len(kinds) // length
+    return kinds.argsort(stable=True)[even][torch.randperm(length, generator=generator)]
+
+
+def layer_inputs(
+    setting: LayerSetting, length: int, *, seed: int, device: str = "cpu"
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Unit-normal query, key and value as models lay them out, (1, T, H, D) transposed, and random membership.
+
+    Args:
+        setting: the layer.
+        length: T.
+        seed: of all four.
+        device: of all four.
+
+    Returns:
+        (1, Hq, T, D), (1, Hkv, T, D), (1, Hkv, T, D) in the layer's type, and (1, T) int64 bit sets.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    heads = (setting.heads, setting.key_heads, setting.key_heads)
+    dtype = getattr(torch, setting.dtype)
+    q, k, v = (
+        torch.randn(1, length, h, setting.head_size, generator=generator).to(device, dtype).transpose(1, 2)
+        for h in heads
+    )
+    return q, k, v, balanced_membership(length, setting.num_groups, setting.top_k, generator).to(device)
+
+
+MOST_READ = 1 << 26  # bytes; caches hold no more
+COMPOSED_LENGTHS = Advice(
+    fits="time the layer at {0} tokens or fewer", otherwise="close other programs", work="in one layer, "
+)
+
+
+def composed_layer_speed(
+    focus: FocusModel,
+    layer: int,
+    vectors: Tensor,
+    *,
+    everywhere: Tensor | None = None,
+    repeats: int = 5,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Time one layer on random queries, keys and values: full attention, routing and Focus in turn.
+
+    Routing is all that the pre-hook does, the search for text sinks included. Focus is all that the attention call
+    does, such as heads at settings of their own in few calls and their factors. Full attention is the same two calls
+    while the layer keeps its own attention. Before both, memory is read as a layer's weights are in a pass, so that the
+    processor's caches hold no more of the layer than they would then.
+
+    Args:
+        focus: a composed model at the settings in question; its stage clocks are stopped.
+        layer: one of its focused layers.
+        vectors: (T, R) routing vectors of the tokens, which decide their groups.
+        everywhere: (T,) bool, text sinks that an earlier layer found; None for none.
+        repeats: timed calls of each, after one that warms up.
+        seed: of the inputs.
+
+    Returns:
+        JSON-ready: `full_ms`, `focus_ms` and `routing_ms` with their spread, `retained_pairs` (mean over heads),
+        `backend`, `device` and `dtype`.
+
+    Raises:
+        MemoryShortError: the memory does not suffice for this length. DeviceError: the GPU failed.
+    """
+    device = execution_device(attention_modules(focus.model)[layer])
+
+    def shortage() -> InputError:
+        def read(count: int) -> None:
+            sinks = None if everywhere is None else everywhere[:count]
+            _timed(focus, layer, vectors[:count], sinks, device, repeats=1, seed=seed)
+
+        fitting = longest_that_fits(read, len(vectors), device)
+        return shortage_of(tokens(1, len(vectors)), str(device), fitting, COMPOSED_LENGTHS)
+
+    with failures_named(shortage):
+        return _timed(focus, layer, vectors, everywhere, device, repeats=repeats, seed=seed)
+
+
+@torch.no_grad()
+def _timed(
+    focus: FocusModel,
+    layer: int,
+    vectors: Tensor,
+    everywhere: Tensor | None,
+    device: torch.device,
+    *,
+    repeats: int,
+    seed: int,
+) -> dict[str, Any]:
+    module = attention_modules(focus.model)[layer]
+    state: FocusLayer = module.__dict__[STATE]
+    assert state.router is not None, "only focused layers are timed"
+    setting = LayerSetting.of_model(focus.model, focus.config)
+    query, key, value, _ = layer_inputs(setting, len(vectors), seed=seed, device=str(device))
+    hidden = hidden_states(state.router, vectors, seed=seed).to(device, query.dtype)[None]
+    focus.found_sinks.by_layer = {} if everywhere is None else {layer - 1: everywhere[None].to(device)}
+    focus.reset_seconds(timed=False)
+
+    def full() -> None:
+        with focus.measured_full_attention():
+            route(module, (hidden,), {})
+            focus_forward(module, query, key, value, None)
+
+    weights = _like_weights_of_a_layer(focus, device)
+    works: dict[str, Callable[[], Any]] = {
+        "read": weights.sum,
+        "full": full,
+        "read again": weights.sum,
+        "routing": lambda: route(module, (hidden,), {}),
+        "focus": lambda: focus_forward(module, query, key, value, None),  # of the groups just decided
+    }
+    times = in_turn(works, repeats, device)
+    return {
+        **{f"{name}_ms": asdict(times[name]) for name in ("full", "focus", "routing")},
+        "retained_pairs": layer_shares(focus.head_masks()[layer])[0],
+        "backend": ", ".join(sorted(focus.backends()[layer].split(", "))),
+        "device": str(device),
+        "dtype": setting.dtype,
+    }
+
+
+def _like_weights_of_a_layer(focus: FocusModel, device: torch.device) -> Tensor:
+    """Memory as large as the mean of the layers' weights, at most `MOST_READ` bytes."""
+    of_model = sum(weights.nbytes for weights in focus.model.parameters())
+    of_layer = min(MOST_READ, of_model // len(attention_modules(focus.model)))
+    return torch.ones(of_layer // 4, dtype=torch.float32, device=device)
+
+
+def hidden_states(router: CentroidRouter, vectors: Tensor, *, seed: int) -> Tensor:
+    """Unit-normal hidden states, but for the directions that the router reads: they have these routing vectors.
+
+    Args:
+        router: of the layer.
+        vectors: (T, R) routing vectors.
+        seed: of the rest.
+
+    Returns:
+        (T, E) float32 on the CPU.
+    """
+    projection = router.projection.detach().float().cpu()
+    noise = torch.randn(len(vectors), len(projection), generator=torch.Generator().manual_seed(seed))
+    missing = vectors.float().cpu() - noise @ projection
+    return noise + missing @ torch.linalg.pinv(projection)
+
 
 LAYER_LENGTHS = Advice(
     fits="leave out what is longer than {0} (--layer-lengths)",

@@ -7,7 +7,7 @@ import pytest
 
 from focus_explorer.exports.bundle.figures import steady, write_figures
 from focus_explorer.exports.figures import write as figures
-from focus_runtime.store.projections import write_projection
+from focus_runtime.store.measurements import write_projection
 
 
 def test_pictures_lose_their_times_and_random_names():

@@ -24,7 +24,7 @@ from focus_explorer.usecases.pairs import measure_attention
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import measure_random
 from focus_runtime.routing.centroid_file import save_centroids
-from focus_runtime.store.projections import write_projection
+from focus_runtime.store.measurements import write_projection
 from tests.explorer.conftest import TEXT
 from tests.helpers import build_centroids, build_model
 

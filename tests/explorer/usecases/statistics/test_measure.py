@@ -26,7 +26,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.run.random_baseline import COMPARISON_SEED, STATISTICS_SEED
-from focus_runtime.store.statistics import write_attention_queries
+from focus_runtime.store.measurements import write_attention_queries
 from focus_runtime.text import tagging
 
 pytestmark = pytest.mark.slow

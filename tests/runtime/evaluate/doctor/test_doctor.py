@@ -10,8 +10,7 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.evaluate.doctor import doctor as room
 from focus_runtime.evaluate.doctor.doctor import MASKED, PLAIN, doctor
-from focus_runtime.evaluate.doctor.families import tiny_model
-from focus_runtime.evaluate.doctor.page import examine_family
+from focus_runtime.evaluate.doctor.families import examine_family, tiny_model
 
 # Sliding windows beside full attention and alone, learned sinks, linear layers, experts, latent attention, learned
 # positions, none at all, parallel blocks, and a cache under another name.

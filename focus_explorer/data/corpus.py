@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from focus_explorer.data.corpus_pairs import DistantPairs
 from focus_explorer.data.parts import Part, corpus_parts
 from focus_explorer.errors import NotFoundError
+from focus_runtime.mask.counts import pair_totals
 from focus_runtime.mask.rule import CAUSES
-from focus_runtime.mask.totals import pair_totals
 from focus_runtime.measure.intervals import Interval, mean_interval
 from focus_runtime.run.folder import CorpusFolder
 from focus_runtime.store.corpora import corpus_row

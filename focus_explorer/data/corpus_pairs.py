@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focus_explorer.data.parts import Part
-from focus_runtime.mask.distant import distant_pairs
+from focus_runtime.mask.distances import distant_pairs
 from focus_runtime.measure.intervals import Interval, mean_interval
 
 Floats = NDArray[np.float64]

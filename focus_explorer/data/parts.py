@@ -20,7 +20,7 @@ from focus_explorer.data.queries import fetch, rows_of
 from focus_explorer.errors import InputError, NotFoundError
 from focus_runtime.budget import HeadCounts
 from focus_runtime.config import CONSTANT, FocusConfig
-from focus_runtime.mask.distant import distant_kept, mean_of_some
+from focus_runtime.mask.distances import distant_kept, mean_of_some
 from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.store.database import Database
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.checks import check_arguments, check_finite, check_numbers, needs_gradient
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.dispatch import attend, choose_backend, rows_together
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.config import BACKENDS, CONSTANT
+from focus_runtime.attention.reference import Scoring, needs_gradient
+from focus_runtime.config import BACKENDS, CONSTANT, GROWTH, is_growth
 from focus_runtime.errors import InputError
+from focus_runtime.mask.dense import membership_extent
 from focus_runtime.mask.rule import PairRule
 
 __all__ = ["BACKENDS", "choose_backend", "focus_attention"]
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def focus_attention(
@@ -106,3 +108,109 @@ def focus_attention(
 def _is_finite(out: Tensor, lse: Tensor | None) -> bool:
     """False after NaN or infinite inputs; two sums, so that nothing as large as the output is written for it."""
     return bool(torch.isfinite(out.sum())) and not (lse is not None and bool(torch.isnan(lse).any()))
+
+
+def check_arguments(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    key_padding: Tensor | None,
+    window: int,
+    num_sinks: int,
+    window_growth: tuple[int, int] | None = None,
+) -> None:
+    """Refuse what has no meaning.
+
+    Args:
+        query, key, value, membership, key_padding, window, num_sinks, window_growth: as in `focus_attention`.
+
+    Raises:
+        InputError: naming the argument.
+    """
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        _check_tensor(name, tensor, query)
+    if key.shape != value.shape:
+        raise InputError(f"value has shape {tuple(value.shape)}", expected=f"{tuple(key.shape)} like key")
+    if query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3] or query.shape[2] > key.shape[2]:
+        raise InputError(
+            f"query has shape {tuple(query.shape)} and key {tuple(key.shape)}",
+            expected="equal batch and head size, and no more queries than keys",
+        )
+    if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
+        raise InputError(f"query has {query.shape[1]} heads", expected=f"a multiple of key's {key.shape[1]}")
+    if min(query.shape) == 0:
+        raise InputError(f"query has shape {tuple(query.shape)}", expected="at least one of each: text, head, token")
+    for name, per_token, dtype in (("membership", membership, torch.int64), ("key_padding", key_padding, torch.bool)):
+        if per_token is not None:
+            _check_per_token(name, per_token, dtype, key)
+    for name, number in (("window", window), ("num_sinks", num_sinks)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise InputError(f"{name} is {number!r}", expected="a whole number, 0 or more")
+    if window_growth is not None and not is_growth(window_growth):
+        raise InputError(f"window_growth is {window_growth!r}", expected=GROWTH)
+    least, most = torch.stack(torch.aminmax(membership)).tolist()
+    if least < 0:
+        raise InputError(f"membership holds {least}", expected="bit sets of groups 0 to 62, which are never negative")
+    if most == 0:
+        raise InputError("membership is all zero", expected="bit g set when the token belongs to group g")
+
+
+def _check_tensor(name: str, tensor: Tensor, query: Tensor) -> None:
+    if not isinstance(tensor, Tensor):
+        raise InputError(f"{name} is {type(tensor).__name__}", expected="a tensor")
+    if tensor.device.type == "meta":
+        raise InputError(f"{name} is on the meta device, which holds no numbers", expected="a tensor with data")
+    if tensor.dim() != 4:
+        raise InputError(f"{name} has {tensor.dim()} dimensions", expected="4: (batch, heads, tokens, head size)")
+    if tensor.dtype not in DTYPES:
+        raise InputError(f"{name} is {tensor.dtype}", expected="float64, float32, bfloat16 or float16")
+    if tensor.dtype != query.dtype or tensor.device != query.device:
+        raise InputError(
+            f"{name} is {tensor.dtype} on {tensor.device}", expected=f"{query.dtype} on {query.device} like query"
+        )
+
+
+def _check_per_token(name: str, tensor: Tensor, dtype: torch.dtype, key: Tensor) -> None:
+    shape = (key.shape[0], key.shape[2])
+    if not isinstance(tensor, Tensor):
+        raise InputError(f"{name} is {type(tensor).__name__}", expected=f"a {dtype} tensor of shape {shape}")
+    if tensor.dtype != dtype or tuple(tensor.shape) != shape or tensor.device != key.device:
+        raise InputError(
+            f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}",
+            expected=f"{dtype} of shape {shape} on {key.device}",
+        )
+
+
+def check_numbers(scale: float | None, softcap: float | None) -> None:
+    """Refuse factors that are no numbers.
+
+    Raises:
+        InputError: naming the argument.
+    """
+    for name, number, least in (("scale", scale, -math.inf), ("softcap", softcap, 0.0)):
+        if number is None:
+            continue
+        real = isinstance(number, int | float) and not isinstance(number, bool)
+        if not real or not math.isfinite(number) or number <= least:
+            limit = "a finite number above 0, or None" if name == "softcap" else "a finite number, or None"
+            raise InputError(f"{name} is {number!r}", expected=limit)
+
+
+def check_finite(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Name the argument that holds NaN or infinity; called only after a result turned out not to be finite.
+
+    Args:
+        query, key, value: as in `focus_attention`.
+
+    Raises:
+        InputError: naming the argument; nothing when all three are finite.
+    """
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        bad = int((~torch.isfinite(tensor)).sum())
+        if bad:
+            raise InputError(
+                f"{name} holds {bad:,} values that are NaN or infinite",
+                expected="finite numbers",
+                fix="look for an overflow in the layers before this one",
+            )

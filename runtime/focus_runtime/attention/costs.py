@@ -7,50 +7,82 @@ the kernels of another machine, precision or number of threads compare is measur
 
 from __future__ import annotations
 
+import hashlib
+import json
 import operator
-from dataclasses import dataclass
-from typing import NamedTuple
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.inclusion_exclusion import subsets_of
+from focus_runtime.attention.decomposed import decomposed_attention, subsets_of
+from focus_runtime.attention.flash import causal_flash
+from focus_runtime.attention.fused import (
+    ELEMENTS,
+    IN_TILES,
+    IN_VECTORS,
+    FusedCosts,
+    fused_attention,
+    fused_available,
+    in_matrix_tiles,
+)
+from focus_runtime.attention.masked import masked_attention
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.errors import InputError
+from focus_runtime.files import default_cache_dir, replacing
 from focus_runtime.mask.rule import PairRule
+from focus_runtime.native import processor_identity
+
+Costs = TypeVar("Costs")
+
+
+def read_costs(name: str, make: Callable[..., Costs]) -> Costs | None:
+    """What was kept under a name; None where nothing is there yet, or it is damaged, so that it is measured again.
+
+    Args:
+        name: of the file, without its ending.
+        make: called with the fields that were kept.
+    """
+    try:
+        return make(**json.loads(_path(name).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def keep_costs(name: str, fields: dict[str, Any]) -> None:
+    """Keep costs for the next process; in a home that cannot be written it measures again.
+
+    Args:
+        name: of the file, without its ending.
+        fields: what `read_costs` hands to its `make`.
+    """
+    try:
+        with replacing(_path(name), explain=None) as fresh:
+            fresh.write_text(json.dumps(fields) + "\n", encoding="utf-8")
+    except OSError:
+        pass
+
+
+def _path(name: str) -> Path:
+    return default_cache_dir() / "costs" / f"{name}.json"
+
 
 FROM_TOKENS = 512  # a machine is measured for texts from here on: shorter ones take a millisecond a layer whatever runs
 # Without a compiler: flash calls of torch. Pairs inside groups, tokens gathered and merged, calls, local pairs.
 GROUP_PAIR, GROUP_TOKEN, GROUP_CALL, LOCAL_PAIR = 1.3, 150.0, 630.0, 1.0
 SINK_PAIR = 4.0  # not fitted: a few sinks cost little compared with the rest
 MASKED_PAIR, MASKED_BLOCK = 1.1, 256
-# The fused kernel, in units of its own pass by class: see `by_class_is_faster` in fused.cpp.
-FUSED_LOCAL, FUSED_DENSE, FUSED_COPY = 1.2, 1.1, 100.0
-# The same where it multiplies in matrix tiles, which make a pair cheap and leave masks and copies what they were: read
-# off 8 settings on a Xeon with AMX (LOG.md, 2026-11-23).
-TILES_LOCAL, TILES_DENSE, TILES_COPY = 3.4, 1.4, 170.0
 # The fused kernel's time is foretold within a few percent, that of torch's calls by a third too low at worst: they have
 # to promise at least this much.
 PROMISED_GAIN = 0.85
 # Queries of its tile and vector, and those that share a copy of keys, with AVX-512: LANES, VECTORS and SUBTILES there.
 TILE, VECTOR, CHUNK = 32, 16, 1024
-
-
-class FusedCosts(NamedTuple):
-    """Costs in the fused kernel, over that of a pair in its pass by class.
-
-    Attributes:
-        local: of a pair near in the text.
-        dense: of a pair in the dense pass.
-        copy: of a key that is copied, for a chunk of queries.
-    """
-
-    local: float
-    dense: float
-    copy: float
-
-
-IN_VECTORS = FusedCosts(FUSED_LOCAL, FUSED_DENSE, FUSED_COPY)
-IN_TILES = FusedCosts(TILES_LOCAL, TILES_DENSE, TILES_COPY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +217,93 @@ def cheapest(membership: Tensor, rule: PairRule, machine: MachineCosts, *, fused
     if fused:
         cost["fused"] = PROMISED_GAIN * sum(fused_cost(row, rule, machine) for row in membership)
     return min(cost, key=cost.__getitem__)
+
+
+HEADS, HEAD_SIZE, SHORT, LONG, GROUPS = 8, 64, 1024, 2048, 8
+RULE, SCORING = PairRule(128), Scoring(HEAD_SIZE**-0.5)
+REPEATS = 5
+VERSION = 2  # of what is measured; another one is measured again
+_LOCK = threading.Lock()
+_known: dict[tuple[torch.dtype, int], MachineCosts] = {}
+
+
+def machine_costs(dtype: torch.dtype) -> MachineCosts:
+    """The costs of this process's machine and threads; measured where neither memory nor the user's cache has them.
+
+    Args:
+        dtype: of query, key and value.
+    """
+    key = (dtype, torch.get_num_threads())
+    with _LOCK:  # two threads would disturb each other's clock
+        if key not in _known:
+            name = _name(*key)
+            costs = read_costs(name, MachineCosts)
+            if costs is None:
+                costs = measure(dtype)
+                keep_costs(name, asdict(costs))
+            _known[key] = costs
+        return _known[key]
+
+
+def measure(dtype: torch.dtype) -> MachineCosts:
+    """Time the kernels in turn on random tensors.
+
+    Args:
+        dtype: of query, key and value.
+    """
+    generator = torch.Generator().manual_seed(0)
+
+    def tensors(length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        q, k, v = (torch.randn(1, length, HEADS, HEAD_SIZE, generator=generator).to(dtype) for _ in range(3))
+        return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+
+    def groups(length: int) -> torch.Tensor:
+        return torch.bitwise_left_shift(1, torch.randperm(length, generator=generator) % GROUPS)[None]
+
+    short, long, few, many = tensors(SHORT), tensors(LONG), groups(SHORT), groups(LONG)
+    ways: dict[str, Callable[[], Any]] = {
+        "full": lambda: causal_flash(*short, SCORING.scale),
+        "masked": lambda: masked_attention(*short, few, RULE, SCORING),
+        "decomposed": lambda: decomposed_attention(*long, many, RULE, SCORING.scale),
+    }
+    if dtype in ELEMENTS and fused_available():
+        ways["fused"] = lambda: fused_attention(*short, few, RULE, SCORING, mode="by class")
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    with torch.no_grad():
+        for repeat in range(REPEATS + 1):
+            for name, way in ways.items():
+                start = time.perf_counter()
+                way()
+                if repeat:  # the first warms up
+                    seconds[name].append(time.perf_counter() - start)
+    unit = statistics.median(seconds["full"]) / (SHORT * (SHORT + 1) / 2)
+    units = {name: statistics.median(values) / unit for name, values in seconds.items()}
+    return fitted(units, few[0], many[0], tiles=in_matrix_tiles(dtype))
+
+
+def fitted(units: dict[str, float], short: torch.Tensor, long: torch.Tensor, *, tiles: bool) -> MachineCosts:
+    """The costs that explain measured times.
+
+    Args:
+        units: time of "masked" on the short text, "decomposed" on the long one and, where it ran, "fused" by class on
+            the short one, in units.
+        short, long: (T,) memberships of the two texts.
+        tiles: whether "fused" ran in matrix tiles.
+    """
+    sizes = set_sizes(long)
+    assert sizes is not None
+    whole = decomposed_cost(sizes, LONG, RULE)
+    pairs = decomposed_cost(sizes, LONG, RULE, MachineCosts(overhead=0.0))
+    overhead = max(0.1, (units["decomposed"] - pairs) / (whole - pairs))
+    masked = units["masked"] / masked_cost(SHORT)
+    if "fused" not in units:
+        return MachineCosts(masked=masked, overhead=overhead)
+    inside = MachineCosts(tiles=tiles).inside
+    fused = units["fused"] / by_class_cost(short, RULE, inside)
+    return MachineCosts(masked=masked, overhead=overhead, fused=fused, tiles=tiles)
+
+
+def _name(dtype: torch.dtype, threads: int) -> str:
+    machine = hashlib.sha256(processor_identity() + torch.__version__.encode()).hexdigest()[:16]
+    kernel = "fused" if fused_available() else "torch"
+    return f"v{VERSION}-{machine}-{str(dtype).removeprefix('torch.')}-{threads}-{kernel}"

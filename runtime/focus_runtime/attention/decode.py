@@ -13,11 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.kernels.flash import masked_flash
-from focus_runtime.attention.reference import attend_allowed
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.gpu.usable import attention_fits, tried
+from focus_runtime.attention.flash import masked_flash
+from focus_runtime.attention.reference import Scoring, attend_allowed, needs_gradient
+from focus_runtime.gpu import attention_fits, tried
 from focus_runtime.mask.dense import allowed_to_last_queries
 from focus_runtime.mask.rule import PairRule
 

@@ -10,16 +10,68 @@ reach, n tokens of one set of groups, S sinks. One text at a time, so B = 1 is w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.inclusion_exclusion import causal_sets
-from focus_runtime.attention.kernels.flash import causal_flash, masked_flash
+from focus_runtime.attention.flash import causal_flash, masked_flash
+from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import narrow
 from focus_runtime.mask.rule import PairRule
+
+MOST_CALLS = 512  # sets of groups beyond which the calls cost more than dense attention at any length
+
+
+@dataclass(frozen=True, slots=True)
+class CausalSet:
+    """Tokens that belong to all of some groups, in text order.
+
+    Attributes:
+        groups: the groups as a bit set.
+        rows: (n,) int64, the tokens.
+    """
+
+    groups: int
+    rows: Tensor
+
+    @property
+    def sign(self) -> int:
+        """+1 or -1 by inclusion-exclusion."""
+        return 1 if self.groups.bit_count() % 2 else -1
+
+
+def causal_sets(membership: Tensor) -> Iterator[CausalSet]:
+    """Every set of groups that some token has in full, for one text: (T,) int64 -> the calls of the decomposition."""
+    signatures, code_T = torch.unique(membership, return_inverse=True)
+    for subset in subsets_of(signatures.tolist()):
+        holders = (signatures & subset) == subset
+        rows = torch.nonzero(holders[code_T]).flatten()
+        yield CausalSet(subset, rows)
+
+
+def subsets_of(signatures: list[int]) -> list[int]:
+    """Non-empty sub-bit-sets of some bit sets, each once, ascending by size.
+
+    Raises:
+        InputError: more than `MOST_CALLS` of them.
+    """
+    subsets: set[int] = set()
+    for signature in signatures:
+        part = signature
+        while part > 0:
+            subsets.add(part)
+            part = (part - 1) & signature
+            if len(subsets) > MOST_CALLS:
+                raise InputError(
+                    f"membership makes more than {MOST_CALLS} sets of groups, one call each in backend 'decomposed'",
+                    expected="fewer groups a token",
+                    fix='use backend="auto" or "masked"',
+                )
+    return sorted(subsets, key=lambda part: (part.bit_count(), part))
+
 
 LOCAL_BLOCK = 64  # queries per local block; 32 to 256 were timed at w = 128, see LOG.md
 MOST_PAIRS = 1 << 26  # of a piece: its masks take some bytes each

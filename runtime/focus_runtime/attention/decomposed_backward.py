@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.cuda.decomposition import decomposition_fits, gpu_decomposition
-from focus_runtime.attention.cuda.packing import group_bits, membership_extent
+from focus_runtime.attention.cuda.decomposed import decomposition_fits, gpu_decomposition
 from focus_runtime.attention.decomposed import (
     LocalPiece,
+    causal_sets,
     decomposed_attention,
     has_far_sinks,
     has_local,
@@ -28,11 +28,10 @@ from focus_runtime.attention.decomposed import (
     local_pieces,
     sink_pairs,
 )
+from focus_runtime.attention.flash import flash_backward
 from focus_runtime.attention.fused import fused_attention, fused_runs
-from focus_runtime.attention.inclusion_exclusion import causal_sets
-from focus_runtime.attention.kernels.flash import flash_backward
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.mask.dense import narrow
+from focus_runtime.attention.reference import Scoring
+from focus_runtime.mask.dense import group_bits, membership_extent, narrow
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import top_k_membership
 

@@ -7,27 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.calibration import machine_costs
-from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.costs import FROM_TOKENS, cheapest
-from focus_runtime.attention.cuda.calibration import gpu_costs
-from focus_runtime.attention.cuda.choice import choose_on_cuda
-from focus_runtime.attention.cuda.decomposition import gpu_decomposition, grouped_fits
-from focus_runtime.attention.cuda.packing import membership_extent
+from focus_runtime.attention.costs import FROM_TOKENS, cheapest, machine_costs
+from focus_runtime.attention.cuda.costs import choose_on_cuda, gpu_costs
+from focus_runtime.attention.cuda.decomposed import gpu_decomposition, grouped_fits
 from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.decomposed_backward import differentiable_attention
+from focus_runtime.attention.flash import causal_sdpa, has_backward
 from focus_runtime.attention.fused import fused_attention, fused_runs
-from focus_runtime.attention.kernels.flash import causal_sdpa, has_backward
 from focus_runtime.attention.masked import covers_everything, masked_attention
-from focus_runtime.attention.reference import reference_attention
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring, needs_gradient, reference_attention
 from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
-from focus_runtime.gpu.usable import kernels_take
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.gpu import kernels_take
+from focus_runtime.mask.dense import membership_extent
+from focus_runtime.mask.rule import Extent, PairRule
 
 FUSED_ALWAYS = 0.8  # of torch's time for a pair: below, no torch kernel computes the same pairs faster
 

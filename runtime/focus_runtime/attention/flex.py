@@ -29,12 +29,10 @@ import torch._dynamo.config
 from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
-from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring, needs_gradient
 from focus_runtime.errors import InputError, first_line
 from focus_runtime.mask.dense import token_positions
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import Extent, PairRule
 
 BLOCK = 128  # tokens per block side, FlexAttention's default
 NEVER = 1 << 30  # a position later than every query; doubled it still fits int32

@@ -10,17 +10,16 @@ import functools
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from focus_runtime.attention import costs
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.native.library import library
+from focus_runtime.native import library
 
 ELEMENTS = {torch.float32: 0, torch.bfloat16: 1}
 _ALIKE = (0, 0, 0)
@@ -35,6 +34,25 @@ STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
 # Packing them takes a third of the time that a `ctypes.Structure` takes, which matters in a decode step.
 _PROBLEM = struct.Struct("@7P9q11q2f3d4i4P4q3d")
 _SECONDS = struct.Struct("@3d")
+
+class FusedCosts(NamedTuple):
+    """Costs in the kernel over that of a pair in its pass by class, see `by_class_is_faster` of fused.cpp.
+
+    Attributes:
+        local: of a pair near in the text.
+        dense: of a pair in the dense pass.
+        copy: of a key that is copied, for a chunk of queries.
+    """
+
+    local: float
+    dense: float
+    copy: float
+
+
+IN_VECTORS = FusedCosts(local=1.2, dense=1.1, copy=100.0)  # fitted by benchmarks/fit_costs.py
+# Matrix tiles make a pair cheap and leave masks and copies what they were: read off 8 settings on a Xeon with AMX
+# (LOG.md, 2026-11-23).
+IN_TILES = FusedCosts(local=3.4, dense=1.4, copy=170.0)
 
 
 class HeadRules:
@@ -166,7 +184,7 @@ def _problem(
         *rule.growth,
         scoring.scale,
         scoring.softcap or 0.0,
-        *(costs.IN_TILES if matrix_tiles and in_matrix_tiles(query.dtype) else costs.IN_VECTORS),
+        *(IN_TILES if matrix_tiles and in_matrix_tiles(query.dtype) else IN_VECTORS),
         ELEMENTS[query.dtype],
         MODES[mode],
         torch.get_num_threads(),

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import top_k_membership
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import Extent, PairRule
 
 
 def allowed_pairs(
@@ -69,3 +69,36 @@ def narrow(membership: Tensor, num_groups: int | None = None) -> Tensor:
         if (1 << num_groups) - 1 <= torch.iinfo(dtype).max:
             return membership.to(dtype)
     return membership
+
+
+def popcount(x: Tensor) -> Tensor:
+    """Number of set bits of non-negative int64."""
+    x = x - ((x >> 1) & 0x5555555555555555)
+    x = (x & 0x3333333333333333) + ((x >> 2) & 0x3333333333333333)
+    x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F
+    return (x * 0x0101010101010101) >> 56
+
+
+def membership_extent(membership: Tensor) -> Extent:
+    """Look at (B, T) memberships; one host synchronisation."""
+    counts = popcount(membership)
+    extremes = (membership.max(), membership.min(), counts.max(), counts.min())
+    largest, lowest, most, least = torch.stack(extremes).tolist()
+    return Extent(64 if lowest < 0 else max(1, largest.bit_length()), max(1, most), uniform=most == least > 0)
+
+
+def group_numbers(membership: Tensor, top_k: int) -> Tensor:
+    """Groups of each token in rising order: (N,) bit sets -> (N, k) int64, -1 where a token has fewer."""
+    numbers, rest = [], membership
+    for _ in range(top_k):
+        lowest = rest & -rest
+        number = lowest.to(torch.float64).log2().round().clamp_min(0).to(torch.int64)  # exact: powers of two
+        numbers.append(torch.where(lowest == 0, -1, number))
+        rest = rest ^ lowest
+    return torch.stack(numbers, dim=1)
+
+
+def group_bits(membership: Tensor, num_groups: int) -> Tensor:
+    """Memberships as flags: (N,) bit sets -> (N, K) bool."""
+    number = torch.arange(num_groups, device=membership.device)
+    return ((membership[:, None] >> number) & 1).bool()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +10,52 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.distant import distant_kept
+from focus_runtime.mask.counts import Ints, shared_before, shared_from
 from focus_runtime.mask.rule import CAUSES, PairRule
-from focus_runtime.mask.tiles import TABLE_ENTRIES, Ints
+
+
+def distant_pairs(rule: PairRule, num_tokens: int) -> int:
+    """Distant pairs of one head in a text of so many tokens.
+
+    Args:
+        rule: window, sinks and the layer's own sliding window.
+        num_tokens: T.
+    """
+    queries = np.arange(num_tokens, dtype=np.int64)
+    first = np.maximum(rule.num_sinks, queries - rule.farthest(num_tokens))
+    return int((rule.nearest_far(queries) - first).clip(0).sum())
+
+
+def distant_dropped(dropped: float, rule: PairRule, num_tokens: int) -> float:
+    """Distant pairs that a head drops: all that it drops but those out of the layer's reach.
+
+    Args:
+        dropped: pairs counted as `dropped`, of one head or mean over heads of one rule.
+        rule, num_tokens: as in `distant_pairs`.
+    """
+    return dropped - rule.unreached(num_tokens)
+
+
+def distant_kept(dropped: float, rule: PairRule, num_tokens: int) -> float | None:
+    """Share of a head's distant pairs that it keeps; None where it has none.
+
+    Args:
+        dropped, rule, num_tokens: as in `distant_dropped`.
+    """
+    pairs = distant_pairs(rule, num_tokens)
+    return 1.0 - distant_dropped(dropped, rule, num_tokens) / pairs if pairs else None
+
+
+def mean_of_some(values: Sequence[float | None], weights: Sequence[float] | None = None) -> float | None:
+    """Mean of the values that are neither None nor NaN; None where there is none.
+
+    Args:
+        values: of a layer, part of its heads or text each.
+        weights: of each, such as its heads; all alike when None.
+    """
+    pairs = zip(values, [1.0] * len(values) if weights is None else weights, strict=True)
+    some = [(value, weight) for value, weight in pairs if value is not None and not math.isnan(value)]
+    return sum(value * weight for value, weight in some) / sum(weight for _, weight in some) if some else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,44 +152,6 @@ def count_by_distance(membership: Ints, rule: PairRule, rules: Sequence[PairRule
         binned(by_rule) / binned(pairs),
         distant_kept(int(counts["dropped"].sum()), rule, total),
     )
-
-
-def shared_from(membership: Ints, distances: Ints) -> Ints:
-    """Pairs with a shared group that lie at least so far apart, for each of some distances.
-
-    Args:
-        membership: (T,) int64 bit sets.
-        distances: (D,) tokens.
-
-    Returns:
-        (D,) int64.
-    """
-    return shared_before(membership, (np.arange(membership.size) - distances[:, None] + 1).clip(0))
-
-
-def shared_before(membership: Ints, ends: Ints) -> Ints:
-    """Pairs with a shared group of all queries with the keys before some ends.
-
-    Args:
-        membership: (T,) int64 bit sets.
-        ends: (E, T) for each query one past the last of its keys.
-
-    Returns:
-        (E,) int64.
-    """
-    total = membership.size
-    signatures, code = np.unique(membership, return_inverse=True)
-    meet = (signatures[:, None] & signatures[None, :]) != 0
-    pairs = np.zeros(len(ends), dtype=np.int64)
-    step = max(1, TABLE_ENTRIES // total)
-    for start in range(0, signatures.size, step):
-        table = np.zeros((min(step, signatures.size - start), total + 1), dtype=np.int32)
-        np.cumsum(meet[start : start + step][:, code], axis=1, dtype=np.int32, out=table[:, 1:])
-        queries = np.flatnonzero((code >= start) & (code < start + step))
-        own = code[queries] - start
-        for number, own_ends in enumerate(ends):
-            pairs[number] += table[own, own_ends[queries]].sum(dtype=np.int64)
-    return pairs
 
 
 def shuffled_sharing(membership: Ints) -> float:

@@ -9,11 +9,13 @@ Causes, disjoint: `local_only` (near, no shared group), `group_only` (shared gro
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from focus_runtime.budget import MAX_WHOLE
 from focus_runtime.config import CONSTANT, FocusConfig, grown_window
+from focus_runtime.errors import ConfigError
 
 CAUSES = ("local_only", "group_only", "local_and_group", "sink_only", "dropped")
 
@@ -88,3 +90,47 @@ class PairRule:
         """
         distances = max(0, num_tokens - 1 - self.farthest(num_tokens))
         return distances * (distances + 1) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What the host must know of memberships without looking.
+
+    Attributes:
+        num_groups: K.
+        top_k: the most groups that a token has.
+        uniform: whether all have as many.
+        beyond: some tokens may have more than `top_k` all the same, as tokens do that belong to every group; only the
+            kernels of attention/cuda/grouped.py take that, and compute those few queries apart.
+    """
+
+    num_groups: int
+    top_k: int
+    uniform: bool
+    beyond: bool = False
+
+
+def group_label(index: int) -> str:
+    """A, B, ... Z, AA, AB, ..."""
+    letters = ""
+    index += 1
+    while index:
+        index, rest = divmod(index - 1, 26)
+        letters = chr(65 + rest) + letters
+    return letters
+
+
+def group_number(label: str) -> int:
+    """The group of a letter, or of a number counted from 0.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if label.isascii() and label.isdecimal():
+        return int(label)
+    if not re.fullmatch("[A-Za-z]+", label):
+        raise ConfigError(f"{label!r} is no group", expected="a letter such as B, or a number counted from 0")
+    number = 0
+    for letter in label.upper():
+        number = 26 * number + ord(letter) - 64
+    return number - 1

@@ -26,7 +26,7 @@ from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import attention_mass
 from focus_runtime.measure.attention_mass import MASS_CAUSES, full_probabilities, pair_causes
 from focus_runtime.measure.loss import check_positions, final_hidden
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import random_centroids
 
 LINK_KINDS = {"kept": "group", "dropped": "dropped"}

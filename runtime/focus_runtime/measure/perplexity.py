@@ -15,7 +15,7 @@ from torch import Tensor
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.text.special import DEFAULT, added_tokens, begins_with
 from focus_runtime.text.tokens import tokenize
 

@@ -27,9 +27,8 @@ from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.files import cannot_write, replacing
 from focus_runtime.routing.centroid_checks import BY_IMPORT, SEE_FORMAT, check_layers, group_notes
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.routing.places import SUFFIXES, Place, locate_centroids
+from focus_runtime.routing.places import SETTINGS_FILE, SUFFIXES, Place, locate_centroids
 from focus_runtime.routing.router import CentroidRouter
-from focus_runtime.routing.saved_folder import SETTINGS_FILE
 from focus_runtime.version import __version__
 
 FORMAT = "focus-centroids"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.attention.soft import gated_attention_reference
 from focus_runtime.errors import ConfigError
 from focus_runtime.mask.rule import PairRule

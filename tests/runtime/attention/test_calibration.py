@@ -7,9 +7,8 @@ from dataclasses import astuple
 import pytest
 import torch
 
-from focus_runtime.attention import calibration, choose_backend, costs, kept_costs
-from focus_runtime.attention.calibration import GROUPS, LONG, RULE, SHORT, fitted, machine_costs, measure
-from focus_runtime.attention.costs import MachineCosts
+from focus_runtime.attention import choose_backend, costs
+from focus_runtime.attention.costs import GROUPS, LONG, RULE, SHORT, MachineCosts, fitted, machine_costs, measure
 from focus_runtime.attention.fused import matrix_tiles_available
 from tests.runtime.attention.inputs import needs_compiler, random_membership
 
@@ -17,8 +16,8 @@ from tests.runtime.attention.inputs import needs_compiler, random_membership
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """An empty cache folder, and what was measured."""
-    monkeypatch.setattr(kept_costs, "default_cache_dir", lambda: tmp_path)
-    monkeypatch.setattr(calibration, "_known", {})
+    monkeypatch.setattr(costs, "default_cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(costs, "_known", {})
     return tmp_path
 
 
@@ -31,7 +30,7 @@ def measured(monkeypatch):
         seen.append(dtype)
         return MachineCosts(masked=float(len(seen)))
 
-    monkeypatch.setattr(calibration, "measure", count)
+    monkeypatch.setattr(costs, "measure", count)
     return seen
 
 
@@ -72,12 +71,12 @@ def test_it_is_measured_once_by_type_and_threads_and_kept(cache, measured, monke
 
 def test_the_next_process_reads_what_was_measured(cache, measured, monkeypatch):
     first = machine_costs(torch.float32)
-    monkeypatch.setattr(calibration, "_known", {})
+    monkeypatch.setattr(costs, "_known", {})
     assert machine_costs(torch.float32) == first
     assert len(measured) == 1
     [path] = (cache / "costs").iterdir()
     path.write_text('{"masked": 1.0, "other')
-    monkeypatch.setattr(calibration, "_known", {})
+    monkeypatch.setattr(costs, "_known", {})
     assert machine_costs(torch.float32) == MachineCosts(masked=2.0)
     assert len(measured) == 2
 

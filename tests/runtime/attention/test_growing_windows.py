@@ -10,9 +10,9 @@ import torch
 from focus_runtime.attention import focus_attention, soft
 from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.fused import HeadRules, fused_by_head, fused_step
-from focus_runtime.attention.kernels.varlen import PLAIN
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.attention.sliding import WindowedFocus
+from focus_runtime.attention.masked import WindowedFocus
+from focus_runtime.attention.reference import Scoring
+from focus_runtime.attention.varlen import PLAIN
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule
 from tests.runtime.attention.by_keyword import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from focus_runtime.attention.inclusion_exclusion import subsets_of
+from focus_runtime.attention.decomposed import subsets_of
 from focus_runtime.errors import InputError
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from focus_runtime.attention import masked as masked_module
-from focus_runtime.attention.kernels.flash import causal_sdpa
+from focus_runtime.attention.flash import causal_sdpa
 from focus_runtime.attention.masked import covers_everything
-from focus_runtime.mask.extent import Extent
+from focus_runtime.mask.rule import Extent
 from tests.runtime.attention.by_keyword import (
     masked_attention,
 )

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from focus_runtime.attention.merging import merge
+from focus_runtime.attention.reference import merge
 from tests.runtime.attention.inputs import (
     INF,
     assert_same,

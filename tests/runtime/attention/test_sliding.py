@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from focus_runtime.attention.sliding import WindowedFocus
+from focus_runtime.attention.masked import WindowedFocus
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.fit.calibrate import calibrate_potentials
@@ -197,7 +197,7 @@ def test_an_attention_that_makes_no_call_is_noticed(tiny_model, ids, monkeypatch
 @pytest.mark.parametrize(("length_q", "length_k"), [(70, 70), (20, 70), (1, 70), (5, 12)])
 @pytest.mark.parametrize("with_focus", [False, True])
 def test_sliding_attention_is_its_definition(softcap, length_q, length_k, with_focus, monkeypatch, fresh_seed):
-    monkeypatch.setattr("focus_runtime.attention.sliding.BLOCK", 16)
+    monkeypatch.setattr("focus_runtime.attention.masked.BLOCK", 16)
     query = torch.randn(2, 4, length_q, 16)
     key, value = (torch.randn(2, 2, length_k, 16) for _ in range(2))
     membership = torch.bitwise_left_shift(

@@ -14,10 +14,13 @@ from tests.helpers import needs_triton
 
 needs_triton()
 
-from focus_runtime.gpu import launch as launches  # noqa: E402
-from focus_runtime.gpu import launcher as launcher_module  # noqa: E402
-from focus_runtime.gpu.launch import Launches  # noqa: E402
-from focus_runtime.gpu.launcher import kinds_of, launcher, prepared  # noqa: E402
+from focus_runtime import gpu  # noqa: E402
+from focus_runtime.gpu import (  # noqa: E402
+    Launches,
+    kinds_of,
+    launcher,
+    prepared,
+)
 
 pytestmark = pytest.mark.skipif(not (shutil.which("gcc") or shutil.which("clang")), reason="Triton needs a compiler")
 DRIVER = """
@@ -151,7 +154,7 @@ def test_kernels_declare_what_their_types_say():
     "about", [{"num_ctas": 2}, {"launch_pdl": True}, {"launch_cooperative_grid": True}, {"global_scratch_size": 8}]
 )
 def test_kernels_that_ask_for_more_are_launched_by_triton(about, driver, monkeypatch):
-    monkeypatch.setattr(launcher_module, "launcher", lambda: driver.module)
+    monkeypatch.setattr(gpu, "launcher", lambda: driver.module)
     assert prepared(Compiled(*USUAL)) is not None
     assert prepared(Compiled(*USUAL, **about)) is None
 
@@ -159,10 +162,10 @@ def test_kernels_that_ask_for_more_are_launched_by_triton(about, driver, monkeyp
 @pytest.fixture
 def run(driver, monkeypatch):
     """Calls of one kernel, compiled at the first."""
-    monkeypatch.setattr(launcher_module, "launcher", lambda: driver.module)
-    monkeypatch.setattr(launches, "launcher", lambda: driver.module)
+    monkeypatch.setattr(gpu, "launcher", lambda: driver.module)
+    monkeypatch.setattr(gpu, "launcher", lambda: driver.module)
     stream = type("Active", (), {"get_current_stream": staticmethod(lambda _: 11)})
-    monkeypatch.setattr(launches, "_driver", lambda: type("Driver", (), {"active": stream}))
+    monkeypatch.setattr(gpu, "_driver", lambda: type("Driver", (), {"active": stream}))
     compiled, own = Compiled(*USUAL), Launches()
 
     class Kernel:
@@ -196,7 +199,7 @@ def test_triton_launches_where_somebody_listens_or_a_thread_has_no_context(run, 
     ctypes.c_void_p.in_dll(driver.library, "context").value = 1
     call()
     assert len(compiled.launched) == 1
-    monkeypatch.setattr(launches, "_observed", lambda: True)
+    monkeypatch.setattr(gpu, "_observed", lambda: True)
     call()
     assert len(compiled.launched) == 2
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
 from tests.runtime.mask.double_loop import cause, memberships, rules
 

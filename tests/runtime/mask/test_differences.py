@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from focus_runtime.mask.counts import gained_and_lost
 from focus_runtime.mask.dense import allowed_pairs
-from focus_runtime.mask.differences import gained_and_lost
 from focus_runtime.mask.rule import PairRule
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from focus_runtime.config import CONSTANT
-from focus_runtime.mask import distances
+from focus_runtime.mask import counts
 from focus_runtime.mask.distances import count_by_distance, distance_bins, shuffled_sharing
 from focus_runtime.mask.rule import CAUSES, PairRule
 from tests.runtime.mask.double_loop import cause, draw
@@ -17,7 +17,7 @@ from tests.runtime.mask.double_loop import cause, draw
 @pytest.mark.parametrize(("window", "sinks", "table"), [(0, 0, 1 << 24), (6, 3, 130), (100, 2, 1), (5, 90, 1 << 24)])
 def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, table, sliding, growth):
     rule, reach = PairRule(window, sinks, sliding, growth), sliding or 61
-    monkeypatch.setattr(distances, "TABLE_ENTRIES", table)
+    monkeypatch.setattr(counts, "TABLE_ENTRIES", table)
     membership, _ = draw(fresh_seed, 61)
     counted = count_by_distance(membership, rule)
     expected = np.zeros((5, 61), dtype=np.int64)

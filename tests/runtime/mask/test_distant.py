@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from focus_runtime.config import CONSTANT
-from focus_runtime.mask.distant import distant_dropped, distant_kept, distant_pairs
+from focus_runtime.mask.counts import pair_totals
+from focus_runtime.mask.distances import distant_dropped, distant_kept, distant_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
-from focus_runtime.mask.totals import pair_totals
 from tests.runtime.mask.double_loop import draw
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from focus_runtime.errors import ConfigError
-from focus_runtime.mask.group_labels import group_label, group_number
+from focus_runtime.mask.rule import group_label, group_number
 
 
 def test_group_labels():

@@ -7,9 +7,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from focus_runtime.mask import kept
-from focus_runtime.mask.blocks import count_pairs
-from focus_runtime.mask.kept import kept_pairs
+from focus_runtime.mask import counts as kept
+from focus_runtime.mask.counts import count_pairs, kept_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
 from tests.runtime.mask.double_loop import cause, draw
 

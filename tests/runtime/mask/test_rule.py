@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 
 from focus_runtime.budget import MAX_WHOLE
-from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import PairRule
 from tests.runtime.mask.double_loop import cause, memberships, rules

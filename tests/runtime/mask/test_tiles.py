@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from focus_runtime.mask import tiles as pairs
-from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask import counts as pairs
+from focus_runtime.mask.counts import count_pairs, count_tile
 from focus_runtime.mask.rule import CAUSES, PairRule
-from focus_runtime.mask.tiles import count_tile
 from tests.runtime.mask.double_loop import cause, draw
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.counts import count_pairs, pair_totals
 from focus_runtime.mask.rule import CAUSES, PairRule
-from focus_runtime.mask.totals import pair_totals
 
 
 @pytest.mark.parametrize(("groups", "top_k"), [(3, 1), (12, 4), (40, 2)])

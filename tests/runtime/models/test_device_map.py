@@ -9,7 +9,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.errors import ModelError
 from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.measure.loss import evaluate_focus, evaluate_full
-from focus_runtime.models.device_map import (
+from focus_runtime.models.devices import (
     compute_devices,
     device_names,
     execution_device,

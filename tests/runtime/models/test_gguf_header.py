@@ -1,7 +1,6 @@
 import gguf
 
-from focus_runtime.models.gguf_header import header_read_once
-from focus_runtime.models.loading import load_model
+from focus_runtime.models.loading import header_read_once, load_model
 from tests.security.model_files import write_gguf
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from focus_runtime.models.precision import native_dtype
+from focus_runtime.models.devices import native_dtype
 
 
 @pytest.mark.parametrize(("native", "expected"), [(True, "bfloat16"), (False, "float32")])

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from focus_runtime.config import FocusConfig
-from focus_runtime.native.library import library
+from focus_runtime.native import library
 from focus_runtime.routing import router as router_module
-from focus_runtime.routing.few_tokens import MOST_TOKENS, fits, route_few_tokens
-from focus_runtime.routing.router import CentroidRouter, top_k_membership
+from focus_runtime.routing.router import MOST_TOKENS, CentroidRouter, few_tokens_fit, route_few_tokens, top_k_membership
 
 pytestmark = pytest.mark.skipif(library()[0] is None, reason="no C++ compiler")
 
@@ -65,7 +64,7 @@ def test_the_router_uses_it_for_few_tokens_alone(monkeypatch, fresh_seed):
 
 
 def test_it_does_not_fit_elsewhere():
-    assert not fits(torch.zeros(1, 1, 8, dtype=torch.float64))
-    assert not fits(torch.empty(1, 1, 8, device="meta"))
+    assert not few_tokens_fit(torch.zeros(1, 1, 8, dtype=torch.float64))
+    assert not few_tokens_fit(torch.empty(1, 1, 8, device="meta"))
     with torch.no_grad():
-        assert fits(torch.zeros(1, 1, 8))
+        assert few_tokens_fit(torch.zeros(1, 1, 8))

@@ -9,8 +9,7 @@ import torch
 
 from focus_runtime.errors import CentroidFileError
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.routing.hub import HubName, hub_name
-from focus_runtime.routing.saved_folder import CENTROIDS_FILE, SETTINGS_FILE, SavedSettings
+from focus_runtime.routing.places import CENTROIDS_FILE, SETTINGS_FILE, HubName, SavedSettings, hub_name
 from tests.helpers import build_centroids, build_model
 from tests.local_hub import TOKEN
 

@@ -8,7 +8,7 @@ import torch
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.scores import score
-from focus_runtime.routing.no_groups import no_groups
+from focus_runtime.routing.centroids import no_groups
 from paper.studies.rows import focus_row
 from tests.helpers import build_centroids, build_model, random_ids
 

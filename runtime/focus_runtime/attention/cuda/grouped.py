@@ -22,12 +22,11 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from focus_runtime.attention.clock import Stage, unmeasured
+from focus_runtime.attention.cuda.grouped_kernels import copy_kernel, far_kernel, near_kernel, rest_kernel
 from focus_runtime.attention.cuda.sorting import SortedTokens, entries_of, sort_by_group
-from focus_runtime.attention.cuda.triton_kernels.grouped import copy_kernel, far_kernel, near_kernel, rest_kernel
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.gpu.launch import Launches, aligned, alike, power_of_two, tiles_of
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.attention.reference import Scoring
+from focus_runtime.gpu import Launches, aligned, alike, power_of_two, tiles_of
+from focus_runtime.mask.rule import Extent, PairRule
 
 COPY_FROM = 4096  # far keys that a key is read for, on average and over its query heads, from which copies pay
 HOPPER = (9, 0)  # compute capability of the first GPU whose copy engine fetches tiles

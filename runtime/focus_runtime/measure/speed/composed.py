@@ -18,7 +18,7 @@ from focus_runtime.measure.loss import layer_shares
 from focus_runtime.measure.memory import failures_named, longest_that_fits, shortage_of, tokens
 from focus_runtime.measure.speed.inputs import LayerSetting, layer_inputs
 from focus_runtime.measure.timing import in_turn
-from focus_runtime.models.device_map import execution_device
+from focus_runtime.models.devices import execution_device
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.router import CentroidRouter
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from focus_runtime.config import CONSTANT, FocusConfig
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.models.precision import dtype_name
+from focus_runtime.models.devices import dtype_name
 from focus_runtime.models.structure import attention_modules, sliding_window_of
 
 

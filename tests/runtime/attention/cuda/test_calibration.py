@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from focus_runtime.attention import kept_costs
-from focus_runtime.attention.cuda import calibration
-from focus_runtime.attention.cuda.calibration import GpuCosts, Work, fitted, gpu_costs, measure, work_of
-from focus_runtime.attention.kernels.varlen import PLAIN
-from focus_runtime.mask.extent import Extent
+from focus_runtime.attention import costs as cpu_costs
+from focus_runtime.attention.cuda import costs as gpu
+from focus_runtime.attention.cuda.costs import GpuCosts, Work, fitted, gpu_costs, measure, work_of
+from focus_runtime.attention.varlen import PLAIN
+from focus_runtime.mask.rule import Extent
 
 DEVICE = torch.device("cpu")
 
@@ -21,10 +21,10 @@ DEVICE = torch.device("cpu")
 def plain(tmp_path, monkeypatch):
     """A "GPU" that is the CPU: the plain kernel, short texts, a cache of its own."""
     properties = SimpleNamespace(name="A GPU/40 GB", major=9, minor=0)
-    monkeypatch.setattr(kept_costs, "default_cache_dir", lambda: tmp_path)
-    monkeypatch.setattr(calibration, "_known", {})
-    monkeypatch.setattr(calibration, "LENGTHS", (130, 260, 400))
-    monkeypatch.setattr("focus_runtime.attention.cuda.decomposition.unusable", lambda *_: None)
+    monkeypatch.setattr(cpu_costs, "default_cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(gpu, "_known", {})
+    monkeypatch.setattr(gpu, "LENGTHS", (130, 260, 400))
+    monkeypatch.setattr("focus_runtime.attention.cuda.decomposed.unusable", lambda *_: None)
     monkeypatch.setattr("focus_runtime.attention.cuda.decomposed.best_kernel", lambda *_: PLAIN)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
@@ -34,7 +34,7 @@ def plain(tmp_path, monkeypatch):
 def test_the_fit_finds_the_costs_that_times_come_from(fresh_seed):
     draw = random.Random(torch.initial_seed())
     truth = [draw.uniform(1e-5, 1e-3), draw.uniform(1e-10, 1e-8), draw.uniform(1e-13, 1e-11)]
-    works = [Work(8 * length, 8 * length * length / 16) for length in calibration.LENGTHS]
+    works = [Work(8 * length, 8 * length * length / 16) for length in gpu.LENGTHS]
     exact = [(work, truth[0] + truth[1] * work.rows + truth[2] * work.pairs) for work in works]
     assert fitted(exact) == pytest.approx(truth, rel=1e-3)
     assert fitted([(work, 3e-12 * work.pairs) for work in works]) == pytest.approx([0, 0, 3e-12], abs=1e-15, rel=1e-6)
@@ -65,10 +65,10 @@ def test_it_is_measured_once_and_kept_for_the_next_process(plain, monkeypatch):
         measured.append(dtype)
         return GpuCosts({"masked": [float(len(measured)), 0.0, 0.0]})
 
-    monkeypatch.setattr(calibration, "measure", count)
+    monkeypatch.setattr(gpu, "measure", count)
     first = gpu_costs(DEVICE, torch.bfloat16)
     assert gpu_costs(DEVICE, torch.bfloat16) == first
-    monkeypatch.setattr(calibration, "_known", {})
+    monkeypatch.setattr(gpu, "_known", {})
     assert gpu_costs(DEVICE, torch.bfloat16) == first
     assert gpu_costs(DEVICE, torch.float16) != first
     assert measured == [torch.bfloat16, torch.float16]
@@ -79,11 +79,11 @@ def test_where_it_cannot_be_measured_estimates_are_left(plain, monkeypatch):
     def fail(device, dtype):
         raise RuntimeError("CUDA error: no kernel image\nmore")
 
-    monkeypatch.setattr(calibration, "measure", fail)
+    monkeypatch.setattr(gpu, "measure", fail)
     with pytest.warns(RuntimeWarning, match="estimates.*no kernel image$"):
         assert gpu_costs(DEVICE, torch.bfloat16) is None
     assert gpu_costs(DEVICE, torch.bfloat16) is None  # without another warning
-    monkeypatch.setattr(calibration, "_known", {})
+    monkeypatch.setattr(gpu, "_known", {})
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     assert gpu_costs(DEVICE, torch.bfloat16) is None  # measured after the capture, not in it
-    assert calibration._known == {}
+    assert gpu._known == {}

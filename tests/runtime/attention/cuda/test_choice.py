@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.attention.cuda import choice as cuda_choice
-from focus_runtime.attention.cuda import decomposition
-from focus_runtime.attention.cuda.calibration import GpuCosts
-from focus_runtime.attention.cuda.choice import choose_on_cuda
-from focus_runtime.mask.extent import Extent
+from focus_runtime.attention.cuda import costs as cuda_choice
+from focus_runtime.attention.cuda import decomposed as decomposition
+from focus_runtime.attention.cuda.costs import GpuCosts, choose_on_cuda
+from focus_runtime.mask.rule import Extent
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,10 @@ import torch
 
 from focus_runtime.attention.cuda import decomposed as cuda_module
 from focus_runtime.attention.cuda.decomposed import FlashCall, Part, merge_parts
-from focus_runtime.attention.cuda.packing import membership_extent
-from focus_runtime.attention.kernels.varlen import PLAIN, Kernel, plain_varlen
+from focus_runtime.attention.varlen import PLAIN, Kernel, plain_varlen
 from focus_runtime.errors import InputError
-from focus_runtime.mask.extent import Extent
+from focus_runtime.mask.dense import membership_extent
+from focus_runtime.mask.rule import Extent
 from tests.runtime.attention.by_keyword import flash_decomposition, reference_attention
 from tests.runtime.attention.inputs import INF, assert_same, random_inputs, random_membership
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.attention.cuda.packing import group_bits, group_numbers, membership_extent, pack, popcount
-from focus_runtime.mask.extent import Extent
+from focus_runtime.attention.cuda.decomposed import pack
+from focus_runtime.mask.dense import group_bits, group_numbers, membership_extent, popcount
+from focus_runtime.mask.rule import Extent
 from tests.runtime.attention.inputs import random_membership
 
 LONGEST = torch.tensor([(1 << 62) - 1])

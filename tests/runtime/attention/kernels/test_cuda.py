@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from focus_runtime.attention import decomposed_backward
-from focus_runtime.attention.kernels import cuda, flash
+from focus_runtime.attention import decomposed_backward, flash
 from focus_runtime.routing.router import top_k_membership
 from tests.runtime.attention.by_keyword import differentiable_attention, reference_attention, straight_through_attention
 from tests.runtime.attention.inputs import random_membership
@@ -49,7 +48,7 @@ def softmax_gradients(grad, query, key, value, out, lse, scores, scale):
 def efficient_pairs(query, key, bias, custom_mask_type):
     assert_aligned(query, key)
     assert query.shape[2] == key.shape[2], "heads are not shared"
-    assert query.shape[0] <= cuda.LARGEST_BATCH
+    assert query.shape[0] <= flash.LARGEST_BATCH
     pairs = causal_pairs(query.shape[1], key.shape[1]) if custom_mask_type == 1 else torch.tensor(True)
     if bias is not None:
         assert custom_mask_type == 0
@@ -151,10 +150,10 @@ def as_on_cuda(monkeypatch):
         return call
 
     monkeypatch.setattr(flash, "_on_cuda", lambda query: True)
-    monkeypatch.setattr(cuda, "_forward", counted(efficient_forward))
-    monkeypatch.setattr(cuda, "_backward", counted(efficient_backward))
-    monkeypatch.setattr("focus_runtime.attention.kernels.varlen._forward", counted(varlen_forward))
-    monkeypatch.setattr("focus_runtime.attention.kernels.varlen._backward", counted(varlen_backward))
+    monkeypatch.setattr(flash, "_efficient_forward", counted(efficient_forward))
+    monkeypatch.setattr(flash, "_efficient_backward", counted(efficient_backward))
+    monkeypatch.setattr("focus_runtime.attention.varlen._forward", counted(varlen_forward))
+    monkeypatch.setattr("focus_runtime.attention.varlen._backward", counted(varlen_backward))
     monkeypatch.setattr(decomposed_backward, "fused_runs", lambda *_: False)
     return calls
 

@@ -7,8 +7,8 @@ import types
 import pytest
 import torch
 
-from focus_runtime.attention.kernels import varlen
-from focus_runtime.attention.kernels.varlen import PLAIN, Kernel, best_kernel, plain_varlen, unusable, works
+from focus_runtime.attention import varlen
+from focus_runtime.attention.varlen import PLAIN, Kernel, best_kernel, plain_varlen, unusable, works
 from focus_runtime.errors import InputError
 from tests.runtime.attention.by_keyword import reference_attention
 from tests.runtime.attention.inputs import INF, assert_same

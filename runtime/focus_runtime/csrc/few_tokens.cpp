@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "../native/common.h"
+#include "common.h"
 
 namespace {
 

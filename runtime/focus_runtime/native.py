@@ -15,11 +15,9 @@ from typing import Any
 
 from focus_runtime.files import is_own, make_private, others_write, replacing
 
-PACKAGE = Path(__file__).parents[1]
-SOURCES = tuple(
-    PACKAGE / name for name in ("attention/fused.cpp", "routing/few_tokens.cpp", "composition/decode_step.cpp")
-)
-HEADERS = (PACKAGE / "attention" / "matrix_tiles.h", PACKAGE / "native" / "common.h")
+SOURCE = Path(__file__).with_name("csrc")
+SOURCES = tuple(SOURCE / name for name in ("fused.cpp", "few_tokens.cpp", "decode_step.cpp"))
+HEADERS = (SOURCE / "matrix_tiles.h", SOURCE / "common.h")
 NATIVE = "-march=native"
 FLAGS = ("-O3", NATIVE, "-std=c++17", "-fPIC", "-shared", "-pthread")
 COMPILERS: tuple[str, ...] = ("c++", "g++", "clang++")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from focus_runtime.attention.cuda.triton_kernels.tiles import LN_2, LOG2_E, near, products, rows, softmax_step
+from focus_runtime.attention.cuda.tiles import LN_2, LOG2_E, near, products, rows, softmax_step
 
 SINKS_AT_ONCE = tl.constexpr(16)
 NEAR_AT_ONCE = tl.constexpr(128)

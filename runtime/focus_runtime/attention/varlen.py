@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from focus_runtime.errors import InputError, first_line
-from focus_runtime.gpu.usable import HALVES
+from focus_runtime.gpu import HALVES
 
 PROBE_TOKENS = 16
 SHORTEST_MAXIMUM = 2  # told 1, torch takes the call for a decode step and lays shared heads out for one query a text

@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "../native/common.h"
+#include "common.h"
 
 #if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__linux__)
 #define MATRIX_TILES 1

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "../native/common.h"
+#include "common.h"
 
 extern "C" struct FocusProblem;  // fused.cpp
 extern "C" int focus_step_cpu(FocusProblem*);

@@ -15,19 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.kernels.varlen import LARGEST_HEAD, torch_varlen, torch_varlen_backward
-from focus_runtime.gpu.usable import HALVES
+from focus_runtime.attention.varlen import LARGEST_HEAD, torch_varlen, torch_varlen_backward
+from focus_runtime.gpu import HALVES
 
 ALIGNED = 8  # elements: head sizes and rows of a mask
 LSE_ALIGNED = 32  # rows: memory-efficient attention pads its logsumexp to a multiple of them
 LARGEST_BATCH = 65_535  # blocks of a grid in z, where memory-efficient attention has the batch
 NO_MASK, CAUSAL = 0, 1
 
-_forward: Any = torch.ops.aten._efficient_attention_forward
-_backward: Any = torch.ops.aten._efficient_attention_backward
+_efficient_forward: Any = torch.ops.aten._efficient_attention_forward
+_efficient_backward: Any = torch.ops.aten._efficient_attention_backward
 
 
-def causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def cuda_causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """As `causal_flash`.
 
     Args:
@@ -35,13 +35,15 @@ def causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Ten
         scale: factor on the scores.
     """
     if not _flash_fits(query):
-        return masked(query, key, value, None, scale)
+        return cuda_masked(query, key, value, None, scale)
     bounds, (q_NHD, k_NGD, v_NGD) = _packed(query, key, value)
     out_NHD, lse_HN = torch_varlen(q_NHD, k_NGD, v_NGD, bounds, query.shape[2], scale, None)
     return _unpacked(out_NHD, query), lse_HN.unflatten(1, (query.shape[0], -1)).transpose(0, 1)
 
 
-def masked(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+def cuda_masked(
+    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor]:
     """Attention over the allowed pairs; output and logsumexp of a query without keys are undefined.
 
     Args:
@@ -55,7 +57,7 @@ def masked(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, sc
     out_BbHD = torch.empty_like(q_BbHD)
     lse_BHb = torch.empty(batch, heads, rows, dtype=torch.float32, device=query.device)
     for own in _shares(heads, key.shape[1]):
-        out, lse, *_ = _forward(
+        out, lse, *_ = _efficient_forward(
             q_BbHD[:, :, own], k_BtGD, v_BtGD, bias_BGbt, None, None, None, None, 0.0, kind, True, scale=scale
         )
         out_BbHD[:, :, own] = out
@@ -63,7 +65,7 @@ def masked(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, sc
     return out_BbHD[..., :size].transpose(1, 2), lse_BHb
 
 
-def backward(
+def cuda_backward(
     grad: Tensor,
     query: Tensor,
     key: Tensor,
@@ -164,7 +166,114 @@ def _masked_backward(
             None,
         )  # precision, it sums gradient times output wrongly
         state = (rows, key.shape[2], lse_BHb[:, own].contiguous(), 0.0, unused, unused, kind, False)
-        grad_q_BbHD[:, :, own], *grads, _ = _backward(*given, *state, scale=scale)
+        grad_q_BbHD[:, :, own], *grads, _ = _efficient_backward(*given, *state, scale=scale)
         sums = [total + more for total, more in zip(sums, grads, strict=True)] if sums else grads
     q_BHbD, k_BGtD, v_BGtD = (x[..., :size].transpose(1, 2) for x in (grad_q_BbHD, *sums))
     return q_BHbD, k_BGtD, v_BGtD
+
+
+_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+_kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+
+
+def _on_cuda(query: Tensor) -> bool:
+    return query.device.type == "cuda"
+
+
+def causal_flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Causal attention of equally long query and key.
+
+    Args:
+        query: (B, Hq, T, D); key, value: (B, Hkv, T, D); T at least 1.
+        scale: factor on the scores.
+
+    Returns:
+        out (B, Hq, T, D), logsumexp (B, Hq, T) in fp32 (fp64 for fp64 inputs).
+    """
+    assert query.shape[2] == key.shape[2] > 0
+    if _on_cuda(query):
+        return cuda_causal(query, key, value, scale)
+    out, lse = _kernel(query, key, value, 0.0, True, scale=scale)
+    return out, lse
+
+
+def causal_sdpa(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    """Causal attention of equally long query and key by the kernel torch chooses for the device; no logsumexp.
+
+    Args:
+        query: (B, Hq, T, D); key, value: (B, Hkv, T, D).
+        scale: factor on the scores.
+
+    Returns:
+        (B, Hq, T, D).
+    """
+    shared = query.shape[1] != key.shape[1]
+    return torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, is_causal=True, scale=scale, enable_gqa=shared
+    )
+
+
+def masked_flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    allowed: Tensor,
+    scale: float,
+    *,
+    causal: bool = False,
+    empty_rows: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Attention over the allowed pairs.
+
+    Args:
+        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D); allowed: (B or 1, 1, Tq, Tk) bool.
+        scale: factor on the scores.
+        causal: no pair above the diagonal is allowed, so the kernel may leave them out; then Tq = Tk.
+        empty_rows: False when every query is known to have a key, which saves a pass over the mask.
+
+    Returns:
+        out (B, Hq, Tq, D), zero where a query has no key; logsumexp (B, Hq, Tq), -inf there.
+    """
+    assert min(query.shape[2], key.shape[2]) > 0
+    if _on_cuda(query):
+        out, lse = cuda_masked(query, key, value, allowed, scale)
+    else:
+        bias = torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
+        out, lse = _kernel(query, key, value, 0.0, causal, attn_mask=bias, scale=scale)
+    if not empty_rows:
+        return out, lse
+    empty = ~allowed.any(dim=-1)
+    return out.masked_fill(empty[..., None], 0.0), lse.masked_fill(empty, float("-inf"))
+
+
+def has_backward(query: Tensor) -> bool:
+    """Whether `flash_backward` takes tensors of this device and dtype."""
+    return query.device.type == "cpu" or (_on_cuda(query) and query.dtype in (*HALVES, torch.float32))
+
+
+def flash_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    scale: float,
+    allowed: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of one key set's share of a softmax over several sets (see decomposed_backward.py).
+
+    Args:
+        grad, query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
+        out, lse: of the whole softmax, not of this set: (B, Hq, Tq, D) and (B, Hq, Tq), finite.
+        scale: factor on the scores.
+        allowed: (B or 1, 1, Tq, Tk) bool, the pairs of this set; causal when None.
+
+    Returns:
+        gradients of query, key and value.
+    """
+    assert min(query.shape[2], key.shape[2]) > 0
+    if _on_cuda(query):
+        return cuda_backward(grad, query, key, value, out, lse, scale, allowed)
+    bias = None if allowed is None else torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
+    return _backward(grad, query, key, value, out, lse, 0.0, allowed is None, attn_mask=bias, scale=scale)

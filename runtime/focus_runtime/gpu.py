@@ -33,11 +33,7 @@ THREADS = 32  # of a warp
 
 @functools.cache
 def launcher(driver: str = DRIVER) -> Any:
-    """The module of launcher.c, or None where it cannot be built or loaded, which is warned of.
-
-    Args:
-        driver: library whose functions it calls.
-    """
+    """The module of launcher.c, or None where it cannot be built or loaded, which is warned of."""
     from triton.runtime import build
 
     try:
@@ -52,9 +48,6 @@ def launcher(driver: str = DRIVER) -> Any:
 
 def kinds_of(compiled: Any) -> str | None:
     """How the arguments of a kernel are handed over, one letter each; None where one is of another type.
-
-    Args:
-        compiled: as Triton keeps it.
 
     Returns:
         "p" for an address, "i" and "q" for whole numbers of 32 and 64 bits, "f" for one of single precision, "-" for
@@ -74,11 +67,7 @@ def _kind(name: str) -> tuple[str, str] | None:
 
 
 def prepared(compiled: Any) -> Any:
-    """What launches of a kernel have in common, for `launcher().launch`; None where Triton has to launch it.
-
-    Args:
-        compiled: as Triton keeps it, loaded.
-    """
+    """What launches of a kernel have in common, for `launcher().launch`; None where Triton has to launch it."""
     about = compiled.metadata
     special = (
         about.num_ctas != 1
@@ -104,7 +93,6 @@ class _Compiled(NamedTuple):
     """A kernel that was compiled and loaded.
 
     Attributes:
-        kernel: as Triton keeps it.
         launch, prepared: the function of launcher.c, and what it is given first; None where Triton launches it.
     """
 
@@ -114,11 +102,7 @@ class _Compiled(NamedTuple):
 
 
 class Launches:
-    """Kernels of calls that are alike, compiled at the first of them.
-
-    Attributes:
-        numbers: kept for the caller, who fills it at the first call with what calls that are alike share.
-    """
+    """Kernels of calls that are alike, compiled at the first of them."""
 
     __slots__ = ("_compiled", "numbers")
 
@@ -136,16 +120,7 @@ class Launches:
         stages: int,
         registers: int | None = None,
     ) -> None:
-        """Run a kernel over a grid, on the current device.
-
-        Args:
-            name: of the kernel among those of the call.
-            kernel: a function under `triton.jit`.
-            grid: programs in x, y and z.
-            arguments: all of the kernel's, in order, compile-time ones too; the first is a tensor.
-            warps, stages: warps of a program, and iterations of a loop in flight.
-            registers: of a thread at most; None for as many as the compiler takes.
-        """
+        """Run a kernel over a grid, on the current device."""
         known = self._compiled.get(name)
         if known is None:
             compiled = kernel[grid](*arguments, **compile_options(warps, stages, registers))
@@ -214,11 +189,7 @@ def alike(*facts: Any) -> Launches:
 
 
 def aligned(*tensors: Tensor) -> tuple[bool, ...]:
-    """Which tensors begin at an address that whole rows can be read from at once; nothing where all do.
-
-    Args:
-        tensors: of a call, as many in each that is alike.
-    """
+    """Which tensors begin at an address that whole rows can be read from at once; nothing where all do."""
     together = 0
     for tensor in tensors:
         together |= tensor.data_ptr()
@@ -228,9 +199,6 @@ def aligned(*tensors: Tensor) -> tuple[bool, ...]:
 def multiples(*numbers: int) -> tuple[tuple[bool, bool], ...]:
     """What Triton compiles for of whole numbers: which are multiples of 16, and which are 1; nothing where all are
     multiples.
-
-    Args:
-        numbers: of a call, as many in each that is alike.
     """
     together = 0
     for number in numbers:
@@ -239,21 +207,12 @@ def multiples(*numbers: int) -> tuple[tuple[bool, bool], ...]:
 
 
 def tiles_of(number: int, size: int) -> int:
-    """How many tiles hold so many rows; Triton's own function of the kind takes microseconds.
-
-    Args:
-        number: of rows.
-        size: rows of a tile.
-    """
+    """How many tiles hold so many rows; Triton's own function of the kind takes microseconds."""
     return -(-number // size)
 
 
 def power_of_two(number: int) -> int:
-    """The least power of two that is not below a number, 1 at least.
-
-    Args:
-        number: 0 or more.
-    """
+    """The least power of two that is not below a number, 1 at least."""
     return 1 << max(0, number - 1).bit_length()
 
 
@@ -280,11 +239,7 @@ def on_gpu(device: torch.device) -> bool:
 
 
 def kernels_take(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether attention kernels in Triton take tensors of this type there.
-
-    Args:
-        device, dtype: of query, key and value.
-    """
+    """Whether attention kernels in Triton take tensors of this type there."""
     return dtype in HALVES and on_gpu(device)
 
 
@@ -299,12 +254,7 @@ def takes_hidden(hidden: Tensor) -> bool:
 
 
 def attention_fits(what: str, query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether a kernel takes such tensors and has not failed for their like.
-
-    Args:
-        what: name of the kernel, as given to `tried`.
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
-    """
+    """Whether a kernel takes such tensors and has not failed for their like."""
     return (
         kernels_take(query.device, query.dtype)
         and query.dtype == key.dtype == value.dtype
@@ -318,8 +268,6 @@ def tried(what: str, tensor: Tensor, run: Callable[[], Result]) -> Result | None
     """What a kernel gives, or None where it fails, which is warned of once for each type and size.
 
     Args:
-        what: its name.
-        tensor: (..., D) the first that it takes.
         run: the call. Running out of memory, or losing the GPU, is no failure of the kernel and is raised.
     """
     if _failed and _like(what, tensor) in _failed:

@@ -45,14 +45,7 @@ def processor_identity() -> bytes:
 
 
 def compiler_command(folder: Path) -> list[str]:
-    """How the machine's C++ compiler is started, or the one from PyPI where the machine has none.
-
-    Args:
-        folder: where the latter may keep what it builds for itself.
-
-    Raises:
-        OSError: neither is here.
-    """
+    """How the machine's C++ compiler is started, or the one from PyPI where the machine has none."""
     own = next(filter(None, map(shutil.which, COMPILERS)), None)
     if own is not None:
         return [own]
@@ -67,9 +60,6 @@ def build(folder: Path) -> Path:
     """The shared library for this machine, compiler and source, compiled unless the folder has it.
 
     What is loaded runs: nobody else may write the folder, and a file that others could have written is compiled anew.
-
-    Raises:
-        OSError: no compiler, it fails, or the folder is somebody else's. SubprocessError: it takes too long.
     """
     make_private(folder)
     compiler = compiler_command(folder)

@@ -1,4 +1,16 @@
-"""focus_attention(): the one public attention op, with an explicit backend."""
+"""focus_attention(): the one public attention op, with an explicit backend; and what every backend is given.
+
+In this folder, where nothing else is said:
+    query           (B, Hq, Tq, D), the last Tq of the Tk positions
+    key, value      (B, Hkv, Tk, D), Hq a multiple of Hkv (H and G in shape suffixes)
+    membership      (B, Tk) int64 bit sets
+    key_padding     (B, Tk) bool, True for real tokens
+    rule, scoring   window and sinks, a `PairRule`; scale and softcap, a `Scoring`
+    extent          what the host knows of the memberships; where None it looks, and waits for a GPU
+    clock, stage    add up the seconds of "sort", "gather", "local", "same_group", "sinks", "merge"
+    out, lse        (B, Hq, Tq, D) in the query's dtype, 0 where a query has no key; logsumexp (B, Hq, Tq) in fp32
+                    (fp64 for fp64 inputs), -inf there
+"""
 
 from __future__ import annotations
 
@@ -58,14 +70,14 @@ def focus_attention(
     Raises:
         InputError: shapes, dtypes, devices or settings that do not fit, or values that are not finite.
     """
-    check_arguments(query, key, value, membership, key_padding, window, num_sinks, window_growth)
-    check_numbers(scale, softcap)
+    _check_tensors(query, key, value, membership, key_padding)
+    _check_numbers(window, num_sinks, window_growth, scale, softcap)
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
     query, key, value = rows_together(query, key, value)
-    rule = PairRule(
-        window, num_sinks, growth=CONSTANT if window_growth is None else (window_growth[0], window_growth[1])
-    )
+    growth = CONSTANT if window_growth is None else (window_growth[0], window_growth[1])
+    rule = PairRule(window, num_sinks, growth=growth)
+    scoring = Scoring(query.shape[-1] ** -0.5 if scale is None else scale, softcap)
     extent = None
     if backend == "auto":
         if query.device.type == "cuda" and query.shape[2] == key.shape[2]:
@@ -76,29 +88,18 @@ def focus_attention(
             membership,
             window=window,
             num_sinks=num_sinks,
-            window_growth=rule.growth,
+            window_growth=growth,
             key_padding=key_padding,
             softcap=softcap,
             gradient=needs_gradient(query, key, value),
             value=value,
             extent=extent,
         )
-    out, lse = attend(
-        query,
-        key,
-        value,
-        membership,
-        rule,
-        Scoring(query.shape[-1] ** -0.5 if scale is None else scale, softcap),
-        key_padding,
-        backend=backend,
-        return_lse=return_lse,
-        clock=clock,
-        extent=extent,
-    )
+    inputs = (query, key, value, membership, rule, scoring, key_padding)
+    out, lse = attend(*inputs, backend=backend, return_lse=return_lse, clock=clock, extent=extent)
     kernels = backend in ("masked", "decomposed") and query.device.type == "cpu"  # they turn rows of NaN into zeros
     if not _is_finite(out, lse) or (kernels and not _is_finite(query.sum() + key.sum(), None)):
-        check_finite(query, key, value)
+        _check_finite(query, key, value)
     if not return_lse:
         return out
     assert lse is not None
@@ -110,24 +111,7 @@ def _is_finite(out: Tensor, lse: Tensor | None) -> bool:
     return bool(torch.isfinite(out.sum())) and not (lse is not None and bool(torch.isnan(lse).any()))
 
 
-def check_arguments(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    membership: Tensor,
-    key_padding: Tensor | None,
-    window: int,
-    num_sinks: int,
-    window_growth: tuple[int, int] | None = None,
-) -> None:
-    """Refuse what has no meaning.
-
-    Args:
-        query, key, value, membership, key_padding, window, num_sinks, window_growth: as in `focus_attention`.
-
-    Raises:
-        InputError: naming the argument.
-    """
+def _check_tensors(query: Tensor, key: Tensor, value: Tensor, membership: Tensor, key_padding: Tensor | None) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         _check_tensor(name, tensor, query)
     if key.shape != value.shape:
@@ -144,11 +128,6 @@ def check_arguments(
     for name, per_token, dtype in (("membership", membership, torch.int64), ("key_padding", key_padding, torch.bool)):
         if per_token is not None:
             _check_per_token(name, per_token, dtype, key)
-    for name, number in (("window", window), ("num_sinks", num_sinks)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise InputError(f"{name} is {number!r}", expected="a whole number, 0 or more")
-    if window_growth is not None and not is_growth(window_growth):
-        raise InputError(f"window_growth is {window_growth!r}", expected=GROWTH)
     least, most = torch.stack(torch.aminmax(membership)).tolist()
     if least < 0:
         raise InputError(f"membership holds {least}", expected="bit sets of groups 0 to 62, which are never negative")
@@ -182,30 +161,30 @@ def _check_per_token(name: str, tensor: Tensor, dtype: torch.dtype, key: Tensor)
         )
 
 
-def check_numbers(scale: float | None, softcap: float | None) -> None:
-    """Refuse factors that are no numbers.
+def _check_numbers(
+    window: int,
+    num_sinks: int,
+    window_growth: tuple[int, int] | None,
+    scale: float | None,
+    softcap: float | None,
+) -> None:
+    for name, number in (("window", window), ("num_sinks", num_sinks)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise InputError(f"{name} is {number!r}", expected="a whole number, 0 or more")
+    if window_growth is not None and not is_growth(window_growth):
+        raise InputError(f"window_growth is {window_growth!r}", expected=GROWTH)
+    if not (scale is None or _is_finite_number(scale)):
+        raise InputError(f"scale is {scale!r}", expected="a finite number, or None")
+    if not (softcap is None or (_is_finite_number(softcap) and softcap > 0)):
+        raise InputError(f"softcap is {softcap!r}", expected="a finite number above 0, or None")
 
-    Raises:
-        InputError: naming the argument.
-    """
-    for name, number, least in (("scale", scale, -math.inf), ("softcap", softcap, 0.0)):
-        if number is None:
-            continue
-        real = isinstance(number, int | float) and not isinstance(number, bool)
-        if not real or not math.isfinite(number) or number <= least:
-            limit = "a finite number above 0, or None" if name == "softcap" else "a finite number, or None"
-            raise InputError(f"{name} is {number!r}", expected=limit)
+
+def _is_finite_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def check_finite(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Name the argument that holds NaN or infinity; called only after a result turned out not to be finite.
-
-    Args:
-        query, key, value: as in `focus_attention`.
-
-    Raises:
-        InputError: naming the argument; nothing when all three are finite.
-    """
+def _check_finite(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Name the argument that holds NaN or infinity; called only after a result turned out not to be finite."""
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         bad = int((~torch.isfinite(tensor)).sum())
         if bad:

@@ -2,7 +2,9 @@
 
 One unit is the time torch's full causal attention spends on one pair of tokens. The constants are fitted by
 benchmarks/fit_costs.py; benchmarks/results/costs.json keeps the measurements and how often the choice was right. How
-the kernels of another machine, precision or number of threads compare is measured there: see calibration.py.
+the kernels of a machine compare is measured there once, in about a second, and kept in the user's cache by processor,
+precision and threads: torch's own kernel may be slow where the fused one is fast (fp32 on an AMD EPYC) or several times
+faster (bf16 on a processor with matrix tiles).
 """
 
 from __future__ import annotations
@@ -39,40 +41,6 @@ from focus_runtime.files import default_cache_dir, replacing
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.native import processor_identity
 
-Costs = TypeVar("Costs")
-
-
-def read_costs(name: str, make: Callable[..., Costs]) -> Costs | None:
-    """What was kept under a name; None where nothing is there yet, or it is damaged, so that it is measured again.
-
-    Args:
-        name: of the file, without its ending.
-        make: called with the fields that were kept.
-    """
-    try:
-        return make(**json.loads(_path(name).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def keep_costs(name: str, fields: dict[str, Any]) -> None:
-    """Keep costs for the next process; in a home that cannot be written it measures again.
-
-    Args:
-        name: of the file, without its ending.
-        fields: what `read_costs` hands to its `make`.
-    """
-    try:
-        with replacing(_path(name), explain=None) as fresh:
-            fresh.write_text(json.dumps(fields) + "\n", encoding="utf-8")
-    except OSError:
-        pass
-
-
-def _path(name: str) -> Path:
-    return default_cache_dir() / "costs" / f"{name}.json"
-
-
 FROM_TOKENS = 512  # a machine is measured for texts from here on: shorter ones take a millisecond a layer whatever runs
 # Without a compiler: flash calls of torch. Pairs inside groups, tokens gathered and merged, calls, local pairs.
 GROUP_PAIR, GROUP_TOKEN, GROUP_CALL, LOCAL_PAIR = 1.3, 150.0, 630.0, 1.0
@@ -83,6 +51,14 @@ MASKED_PAIR, MASKED_BLOCK = 1.1, 256
 PROMISED_GAIN = 0.85
 # Queries of its tile and vector, and those that share a copy of keys, with AVX-512: LANES, VECTORS and SUBTILES there.
 TILE, VECTOR, CHUNK = 32, 16, 1024
+# What is measured on a machine: short and long texts of some heads, in balanced groups.
+HEADS, HEAD_SIZE, SHORT, LONG, GROUPS = 8, 64, 1024, 2048, 8
+RULE, SCORING = PairRule(128), Scoring(HEAD_SIZE**-0.5)
+REPEATS = 5
+VERSION = 2  # of what is measured; another one is measured again
+_LOCK = threading.Lock()
+_known: dict[tuple[torch.dtype, int], MachineCosts] = {}
+Costs = TypeVar("Costs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +69,6 @@ class MachineCosts:
         masked: time of masked attention over the model's.
         overhead: time of the decomposition besides its pairs, over the model's.
         fused: the fused kernel's time for a pair of its pass by class, over torch's for a pair of full attention.
-        tiles: whether the fused kernel multiplies in matrix tiles.
     """
 
     masked: float = 1.0
@@ -110,10 +85,6 @@ class MachineCosts:
 def class_terms(membership: Tensor, rule: PairRule) -> tuple[float, float, float]:
     """Terms of the fused kernel's pass by class, as `by_class_is_faster` of fused.cpp counts them.
 
-    Args:
-        membership: (T,) int64 bit sets.
-        rule: window and sinks.
-
     Returns:
         Pairs in whole tiles, keys copied, local pairs.
     """
@@ -127,25 +98,13 @@ def class_terms(membership: Tensor, rule: PairRule) -> tuple[float, float, float
 
 
 def by_class_cost(membership: Tensor, rule: PairRule, inside: FusedCosts) -> float:
-    """Time of the fused kernel's pass by class over one text, in pairs of that pass.
-
-    Args:
-        membership: (T,) int64 bit sets.
-        rule: window and sinks.
-        inside: costs in the kernel.
-    """
+    """Time of the fused kernel's pass by class over one text, in pairs of that pass."""
     pairs, copied, local = class_terms(membership, rule)
     return pairs + inside.copy * copied + inside.local * local
 
 
 def fused_cost(membership: Tensor, rule: PairRule, machine: MachineCosts) -> float:
-    """Units for one text by the fused kernel, in the faster of its two ways.
-
-    Args:
-        membership: (T,) int64 bit sets.
-        rule: window and sinks.
-        machine: see `MachineCosts`.
-    """
+    """Units for one text by the fused kernel, in the faster of its two ways."""
     dense = machine.inside.dense * membership.shape[0] ** 2 / 2
     return machine.fused * min(by_class_cost(membership, rule, machine.inside), dense)
 
@@ -165,8 +124,6 @@ def decomposed_terms(sizes: list[int], length: int, window: int) -> tuple[float,
     """What the decomposition of one text is made of.
 
     Args:
-        sizes: tokens of every set of groups, see `set_sizes`.
-        length: T.
         window: w, of a query in the middle where it grows.
 
     Returns:
@@ -177,14 +134,7 @@ def decomposed_terms(sizes: list[int], length: int, window: int) -> tuple[float,
 
 
 def decomposed_cost(sizes: list[int], length: int, rule: PairRule, machine: MachineCosts = MachineCosts()) -> float:
-    """Units for one text by the decomposition.
-
-    Args:
-        sizes: tokens of every set of groups, see `set_sizes`.
-        length: T.
-        rule: window and sinks.
-        machine: see `MachineCosts`; by default the one of the fit.
-    """
+    """Units for one text by the decomposition."""
     factors = (GROUP_PAIR, machine.overhead * GROUP_TOKEN, machine.overhead * GROUP_CALL, LOCAL_PAIR)
     terms = decomposed_terms(sizes, length, rule.near(length // 2))
     return sum(map(operator.mul, factors, terms)) + SINK_PAIR * length * rule.num_sinks
@@ -201,14 +151,7 @@ def masked_cost(length: int) -> float:
 
 
 def cheapest(membership: Tensor, rule: PairRule, machine: MachineCosts, *, fused: bool) -> str:
-    """ "fused", "decomposed" or "masked", by the model above, for a batch of texts.
-
-    Args:
-        membership: (B, T) int64 bit sets.
-        rule: window and sinks.
-        machine: see `MachineCosts`.
-        fused: whether the fused kernel can run.
-    """
+    """ "fused", "decomposed" or "masked", by the model above, for a batch of texts."""
     length = membership.shape[1]
     cost = {"masked": machine.masked * masked_cost(length) * membership.shape[0]}
     sizes = [set_sizes(row) for row in membership]
@@ -219,20 +162,8 @@ def cheapest(membership: Tensor, rule: PairRule, machine: MachineCosts, *, fused
     return min(cost, key=cost.__getitem__)
 
 
-HEADS, HEAD_SIZE, SHORT, LONG, GROUPS = 8, 64, 1024, 2048, 8
-RULE, SCORING = PairRule(128), Scoring(HEAD_SIZE**-0.5)
-REPEATS = 5
-VERSION = 2  # of what is measured; another one is measured again
-_LOCK = threading.Lock()
-_known: dict[tuple[torch.dtype, int], MachineCosts] = {}
-
-
 def machine_costs(dtype: torch.dtype) -> MachineCosts:
-    """The costs of this process's machine and threads; measured where neither memory nor the user's cache has them.
-
-    Args:
-        dtype: of query, key and value.
-    """
+    """The costs of this process's machine and threads; measured where neither memory nor the user's cache has them."""
     key = (dtype, torch.get_num_threads())
     with _LOCK:  # two threads would disturb each other's clock
         if key not in _known:
@@ -246,11 +177,7 @@ def machine_costs(dtype: torch.dtype) -> MachineCosts:
 
 
 def measure(dtype: torch.dtype) -> MachineCosts:
-    """Time the kernels in turn on random tensors.
-
-    Args:
-        dtype: of query, key and value.
-    """
+    """Time the kernels in turn on random tensors."""
     generator = torch.Generator().manual_seed(0)
 
     def tensors(length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -282,14 +209,7 @@ def measure(dtype: torch.dtype) -> MachineCosts:
 
 
 def fitted(units: dict[str, float], short: torch.Tensor, long: torch.Tensor, *, tiles: bool) -> MachineCosts:
-    """The costs that explain measured times.
-
-    Args:
-        units: time of "masked" on the short text, "decomposed" on the long one and, where it ran, "fused" by class on
-            the short one, in units.
-        short, long: (T,) memberships of the two texts.
-        tiles: whether "fused" ran in matrix tiles.
-    """
+    """The costs that explain times in units: of "masked" and "fused" on the short text, of "decomposed" on the long."""
     sizes = set_sizes(long)
     assert sizes is not None
     whole = decomposed_cost(sizes, LONG, RULE)
@@ -307,3 +227,24 @@ def _name(dtype: torch.dtype, threads: int) -> str:
     machine = hashlib.sha256(processor_identity() + torch.__version__.encode()).hexdigest()[:16]
     kernel = "fused" if fused_available() else "torch"
     return f"v{VERSION}-{machine}-{str(dtype).removeprefix('torch.')}-{threads}-{kernel}"
+
+
+def read_costs(name: str, make: Callable[..., Costs]) -> Costs | None:
+    """What was kept under a name; None where nothing is there yet, or it is damaged, so that it is measured again."""
+    try:
+        return make(**json.loads(_path(name).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def keep_costs(name: str, fields: dict[str, Any]) -> None:
+    """Keep costs for the next process; in a home that cannot be written it measures again."""
+    try:
+        with replacing(_path(name), explain=None) as fresh:
+            fresh.write_text(json.dumps(fields) + "\n", encoding="utf-8")
+    except OSError:
+        pass
+
+
+def _path(name: str) -> Path:
+    return default_cache_dir() / "costs" / f"{name}.json"

@@ -46,11 +46,8 @@ def choose_backend(
     Only shapes, dtypes and strides of query, key and value are looked at.
 
     Args:
-        query, key, membership, window, num_sinks, key_padding, softcap: as in `focus_attention`.
-        window_growth: of a `PairRule`.
         gradient: consider only backends that have a backward pass.
-        value: as in `focus_attention`; taken to be like key when None.
-        extent: what is known of the memberships; looked up when None, for which the host waits for a GPU.
+        value: taken to be like key when None.
     """
     rule = PairRule(window, num_sinks, growth=window_growth)
     plain = query.device.type == "cpu" and query.shape[2] >= FROM_TOKENS and _is_plain(query, key, key_padding, softcap)
@@ -75,12 +72,7 @@ def choose_backend(
 
 
 def fused_inside_window(requested: str, query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether the fused kernel computes Focus inside a layer's own sliding window; no other backend does.
-
-    Args:
-        requested: backend, "auto" or a name.
-        query: (B, Hq, T, D), of the whole text; key, value: (B, Hkv, T, D).
-    """
+    """Whether the fused kernel computes Focus inside a layer's own sliding window; no other backend does."""
     whole = query.shape[2] == key.shape[2]
     if requested not in ("auto", "fused") or not whole or needs_gradient(query, key, value):
         return False
@@ -90,15 +82,7 @@ def fused_inside_window(requested: str, query: Tensor, key: Tensor, value: Tenso
 def grouped_on_gpu(
     requested: str, query: Tensor, key: Tensor, value: Tensor, window: int, scoring: Scoring, padding: Tensor | None
 ) -> bool:
-    """Whether "decomposed" runs in the GPU kernels that also take a softcap and a layer's own sliding window.
-
-    Args:
-        requested: backend, "auto" or a name.
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
-        window: the longest of any query.
-        scoring: scale and softcap.
-        padding: (B, Tk) bool, or None where all tokens are real.
-    """
+    """Whether "decomposed" runs in the GPU kernels that also take a softcap and a layer's own sliding window."""
     whole = padding is None and query.shape[2] == key.shape[2]
     if requested not in ("auto", "decomposed") or not whole or needs_gradient(query, key, value):
         return False
@@ -106,12 +90,7 @@ def grouped_on_gpu(
 
 
 def prepare_choice(device: torch.device, dtype: torch.dtype, length: int) -> None:
-    """Measure now what the first choice for a text needs, so that no timed pass includes it; see calibration.py.
-
-    Args:
-        device, dtype: of query, key and value.
-        length: T.
-    """
+    """Measure now what the first choice for a text needs, so that no timed pass includes it; see calibration.py."""
     if length < FROM_TOKENS or (device.type == "cuda" and kernels_take(device, dtype)):
         return
     if device.type == "cpu":
@@ -129,8 +108,6 @@ def one_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor
     """The same tensors in one type: autocast leaves what the rotary embedding touched in fp32.
 
     Args:
-        query: (B, Hq, Tq, D).
-        key: (B, Hkv, Tk, D).
         value: (B, Hkv, Tk, D); its type is taken outside autocast.
     """
     if query.dtype == key.dtype == value.dtype:
@@ -157,15 +134,8 @@ def attend(
     """Run one named backend, not "auto".
 
     Args:
-        query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
-        membership: (B, Tk) int64 bit sets.
         rule: window and sinks; for "fused", and "decomposed" where `grouped_on_gpu`, also a layer's own sliding window.
-        scoring: scale and softcap.
-        key_padding: (B, Tk) bool, True for real tokens.
-        backend: a name from `BACKENDS`.
         return_lse: False lets a backend leave the logsumexp out.
-        clock: adds up the seconds of each stage, where the backend has stages.
-        extent: what is known of the memberships; looked up where a backend needs it.
 
     Returns:
         out (B, Hq, Tq, D); logsumexp (B, Hq, Tq), or None where it was left out.

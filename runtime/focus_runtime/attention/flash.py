@@ -28,12 +28,7 @@ _efficient_backward: Any = torch.ops.aten._efficient_attention_backward
 
 
 def cuda_causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """As `causal_flash`.
-
-    Args:
-        query: (B, H, T, D); key, value: (B, G, T, D).
-        scale: factor on the scores.
-    """
+    """As `causal_flash`."""
     if not _flash_fits(query):
         return cuda_masked(query, key, value, None, scale)
     bounds, (q_NHD, k_NGD, v_NGD) = _packed(query, key, value)
@@ -48,7 +43,6 @@ def cuda_masked(
 
     Args:
         query: (B, H, b, D); key, value: (B, G, t, D); allowed: (B or 1, 1, b, t) bool, causal when None.
-        scale: factor on the scores.
     """
     assert query.shape[0] <= LARGEST_BATCH
     batch, heads, rows, size = query.shape
@@ -80,7 +74,6 @@ def cuda_backward(
     Args:
         grad, query: (B, H, b, D); key, value: (B, G, t, D).
         out, lse: (B, H, b, D) and (B, H, b), finite, of the whole softmax.
-        scale: factor on the scores.
         allowed: (B or 1, 1, b, t) bool; causal when None.
     """
     if allowed is not None or not _flash_fits(query):
@@ -185,10 +178,6 @@ def causal_flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tup
 
     Args:
         query: (B, Hq, T, D); key, value: (B, Hkv, T, D); T at least 1.
-        scale: factor on the scores.
-
-    Returns:
-        out (B, Hq, T, D), logsumexp (B, Hq, T) in fp32 (fp64 for fp64 inputs).
     """
     assert query.shape[2] == key.shape[2] > 0
     if _on_cuda(query):
@@ -198,15 +187,7 @@ def causal_flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tup
 
 
 def causal_sdpa(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-    """Causal attention of equally long query and key by the kernel torch chooses for the device; no logsumexp.
-
-    Args:
-        query: (B, Hq, T, D); key, value: (B, Hkv, T, D).
-        scale: factor on the scores.
-
-    Returns:
-        (B, Hq, T, D).
-    """
+    """Causal attention of equally long query and key by the kernel torch chooses for the device; no logsumexp."""
     shared = query.shape[1] != key.shape[1]
     return torch.nn.functional.scaled_dot_product_attention(
         query, key, value, is_causal=True, scale=scale, enable_gqa=shared
@@ -227,12 +208,8 @@ def masked_flash(
 
     Args:
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D); allowed: (B or 1, 1, Tq, Tk) bool.
-        scale: factor on the scores.
         causal: no pair above the diagonal is allowed, so the kernel may leave them out; then Tq = Tk.
         empty_rows: False when every query is known to have a key, which saves a pass over the mask.
-
-    Returns:
-        out (B, Hq, Tq, D), zero where a query has no key; logsumexp (B, Hq, Tq), -inf there.
     """
     assert min(query.shape[2], key.shape[2]) > 0
     if _on_cuda(query):
@@ -264,13 +241,8 @@ def flash_backward(
     """Gradients of one key set's share of a softmax over several sets (see decomposed_backward.py).
 
     Args:
-        grad, query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
         out, lse: of the whole softmax, not of this set: (B, Hq, Tq, D) and (B, Hq, Tq), finite.
-        scale: factor on the scores.
         allowed: (B or 1, 1, Tq, Tk) bool, the pairs of this set; causal when None.
-
-    Returns:
-        gradients of query, key and value.
     """
     assert min(query.shape[2], key.shape[2]) > 0
     if _on_cuda(query):

@@ -35,6 +35,7 @@ STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
 _PROBLEM = struct.Struct("@7P9q11q2f3d4i4P4q3d")
 _SECONDS = struct.Struct("@3d")
 
+
 class FusedCosts(NamedTuple):
     """Costs in the kernel over that of a pair in its pass by class, see `by_class_is_faster` of fused.cpp.
 
@@ -111,11 +112,7 @@ def in_matrix_tiles(dtype: torch.dtype) -> bool:
 
 
 def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous.
-
-    Args:
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
-    """
+    """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous."""
     dtype = query.dtype
     return (  # a decode step asks this for every layer
         key.dtype == dtype
@@ -129,11 +126,7 @@ def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 
 def fused_runs(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether the kernel takes these, and is here.
-
-    Args:
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
-    """
+    """Whether the kernel takes these, and is here."""
     return fused_fits(query, key, value) and fused_available()
 
 
@@ -152,11 +145,7 @@ def _problem(
     Args:
         arrays: query, key, value, out, lse and membership.
         real: (B, Tk) uint8, 1 for real tokens; None where all are.
-        rule: window, sinks and the layer's own sliding window.
-        scoring: scale and softcap.
-        mode, matrix_tiles: of `fused_attention`.
         by_head: what heads see where they differ; membership is then (P, B, Tk), its last dimension contiguous.
-        key_length: of `fused_step`.
     """
     query, key, value = arrays[:3]
     batch, heads, length, size = query.shape
@@ -226,11 +215,7 @@ def fused_attention(
     """Focus attention by the fused kernel: any k, padding, softcap and Tq <= Tk.
 
     Args:
-        query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
-        membership: (B, Tk) int64 bit sets.
         rule: window, sinks and the layer's own sliding window; with the latter, all keys of the text are given.
-        scoring: scale and softcap.
-        key_padding: (B, Tk) bool, True for real tokens.
         mode: "by class" walks tokens with the same groups together, "dense" masks every pair, "step" reads each
             query's keys where they lie, for decoding; "auto" estimates.
         matrix_tiles: multiply bf16 in the processor's matrix tiles (AMX) where it has them, except by "step".
@@ -259,7 +244,6 @@ def fused_by_head(
     """The same for heads of unequal settings, planned and run together.
 
     Args:
-        query, key, value, scoring, key_padding, clock: as in `fused_attention`.
         membership: (P, B, Tk) int64 bit sets.
         heads: of the layer; rows of those left out are undefined in the output.
         rule: sinks, the layer's own sliding window and how windows grow; the windows are those of the settings.
@@ -323,11 +307,8 @@ def fused_step(
     """A decode step of all heads of a layer in one call, whatever sees what; `step_fits` says whether it can be.
 
     Args:
-        query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
         membership: (P, B, Tk) int64 bit sets, its last dimension contiguous.
-        heads: of the layer.
         rule: sinks and how windows grow; the windows are those of the settings.
-        scoring: scale and softcap.
         clock: adds the seconds of "sort" (finding keys) and "same_group" (attending to them).
         groups: a `DecodeStep` of decode_step.cpp, which first decides the new token's groups and writes them into the
             membership; None where it has them.
@@ -352,10 +333,6 @@ def fused_step(
 
 
 def step_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether `fused_step` takes these: few queries that `fused_fits`, a head size of whole vectors, no gradient.
-
-    Args:
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
-    """
+    """Whether `fused_step` takes these: few queries that `fused_fits`, a head size of whole vectors, no gradient."""
     few = query.shape[2] <= STEP_QUERIES and query.shape[3] % 16 == 0 and not torch.is_grad_enabled()
     return few and fused_runs(query, key, value)

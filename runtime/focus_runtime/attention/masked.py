@@ -24,9 +24,6 @@ def covers_everything(membership: Tensor, window: int, key_length: int, extent: 
     """True when Focus is full causal attention: the window spans the text, or one group holds every token.
 
     Args:
-        membership: (B, T) int64 bit sets.
-        window: w.
-        key_length: T.
         extent: what is known of the memberships; decides without looking at them, so that nothing waits for a GPU.
     """
     if window >= key_length - 1:
@@ -70,14 +67,7 @@ def masked_attention(
     scoring: Scoring,
     key_padding: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Focus attention with a mask per block of queries.
-
-    Args:
-        query, key, value, membership, rule, scoring, key_padding: as in `reference_attention`.
-
-    Returns:
-        out (B, H, Q, D), zero where a query has no key; logsumexp (B, H, Q), -inf there.
-    """
+    """Focus attention with a mask per block of queries."""
     length_q, length_k = query.shape[2], key.shape[2]
     first = length_k - length_q
     fast = query.device.type == "cpu" and scoring.softcap is None
@@ -139,11 +129,6 @@ def sliding_attention(
     Pair (i, j) is allowed when 0 <= i - j < sliding_window and, with `focus`, the Focus mask allows it too.
 
     Args:
-        query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
-        sliding_window: the layer's own window in tokens.
-        scoring: scale and softcap.
-        key_padding: (B, Tk) bool, True for real tokens.
-        focus: the Focus mask; full attention inside the window when None.
         sinks: (Hq,) learned sinks, one more logit for every query of a head.
 
     Returns:

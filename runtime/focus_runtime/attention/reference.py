@@ -51,14 +51,6 @@ def attend_allowed(
     """Softmax attention over the allowed pairs, all scores at once, in fp32 at least whatever the inputs' dtype.
 
     In 16 bits the weights of a row would add up to 0.95 to 1.05. Heads that share keys share one copy of them.
-
-    Args:
-        q_BHQD: queries; k_BGTD, v_BGTD: keys and values, H a multiple of G.
-        allowed_B1QT: bool.
-        scoring: scale and softcap.
-
-    Returns:
-        out (B, H, Q, D) in the queries' dtype, zero where a query has no key; logsumexp (B, H, Q), -inf there.
     """
     kind = torch.promote_types(q_BHQD.dtype, torch.float32)
     batch, heads, length_q, size = q_BHQD.shape
@@ -84,18 +76,7 @@ def reference_attention(
     scoring: Scoring,
     key_padding: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Focus attention by its definition (METHOD section 3).
-
-    Args:
-        query: (B, H, Q, D), the last Q of the T positions; key, value: (B, G, T, D).
-        membership: (B, T) int64 bit sets.
-        rule: window and sinks.
-        scoring: scale and softcap.
-        key_padding: (B, T) bool, True for real tokens.
-
-    Returns:
-        out (B, H, Q, D), zero where a query has no key; logsumexp (B, H, Q), -inf there.
-    """
+    """Focus attention by its definition (METHOD section 3)."""
     allowed_BQT = allowed_to_last_queries(membership, query.shape[2], rule, key_padding)
     return attend_allowed(query, key, value, allowed_BQT[:, None], scoring)
 

@@ -82,11 +82,7 @@ def _finished(out: Tensor, lse: Tensor, head_size: int) -> tuple[Tensor, Tensor]
 def torch_varlen(
     query: Tensor, key: Tensor, value: Tensor, cu_lengths: Tensor, max_length: int, scale: float, window: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Torch's own FlashAttention 2; the operator shares key heads itself, unlike `varlen_attn` in torch 2.11.
-
-    Args:
-        query, key, value, cu_lengths, max_length, scale, window: as in `VarlenAttention`.
-    """
+    """Torch's own FlashAttention 2; the operator shares key heads itself, unlike `varlen_attn` in torch 2.11."""
     size = query.shape[-1]
     query, key, value = _fitted(query, key, value)
     max_length = max(max_length, SHORTEST_MAXIMUM)
@@ -124,7 +120,6 @@ def torch_varlen_backward(
     Args:
         grad, query, out: (N, Hq, D); key, value: (N, Hkv, D).
         lse: (Hq, N) fp32. Output and logsumexp may be those of a softmax over more keys than the sequence's.
-        cu_lengths, max_length, scale: as in `VarlenAttention`.
 
     Returns:
         gradients of query, key and value; undefined for tokens that belong to no sequence.
@@ -211,12 +206,7 @@ def available_kernels(capability: tuple[int, int]) -> tuple[Kernel, ...]:
 
 
 def unusable(device: torch.device, dtype: torch.dtype, head_size: int) -> str | None:
-    """Why no flash kernel can run such inputs, or None when one can.
-
-    Args:
-        device, dtype: of query, key and value.
-        head_size: D.
-    """
+    """Why no flash kernel can run such inputs, or None when one can."""
     if device.type != "cuda" or torch.version.hip is not None:
         return f"tensors on {device.type}"
     if dtype not in HALVES:
@@ -232,15 +222,7 @@ def unusable(device: torch.device, dtype: torch.dtype, head_size: int) -> str | 
 
 
 def best_kernel(device: torch.device, dtype: torch.dtype, head_size: int) -> Kernel:
-    """The fastest kernel for such inputs.
-
-    Args:
-        device, dtype: of query, key and value.
-        head_size: D.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The fastest kernel for such inputs."""
     reason = unusable(device, dtype, head_size)
     if reason is not None:
         raise InputError(
@@ -257,11 +239,6 @@ def works(kernel: Kernel, device: torch.device, dtype: torch.dtype, head_size: i
     """Whether a kernel gives finite numbers for such inputs; tried once, with a warning where it does not.
 
     A package may import and then fail: built for another GPU or another torch.
-
-    Args:
-        kernel: one of `available_kernels`.
-        device, dtype: of query, key and value.
-        head_size: D.
     """
     ones = torch.ones(PROBE_TOKENS, 1, head_size, device=device, dtype=dtype)
     bounds = torch.tensor([0, PROBE_TOKENS // 2, PROBE_TOKENS], device=device, dtype=torch.int32)
@@ -279,11 +256,7 @@ def works(kernel: Kernel, device: torch.device, dtype: torch.dtype, head_size: i
 def plain_varlen(
     query: Tensor, key: Tensor, value: Tensor, cu_lengths: Tensor, max_length: int, scale: float, window: int | None
 ) -> tuple[Tensor, Tensor]:
-    """The interface by its definition on any device, for tests and smoke runs: a loop, O(T^2), NaN where undefined.
-
-    Args:
-        query, key, value, cu_lengths, max_length, scale, window: as in `VarlenAttention`.
-    """
+    """The interface by its definition on any device, for tests and smoke runs: a loop, O(T^2), NaN where undefined."""
     kind = torch.promote_types(query.dtype, torch.float32)
     out = torch.full_like(query, float("nan"))
     lse = torch.full(query.shape[1::-1], float("nan"), dtype=kind, device=query.device)

@@ -1,6 +1,6 @@
-"""Exact pair counts by cause in any rectangle of one layer's mask.
+"""Exact pair counts by cause: in any rectangle of one layer's mask, in blocks of it, over the whole; and single pairs.
 
-Causes are those of `focus_runtime.mask.rule`, whose pairs these are; no T x T array is made.
+Memberships are (T,) int64 bit sets of tokens that are all real. Causes are those of rule.py; no T x T array is made.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from focus_runtime.mask.rule import CAUSES, PairRule
 
 EDGES_AT_ONCE = 1 << 21  # (query, cell edge) look-ups held at once
 TABLE_ENTRIES = 1 << 24  # entries of the table of running counts held at once
+ROWS_AT_ONCE = 256  # of two masks that are compared
+CELLS_AT_ONCE = 1 << 22  # cells of the mask that kept pairs are looked for in at once
+CAUSE_OF_KEPT = ("sink_only", "local_only", "group_only", "local_and_group")  # by 1 for near plus 2 for shared
+_CODES = np.array([CAUSES.index(cause) for cause in CAUSE_OF_KEPT], dtype=np.int8)
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 def count_tile(membership: Ints, rows: tuple[int, int], keys: tuple[int, int], rule: PairRule, block_size: int) -> Ints:
     """Exact pair counts by cause in one rectangle of the mask.
 
     Args:
-        membership: (T,) int64 bit sets.
         rows, keys: first and one past the last query and key, within 0 to T.
-        rule: window, sinks and the layer's own sliding window.
         block_size: tokens per cell side; 1 gives single pairs.
 
     Returns:
@@ -48,9 +51,7 @@ def count_tile(membership: Ints, rows: tuple[int, int], keys: tuple[int, int], r
     return counts
 
 
-def _causes_of_rows(
-    queries: Ints, edges: Ints, code: Ints, meet: NDArray[np.bool_], rule: PairRule, block_size: int
-) -> Ints:
+def _causes_of_rows(queries: Ints, edges: Ints, code: Ints, meet: Bools, rule: PairRule, block_size: int) -> Ints:
     """(5, blocks of rows, cells): running counts of keys that share a group, read off at each row's borders."""
     present, own = np.unique(code[queries], return_inverse=True)
     shares = meet[present][:, code[edges[0] : edges[-1]]]
@@ -80,15 +81,7 @@ def _causes_of_rows(
 
 
 def shared_from(membership: Ints, distances: Ints) -> Ints:
-    """Pairs with a shared group that lie at least so far apart, for each of some distances.
-
-    Args:
-        membership: (T,) int64 bit sets.
-        distances: (D,) tokens.
-
-    Returns:
-        (D,) int64.
-    """
+    """Pairs with a shared group that lie at least so far apart, for each of some distances."""
     return shared_before(membership, (np.arange(membership.size) - distances[:, None] + 1).clip(0))
 
 
@@ -96,11 +89,7 @@ def shared_before(membership: Ints, ends: Ints) -> Ints:
     """Pairs with a shared group of all queries with the keys before some ends.
 
     Args:
-        membership: (T,) int64 bit sets.
         ends: (E, T) for each query one past the last of its keys.
-
-    Returns:
-        (E,) int64.
     """
     total = membership.size
     signatures, code = np.unique(membership, return_inverse=True)
@@ -122,13 +111,12 @@ class BlockCounts:
     """Pair counts by cause in square blocks of the causal triangle.
 
     Attributes:
-        block_size: tokens per block side.
         counts: (5, N, N) int64 in the order of `CAUSES`; zero above the diagonal.
         num_tokens: T, so that the whole adds up to T(T+1)/2.
     """
 
     block_size: int
-    counts: NDArray[np.int64]
+    counts: Ints
     num_tokens: int
 
     def total(self, cause: str) -> int:
@@ -141,12 +129,12 @@ class BlockCounts:
         return 1.0 - self.total("dropped") / (self.num_tokens * (self.num_tokens + 1) // 2)
 
 
-def _add_pairs(target: NDArray[np.int64], i: NDArray[np.int64], j: NDArray[np.int64], size: int) -> None:
+def _add_pairs(target: Ints, i: Ints, j: Ints, size: int) -> None:
     num = target.shape[0]
     target += np.bincount((i // size) * num + j // size, minlength=num * num).reshape(num, num)
 
 
-def _shared_counts(membership: NDArray[np.int64], size: int, num: int, farthest: int) -> NDArray[np.int64]:
+def _shared_counts(membership: Ints, size: int, num: int, farthest: int) -> Ints:
     """Causal pairs with a shared group per block, none of them farther apart than `farthest`.
 
     Blocks wholly in reach are counted through signature histograms, the diagonal ones and those that the reach cuts one
@@ -170,16 +158,14 @@ def _shared_counts(membership: NDArray[np.int64], size: int, num: int, farthest:
 
 
 def count_pairs(
-    membership: NDArray[np.int64], rule: PairRule, *, block_size: int | None = None, max_blocks: int = 128
+    membership: Ints, rule: PairRule, *, block_size: int | None = None, max_blocks: int = 128
 ) -> BlockCounts:
     """Exact pair counts by cause for one layer without a T x T array, in O(T (w + s + b)) time, or O(T (N + S)) where
     the window grows: N blocks a side, S different memberships.
 
     Args:
         membership: (T,) int64 bit sets, all tokens real.
-        rule: window, sinks and the layer's own sliding window.
         block_size: tokens per block; by default the smallest that needs at most `max_blocks` blocks a side.
-        max_blocks: used when block_size is None.
     """
     membership = np.ascontiguousarray(membership, dtype=np.int64)
     total = membership.size
@@ -207,12 +193,8 @@ def count_pairs(
     return BlockCounts(size, np.stack([local_only, group_only, both, sink_only, dropped]), total)
 
 
-def pair_totals(membership: NDArray[np.int64], rules: Sequence[PairRule]) -> NDArray[np.int64]:
+def pair_totals(membership: Ints, rules: Sequence[PairRule]) -> Ints:
     """Exact pair counts by cause of all layers at once, as `count_pairs` has them but over the whole text.
-
-    Args:
-        membership: (L, T) bit sets.
-        rules: L, one for each layer.
 
     Returns:
         (L, 5) in the order of `CAUSES`.
@@ -224,7 +206,7 @@ def pair_totals(membership: NDArray[np.int64], rules: Sequence[PairRule]) -> NDA
     return counts
 
 
-def _totals(membership: NDArray[np.int64], rule: PairRule) -> NDArray[np.int64]:
+def _totals(membership: Ints, rule: PairRule) -> Ints:
     layers, total = membership.shape
     farthest = rule.farthest(total)
     alone = np.count_nonzero(membership, axis=1)  # tokens that share a group with themselves: all that have one
@@ -250,25 +232,15 @@ def _totals(membership: NDArray[np.int64], rule: PairRule) -> NDArray[np.int64]:
     return np.stack([near - both, shared - both, both, sinks, dropped], axis=1)
 
 
-def _sharing(membership: NDArray[np.int64]) -> int:
+def _sharing(membership: Ints) -> int:
     """Causal pairs, each token with itself included, that share a group: from counts of each membership, never T^2."""
     signatures, counts = np.unique(membership, return_counts=True)
     meet = (signatures[:, None] & signatures[None, :]) != 0
     return int(counts @ meet @ counts + counts[signatures != 0].sum()) // 2
 
 
-ROWS_AT_ONCE = 256
-
-
-def gained_and_lost(
-    before: NDArray[np.int64], rule_before: PairRule, after: NDArray[np.int64], rule_after: PairRule, block_size: int
-) -> NDArray[np.int64]:
+def gained_and_lost(before: Ints, rule_before: PairRule, after: Ints, rule_after: PairRule, block_size: int) -> Ints:
     """Pairs of `after` that `before` lacks, and the reverse, in O(T^2) time without a T x T array.
-
-    Args:
-        before, after: (T,) int64 bit sets.
-        rule_before, rule_after: window, sinks and the layer's own sliding window.
-        block_size: tokens per block side.
 
     Returns:
         (2, N, N): gained and lost pairs in blocks of queries by keys.
@@ -280,7 +252,10 @@ def gained_and_lost(
     step = max(1, ROWS_AT_ONCE // block_size) * block_size
     for first in range(0, total, step):
         rows = np.arange(first, min(first + step, total))
-        old, new = _allowed(before, rows, rule_before), _allowed(after, rows, rule_after)
+        old, new = (
+            _mask_of_rows(membership, rows, np.arange(total), rule)[0]
+            for membership, rule in ((before, rule_before), (after, rule_after))
+        )
         for kind, pairs in enumerate((new & ~old, old & ~new)):
             of_rows = np.add.reduceat(pairs.astype(np.int64), edges, axis=1)
             own = slice(first // block_size, -(-(rows[-1] + 1) // block_size))
@@ -288,22 +263,13 @@ def gained_and_lost(
     return counts
 
 
-def _allowed(membership: NDArray[np.int64], rows: NDArray[np.int64], rule: PairRule) -> NDArray[np.bool_]:
-    """(R, T) the hard mask of some queries, see rule.py."""
-    tokens = np.arange(membership.size)
-    distance = rows[:, None] - tokens
-    shared = (membership[rows][:, None] & membership) != 0
-    allowed = shared | (distance <= rule.near(rows)[:, None]) | (tokens < rule.num_sinks)
-    return allowed & (distance >= 0) & (distance <= rule.farthest(membership.size))
-
-
-CELLS_AT_ONCE = 1 << 22  # cells of the mask looked at at once, one byte each and a few for every kept pair
-NEAR, SHARED = 1, 2
-_CODES = np.zeros(4, dtype=np.int8)  # by NEAR and SHARED: place in CAUSES
-_CODES[0] = CAUSES.index("sink_only")
-_CODES[NEAR] = CAUSES.index("local_only")
-_CODES[SHARED] = CAUSES.index("group_only")
-_CODES[NEAR + SHARED] = CAUSES.index("local_and_group")
+def _mask_of_rows(membership: Ints, rows: Ints, keys: Ints, rule: PairRule) -> tuple[Bools, Bools, Bools]:
+    """(R, K) each: pairs that the rule keeps, those near in the text, and those with a shared group."""
+    distance = rows[:, None] - keys
+    near = distance <= rule.near(rows)[:, None]
+    shared = (membership[rows][:, None] & membership[keys]) != 0
+    kept = (near | shared | (keys < rule.num_sinks)) & (distance >= 0) & (distance <= rule.farthest(membership.size))
+    return kept, near, shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,14 +286,12 @@ class KeptPairs:
     cause: NDArray[np.int8]
 
 
-def kept_pairs(membership: NDArray[np.int64], rule: PairRule, rows: tuple[int, int]) -> Iterator[KeptPairs]:
+def kept_pairs(membership: Ints, rule: PairRule, rows: tuple[int, int]) -> Iterator[KeptPairs]:
     """Every kept pair of some queries, in pieces of whole rows.
 
     Memory: about `CELLS_AT_ONCE` cells, however long the text.
 
     Args:
-        membership: (T,) int64 bit sets.
-        rule: window, sinks and the layer's own sliding window.
         rows: first and one past the last query, within 0 to T.
     """
     total = membership.size
@@ -336,14 +300,10 @@ def kept_pairs(membership: NDArray[np.int64], rule: PairRule, rows: tuple[int, i
     first = rows[0]
     while first < rows[1]:
         start = max(0, first - farthest)
-        height = _rows_at_once(first - start)
-        last = min(rows[1], first + height)
-        query, key = np.arange(first, last)[:, None], np.arange(start, last)[None, :]
-        distance = (query - key).astype(np.int32)
-        near, shared = distance <= rule.near(query), (bits[first:last, None] & bits[None, start:last]) != 0
-        kept = (distance >= 0) & (distance <= farthest) & (near | shared | (key < rule.num_sinks))
+        last = min(rows[1], first + _rows_at_once(first - start))
+        kept, near, shared = _mask_of_rows(bits, np.arange(first, last), np.arange(start, last), rule)
         row, column = np.nonzero(kept)
-        code = _CODES[near[row, column] * NEAR + shared[row, column] * SHARED]
+        code = _CODES[near[row, column] + 2 * shared[row, column]]
         yield KeptPairs((row + first).astype(np.int32), (column + start).astype(np.int32), code)
         first = last
 
@@ -353,7 +313,7 @@ def _rows_at_once(width: int) -> int:
     return max(1, (math.isqrt(width * width + 4 * CELLS_AT_ONCE) - width) // 2)
 
 
-def _narrow(membership: NDArray[np.int64]) -> NDArray[np.integer]:
+def _narrow(membership: Ints) -> NDArray[np.integer]:
     """The same bit sets in as few bytes as they need: comparing them is most of the work."""
     largest = int(membership.max(initial=0))
     kinds: tuple[type[np.integer], ...] = (np.uint8, np.int16, np.int32)

@@ -14,12 +14,7 @@ def allowed_pairs(
     """The hard mask between some queries and some keys (METHOD section 3, with sinks).
 
     Args:
-        membership_q, membership_k: (..., Tq) and (..., Tk) int64 bit sets.
         position_q, position_k: (..., Tq) and (..., Tk) integers counted from the first real token.
-        rule: window, sinks and the layer's own sliding window.
-
-    Returns:
-        (..., Tq, Tk) bool.
     """
     distance = position_q[..., :, None] - position_k[..., None, :]
     near = rule.near(position_q.long())[..., :, None] if rule.grows else rule.window
@@ -42,13 +37,7 @@ def allowed_to_last_queries(
     """The hard mask between the last tokens of each text and all its tokens.
 
     Args:
-        membership: (B, Tk) int64 bit sets.
-        length_q: Tq, the queries are the last Tq of the Tk tokens.
-        rule: window and sinks.
         key_padding: (B, Tk) bool, True for real tokens; padding is allowed to no query.
-
-    Returns:
-        (B, Tq, Tk) bool.
     """
     first = membership.shape[1] - length_q
     position = token_positions(membership, key_padding)
@@ -60,7 +49,6 @@ def narrow(membership: Tensor, num_groups: int | None = None) -> Tensor:
     """The same bit sets in as few bytes as they need: comparing them is most of the mask's cost.
 
     Args:
-        membership: int64, any shape.
         num_groups: K. Looked up when None, for which the host waits for a GPU.
     """
     if num_groups is None:

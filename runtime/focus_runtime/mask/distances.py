@@ -15,12 +15,7 @@ from focus_runtime.mask.rule import CAUSES, PairRule
 
 
 def distant_pairs(rule: PairRule, num_tokens: int) -> int:
-    """Distant pairs of one head in a text of so many tokens.
-
-    Args:
-        rule: window, sinks and the layer's own sliding window.
-        num_tokens: T.
-    """
+    """Distant pairs of one head in a text of so many tokens."""
     queries = np.arange(num_tokens, dtype=np.int64)
     first = np.maximum(rule.num_sinks, queries - rule.farthest(num_tokens))
     return int((rule.nearest_far(queries) - first).clip(0).sum())
@@ -31,17 +26,12 @@ def distant_dropped(dropped: float, rule: PairRule, num_tokens: int) -> float:
 
     Args:
         dropped: pairs counted as `dropped`, of one head or mean over heads of one rule.
-        rule, num_tokens: as in `distant_pairs`.
     """
     return dropped - rule.unreached(num_tokens)
 
 
 def distant_kept(dropped: float, rule: PairRule, num_tokens: int) -> float | None:
-    """Share of a head's distant pairs that it keeps; None where it has none.
-
-    Args:
-        dropped, rule, num_tokens: as in `distant_dropped`.
-    """
+    """Share of a head's distant pairs that it keeps; None where it has none."""
     pairs = distant_pairs(rule, num_tokens)
     return 1.0 - distant_dropped(dropped, rule, num_tokens) / pairs if pairs else None
 
@@ -50,7 +40,6 @@ def mean_of_some(values: Sequence[float | None], weights: Sequence[float] | None
     """Mean of the values that are neither None nor NaN; None where there is none.
 
     Args:
-        values: of a layer, part of its heads or text each.
         weights: of each, such as its heads; all alike when None.
     """
     pairs = zip(values, [1.0] * len(values) if weights is None else weights, strict=True)
@@ -86,7 +75,6 @@ def distance_bins(num_tokens: int, rules: Sequence[PairRule] = ()) -> tuple[Ints
     """First and last distance of bins over 0 to T - 1: half octaves; distance 0 has a bin of its own.
 
     Args:
-        num_tokens: T.
         rules: no bin lies on both sides of one's window, of the longest it grows to, or of its reach.
     """
     octaves = np.arange(0, np.log2(max(2, num_tokens)) + 1, 0.5)
@@ -99,13 +87,7 @@ def distance_bins(num_tokens: int, rules: Sequence[PairRule] = ()) -> tuple[Ints
 
 
 def count_by_distance(membership: Ints, rule: PairRule, rules: Sequence[PairRule] = ()) -> DistanceCounts:
-    """Exact pair counts by cause and distance in O(T (S + B)) time, S signatures.
-
-    Args:
-        membership: (T,) int64 bit sets.
-        rule: window, sinks and the layer's own sliding window.
-        rules: that the bins are cut at, see `distance_bins`.
-    """
+    """Exact pair counts by cause and distance in O(T (S + B)) time, S signatures."""
     total = membership.size
     first, last = distance_bins(total, rules)
     farthest, every = rule.farthest(total), np.arange(total)

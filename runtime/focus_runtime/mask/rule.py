@@ -39,13 +39,7 @@ class PairRule:
 
     @classmethod
     def of(cls, config: FocusConfig, window: int, sliding_window: int | None = None) -> PairRule:
-        """The rule of heads with this window.
-
-        Args:
-            config: settings in force.
-            window: w of the heads.
-            sliding_window: of their layer's own, None for a global layer.
-        """
+        """The rule of heads with this window."""
         return cls(window, config.num_sinks, sliding_window, config.growth)
 
     @property
@@ -66,28 +60,16 @@ class PairRule:
         return (self.window * position.clip(first, last) // first).clip(0, most)
 
     def nearest_far(self, position: Any) -> Any:
-        """First key that a query sees whatever the groups, sinks aside, or a number below 0. From 0 on it never falls.
-
-        Args:
-            position: as in `near`.
-        """
+        """First key that a query sees whatever the groups, sinks aside, or a number below 0; from 0 on it never falls."""
         return position - self.near(position)
 
     def farthest(self, num_tokens: int) -> int:
-        """Largest distance of any allowed pair in a text of so many tokens; at least 0.
-
-        Args:
-            num_tokens: T.
-        """
+        """Largest distance of any allowed pair in a text of so many tokens; at least 0."""
         longest = max(0, num_tokens - 1)
         return longest if self.sliding_window is None else min(longest, self.sliding_window - 1)
 
     def unreached(self, num_tokens: int) -> int:
-        """Causal pairs of a text of so many tokens that the layer's own attention does not reach either.
-
-        Args:
-            num_tokens: T.
-        """
+        """Causal pairs of a text of so many tokens that the layer's own attention does not reach either."""
         distances = max(0, num_tokens - 1 - self.farthest(num_tokens))
         return distances * (distances + 1) // 2
 
@@ -121,11 +103,7 @@ def group_label(index: int) -> str:
 
 
 def group_number(label: str) -> int:
-    """The group of a letter, or of a number counted from 0.
-
-    Raises:
-        ConfigError: it is neither.
-    """
+    """The group of a letter, or of a number counted from 0."""
     if label.isascii() and label.isdecimal():
         return int(label)
     if not re.fullmatch("[A-Za-z]+", label):

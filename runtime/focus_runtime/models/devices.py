@@ -26,9 +26,6 @@ def native_dtype(device: str | torch.device = "cpu") -> str:
 
     A processor without bf16 instructions (AVX2 alone, say) multiplies bf16 matrices through a plain loop: one gradient
     of a linear layer took 95 times as long as in float32 on an AMD EPYC of family 25, model 1.
-
-    Args:
-        device: torch device, such as "cpu", "cuda" or "cuda:1".
     """
     kind = torch.device(device).type
     if kind == "cuda":
@@ -95,12 +92,7 @@ def split_model(model: Any, *, device_map: Mapping[str, Any] | None = None, offl
     Layers in main memory compute on the first GPU, which receives their weights for every pass.
 
     Args:
-        model: a Hugging Face model in main memory.
         device_map: device of each module by name, as in accelerate; made to fit the GPUs' free memory when None.
-        offload_folder: where accelerate keeps modules that the map places on "disk".
-
-    Raises:
-        ModelError: the GPUs and main memory together cannot hold it.
     """
     from accelerate import dispatch_model
 

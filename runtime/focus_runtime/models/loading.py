@@ -32,11 +32,7 @@ PACKED = 16  # quantised files hold several weights in one value
 
 
 def refuse_pickles(folder: Path) -> None:
-    """Refuse a folder whose only weights are pickles: reading them may run code.
-
-    Raises:
-        ValueError: it has .bin, .pt or .pth files and none of safetensors.
-    """
+    """Refuse a folder whose only weights are pickles: reading them may run code."""
     if any(folder.glob("*.safetensors")):
         return
     pickled = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in folder.glob(pattern))
@@ -51,25 +47,13 @@ def check_folder(config: Any, folder: Path) -> None:
     """Refuse a configuration that asks for far more weights than a folder's safetensors files hold.
 
     Args:
-        config: of the model.
         folder: with the files.
-
-    Raises:
-        ValueError: it asks for more, or a header is damaged.
     """
     _check(config, sum(_stored_values(path) for path in folder.glob("*.safetensors")), "config.json", "its files hold")
 
 
 def check_gguf(config: Any, path: Path) -> None:
-    """Refuse a GGUF file whose header asks for far more weights than it holds.
-
-    Args:
-        config: made from its header.
-        path: of the file.
-
-    Raises:
-        ValueError: it asks for more, or the file is damaged.
-    """
+    """Refuse a GGUF file whose header asks for far more weights than it holds."""
     from gguf import GGUFReader
 
     held = sum(int(tensor.n_elements) for tensor in GGUFReader(path).tensors)
@@ -77,11 +61,7 @@ def check_gguf(config: Any, path: Path) -> None:
 
 
 def check_layers(config: Any) -> None:
-    """Refuse a configuration with more layers than any model has: building their modules alone takes minutes.
-
-    Raises:
-        ValueError: it has.
-    """
+    """Refuse a configuration with more layers than any model has: building their modules alone takes minutes."""
     layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
     if not isinstance(layers, int) or layers > MOST_LAYERS:
         raise ValueError(f"it asks for {layers!r} layers; expected at most {MOST_LAYERS:,}")
@@ -169,14 +149,7 @@ def load_base_model(
     device: str = "cpu",
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """Load a causal language model without its tokenizer, which need not be there, in evaluation mode.
-
-    Args:
-        name, dtype, device, cache_dir: as for `load_model`.
-
-    Raises:
-        ModelError, DeviceError: as for `load_model`.
-    """
+    """Load a causal language model without its tokenizer, which need not be there, in evaluation mode."""
 
     def without_tokenizer(source: Path, precision: torch.dtype) -> tuple[Any, None]:
         return _load_weights(source, precision), None
@@ -223,16 +196,7 @@ def prepare_model(
     cache_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
 ) -> Path:
-    """The folder that a model is loaded from; fetched from the hub or converted where that is not done yet.
-
-    Args:
-        name: as for `load_model`.
-        cache_dir: as for `load_model`.
-        progress: takes each stage and the fraction done, 0 to 1.
-
-    Raises:
-        ModelError: as for `load_model`.
-    """
+    """The folder that a model is loaded from; fetched from the hub or converted where that is not done yet."""
     cache = _cache(cache_dir)
     source = _local(name, cache)
     if source is None:
@@ -253,10 +217,6 @@ def _too_large(name: str, device: str, elsewhere: str) -> DeviceError:
 def load_tokenizer(name: str, *, cache_dir: str | os.PathLike[str] | None = None) -> Any | None:
     """The tokenizer of a model alone, in well under a second.
 
-    Args:
-        name: as for `load_model`.
-        cache_dir: as for `load_model`.
-
     Returns:
         None where the model would have to be fetched or converted first, or there is none of that name.
     """
@@ -276,15 +236,7 @@ def load_tokenizer(name: str, *, cache_dir: str | os.PathLike[str] | None = None
 
 
 def check_name(name: str, *, cache_dir: str | os.PathLike[str] | None = None) -> None:
-    """Refuse a name that no model has; nothing is loaded, converted or fetched.
-
-    Args:
-        name: as for `load_model`.
-        cache_dir: as for `load_model`.
-
-    Raises:
-        ModelError: there is no such file or folder, nor a model of that name in the local cache or on the hub.
-    """
+    """Refuse a name that no model has; nothing is loaded, converted or fetched."""
     if _local(name, _cache(cache_dir)) is not None:
         return
     from huggingface_hub import HfApi, snapshot_download
@@ -358,12 +310,7 @@ def _load_weights(source: Path, dtype: torch.dtype) -> Any:
 
 
 def _refuse_missing(info: dict[str, Any], source: str) -> None:
-    """Refuse weights that were left out: transformers would continue with random ones.
-
-    Args:
-        info: loading info of transformers.
-        source: what asks for them.
-    """
+    """Refuse weights that were left out: transformers would continue with random ones."""
     missing = sorted(info["missing_keys"])
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""

@@ -32,13 +32,7 @@ def check_layers(
     """Refuse tensors that do not belong together or to the configuration.
 
     Args:
-        by_layer: tensors by layer and part.
-        config: the file's.
-        name: of the file, for messages.
         total: attention layers of the model that the file is for; None if unknown.
-
-    Raises:
-        CentroidFileError: says which tensor is wrong and what was expected.
     """
     listed = set(config.layers) if config.layers is not None else set(range(total or max(by_layer) + 1))
     missing = sorted(listed - set(by_layer))
@@ -148,10 +142,6 @@ def group_notes(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig) -> 
 
     A group is certain never to be chosen where as many others as a token may choose have its centroid and a higher
     potential, or the same one and a lower number, which wins ties.
-
-    Args:
-        by_layer: checked tensors by layer and part.
-        config: the file's.
     """
     most = max([config.top_k, *(entry.top_k for entry in config.budget if entry.top_k is not None)])
     zero, same, never = {}, {}, {}

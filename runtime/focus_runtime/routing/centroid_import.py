@@ -27,18 +27,7 @@ def orientation(
     groups: int | None,
     layouts: Mapping[str, str],
 ) -> tuple[frozenset[str], dict[str, float]]:
-    """The parts that are transposed, and K and d_g: the only reading of the shapes that fits.
-
-    Args:
-        name: of the file, for messages.
-        placed: tensors by part and layer.
-        width: hidden size of the model, None if unknown.
-        groups: K, None if unknown.
-        layouts: by part, "ours" or "transposed", where the user says it.
-
-    Raises:
-        CentroidFileError: no reading fits, or more than one.
-    """
+    """The parts that are transposed, and K and d_g: the only reading of the shapes that fits."""
     shapes = {part: tuple(next(iter(by_layer.values())).shape) for part, by_layer in placed.items()}
     if "potential" in shapes and groups is None:
         groups = shapes["potential"][0]
@@ -107,7 +96,6 @@ class MappedTensor:
     Attributes:
         name: theirs, with an asterisk for the layer's number.
         shape: theirs.
-        part: "projection", "centroids" or "potential" of our format.
         layers: numbers of the layers that have it.
         transposed: whether ours is its transpose.
     """
@@ -232,14 +220,7 @@ def recognise_centroids(
     layouts: Mapping[str, str] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> ForeignCentroids:
-    """Find the place of each tensor in our format, before any setting is asked for.
-
-    Args:
-        source, model, num_groups, layouts, names: as for `import_centroids`.
-
-    Raises:
-        CentroidFileError: as for `import_centroids`.
-    """
+    """Find the place of each tensor in our format, before any setting is asked for."""
     path = Path(source)
     _check_choices(layouts or {}, names or {})
     _check_foreign(path)
@@ -306,12 +287,7 @@ def _by_layer(part: str, tensors: list[ForeignTensor], layers: tuple[int, ...] |
     """One part by layer, under None where all layers share it.
 
     Args:
-        part: "projection", "centroids" or "potential".
-        tensors: that are called like it, at least one.
         layers: attention layers of the model, whose numbers stacked tensors get; None for 0, 1, 2 and so on.
-
-    Raises:
-        CentroidFileError: two tensors would be the same layer's.
     """
     by_number: dict[int | None, ForeignTensor] = {}
     for one in tensors:
@@ -357,13 +333,7 @@ def _of_one_layer(part: str, one: ForeignTensor) -> Tensor:
 def _every_layer(
     name: str, by_part: dict[str, dict[int | None, Tensor]], layers: tuple[int, ...] | None
 ) -> dict[str, dict[int, Tensor]]:
-    """The same with a tensor for each layer, those that all layers share included.
-
-    Args:
-        name: of the file, for messages.
-        by_part: from `_by_layer`.
-        layers: attention layers of the model, None without one.
-    """
+    """The same with a tensor for each layer, those that all layers share included."""
     numbers = {layer for by_layer in by_part.values() for layer in by_layer if layer is not None}
     if not numbers and layers is not None and len(layers) == 1:
         numbers = {layers[0]}

@@ -58,11 +58,7 @@ class Centroids:
         return all(router.has_potential for router in self.routers.values())
 
     def check_fits(self, model: nn.Module) -> None:
-        """Refuse a model of another shape.
-
-        Raises:
-            CentroidFileError: hidden size, layers or query heads differ.
-        """
+        """Refuse a model of another shape."""
         layers, width, name = attention_modules(model), hidden_size(model), self.name or "these centroids"
         made_for = f" (made for {self.base_model})" if self.base_model else ""
         if width != self.hidden_size:
@@ -95,15 +91,7 @@ class Centroids:
             )
 
     def check_budget(self, model: nn.Module, budget: Iterable[HeadException]) -> None:
-        """Refuse a budget with layers or heads that do not exist.
-
-        Args:
-            model: whose heads it names.
-            budget: exceptions for layers and heads.
-
-        Raises:
-            ConfigError: it names a layer without a router, or a head beyond the model's.
-        """
+        """Refuse a budget with layers or heads that do not exist."""
         counts = head_counts(model)
         for entry in budget:
             if entry.layer not in self.routers:
@@ -122,11 +110,6 @@ class Centroids:
 
 def continued_centroids(model: nn.Module, initial: Centroids, config: FocusConfig) -> Centroids:
     """Copies of trained routers under other settings, to train them further.
-
-    Args:
-        model: the model they are for.
-        initial: left as they are.
-        config: settings of the copies.
 
     Raises:
         CentroidFileError: they do not fit the model. ConfigError: groups, routing size or layers differ.

@@ -196,9 +196,7 @@ def route_on_gpu(
     Args:
         hidden: (B, T, E) in half or single precision, contiguous.
         weights: (E, K) float32: W_g C^T / tau, contiguous.
-        potential: (K,) float32.
         top_ks: S distinct k, at most 7, see `in_bytes`.
-        sinks: None where none are looked for.
 
     Returns:
         (B, T, K) float32; (S, B, T) int64 bit sets; the sinks, (B, T) bool, which are in all groups for every k but 0,
@@ -245,9 +243,6 @@ def sets_on_gpu(
         everywhere: (B, T) bool, contiguous: tokens in all groups for every k but 0; None for none.
         top_ks: S distinct k, at most 7, see `in_bytes`.
         usual: the top-k of `membership`.
-
-    Returns:
-        (S, B, T) int64.
     """
     groups, number = probabilities.shape[-1], membership.numel()
     sets = torch.empty(len(top_ks), *membership.shape, dtype=torch.int64, device=membership.device)

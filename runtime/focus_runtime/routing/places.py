@@ -51,25 +51,13 @@ class SavedSettings:
 
 
 def write_settings(folder: Path, settings: SavedSettings) -> None:
-    """Write `focus_config.json`.
-
-    Raises:
-        CentroidFileError: the folder cannot be written.
-    """
+    """Write `focus_config.json`."""
     with replacing(folder / SETTINGS_FILE, explain=cannot_write("choose a writable folder", CentroidFileError)) as part:
         part.write_text(settings.to_json(), encoding="utf-8")
 
 
 def read_settings(path: Path, name: str) -> SavedSettings:
-    """Read a `focus_config.json`, which may be anybody's.
-
-    Args:
-        path: of the file.
-        name: of its folder or repository, for messages.
-
-    Raises:
-        CentroidFileError: it cannot be read, or says what none of ours says.
-    """
+    """Read a `focus_config.json`, which may be anybody's."""
     try:
         if path.stat().st_size > MAX_SETTINGS_BYTES:
             raise CentroidFileError(f"{SETTINGS_FILE} of {name} is larger than {MAX_SETTINGS_BYTES:,} bytes", fix=_FIX)
@@ -164,10 +152,6 @@ class Fetched:
 
 def fetch(name: HubName, *, largest: int) -> Fetched:
     """The centroids of a repository, from the cache where they are there and may not have changed.
-
-    Args:
-        name: repository and revision.
-        largest: bytes that a centroid file may have; a larger one is not fetched.
 
     Raises:
         CentroidFileError: there is no such repository, revision or file, it may not be read, or the hub is out of reach
@@ -325,11 +309,6 @@ def locate_centroids(source: str | os.PathLike[str], revision: str | None, *, la
 
     Args:
         source: see `load_centroids`.
-        revision: of a repository.
-        largest: bytes that a fetched file may have.
-
-    Raises:
-        CentroidFileError: a revision was given for something else, or the hub does not give the file.
     """
     text = os.fspath(source)
     repository = named_repository(source)

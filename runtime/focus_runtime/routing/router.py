@@ -39,8 +39,6 @@ def route_few_tokens(hidden: Tensor, weights: Tensor, potential: Tensor, top_k: 
     Args:
         hidden: (B, T, E) float32 or bfloat16, contiguous.
         weights: (E, K) float32, contiguous: W_g C^T / tau.
-        potential: (K,) float32.
-        top_k: k.
 
     Returns:
         (B, T, K) float32, and (B, T) int64 bit sets.
@@ -124,11 +122,7 @@ class Assignment:
         )
 
     def in_all_groups(self, tokens_BT: Tensor) -> Assignment:
-        """The same with some tokens in all groups: every later token sees them, and they see every earlier one.
-
-        Args:
-            tokens_BT: (B, T) bool.
-        """
+        """The same with some tokens in all groups: every later token sees them, and they see every earlier one."""
         everywhere = tokens_BT if self.everywhere is None else self.everywhere | tokens_BT
         membership = self.membership | all_groups(everywhere, self.probabilities.shape[-1])
         beyond = self.uniform or self.beyond
@@ -136,15 +130,7 @@ class Assignment:
 
 
 def all_groups(tokens: Tensor, num_groups: int) -> Tensor:
-    """Bit sets of all groups for some tokens, of none for the others.
-
-    Args:
-        tokens: (...) bool.
-        num_groups: K, at most 64.
-
-    Returns:
-        (...) int64.
-    """
+    """Bit sets of all groups for some tokens, of none for the others."""
     return tokens.to(torch.int64) * ((1 << num_groups) - 1 if num_groups < 64 else -1)
 
 
@@ -202,11 +188,7 @@ def top_k_membership(probabilities: Tensor, top_k: int) -> Tensor:
     """Bit set of each token's k most probable groups; ties go to the lower group number.
 
     Args:
-        probabilities: (..., K).
         top_k: k, between 0 and K.
-
-    Returns:
-        (...) int64.
     """
     if top_k == 0:
         return torch.zeros(probabilities.shape[:-1], dtype=torch.int64, device=probabilities.device)
@@ -307,8 +289,6 @@ class CentroidRouter(nn.Module):
         """Groups of every token; the latest observer with `assign` decides them in place of `own_assignment`.
 
         Args:
-            hidden: (B, T, E), the tensor that enters the attention module.
-            padding: (B, T) bool, True for real tokens.
             assignment: "causal" or "sinkhorn"; the configuration's when None.
         """
         for observer in reversed(tuple(self.observers)):
@@ -317,11 +297,7 @@ class CentroidRouter(nn.Module):
         return self.own_assignment(hidden, padding=padding, assignment=assignment)
 
     def routes_on_gpu(self, hidden: Tensor) -> bool:
-        """Whether the kernel of routing/on_gpu.py decides the groups of these tokens by the causal rule.
-
-        Args:
-            hidden: (B, T, E), the tensor that enters the attention module.
-        """
+        """Whether the kernel of routing/on_gpu.py decides the groups of these tokens by the causal rule."""
         if self.observers or not self.by_centroids or not takes_hidden(hidden):
             return False
         projection = self._parameters["projection"]  # attributes of a module take several times as long to look up
@@ -331,11 +307,7 @@ class CentroidRouter(nn.Module):
     def own_assignment(
         self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None
     ) -> Assignment:
-        """Groups of every token as the router itself decides them.
-
-        Args:
-            hidden, padding, assignment: as in `assign`.
-        """
+        """Groups of every token as the router itself decides them."""
         causal = (assignment or self.config.assignment) == "causal"
         if causal:
             routed = self._routed_by_kernel(hidden)

@@ -38,7 +38,6 @@ class Work(NamedTuple):
     """What a backend has to do for a call.
 
     Attributes:
-        rows: tokens of all heads and texts, once for each group.
         pairs: pairs of all heads, in heads of `HEAD_SIZE`.
     """
 
@@ -57,21 +56,12 @@ class GpuCosts:
     seconds: dict[str, list[float]]
 
     def of(self, backend: str, work: Work) -> float:
-        """Seconds of a call.
-
-        Args:
-            backend: one that was measured.
-            work: see `work_of`.
-        """
+        """Seconds of a call."""
         fixed, row, pair = self.seconds[backend]
         return fixed + row * work.rows + pair * work.pairs
 
     def ranked(self, works: dict[str, Work]) -> list[str]:
-        """Names of backends, the one that takes least first.
-
-        Args:
-            works: by backend that was measured.
-        """
+        """Names of backends, the one that takes least first."""
         return sorted(works, key=lambda name: self.of(name, works[name]))
 
 
@@ -87,9 +77,6 @@ def work_of(backend: str, shape: tuple[int, ...], extent: Extent, window: int) -
 
     Args:
         backend: "masked", "flex" or "decomposed".
-        shape: B, Hq, T, D.
-        extent: K and k.
-        window: w.
     """
     batch, heads, length, size = shape
     every = length * length / 2
@@ -105,9 +92,6 @@ def gpu_costs(device: torch.device, dtype: torch.dtype) -> GpuCosts | None:
     """The costs of a GPU; measured where neither memory nor the user's cache has them.
 
     None where they cannot be had: while a CUDA graph is captured, or where measuring fails, which is warned of once.
-
-    Args:
-        device, dtype: of query, key and value.
     """
     key = (device, dtype)
     with _LOCK:  # two threads would disturb each other's clock
@@ -134,11 +118,7 @@ def _measured(device: torch.device, dtype: torch.dtype) -> GpuCosts | None:
 
 
 def measure(device: torch.device, dtype: torch.dtype) -> GpuCosts:
-    """Time the backends on random tensors of a few lengths.
-
-    Args:
-        device, dtype: of query, key and value.
-    """
+    """Time the backends on random tensors of a few lengths."""
     extent = Extent(GROUPS, 1, True)
     samples: dict[str, list[tuple[Work, float]]] = {}
     with torch.no_grad():
@@ -185,11 +165,7 @@ def _wait(device: torch.device) -> None:
 
 
 def fitted(samples: list[tuple[Work, float]]) -> list[float]:
-    """Fixed part, part of a row and part of a pair, none below 0, with the least squared relative error.
-
-    Args:
-        samples: work and seconds; one at least.
-    """
+    """Fixed part, part of a row and part of a pair, none below 0, with the least squared relative error."""
     measured = torch.tensor([seconds for _, seconds in samples], dtype=torch.float64)
     terms = torch.tensor([[1.0, work.rows, work.pairs] for work, _ in samples], dtype=torch.float64)
     terms = terms / measured[:, None]
@@ -234,9 +210,6 @@ def choose_on_cuda(
     """Name the backend ("decomposed", "flex" or "masked") for Focus that is not full attention.
 
     Args:
-        query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
-        extent: K, k and uniformity of the memberships.
-        window, key_padding, softcap: as in `focus_attention`.
         gradients: True when a backward pass will follow: flex has one that waits for nothing.
     """
     length, whole = key.shape[2], query.shape[2] == key.shape[2] and key_padding is None and not gradients

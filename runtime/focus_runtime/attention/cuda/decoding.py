@@ -258,12 +258,7 @@ def decode_on_gpu(
     Args:
         query: (B, H, 1, D) in half precision; key, value: (B, G, T, D); the last dimension contiguous.
         membership: (B, T) int64 bit sets, or (S, B, T) of several top-k; the last dimension contiguous.
-        rule: window and sinks.
-        scoring: scale and softcap.
         settings: memberships and windows of the heads; the only one and the rule's when None.
-
-    Returns:
-        out (B, H, 1, D), zero where the query has no key; logsumexp (B, H, 1) fp32, -inf there.
     """
     out, parts = decoded_on_gpu(query, key, value, membership, rule, scoring, settings)
     batch, heads = query.shape[:2]
@@ -280,9 +275,6 @@ def decoded_on_gpu(
     settings: StepHeads | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The same without a view of the logsumexps, which takes time in every layer of a decode step.
-
-    Args:
-        query, key, value, membership, rule, scoring, settings: as in `decode_on_gpu`.
 
     Returns:
         out (B, H, 1, D); what the kernels left, whose last B * H fp32 are the logsumexps.
@@ -354,13 +346,9 @@ def decide_on_gpu(
     Args:
         hidden: (1, 1, E) in half or single precision, contiguous.
         weights: (E, K) float32: W_g C^T / tau, contiguous.
-        potential: (K,) float32.
         sets: (S, 1, N) int64 bit sets by top-k, the last dimension contiguous; those at `place` are written.
-        place: number of the new token.
         top_ks: S distinct k, at most 7, see `in_bytes`.
         query: (1, H, 1, D), the last dimension contiguous.
-        sinks: None where none are looked for.
-        factors: None where queries stay as they are.
 
     Returns:
         (K,) probabilities float32; whether the token is a text sink, (1, 1) bool, None where nobody looked; queries,

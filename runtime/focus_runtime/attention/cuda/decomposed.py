@@ -2,7 +2,7 @@
 
 Same group (`_same_group`): tokens packed by group, one causal varlen call, O(k^2 T^2 / K). A pair that shares several
 groups must count once. With k = 2 only pairs of the same two groups are counted twice, so one call over such pairs is
-taken off again (`_same_two_groups`), in logsumexp space; what is taken off is contained in what stays, so nothing
+taken off again (`pack_pairs`), in logsumexp space; what is taken off is contained in what stays, so nothing
 cancels. With k >= 3 a pair counts in its lowest shared group only (`_lowest_shared_group`).
 
 Local and not the same group: for small windows the masked blocks of attention/decomposed.py, which copy nothing; for
@@ -20,6 +20,7 @@ Shape suffixes: N = B * T tokens of all texts, M entries of a packing (M = N whe
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,11 +137,7 @@ class Part:
 
 
 def merge_parts(parts: list[Part], num_tokens: int) -> tuple[Tensor, Tensor]:
-    """Combine parts by their logsumexps, in fp32 and in slabs.
-
-    Returns:
-        out (N, Hq, D) in the parts' dtype, 0 without keys; logsumexp (N, Hq), -inf there.
-    """
+    """Combine parts by their logsumexps, in fp32 and in slabs."""
     heads, size = parts[0].out.shape[1:]
     out_NHD = parts[0].out.new_empty(num_tokens, heads, size)
     lse_NH = parts[0].lse.new_empty(num_tokens, heads)
@@ -166,16 +163,7 @@ def merge_parts(parts: list[Part], num_tokens: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class FlashCall:
-    """One call of `flash_decomposition`.
-
-    Attributes:
-        kernel: the varlen kernel.
-        flat: query (N, H, D), key and value (N, G, D).
-        membership: (B, T) int64 bit sets.
-        extent: what is known of the memberships.
-        scale: factor on the scores.
-        stage: times the parts.
-    """
+    """One call of `flash_decomposition`; `flat` are query (N, H, D), key and value (N, G, D)."""
 
     kernel: Kernel
     flat: tuple[Tensor, Tensor, Tensor]
@@ -255,23 +243,18 @@ def _by_slot(out: Tensor, lse: Tensor, packing: Packing, sign: int = 1) -> list[
 
 
 def _same_group(call: FlashCall) -> list[Part]:
-    """Attention inside groups for k = 1 and k = 2; k = 2 counts pairs of the same two groups twice."""
+    """Attention inside groups for k = 1 and k = 2; pairs of the same two groups, counted twice, are taken off once."""
+    parts = _one_call(call, pack_groups)
+    return parts + _one_call(call, pack_pairs, sign=-1) if call.extent.top_k == 2 else parts
+
+
+def _one_call(call: FlashCall, pack: Callable[[Tensor, Extent], Packing], sign: int = 1) -> list[Part]:
     with call.stage("sort"):
-        packing = pack_groups(call.membership, call.extent)
+        packing = pack(call.membership, call.extent)
     packed = call.gathered(packing)
     with call.stage("same_group"):
         out_MHD, lse_HM = call.kernel.run(*packed, packing.cu_lengths, call.length, call.scale, None)
-    return _by_slot(out_MHD, lse_HM, packing)
-
-
-def _same_two_groups(call: FlashCall) -> list[Part]:
-    """Pairs of tokens with the same two groups, to be taken off once (k = 2)."""
-    with call.stage("sort"):
-        packing = pack_pairs(call.membership, call.extent)
-    packed = call.gathered(packing)
-    with call.stage("same_group"):
-        out_MHD, lse_HM = call.kernel.run(*packed, packing.cu_lengths, call.length, call.scale, None)
-    return _by_slot(out_MHD, lse_HM, packing, sign=-1)
+    return _by_slot(out_MHD, lse_HM, packing, sign)
 
 
 def _lowest_shared_group(call: FlashCall) -> list[Part]:
@@ -359,18 +342,12 @@ def flash_decomposition(
     """Exact Focus attention from flash kernels, for as many queries as keys, without padding or softcap.
 
     Args:
-        query: (B, H, T, D); key, value: (B, G, T, D).
-        membership: (B, T) int64 bit sets.
-        rule: window and sinks.
         scale: factor on the scores, above 0.
         kernel: the varlen kernel; by default the fastest for these tensors.
         extent: what is known of the memberships. Given, nothing waits for the device, and a CUDA graph can hold the
             call; a wrong one gives wrong results. Looked up with one host synchronisation when None.
         stage: for timing, as a `StageClock` does: called with "sort", "gather", "same_group", "local", "sinks" or
             "merge", returns a context manager for that part.
-
-    Returns:
-        out (B, H, T, D), strided as (B, T, H, D); logsumexp (B, H, T) fp32.
 
     Raises:
         InputError: no flash kernel runs such tensors, or head size and groups together exceed what one can hold.
@@ -391,8 +368,6 @@ def flash_decomposition(
             fix='use backend="flex" or backend="auto"',
         )
     parts = _lowest_shared_group(call) if extent.top_k >= 3 else _same_group(call)
-    if extent.top_k == 2:
-        parts += _same_two_groups(call)
     with stage("local"):
         parts.append(_local(call, rule))
     if rule.num_sinks > 0 and rule.window < length - 1:
@@ -408,13 +383,7 @@ LARGEST_WINDOW = 4096  # tokens: their far keys begin where one window of keys h
 
 
 def grouped_fits(query: Tensor, key: Tensor, value: Tensor, window: int, scoring: Scoring) -> bool:
-    """Whether the Triton kernels take such a call, of as many queries as keys, without padding and gradients.
-
-    Args:
-        query: (B, Hq, T, D); key, value: (B, Hkv, T, D).
-        window: the longest of any query.
-        scoring: scale and softcap.
-    """
+    """Whether the Triton kernels take such a call, of as many queries as keys, without padding and gradients."""
     reaches = window <= LARGEST_WINDOW or window >= key.shape[2] - 1
     return reaches and scoring.scale > 0 and attention_fits(GROUPED, query, key, value)
 
@@ -423,10 +392,8 @@ def decomposition_fits(query: Tensor, key: Tensor, extent: Extent, *, window: in
     """True when `gpu_decomposition` can run, for a call without padding and gradients.
 
     Args:
-        query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
         extent: K and k; without Triton, groups take head dimensions of their own for k of 3 and more, and no token
             may have more than k.
-        window: the longest of any query.
         scoring: scale and softcap; without Triton there is none.
     """
     if query.shape[2] != key.shape[2]:
@@ -457,22 +424,7 @@ def gpu_decomposition(
     extent: Extent | None = None,
     stage: Stage | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Exact Focus attention on a GPU, for as many queries as keys and without padding.
-
-    Args:
-        query: (B, Hq, T, D); key, value: (B, Hkv, T, D).
-        membership: (B, T) int64 bit sets.
-        rule: window and sinks.
-        scoring: scale and softcap.
-        extent: what is known of the memberships; looked up with one host synchronisation when None.
-        stage: times the parts, as a `StageClock` does.
-
-    Returns:
-        out (B, Hq, T, D); logsumexp (B, Hq, T) fp32.
-
-    Raises:
-        InputError: no kernel here takes such tensors.
-    """
+    """Exact Focus attention on a GPU, for as many queries as keys and without padding."""
     known = membership_extent(membership) if extent is None else extent
     if grouped_fits(query, key, value, rule.near(key.shape[2] - 1), scoring):
         grouped, pairwise = triton_kernels()

@@ -60,12 +60,7 @@ SMALL_COPIED_TILES = COPIED_TILES | {64: Tiles(128, 64, 4, 3), 256: Tiles(64, 32
 
 
 def copies_pay(query: Tensor, key: Tensor, extent: Extent) -> bool:
-    """Whether far keys are read often enough to be copied in the order of groups, and the GPU can fetch them then.
-
-    Args:
-        query: (B, H, T, D); key: (B, G, T, D).
-        extent: K and k.
-    """
+    """Whether far keys are read often enough to be copied in the order of groups, and the GPU can fetch them then."""
     rows = key.shape[0] * key.shape[1] * key.shape[2] * extent.top_k
     if extent.beyond or key.shape[3] * key.element_size() % 16 or rows >= 1 << 31:
         return False  # copies of tokens in every group could take K times the memory
@@ -182,10 +177,6 @@ def grouped_attention(
     """Exact Focus in Triton, for as many queries as keys and without padding.
 
     Args:
-        query: (B, H, T, D) in half precision; key, value: (B, G, T, D); the last dimension contiguous.
-        membership: (B, T) int64 bit sets.
-        rule: window, sinks and a sliding window of the layer's own.
-        scoring: scale above 0, and softcap.
         extent: K, k and whether tokens may have more; a wrong one gives wrong results. With k = 0 no token has a group:
             the window and the sinks are all that is computed. Nothing waits for the device.
         stage: for timing, as a `StageClock` does: called with "local", "sort", "gather" or "same_group", returns a
@@ -194,9 +185,6 @@ def grouped_attention(
         heads: those to compute, with windows in place of the rule's; all of them with one window when None.
         results: `new_results` of these heads and others; new when None.
         near_known: the results hold what a call with k = 0 has left for these heads, which is not computed again.
-
-    Returns:
-        out (B, H, T, D), strided as (B, T, H, D); logsumexp (B, H, T) fp32.
     """
     stage = stage or unmeasured
     shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride())
@@ -246,30 +234,18 @@ def grouped_attention(
 
 
 def new_results(query: Tensor) -> tuple[Tensor, Tensor]:
-    """Room for the output (B, T, H, D) and the logsumexp (B, H, T) of a call.
-
-    Args:
-        query: (B, H, T, D).
-    """
+    """Room for the output (B, T, H, D) and the logsumexp (B, H, T) of a call."""
     return new_output(query), new_lse(query)
 
 
 def new_output(query: Tensor) -> Tensor:
-    """Room for the output (B, T, H, D) of a call.
-
-    Args:
-        query: (B, H, T, D).
-    """
+    """Room for the output (B, T, H, D) of a call."""
     batch, heads, length, head_size = query.shape
     return torch.empty((batch, length, heads, head_size), dtype=query.dtype, device=query.device)
 
 
 def new_lse(query: Tensor) -> Tensor:
-    """Room for the logsumexp (B, H, T) of a call.
-
-    Args:
-        query: (B, H, T, D).
-    """
+    """Room for the logsumexp (B, H, T) of a call."""
     return torch.empty(query.shape[:3], dtype=torch.float32, device=query.device)
 
 

@@ -142,13 +142,7 @@ class PairHeads:
 
 
 def pairwise_pays(query: Tensor, num_groups: int, top_k: int) -> bool:
-    """Whether to test all pairs takes less time than to leave most of them out.
-
-    Args:
-        query: (B, H, T, D).
-        num_groups: K.
-        top_k: k, the largest of any head.
-    """
+    """Whether to test all pairs takes less time than to leave most of them out."""
     batch, heads, length, size = query.shape
     return num_groups <= MOST_GROUPS and batch * heads * size * length**2 <= MOST_WORK[1 if top_k <= 1 else 2]
 
@@ -170,18 +164,10 @@ def pairwise_attention(
     """Exact Focus in one kernel, for as many queries as keys and without padding.
 
     Args:
-        query: (B, H, T, D) in half precision; key, value: (B, G, T, D); the last dimension contiguous.
         membership: (S, B, T) int64 bit sets, the last dimension contiguous; the first alone is read without `heads`.
-        rule: window, sinks and a sliding window of the layer's own.
-        scoring: scale above 0, and softcap.
         num_groups: K, at most `MOST_GROUPS`; bits from there on must not be set.
         heads: memberships and windows of the heads; the first and the rule's when None.
         factors: by which queries are multiplied first; none when None.
-        stage: times the call as "same_group", as a `StageClock` does.
-        lse: `new_lse` of the queries, where the logsumexp is asked for.
-
-    Returns:
-        (B, T, H, D).
     """
     shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride(), membership.stride())
     pairs = (rule.window, rule.num_sinks, rule.sliding_window, rule.growth, scoring.scale, scoring.softcap)

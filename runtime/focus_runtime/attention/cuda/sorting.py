@@ -197,7 +197,6 @@ def sort_by_group(membership: Tensor, extent: Extent) -> SortedTokens:
     """Sort the tokens of every text by group.
 
     Args:
-        membership: (B, T) int64 bit sets.
         extent: K and k; a token of more groups than k gives wrong results where the extent does not say so.
     """
     membership = membership.contiguous()

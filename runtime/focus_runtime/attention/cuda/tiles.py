@@ -131,8 +131,6 @@ def multiplied_on_gpu(query: Tensor, factors: HeadFactors, total: int, furthest:
 
     Args:
         query: (B, H, T, D) of the newest tokens, the last dimension contiguous.
-        factors: of the heads.
-        total: tokens of the text.
         furthest: the most that n can be; None for no limit.
 
     Returns:

@@ -216,7 +216,7 @@ class CorpusData:
 
         Perplexities weight documents by their scored tokens and shares of pairs by their pairs, so each is that of all
         documents together, mean over layers with groups (and over heads, of distant pairs those that have some, see
-        mask/distant.py). `dominance` is the share of the largest group over the whole
+        mask/distances.py). `dominance` is the share of the largest group over the whole
         corpus, and `document_dominance` the mean of the documents' own; both mean over layers.
         """
         documents, layers = self.documents(), self.layers()

@@ -293,7 +293,7 @@ class PartPairs:
     pairs: dict[str, int]
 
     def distant_kept(self, num_tokens: int) -> float | None:
-        """Share of the distant pairs of one of its heads that is kept, see mask/distant.py; None where it has none.
+        """Share of the distant pairs of one of its heads that is kept, see mask/distances.py; None where it has none.
 
         Args:
             num_tokens: T.

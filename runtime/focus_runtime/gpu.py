@@ -1,7 +1,11 @@
-"""Kernels that Triton compiled, launched by a few lines of C: Triton's own launch asks the driver about every pointer.
+"""Triton kernels on a GPU: whether they run here, and how they are launched; and torch's attention without cuDNN's.
 
-Built by what Triton builds its own with, so there is a compiler wherever there are kernels. Where that fails, or a
-kernel has arguments that are not known here, Triton launches it.
+Triton looks at every argument of a launch, which takes 50 us and more in every layer, and asks the driver about every
+pointer. Here a caller says in `facts` what its call has in common with others: everything that Triton compiles for,
+which is values of compile-time arguments, types and alignment of tensors, and of other whole numbers whether they are 1
+or multiples of 16, unless the kernel says `do_not_specialize`. Kernels compiled for a call are then kept for all that
+are alike, and launched by the few lines of csrc/launcher.c. These are built by what Triton builds its own with; where
+that fails, or a kernel has arguments that are not known here, Triton launches it.
 """
 
 from __future__ import annotations
@@ -107,7 +111,7 @@ class Launches:
     __slots__ = ("_compiled", "numbers")
 
     def __init__(self) -> None:
-        self.numbers: Any = None
+        self.numbers: Any = None  # for the caller, who keeps here what calls that are alike share
         self._compiled: dict[str, _Compiled] = {}
 
     def run(
@@ -120,7 +124,13 @@ class Launches:
         stages: int,
         registers: int | None = None,
     ) -> None:
-        """Run a kernel over a grid, on the current device."""
+        """Run a kernel over a grid of programs, on the current device.
+
+        Args:
+            name: of the kernel among those of the call.
+            arguments: all of the kernel's, in order, compile-time ones too; the first is a tensor.
+            registers: of a thread at most; None for as many as the compiler takes.
+        """
         known = self._compiled.get(name)
         if known is None:
             compiled = kernel[grid](*arguments, **compile_options(warps, stages, registers))
@@ -197,9 +207,7 @@ def aligned(*tensors: Tensor) -> tuple[bool, ...]:
 
 
 def multiples(*numbers: int) -> tuple[tuple[bool, bool], ...]:
-    """What Triton compiles for of whole numbers: which are multiples of 16, and which are 1; nothing where all are
-    multiples.
-    """
+    """Which whole numbers are multiples of 16, and which are 1: Triton compiles for that; nothing where all are."""
     together = 0
     for number in numbers:
         together |= number
@@ -296,8 +304,9 @@ def _like(what: str, tensor: Tensor) -> tuple[object, ...]:
 
 
 class WithoutCudnn:
-    """Context in which torch's attention leaves cuDNN's kernel out.
+    """Context in which torch's attention leaves cuDNN's kernel out, for decode steps: it plans for every new length.
 
+    On Hopper GPUs torch prefers that kernel. A plan took 45 ms on an H100, all the rest of a step 20 (docs/gpu.md).
     Which kernels torch may take is a setting of the whole process. Threads that are inside at once count as one, so
     that none leaves behind what another had set; others may take another kernel meanwhile, which changes no result.
     Torch's own `sdpa_kernel` in another thread is not counted, as it does not count itself.

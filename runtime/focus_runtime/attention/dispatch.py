@@ -90,7 +90,7 @@ def grouped_on_gpu(
 
 
 def prepare_choice(device: torch.device, dtype: torch.dtype, length: int) -> None:
-    """Measure now what the first choice for a text needs, so that no timed pass includes it; see calibration.py."""
+    """Measure now what the first choice for a text needs, so that no timed pass includes it; see costs.py."""
     if length < FROM_TOKENS or (device.type == "cuda" and kernels_take(device, dtype)):
         return
     if device.type == "cpu":

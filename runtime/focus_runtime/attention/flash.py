@@ -1,8 +1,9 @@
-"""Torch's CUDA kernels behind the functions of kernels/flash.py: causal and masked attention with logsumexp, and
-their gradients. What the operators ask for is met here: head sizes and mask rows in multiples of 8, a padded
-logsumexp, as many key heads as query heads where a kernel does not share them.
+"""Calls of torch's flash kernels that return logsumexp, causal or masked, and their gradients; on the CPU and on CUDA.
 
-Half precision runs in FlashAttention where all causal pairs count; masks and fp32 in memory-efficient attention.
+Hazards met here, on the CPU: length 0 ends the process, a fully masked row reports logsumexp 0, and the mask must have
+the query's dtype. On CUDA: head sizes and mask rows in multiples of 8, a padded logsumexp, as many key heads as query
+heads where a kernel does not share them; half precision runs in FlashAttention where all causal pairs count, masks and
+fp32 in memory-efficient attention.
 
 Shape suffixes: B batch, H query heads (Hq), G key-value heads (Hkv), T tokens or b queries and t keys, D head size,
 N = B * T.
@@ -28,7 +29,6 @@ _efficient_backward: Any = torch.ops.aten._efficient_attention_backward
 
 
 def cuda_causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """As `causal_flash`."""
     if not _flash_fits(query):
         return cuda_masked(query, key, value, None, scale)
     bounds, (q_NHD, k_NGD, v_NGD) = _packed(query, key, value)

@@ -1,6 +1,6 @@
 """Focus of a composed model saved to a folder, and composed again from a folder or a repository of a hub.
 
-The folder is laid out as in routing/saved_folder.py. The base model's weights are left out unless they are asked for.
+The folder is laid out as in routing/places.py. The base model's weights are left out unless they are asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/* Launches a compiled kernel with arguments that are packed by what it declares. launcher.py says why and builds it.
+/* Launches a compiled kernel with arguments that are packed by what it declares. gpu.py says why and builds it.
  *
  * Triton's own launcher asks the driver about every pointer, each time; here they are what the caller says they are.
  */
@@ -43,7 +43,7 @@ static PyObject *use_driver(PyObject *self, PyObject *path) {
   Py_RETURN_NONE;
 }
 
-/* (address of a function, threads of a program, bytes a program shares, kinds of its arguments): see launcher.py. */
+/* (address of a function, threads of a program, bytes a program shares, kinds of its arguments): see gpu.py. */
 static PyObject *prepare(PyObject *self, PyObject *arguments) {
   unsigned long long function;
   unsigned threads, shared;

@@ -58,7 +58,7 @@ class DistanceCounts:
             heads differ, mean over those with distant pairs.
         shuffled: (B,) expected share of pairs kept under a random permutation of the groups.
         window_only: (B,) share of pairs kept by window and sinks alone.
-        distant_kept: share of the distant pairs that is kept, see mask/distant.py; None where there are none. What
+        distant_kept: share of the distant pairs that is kept; None where there are none. What
             `sharing` is the expectation of.
     """
 

@@ -60,7 +60,7 @@ class PairRule:
         return (self.window * position.clip(first, last) // first).clip(0, most)
 
     def nearest_far(self, position: Any) -> Any:
-        """First key that a query sees whatever the groups, sinks aside, or a number below 0; from 0 on it never falls."""
+        """First key that a query sees whatever the groups, sinks aside; below 0 none. From 0 on it never falls."""
         return position - self.near(position)
 
     def farthest(self, num_tokens: int) -> int:

@@ -171,7 +171,7 @@ def pair_shares(membership: NDArray[np.int64], rule: PairRule) -> tuple[float, f
         rule: window, sinks and the layer's own sliding window.
 
     Returns:
-        Allowed pairs over causal pairs; kept over all distant pairs (see mask/distant.py), None when there are none.
+        Allowed pairs over causal pairs; kept over all distant pairs (see mask/distances.py), None when there are none.
     """
     total = membership.size
     dropped = int(pair_totals(membership[None], [rule])[0, CAUSES.index("dropped")])

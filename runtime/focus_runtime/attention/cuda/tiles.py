@@ -46,7 +46,7 @@ def softmax_step(score_mn, scale, v_nd, acc_md, top_m, sum_m, CAPPED: tl.constex
 
 @triton.jit
 def powers(FACTOR, ACTS, TOKENS, visible_m, position_m, grow_first, grow_last):
-    """What queries of a head are multiplied by, which see so many tokens up to their own; factors.py says more."""
+    """What queries of a head are multiplied by, which see so many tokens up to their own; see `HeadFactors`."""
     grown_m = tl.minimum(tl.maximum(position_m, grow_first), grow_last).to(tl.float32) / grow_first
     share_m = tl.maximum(tl.load(ACTS) - tl.load(TOKENS) * grown_m / visible_m.to(tl.float32), 0.0)
     return tl.math.exp2(share_m * tl.math.log2(tl.load(FACTOR)))

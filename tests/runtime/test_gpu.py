@@ -10,17 +10,17 @@ import subprocess
 import pytest
 import torch
 
-from tests.helpers import needs_triton
-
-needs_triton()
-
-from focus_runtime import gpu  # noqa: E402
-from focus_runtime.gpu import (  # noqa: E402
+from focus_runtime import gpu
+from focus_runtime.gpu import (
     Launches,
     kinds_of,
     launcher,
     prepared,
 )
+from tests.helpers import needs_triton
+
+needs_triton()
+
 
 pytestmark = pytest.mark.skipif(not (shutil.which("gcc") or shutil.which("clang")), reason="Triton needs a compiler")
 DRIVER = """

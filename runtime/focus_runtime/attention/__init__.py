@@ -162,11 +162,7 @@ def _check_per_token(name: str, tensor: Tensor, dtype: torch.dtype, key: Tensor)
 
 
 def _check_numbers(
-    window: int,
-    num_sinks: int,
-    window_growth: tuple[int, int] | None,
-    scale: float | None,
-    softcap: float | None,
+    window: int, num_sinks: int, window_growth: tuple[int, int] | None, scale: float | None, softcap: float | None
 ) -> None:
     for name, number in (("window", window), ("num_sinks", num_sinks)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:

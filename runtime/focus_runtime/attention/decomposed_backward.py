@@ -258,14 +258,7 @@ def differentiable_attention(
 
 
 def straight_through_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    probabilities: Tensor,
-    rule: PairRule,
-    scale: float,
-    *,
-    top_k: int,
+    query: Tensor, key: Tensor, value: Tensor, probabilities: Tensor, rule: PairRule, scale: float, *, top_k: int
 ) -> Tensor:
     """Attention under the hard top-k mask, with a gradient for the routers, in memory linear in T.
 

@@ -263,7 +263,9 @@ def gained_and_lost(before: Ints, rule_before: PairRule, after: Ints, rule_after
     return counts
 
 
-def _mask_of_rows(membership: Ints, rows: Ints, keys: Ints, rule: PairRule) -> tuple[Bools, Bools, Bools]:
+def _mask_of_rows(
+    membership: NDArray[np.integer], rows: Ints, keys: Ints, rule: PairRule
+) -> tuple[Bools, Bools, Bools]:
     """(R, K) each: pairs that the rule keeps, those near in the text, and those with a shared group."""
     distance = rows[:, None] - keys
     near = distance <= rule.near(rows)[:, None]

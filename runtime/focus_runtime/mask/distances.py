@@ -1,4 +1,9 @@
-"""Allowed pairs of one layer counted by distance."""
+"""Allowed pairs of one layer counted by distance; and distant pairs, which the groups alone decide.
+
+Distant pairs are those in a layer's reach, beyond a head's window, whose key is none of the first tokens (sinks). The
+share of them that is kept is, wherever it stands for a layer, the mean over the heads that have some; heads with full
+attention keep all of theirs.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +26,15 @@ def distant_pairs(rule: PairRule, num_tokens: int) -> int:
     return int((rule.nearest_far(queries) - first).clip(0).sum())
 
 
-def distant_dropped(dropped: float, rule: PairRule, num_tokens: int) -> float:
-    """Distant pairs that a head drops: all that it drops but those out of the layer's reach.
+def distant_kept(dropped: float, rule: PairRule, num_tokens: int) -> float | None:
+    """Share of a head's distant pairs that it keeps; None where it has none.
 
     Args:
-        dropped: pairs counted as `dropped`, of one head or mean over heads of one rule.
+        dropped: pairs counted as `dropped`, of one head or mean over heads of one rule; those that the layer does not
+            reach are among them.
     """
-    return dropped - rule.unreached(num_tokens)
-
-
-def distant_kept(dropped: float, rule: PairRule, num_tokens: int) -> float | None:
-    """Share of a head's distant pairs that it keeps; None where it has none."""
     pairs = distant_pairs(rule, num_tokens)
-    return 1.0 - distant_dropped(dropped, rule, num_tokens) / pairs if pairs else None
+    return 1.0 - (dropped - rule.unreached(num_tokens)) / pairs if pairs else None
 
 
 def mean_of_some(values: Sequence[float | None], weights: Sequence[float] | None = None) -> float | None:
@@ -111,12 +112,7 @@ def count_by_distance(membership: Ints, rule: PairRule, rules: Sequence[PairRule
         for counted, those in ((sinks, far), (sinks_shared, far[(membership[far] & membership[j]) != 0])):
             counted += np.bincount(np.searchsorted(starts, those - j, "right") - 1, minlength=starts.size)
     sink_only = sinks - sinks_shared
-    counts = {
-        "local_only": local - both,
-        "group_only": shared - both,
-        "local_and_group": both,
-        "sink_only": sink_only,
-    }
+    counts = {"local_only": local - both, "group_only": shared - both, "local_and_group": both, "sink_only": sink_only}
     counts["dropped"] = pairs - sum(counts.values())
     sharing = shuffled_sharing(membership)
     by_rule = local + sinks

@@ -14,11 +14,7 @@ from torch import Tensor
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError
 
-MEANING = {
-    "projection": "hidden size, routing size",
-    "centroids": "groups, routing size",
-    "potential": "groups",
-}
+MEANING = {"projection": "hidden size, routing size", "centroids": "groups, routing size", "potential": "groups"}
 LARGEST_FACTOR = 100.0  # of the logits
 LARGEST = 1e6  # of a weight; with a hidden state's numbers it stays far below what float32 holds
 EVERY_LAYER = "save every layer, or list the layers that have routers in the configuration"

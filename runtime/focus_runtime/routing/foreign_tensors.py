@@ -139,12 +139,7 @@ def _leaves(value: Any, path: tuple[str, ...], depth: int = 0) -> Iterator[tuple
 
 
 def _sort(
-    found: ForeignFile,
-    path: tuple[str, ...],
-    stem: str,
-    tensor: Tensor,
-    patterns: Mapping[str, str],
-    file: str,
+    found: ForeignFile, path: tuple[str, ...], stem: str, tensor: Tensor, patterns: Mapping[str, str], file: str
 ) -> None:
     """Put a tensor where its name says it belongs."""
     name = _joined(stem, ".".join(path)) or file

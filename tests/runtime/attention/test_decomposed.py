@@ -22,8 +22,6 @@ from tests.runtime.attention.by_keyword import (
 )
 from tests.runtime.attention.inputs import (
     FP32,
-    LENGTHS,
-    SETTINGS,
     assert_same,
     oracle,
     random_inputs,
@@ -36,16 +34,6 @@ def test_subsets_of_memberships():
     assert subsets_of([0, 0b1000]) == [0b1000]
     with pytest.raises(InputError, match="sets of groups"):
         subsets_of([(1 << 20) - 1])
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize(("window", "num_sinks"), SETTINGS)
-@pytest.mark.parametrize("top_k", [1, 2, 3])
-def test_decomposed_equals_the_oracle(length, window, num_sinks, top_k, fresh_seed):
-    inputs = random_inputs(length, dtype=torch.float32)
-    membership = random_membership(length, groups=5, top_k=top_k)
-    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.35}
-    assert_same(decomposed_attention(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
 
 
 @pytest.mark.parametrize("block", [1, 3, 32, 128])

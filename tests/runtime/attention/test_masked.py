@@ -25,23 +25,12 @@ from tests.runtime.attention.by_keyword import (
 )
 from tests.runtime.attention.inputs import (
     FP32,
-    LENGTHS,
-    SETTINGS,
     assert_same,
     oracle,
     random_inputs,
     random_membership,
 )
 from tests.runtime.families import logits
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize(("window", "num_sinks"), SETTINGS)
-@pytest.mark.parametrize("top_k", [1, 2])
-def test_masked_equals_the_oracle(length, window, num_sinks, top_k, fresh_seed):
-    inputs, membership = random_inputs(length, dtype=torch.float32), random_membership(length, top_k=top_k)
-    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.35}
-    assert_same(masked_attention(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
 
 
 @pytest.mark.parametrize("block", [1, 7, 32])

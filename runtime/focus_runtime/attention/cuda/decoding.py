@@ -111,16 +111,7 @@ def chunk_kernel(
 
 
 @triton.jit(do_not_specialize=["lses", "heads", "chunks"])
-def join_kernel(
-    PART,
-    OUT,
-    lses,
-    heads,
-    chunks,
-    HEAD: tl.constexpr,
-    SIZE: tl.constexpr,
-    CHUNKS_: tl.constexpr,
-):
+def join_kernel(PART, OUT, lses, heads, chunks, HEAD: tl.constexpr, SIZE: tl.constexpr, CHUNKS_: tl.constexpr):
     """The logsumexp of a head goes behind those of all its parts."""
     whole = lses + tl.num_programs(1) * heads * chunks
     row = tl.program_id(1).to(tl.int64) * heads + tl.program_id(0)

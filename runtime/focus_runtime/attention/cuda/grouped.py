@@ -250,11 +250,7 @@ def new_lse(query: Tensor) -> Tensor:
 
 
 def _copied(
-    launches: Launches,
-    plan: tuple[Grid, tuple[Any, ...]],
-    key: Tensor,
-    value: Tensor,
-    order: SortedTokens,
+    launches: Launches, plan: tuple[Grid, tuple[Any, ...]], key: Tensor, value: Tensor, order: SortedTokens
 ) -> tuple[Tensor, Tensor]:
     """Keys and values in the order of groups, both (B * G * E, D)."""
     (batch, kv_heads, _, head_size), entries = key.shape, order.key_token.shape[1]

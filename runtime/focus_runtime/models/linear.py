@@ -46,6 +46,9 @@ def use_fast_linear(model: nn.Module) -> bool:
 
     Args:
         model: its float32 `nn.Linear` modules (no subclasses of it) become `OneDnnLinear`; weights and names stay.
+
+    Returns:
+        Whether any did.
     """
     plain = [module for module in model.modules() if type(module) is nn.Linear and module.weight.dtype == torch.float32]
     if not plain or not onednn_is_faster():

@@ -54,37 +54,34 @@ def check_layers(
             expected=f"layers {sorted(by_layer)}",
             fix="tune the budget again for this file",
         )
-    width = _hidden_size(by_layer, config)
+    shapes = {
+        "projection": (_hidden_size(by_layer, config), config.routing_dim),
+        "centroids": (config.num_groups, config.routing_dim),
+        "potential": (config.num_groups,),
+    }
     for index, parts in sorted(by_layer.items()):
-        for part, dims in (("projection", 2), ("centroids", 2), ("potential", 1)):
-            tensor = parts.get(part)
-            if tensor is None:
-                if part == "potential":
-                    continue
+        for part, expected in shapes.items():
+            if part in parts:
+                _check_tensor(f"{name}: layers.{index}.{part}", parts[part], expected, part)
+            elif part != "potential":
                 raise CentroidFileError(
                     f"{name}: layer {index} has no {part}", expected="projection and centroids", fix=SEE_FORMAT
                 )
-            expected = {
-                "projection": (width, config.routing_dim),
-                "centroids": (config.num_groups, config.routing_dim),
-                "potential": (config.num_groups,),
-            }[part]
-            if tensor.dim() != dims or tuple(tensor.shape) != expected or math.prod(tensor.shape) == 0:
-                raise _wrong_shape(f"{name}: layers.{index}.{part}", tensor, expected, part)
-            largest = float(tensor.detach().float().abs().max())  # float64 values may not fit float32
-            if not math.isfinite(largest):
-                raise CentroidFileError(
-                    f"{name}: layers.{index}.{part} contains NaN or infinity",
-                    expected="finite numbers",
-                    fix="train again",
-                )
-            if largest > LARGEST:
-                raise CentroidFileError(
-                    f"{name}: layers.{index}.{part} contains {largest:.3g}",
-                    expected=f"values up to {LARGEST:g}, beyond which scores are no numbers",
-                    fix="train again",
-                )
     _check_factors(by_layer, config, name)
+
+
+def _check_tensor(what: str, tensor: Tensor, expected: tuple[int | None, ...], part: str) -> None:
+    if tuple(tensor.shape) != expected or tensor.numel() == 0:
+        raise _wrong_shape(what, tensor, expected, part)
+    largest = float(tensor.detach().float().abs().max())  # float64 values may not fit float32
+    if not math.isfinite(largest):
+        raise CentroidFileError(f"{what} contains NaN or infinity", expected="finite numbers", fix="train again")
+    if largest > LARGEST:
+        raise CentroidFileError(
+            f"{what} contains {largest:.3g}",
+            expected=f"values up to {LARGEST:g}, beyond which scores are no numbers",
+            fix="train again",
+        )
 
 
 def _hidden_size(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig) -> int | None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from focus_runtime.attention import costs as cpu_costs
-from focus_runtime.attention.cuda import costs as cuda_choice
 from focus_runtime.attention.cuda import costs as gpu
 from focus_runtime.attention.cuda import decomposed as decomposition
 from focus_runtime.attention.cuda.costs import GpuCosts, Work, choose_on_cuda, fitted, gpu_costs, measure, work_of
@@ -91,9 +90,9 @@ def test_where_it_cannot_be_measured_estimates_are_left(plain, monkeypatch):
     assert gpu._known == {}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def unmeasured(monkeypatch):
-    monkeypatch.setattr(cuda_choice, "gpu_costs", lambda device, dtype: None)
+    monkeypatch.setattr(gpu, "gpu_costs", lambda device, dtype: None)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def unmeasured(monkeypatch):
         (32768, Extent(8, 1, True), {"queries": 1}, "masked"),
     ],
 )
-def test_estimates_where_nothing_is_measured(length, extent, changes, expected, monkeypatch):
+def test_estimates_where_nothing_is_measured(length, extent, changes, expected, monkeypatch, unmeasured):
     monkeypatch.setattr(
         decomposition, "unusable", lambda device, dtype, size: None if dtype.itemsize == 2 and size <= 256 else "no"
     )
@@ -131,7 +130,7 @@ def test_estimates_where_nothing_is_measured(length, extent, changes, expected, 
 def test_kernels_in_triton_take_what_they_can_at_every_length(monkeypatch):
     """Where they run nothing is measured, and no compiler is waited for."""
     monkeypatch.setattr(decomposition, "attention_fits", lambda what, query, key, value: query.dtype.itemsize == 2)
-    monkeypatch.setattr(cuda_choice, "gpu_costs", lambda *_: pytest.fail("nothing has to be measured"))
+    monkeypatch.setattr(gpu, "gpu_costs", lambda *_: pytest.fail("nothing has to be measured"))
 
     def chosen(length, queries=None, dtype=torch.bfloat16, **changes):
         query = torch.empty(1, 8, queries or length, 64, dtype=dtype, device="meta")
@@ -142,14 +141,14 @@ def test_kernels_in_triton_take_what_they_can_at_every_length(monkeypatch):
     assert {chosen(length, softcap=cap) for length in (200, 4096, 1 << 20) for cap in (None, 30.0)} == {"decomposed"}
     assert chosen(200, window=5000) == "decomposed"
     monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *_, **__: True)
-    monkeypatch.setattr(cuda_choice, "gpu_costs", lambda *_: None)
+    monkeypatch.setattr(gpu, "gpu_costs", lambda *_: None)
     assert chosen(9000, window=5000) == "flex"  # so large a window is not looked through
     assert chosen(4096, key_padding=torch.ones(1, 4096, dtype=torch.bool)) == "flex"
     assert chosen(4096, gradients=True) == "flex"
     assert chosen(4096, dtype=torch.float32) == "flex"
 
 
-def test_flex_that_fails_on_this_gpu_is_not_chosen(monkeypatch):
+def test_flex_that_fails_on_this_gpu_is_not_chosen(monkeypatch, unmeasured):
     """Its tiles exceed the shared memory of some GPUs at head size 256 or in fp32."""
     tried = []
     monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *given, **more: tried.append((given, more)))
@@ -157,7 +156,7 @@ def test_flex_that_fails_on_this_gpu_is_not_chosen(monkeypatch):
     settings = {"window": 128, "key_padding": None, "softcap": None, "gradients": True}
     assert choose_on_cuda(query, query, Extent(8, 1, True), **settings) == "masked"
     assert tried == [((torch.device("meta"), torch.float32, 256), {"gradients": True})]
-    monkeypatch.setattr(cuda_choice, "has_backward", lambda query: True)
+    monkeypatch.setattr(gpu, "has_backward", lambda query: True)
     assert choose_on_cuda(query, query, Extent(8, 2, True), **settings) == "decomposed"  # memory linear in T
     assert choose_on_cuda(query, query, Extent(8, 3, True), **settings) == "masked"
     assert choose_on_cuda(query, query, Extent(8, 2, True), **(settings | {"gradients": False})) == "masked"
@@ -166,7 +165,7 @@ def test_flex_that_fails_on_this_gpu_is_not_chosen(monkeypatch):
 def test_what_was_measured_decides_among_what_can_run(monkeypatch):
     """Launches weigh in short texts, pairs in long ones, and a backend that cannot run is never taken."""
     measured = GpuCosts({"masked": [1e-5, 0.0, 2e-12], "decomposed": [1e-3, 0.0, 1e-12], "flex": [5e-5, 0.0, 3e-12]})
-    monkeypatch.setattr(cuda_choice, "gpu_costs", lambda device, dtype: measured)
+    monkeypatch.setattr(gpu, "gpu_costs", lambda device, dtype: measured)
     monkeypatch.setattr(decomposition, "unusable", lambda device, dtype, size: None if size <= 256 else "no")
     monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *_, **__: True)
 
@@ -184,7 +183,7 @@ def test_what_was_measured_decides_among_what_can_run(monkeypatch):
     assert chosen(65536, softcap=30.0) == "masked"
 
 
-def test_heads_without_groups_take_what_needs_no_sorting(monkeypatch):
+def test_heads_without_groups_take_what_needs_no_sorting(monkeypatch, unmeasured):
     monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *rest, **more: True)
 
     def chosen(length, *, new=None, padding=None, gradients=False):
@@ -197,6 +196,6 @@ def test_heads_without_groups_take_what_needs_no_sorting(monkeypatch):
     assert chosen(512) == chosen(4096, new=1) == chosen(4096, padding=torch.ones(1, 4096)) == "masked"
     monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *rest, **more: False)
     assert chosen(4096) == "masked"
-    monkeypatch.setattr(cuda_choice, "grouped_fits", lambda *_: True)
+    monkeypatch.setattr(gpu, "grouped_fits", lambda *_: True)
     assert chosen(4096) == chosen(512) == "decomposed"
     assert chosen(4096, gradients=True) == chosen(4096, new=1) == "masked"

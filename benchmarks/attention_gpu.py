@@ -44,14 +44,12 @@ from benchmarks.layer_gpu import (
     interleaved,
     random_layer,
 )
-from focus_runtime.attention.cuda.decomposed import flash_decomposition
-from focus_runtime.attention.cuda.decomposition import GROUPED, gpu_decomposition, grouped_fits
-from focus_runtime.attention.kernels.varlen import PLAIN, available_kernels
+from focus_runtime.attention.cuda.decomposed import GROUPED, flash_decomposition, gpu_decomposition, grouped_fits
 from focus_runtime.attention.reference import reference_attention
+from focus_runtime.attention.varlen import PLAIN, available_kernels
 from focus_runtime.errors import first_line
 from focus_runtime.failures import is_out_of_memory
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import Extent, PairRule
 
 WINDOW, SINKS = 128, 4
 LENGTHS = tuple(1 << power for power in range(10, 21))

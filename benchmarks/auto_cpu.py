@@ -22,14 +22,14 @@ from unittest import mock
 
 import torch
 
+from focus_runtime import native
 from focus_runtime.attention import dispatch
 from focus_runtime.attention.dispatch import attend, choose_backend
-from focus_runtime.attention.kernels.flash import causal_flash
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.flash import causal_flash
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.errors import InputError
 from focus_runtime.measure.speed import LayerSetting, layer_inputs
 from focus_runtime.measure.timing import in_turn, machine
-from focus_runtime.native import library
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 GROUPS = tuple(itertools.product((4, 8, 16), (1, 2, 3)))
@@ -112,7 +112,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.packaged_compiler:
-        library.COMPILERS = ()
+        native.COMPILERS = ()
     rows = []
     for dtype, length, (groups, top_k) in itertools.product(arguments.dtype or DTYPES, LENGTHS, GROUPS):
         if length > arguments.longest:

@@ -23,7 +23,7 @@ from focus_runtime.attention import focus_attention
 from focus_runtime.attention.decode import decode_attention
 from focus_runtime.attention.dispatch import attend, choose_backend
 from focus_runtime.attention.masked import masked_attention
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.timing import in_turn, machine
 

@@ -24,8 +24,7 @@ from focus_runtime.measure.perplexity import Scores, compare, score
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
-from focus_runtime.routing.centroids import Centroids
-from focus_runtime.routing.no_groups import no_groups
+from focus_runtime.routing.centroids import Centroids, no_groups
 from focus_runtime.run.random_baseline import STATISTICS_SEED, random_baseline
 from focus_runtime.text.sequences import encode_texts, even_sequences
 from paper.studies.group_balance import group_balance

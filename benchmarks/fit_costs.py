@@ -28,10 +28,10 @@ from torch import Tensor
 
 from focus_runtime.attention import costs
 from focus_runtime.attention.decomposed import decomposed_attention
+from focus_runtime.attention.flash import causal_flash
 from focus_runtime.attention.fused import fused_attention
-from focus_runtime.attention.kernels.flash import causal_flash
 from focus_runtime.attention.masked import masked_attention
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.speed import LayerSetting, balanced_membership, layer_inputs
 from focus_runtime.measure.timing import in_turn, machine

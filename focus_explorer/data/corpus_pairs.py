@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from focus_explorer.data.parts import Part
-from focus_runtime.mask.distant import distant_pairs
+from focus_runtime.mask.distances import distant_pairs
 from focus_runtime.measure.intervals import Interval, mean_interval
 
 Floats = NDArray[np.float64]
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class DistantPairs:
-    """Distant pairs (see mask/distant.py) of one head of each of P parts of heads in D documents.
+    """Distant pairs (see mask/distances.py) of one head of each of P parts of heads in D documents.
 
     Attributes:
         kept, pairs: (D, P), parts layer by layer in the order of their numbers.

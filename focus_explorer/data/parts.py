@@ -20,7 +20,7 @@ from focus_explorer.data.queries import fetch, rows_of
 from focus_explorer.errors import InputError, NotFoundError
 from focus_runtime.budget import HeadCounts
 from focus_runtime.config import CONSTANT, FocusConfig
-from focus_runtime.mask.distant import distant_kept, mean_of_some
+from focus_runtime.mask.distances import distant_kept, mean_of_some
 from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.store.database import Database
 
@@ -293,7 +293,7 @@ class PartPairs:
     pairs: dict[str, int]
 
     def distant_kept(self, num_tokens: int) -> float | None:
-        """Share of the distant pairs of one of its heads that is kept, see mask/distant.py; None where it has none.
+        """Share of the distant pairs of one of its heads that is kept, see mask/distances.py; None where it has none.
 
         Args:
             num_tokens: T.

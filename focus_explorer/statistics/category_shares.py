@@ -12,7 +12,7 @@ from focus_explorer.statistics.alignment import align
 from focus_explorer.statistics.resample import Resampler, held, ratio
 from focus_explorer.statistics.sample import Sample
 from focus_explorer.statistics.significance import corrected_p_values, hypergeometric_p_values
-from focus_runtime.mask.group_labels import group_label
+from focus_runtime.mask.rule import group_label
 from focus_runtime.measure.contingency import contingency
 from focus_runtime.measure.intervals import recentred_interval
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.statistics.sample import Sample
 from focus_explorer.statistics.significance import corrected_p_values, two_sided_p_values
-from focus_runtime.mask.group_labels import group_label
+from focus_runtime.mask.rule import group_label
 from focus_runtime.measure.contingency import contingency, log_odds
 
 CHARACTERISTIC, FREQUENT = 12, 12

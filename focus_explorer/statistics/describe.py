@@ -17,7 +17,7 @@ from focus_explorer.statistics.rows import StatisticRow, to_table
 from focus_explorer.statistics.sample import Sample
 from focus_explorer.statistics.significance import corrected_p_values
 from focus_explorer.statistics.warnings import caution
-from focus_runtime.mask.group_labels import group_label
+from focus_runtime.mask.rule import group_label
 from focus_runtime.measure.contingency import group_purity, information, purity, shuffled_tables
 from focus_runtime.measure.intervals import percentile_ends
 

@@ -13,7 +13,7 @@ from focus_explorer.statistics.describe import Layer
 from focus_explorer.statistics.distances import Bins, PairCounts
 from focus_explorer.statistics.resample import Estimate, Resampler, held, mean_of, ratio
 from focus_explorer.statistics.sample import Sample
-from focus_runtime.mask.group_labels import group_label
+from focus_runtime.mask.rule import group_label
 
 PAIRS_SHOWN, MOST_WORDS = 20, 1200
 NAMED = ("PROPN", "NOUN", "name", "content")  # parts of speech and word classes of content words

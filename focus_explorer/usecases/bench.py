@@ -16,7 +16,7 @@ from focus_explorer.usecases.texts import SAMPLES, read_text_file, sample_text, 
 from focus_runtime.budget import HeadException
 from focus_runtime.failures import Advice
 from focus_runtime.files import cannot_write, check_writable_folder
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.text.special import DEFAULT
 
 DECODE_STEPS = 8

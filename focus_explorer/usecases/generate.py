@@ -13,7 +13,7 @@ from focus_explorer.usecases.runs import check_beginning, run_special_tokens
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
 from focus_runtime.failures import Advice
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 
 MOST_TOKENS, LONGEST_PROMPT = 512, 4096
 MAX_TEMPERATURE = 2.0

@@ -188,8 +188,7 @@ def device_choices(*, training: bool = False) -> list[tuple[str, str]]:
     Args:
         training: leave out what trainings do not use: all GPUs together, and the precision that analyses run in.
     """
-    from focus_runtime.models.device_map import SPLIT
-    from focus_runtime.models.devices import devices, place
+    from focus_runtime.models.devices import SPLIT, devices, place
 
     auto = place()
     labels = [(f"auto ({auto.device})" if training else f"auto ({auto.device}, {auto.dtype})", "auto")]

@@ -16,7 +16,7 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.settings import SETTINGS
 from focus_explorer.usecases.centroids.files import shipped_names, uploaded_row
-from focus_runtime.routing.hub import hub_name
+from focus_runtime.routing.places import hub_name
 
 if TYPE_CHECKING:
     from focus_explorer.usecases.analyze import AnalyzeRequest

@@ -46,9 +46,9 @@ from focus_explorer.views.payloads.pairs import (
     DistancePayload,
     MaskTilePayload,
 )
+from focus_runtime.mask.counts import count_tile
 from focus_runtime.mask.distances import DistanceCounts, count_by_distance, shuffled_sharing
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.mask.tiles import count_tile
 
 MOST_CELLS = 160  # cells of a tile a side; a cell is then a few pixels, and a tile a few hundred kilobytes
 LARGE_TOKENS, LARGE_CELLS = 8192, 80  # wider areas in fewer cells: the count takes tokens x cells

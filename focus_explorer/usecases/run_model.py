@@ -20,7 +20,7 @@ from focus_runtime.budget import read_budget
 from focus_runtime.composition.changes import Change, last_token, read_changes
 from focus_runtime.config import CONSTANT
 from focus_runtime.failures import Advice
-from focus_runtime.routing.saved_folder import CENTROIDS_FILE
+from focus_runtime.routing.places import CENTROIDS_FILE
 
 if TYPE_CHECKING:
     from focus_runtime.composition.attach import FocusModel
@@ -63,8 +63,7 @@ def lease_run_model(
 
 def device_here(recorded: str) -> str:
     """The device a run was executed on, or the CPU where this machine lacks it."""
-    from focus_runtime.models.device_map import SPLIT
-    from focus_runtime.models.devices import devices
+    from focus_runtime.models.devices import SPLIT, devices
 
     name = SPLIT if " + " in recorded else recorded
     return name if name in {device.name for device in devices()} else "cpu"
@@ -250,7 +249,7 @@ def _centroid_name(service: Service, run: dict[str, Any]) -> str:
 
 def _fetched(name: str, digest: str) -> str | None:
     """A run's name of a hub's repository and commit, where the hub's cache has that file; nothing is fetched."""
-    from focus_runtime.routing.hub import cached, hub_name
+    from focus_runtime.routing.places import cached, hub_name
 
     repository = hub_name(name)
     found = cached(repository) if repository is not None and repository.pinned else None

@@ -14,7 +14,7 @@ from focus_explorer.views.payloads.comparisons import RunSummary, StagePayload
 from focus_explorer.views.payloads.runs import MaskPayload
 from focus_explorer.views.run import mask_payload
 from focus_runtime.config import FocusConfig
-from focus_runtime.mask.distant import mean_of_some
+from focus_runtime.mask.distances import mean_of_some
 from focus_runtime.store.database import Database
 from focus_runtime.text.tokens import joined_text
 

@@ -19,8 +19,7 @@ from focus_explorer.views.payloads.pairs import (
     MaskTilePayload,
 )
 from focus_explorer.views.run import encode
-from focus_runtime.mask.distances import DistanceCounts
-from focus_runtime.mask.distant import mean_of_some
+from focus_runtime.mask.distances import DistanceCounts, mean_of_some
 from focus_runtime.mask.rule import CAUSES
 
 DIGITS = 6

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from focus_runtime.config import MAX_WHOLE
 from focus_runtime.errors import ConfigError, InputError
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 
 
 def check_whole(settings: Any, **minima: int) -> None:

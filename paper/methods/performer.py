@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.reference import needs_gradient
 from paper.methods.checks import check_flag, check_heads, check_whole
 from paper.methods.pairs import Reading, grouped
 from paper.methods.replace import AttentionBaseline

@@ -15,8 +15,8 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 
 from focus_runtime.attention.dispatch import one_dtype, rows_together
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.attention.sliding import sliding_attention
+from focus_runtime.attention.masked import sliding_attention
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.state import STATE as FOCUS_STATE
 from focus_runtime.errors import ConfigError, InputError, ModelError

@@ -29,9 +29,8 @@ from focus_runtime.fit.settings import TrainConfig, TrainStep
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.perplexity import Scores, score
 from focus_runtime.measure.timing import machine
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device, native_dtype
 from focus_runtime.models.loading import fingerprint, load_model
-from focus_runtime.models.precision import native_dtype
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.random_baseline import random_baseline

@@ -9,8 +9,7 @@ from focus_explorer.words import ends
 from focus_runtime.errors import InputError
 from focus_runtime.measure.intervals import Interval
 from focus_runtime.measure.speed import layer_speed
-from focus_runtime.routing.centroids import Centroids
-from focus_runtime.routing.no_groups import no_groups
+from focus_runtime.routing.centroids import Centroids, no_groups
 from paper.reports import paper
 from paper.reports.cells import quality_cells
 from paper.reports.lab import Lab

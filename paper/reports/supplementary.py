@@ -9,8 +9,7 @@ import numpy as np
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.attention_mass import MassKept, attention_mass_kept
 from focus_runtime.measure.intervals import mean_interval
-from focus_runtime.routing.centroids import Centroids
-from focus_runtime.routing.no_groups import no_groups
+from focus_runtime.routing.centroids import Centroids, no_groups
 from paper.reports.lab import Lab
 from paper.reports.report import Claim, Column, Figure, Report, Series, judged
 from paper.studies.future_leak import assignment_leak, future_effect

@@ -27,7 +27,7 @@ from focus_runtime.fit.contexts import checkpointing
 from focus_runtime.fit.settings import TrainConfig, TrainStep
 from focus_runtime.measure.loss import check_positions
 from focus_runtime.measure.perplexity import Scores, score
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter, sinkhorn_potential, top_k_membership
 from focus_runtime.text.sequences import TokenStream, encode_texts, even_sequences

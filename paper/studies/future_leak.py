@@ -12,7 +12,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.perplexity import score
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter
 from paper.studies.rows import Row, focus_row, full_row, variant

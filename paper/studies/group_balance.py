@@ -13,7 +13,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
 from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids
 from paper.studies.rows import Row, variant
 

@@ -26,7 +26,7 @@ from focus_runtime.measure.contingency import (
 )
 from focus_runtime.measure.intervals import percentile_ends
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.text.tagging import CLASSES, classify
 from focus_runtime.text.tokens import tokenize

@@ -13,8 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from focus_runtime.measure.perplexity import Scores, score
-from focus_runtime.routing.centroids import Centroids
-from focus_runtime.routing.no_groups import no_groups
+from focus_runtime.routing.centroids import Centroids, no_groups
 from focus_runtime.run.random_baseline import baseline_seed, random_baseline, random_seed
 from paper.studies.rows import Row, focus_row, full_row, gap_recovered
 

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.perplexity import Scores, score
-from focus_runtime.routing.centroids import Centroids
-from focus_runtime.routing.no_groups import has_no_groups
+from focus_runtime.routing.centroids import Centroids, has_no_groups
 
 Row = dict[str, Any]
 SHOWN = ("num_groups", "top_k", "window", "num_sinks", "assignment", "temperature", "sinkhorn_iterations")

@@ -18,7 +18,7 @@ from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.live_text import LiveTexts
 from focus_explorer.usecases.runs import run_config, run_summary
 from focus_explorer.usecases.service import Service
-from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.store.database import Database

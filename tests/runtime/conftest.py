@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from focus_runtime import native
 from focus_runtime.composition.attach import compose
-from focus_runtime.native import library
 from focus_runtime.routing.router import CentroidRouter
 from focus_runtime.text.sequences import step_sequences
 from tests.helpers import build_centroids, random_ids
@@ -76,6 +76,6 @@ def composing(near_ties):
 @pytest.fixture
 def broken_library(monkeypatch):
     """Forgets the functions that were loaded, before and after; gives the monkeypatch that makes building fail."""
-    library.library.cache_clear()
+    native.library.cache_clear()
     yield monkeypatch
-    library.library.cache_clear()
+    native.library.cache_clear()

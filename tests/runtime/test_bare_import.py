@@ -67,11 +67,11 @@ def test_the_runtime_attends_and_the_gpu_script_is_imported_without_the_rest():
 import focus_runtime
 import focus_runtime.measure.loss, focus_runtime.measure.perplexity, focus_runtime.measure.speed
 import focus_runtime.composition.attach
-import focus_runtime.attention.flex, focus_runtime.attention.cuda.choice
+import focus_runtime.attention.flex, focus_runtime.attention.cuda.costs
 import torch
 from focus_runtime import focus_attention
 from focus_runtime.attention.cuda.decomposed import flash_decomposition
-from focus_runtime.attention.kernels.varlen import PLAIN
+from focus_runtime.attention.varlen import PLAIN
 from focus_runtime.mask.rule import PairRule
 x = torch.randn(1, 2, 40, 16)
 groups = 1 << (torch.arange(40)[None] % 4)

@@ -25,7 +25,7 @@ from focus_explorer.exports.mask.names import MASK, SUFFIXES
 from focus_explorer.exports.tables.sources import provenance
 from focus_explorer.progress import Progress
 from focus_runtime.files import replacing
-from focus_runtime.mask.kept import KeptPairs, kept_pairs
+from focus_runtime.mask.counts import KeptPairs, kept_pairs
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.store.database import Database
 

@@ -11,8 +11,7 @@ import numpy as np
 from focus_explorer.data.parts import full_share
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.exports.bundle.manifest import describe_measured
-from focus_runtime.mask.group_labels import group_label
-from focus_runtime.mask.rule import CAUSES
+from focus_runtime.mask.rule import CAUSES, group_label
 from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.store.database import Database
 

@@ -19,7 +19,7 @@ from focus_explorer.exports.tables.arrays import repeated, text_array
 from focus_explorer.statistics.names import NAMES, OF_CORPUS
 from focus_explorer.words import counted
 from focus_runtime.budget import budget_digest
-from focus_runtime.mask.group_labels import group_label
+from focus_runtime.mask.rule import group_label
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 from focus_runtime.version import __version__

@@ -21,7 +21,7 @@ from focus_explorer.words import counted
 from focus_runtime.assets import SHIPPED_CENTROIDS
 from focus_runtime.config import growth_words
 from focus_runtime.files import replacing
-from focus_runtime.routing.hub import hub_name
+from focus_runtime.routing.places import hub_name
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:

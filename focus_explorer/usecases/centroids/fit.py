@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.texts import all_samples
 from focus_runtime.config import FocusConfig
-from focus_runtime.models.device_map import device_names, input_device
+from focus_runtime.models.devices import device_names, input_device
 from focus_runtime.text.special import DEFAULT, text_ids, training_note
 
 if TYPE_CHECKING:

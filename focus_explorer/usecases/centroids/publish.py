@@ -21,8 +21,7 @@ from focus_explorer.views.payloads.centroids import HeldOutPayload
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
 from focus_runtime.files import replacing, replacing_folder
-from focus_runtime.routing.hub import hub_name
-from focus_runtime.routing.saved_folder import CENTROIDS_FILE, SavedSettings, write_settings
+from focus_runtime.routing.places import CENTROIDS_FILE, SavedSettings, hub_name, write_settings
 
 CARD_FILE = "README.md"
 EMBEDDED = SETTINGS["model"].default

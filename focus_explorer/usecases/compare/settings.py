@@ -179,7 +179,7 @@ def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids)
         loaded: its model.
         own: its centroids.
     """
-    from focus_runtime.routing.no_groups import no_groups
+    from focus_runtime.routing.centroids import no_groups
     from focus_runtime.run.random_baseline import COMPARISON_SEED, baseline_seed, random_baseline, random_seed
 
     executed = run_config(run)
@@ -206,8 +206,7 @@ def _measure_cell(
 ) -> dict[str, Any]:
     import torch
 
-    from focus_runtime.models.device_map import device_names, input_device
-    from focus_runtime.models.precision import dtype_name
+    from focus_runtime.models.devices import device_names, dtype_name, input_device
     from focus_runtime.run.setting import measure_setting
 
     kind, k, w = cell

@@ -17,8 +17,7 @@ def training_device(requested: str) -> str:
     """
     from accelerate import PartialState
 
-    from focus_runtime.models.device_map import SPLIT
-    from focus_runtime.models.devices import AUTO, place
+    from focus_runtime.models.devices import AUTO, SPLIT, place
 
     state = PartialState()
     if requested == AUTO:

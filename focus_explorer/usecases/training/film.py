@@ -212,7 +212,7 @@ def _frame(model: Any, path: Path, ids: list[int]) -> Frame:
     import torch
 
     from focus_runtime.composition.attach import compose
-    from focus_runtime.models.device_map import input_device
+    from focus_runtime.models.devices import input_device
     from focus_runtime.routing.centroid_file import load_centroids
 
     focus = compose(model, load_centroids(path))

@@ -58,7 +58,7 @@ def score(model: Any, centroids: Any, sequences: Mapping[str, Any]) -> dict[str,
 
 
 def _mean(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    from focus_runtime.mask.distant import mean_of_some
+    from focus_runtime.mask.distances import mean_of_some
 
     made: dict[str, Any] = {}
     for name, value in reports[0].items():

@@ -26,8 +26,7 @@ def training_info(model: Any, domains: Sequence[DomainTexts], **values: Any) -> 
         values: the fields of `TrainingInfo` that neither the process nor these say.
     """
     from focus_runtime.fit.domains import texts_sha256
-    from focus_runtime.models.device_map import input_device
-    from focus_runtime.models.precision import dtype_name
+    from focus_runtime.models.devices import dtype_name, input_device
     from focus_runtime.run.engine import versions
     from focus_runtime.store.training import TrainingInfo
 

@@ -135,8 +135,8 @@ def _load(request: TrainRequest, database: Any, held: ExitStack) -> _Training:
         held: keeps the result from a second training.
     """
     from focus_runtime.fit.hashes import ModelHashes
+    from focus_runtime.models.devices import native_dtype
     from focus_runtime.models.loading import load_model
-    from focus_runtime.models.precision import native_dtype
 
     initial = None if request.init is None else _initial(request.init, database)
     plan = plan_training(request, initial)
@@ -282,7 +282,7 @@ def _after_stop(request: TrainRequest, stopped: TrainingStopped, recorders: Sequ
 def _keep(training: _Training, centroids: Any, recorders: Sequence[Any], announce: Announce) -> dict[str, Any]:
     """Save the result; score held-out text and save the scores with it; note how it ended."""
     from focus_runtime.measure.memory import within_memory
-    from focus_runtime.models.precision import dtype_name
+    from focus_runtime.models.devices import dtype_name
     from focus_runtime.routing.centroid_file import save_centroids
 
     plan, request = training.plan, training.request

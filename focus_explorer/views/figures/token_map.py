@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from focus_explorer.views.figures.style import INK, Preset, axis, finish, group_mark
 from focus_explorer.words import counted
-from focus_runtime.mask.group_labels import group_label
+from focus_runtime.mask.rule import group_label
 
 
 def token_map_figure(

@@ -2,55 +2,63 @@
 
 One unit is the time torch's full causal attention spends on one pair of tokens. The constants are fitted by
 benchmarks/fit_costs.py; benchmarks/results/costs.json keeps the measurements and how often the choice was right. How
-the kernels of another machine, precision or number of threads compare is measured there: see calibration.py.
+the kernels of a machine compare is measured there once, in about a second, and kept in the user's cache by processor,
+precision and threads: torch's own kernel may be slow where the fused one is fast (fp32 on an AMD EPYC) or several times
+faster (bf16 on a processor with matrix tiles).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import operator
-from dataclasses import dataclass
-from typing import NamedTuple
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.inclusion_exclusion import subsets_of
+from focus_runtime.attention.decomposed import decomposed_attention, subsets_of
+from focus_runtime.attention.flash import causal_flash
+from focus_runtime.attention.fused import (
+    ELEMENTS,
+    IN_TILES,
+    IN_VECTORS,
+    FusedCosts,
+    fused_attention,
+    fused_available,
+    in_matrix_tiles,
+)
+from focus_runtime.attention.masked import masked_attention
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.errors import InputError
+from focus_runtime.files import default_cache_dir, replacing
 from focus_runtime.mask.rule import PairRule
+from focus_runtime.native import processor_identity
 
 FROM_TOKENS = 512  # a machine is measured for texts from here on: shorter ones take a millisecond a layer whatever runs
 # Without a compiler: flash calls of torch. Pairs inside groups, tokens gathered and merged, calls, local pairs.
 GROUP_PAIR, GROUP_TOKEN, GROUP_CALL, LOCAL_PAIR = 1.3, 150.0, 630.0, 1.0
 SINK_PAIR = 4.0  # not fitted: a few sinks cost little compared with the rest
 MASKED_PAIR, MASKED_BLOCK = 1.1, 256
-# The fused kernel, in units of its own pass by class: see `by_class_is_faster` in fused.cpp.
-FUSED_LOCAL, FUSED_DENSE, FUSED_COPY = 1.2, 1.1, 100.0
-# The same where it multiplies in matrix tiles, which make a pair cheap and leave masks and copies what they were: read
-# off 8 settings on a Xeon with AMX (LOG.md, 2026-11-23).
-TILES_LOCAL, TILES_DENSE, TILES_COPY = 3.4, 1.4, 170.0
 # The fused kernel's time is foretold within a few percent, that of torch's calls by a third too low at worst: they have
 # to promise at least this much.
 PROMISED_GAIN = 0.85
 # Queries of its tile and vector, and those that share a copy of keys, with AVX-512: LANES, VECTORS and SUBTILES there.
 TILE, VECTOR, CHUNK = 32, 16, 1024
-
-
-class FusedCosts(NamedTuple):
-    """Costs in the fused kernel, over that of a pair in its pass by class.
-
-    Attributes:
-        local: of a pair near in the text.
-        dense: of a pair in the dense pass.
-        copy: of a key that is copied, for a chunk of queries.
-    """
-
-    local: float
-    dense: float
-    copy: float
-
-
-IN_VECTORS = FusedCosts(FUSED_LOCAL, FUSED_DENSE, FUSED_COPY)
-IN_TILES = FusedCosts(TILES_LOCAL, TILES_DENSE, TILES_COPY)
+# What is measured on a machine: short and long texts of some heads, in balanced groups.
+HEADS, HEAD_SIZE, SHORT, LONG, GROUPS = 8, 64, 1024, 2048, 8
+RULE, SCORING = PairRule(128), Scoring(HEAD_SIZE**-0.5)
+REPEATS = 5
+VERSION = 2  # of what is measured; another one is measured again
+_LOCK = threading.Lock()
+_known: dict[tuple[torch.dtype, int], MachineCosts] = {}
+Costs = TypeVar("Costs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,6 @@ class MachineCosts:
         masked: time of masked attention over the model's.
         overhead: time of the decomposition besides its pairs, over the model's.
         fused: the fused kernel's time for a pair of its pass by class, over torch's for a pair of full attention.
-        tiles: whether the fused kernel multiplies in matrix tiles.
     """
 
     masked: float = 1.0
@@ -78,10 +85,6 @@ class MachineCosts:
 def class_terms(membership: Tensor, rule: PairRule) -> tuple[float, float, float]:
     """Terms of the fused kernel's pass by class, as `by_class_is_faster` of fused.cpp counts them.
 
-    Args:
-        membership: (T,) int64 bit sets.
-        rule: window and sinks.
-
     Returns:
         Pairs in whole tiles, keys copied, local pairs.
     """
@@ -95,25 +98,13 @@ def class_terms(membership: Tensor, rule: PairRule) -> tuple[float, float, float
 
 
 def by_class_cost(membership: Tensor, rule: PairRule, inside: FusedCosts) -> float:
-    """Time of the fused kernel's pass by class over one text, in pairs of that pass.
-
-    Args:
-        membership: (T,) int64 bit sets.
-        rule: window and sinks.
-        inside: costs in the kernel.
-    """
+    """Time of the fused kernel's pass by class over one text, in pairs of that pass."""
     pairs, copied, local = class_terms(membership, rule)
     return pairs + inside.copy * copied + inside.local * local
 
 
 def fused_cost(membership: Tensor, rule: PairRule, machine: MachineCosts) -> float:
-    """Units for one text by the fused kernel, in the faster of its two ways.
-
-    Args:
-        membership: (T,) int64 bit sets.
-        rule: window and sinks.
-        machine: see `MachineCosts`.
-    """
+    """Units for one text by the fused kernel, in the faster of its two ways."""
     dense = machine.inside.dense * membership.shape[0] ** 2 / 2
     return machine.fused * min(by_class_cost(membership, rule, machine.inside), dense)
 
@@ -133,8 +124,6 @@ def decomposed_terms(sizes: list[int], length: int, window: int) -> tuple[float,
     """What the decomposition of one text is made of.
 
     Args:
-        sizes: tokens of every set of groups, see `set_sizes`.
-        length: T.
         window: w, of a query in the middle where it grows.
 
     Returns:
@@ -145,14 +134,7 @@ def decomposed_terms(sizes: list[int], length: int, window: int) -> tuple[float,
 
 
 def decomposed_cost(sizes: list[int], length: int, rule: PairRule, machine: MachineCosts = MachineCosts()) -> float:
-    """Units for one text by the decomposition.
-
-    Args:
-        sizes: tokens of every set of groups, see `set_sizes`.
-        length: T.
-        rule: window and sinks.
-        machine: see `MachineCosts`; by default the one of the fit.
-    """
+    """Units for one text by the decomposition."""
     factors = (GROUP_PAIR, machine.overhead * GROUP_TOKEN, machine.overhead * GROUP_CALL, LOCAL_PAIR)
     terms = decomposed_terms(sizes, length, rule.near(length // 2))
     return sum(map(operator.mul, factors, terms)) + SINK_PAIR * length * rule.num_sinks
@@ -169,14 +151,7 @@ def masked_cost(length: int) -> float:
 
 
 def cheapest(membership: Tensor, rule: PairRule, machine: MachineCosts, *, fused: bool) -> str:
-    """ "fused", "decomposed" or "masked", by the model above, for a batch of texts.
-
-    Args:
-        membership: (B, T) int64 bit sets.
-        rule: window and sinks.
-        machine: see `MachineCosts`.
-        fused: whether the fused kernel can run.
-    """
+    """ "fused", "decomposed" or "masked", by the model above, for a batch of texts."""
     length = membership.shape[1]
     cost = {"masked": machine.masked * masked_cost(length) * membership.shape[0]}
     sizes = [set_sizes(row) for row in membership]
@@ -185,3 +160,91 @@ def cheapest(membership: Tensor, rule: PairRule, machine: MachineCosts, *, fused
     if fused:
         cost["fused"] = PROMISED_GAIN * sum(fused_cost(row, rule, machine) for row in membership)
     return min(cost, key=cost.__getitem__)
+
+
+def machine_costs(dtype: torch.dtype) -> MachineCosts:
+    """The costs of this process's machine and threads; measured where neither memory nor the user's cache has them."""
+    key = (dtype, torch.get_num_threads())
+    with _LOCK:  # two threads would disturb each other's clock
+        if key not in _known:
+            name = _name(*key)
+            costs = read_costs(name, MachineCosts)
+            if costs is None:
+                costs = measure(dtype)
+                keep_costs(name, asdict(costs))
+            _known[key] = costs
+        return _known[key]
+
+
+def measure(dtype: torch.dtype) -> MachineCosts:
+    """Time the kernels in turn on random tensors."""
+    generator = torch.Generator().manual_seed(0)
+
+    def tensors(length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        q, k, v = (torch.randn(1, length, HEADS, HEAD_SIZE, generator=generator).to(dtype) for _ in range(3))
+        return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+
+    def groups(length: int) -> torch.Tensor:
+        return torch.bitwise_left_shift(1, torch.randperm(length, generator=generator) % GROUPS)[None]
+
+    short, long, few, many = tensors(SHORT), tensors(LONG), groups(SHORT), groups(LONG)
+    ways: dict[str, Callable[[], Any]] = {
+        "full": lambda: causal_flash(*short, SCORING.scale),
+        "masked": lambda: masked_attention(*short, few, RULE, SCORING),
+        "decomposed": lambda: decomposed_attention(*long, many, RULE, SCORING.scale),
+    }
+    if dtype in ELEMENTS and fused_available():
+        ways["fused"] = lambda: fused_attention(*short, few, RULE, SCORING, mode="by class")
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    with torch.no_grad():
+        for repeat in range(REPEATS + 1):
+            for name, way in ways.items():
+                start = time.perf_counter()
+                way()
+                if repeat:  # the first warms up
+                    seconds[name].append(time.perf_counter() - start)
+    unit = statistics.median(seconds["full"]) / (SHORT * (SHORT + 1) / 2)
+    units = {name: statistics.median(values) / unit for name, values in seconds.items()}
+    return fitted(units, few[0], many[0], tiles=in_matrix_tiles(dtype))
+
+
+def fitted(units: dict[str, float], short: torch.Tensor, long: torch.Tensor, *, tiles: bool) -> MachineCosts:
+    """The costs that explain times in units: of "masked" and "fused" on the short text, of "decomposed" on the long."""
+    sizes = set_sizes(long)
+    assert sizes is not None
+    whole = decomposed_cost(sizes, LONG, RULE)
+    pairs = decomposed_cost(sizes, LONG, RULE, MachineCosts(overhead=0.0))
+    overhead = max(0.1, (units["decomposed"] - pairs) / (whole - pairs))
+    masked = units["masked"] / masked_cost(SHORT)
+    if "fused" not in units:
+        return MachineCosts(masked=masked, overhead=overhead)
+    inside = MachineCosts(tiles=tiles).inside
+    fused = units["fused"] / by_class_cost(short, RULE, inside)
+    return MachineCosts(masked=masked, overhead=overhead, fused=fused, tiles=tiles)
+
+
+def _name(dtype: torch.dtype, threads: int) -> str:
+    machine = hashlib.sha256(processor_identity() + torch.__version__.encode()).hexdigest()[:16]
+    kernel = "fused" if fused_available() else "torch"
+    return f"v{VERSION}-{machine}-{str(dtype).removeprefix('torch.')}-{threads}-{kernel}"
+
+
+def read_costs(name: str, make: Callable[..., Costs]) -> Costs | None:
+    """What was kept under a name; None where nothing is there yet, or it is damaged, so that it is measured again."""
+    try:
+        return make(**json.loads(_path(name).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def keep_costs(name: str, fields: dict[str, Any]) -> None:
+    """Keep costs for the next process; in a home that cannot be written it measures again."""
+    try:
+        with replacing(_path(name), explain=None) as fresh:
+            fresh.write_text(json.dumps(fields) + "\n", encoding="utf-8")
+    except OSError:
+        pass
+
+
+def _path(name: str) -> Path:
+    return default_cache_dir() / "costs" / f"{name}.json"

@@ -13,11 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.kernels.flash import masked_flash
-from focus_runtime.attention.reference import attend_allowed
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.gpu.usable import attention_fits, tried
+from focus_runtime.attention.flash import masked_flash
+from focus_runtime.attention.reference import Scoring, attend_allowed, needs_gradient
+from focus_runtime.gpu import attention_fits, tried
 from focus_runtime.mask.dense import allowed_to_last_queries
 from focus_runtime.mask.rule import PairRule
 
@@ -49,16 +47,8 @@ def decode_attention(
     """Focus attention over gathered keys; meant for Tq up to `MAX_QUERIES`.
 
     Args:
-        query: (B, H, Q, D), the last Q of the T positions; key, value: (B, G, T, D).
-        membership: (B, T) int64 bit sets.
-        rule: window and sinks.
-        scoring: scale and softcap.
-        key_padding: (B, T) bool, True for real tokens.
         gather_from, gather_below: with fewer keys (None: see `_limits`), or when a batch row's queries see
             more than this share of them between them, all keys are read under a mask instead.
-
-    Returns:
-        out (B, H, Q, D), zero where a query has no key; logsumexp (B, H, Q), -inf there.
     """
     if _on_gpu(query, key, value, membership, key_padding):
         from focus_runtime.attention.cuda.decoding import decode_on_gpu  # needs Triton

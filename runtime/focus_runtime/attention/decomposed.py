@@ -1,8 +1,14 @@
 """Exact Focus for any k from flash calls alone: attention inside groups, across groups nearby, and to sinks.
 
-Same group: the causal calls of inclusion_exclusion.py. Local: short blocks of queries against the keys in reach, pairs
-that share a group masked. Sinks: s keys a query. Everything is merged by logsumexp. Memory is linear in T, and no
-tensor is laid out anew: rows of all heads are gathered and scattered together.
+Same group: the tokens of one group, in text order, are an ordinary causal sequence. With several groups a token, one
+call per group counts a pair once for every group it shares, and `inclusion_exclusion` puts that right: over all sets U
+of groups, calls on the tokens that belong to all of U count with sign (-1)^(|U|+1). For k = 1 that is one call per
+group, for k = 2 the calls per group less the calls per pair of groups. What is taken away was counted before, so the
+difference is stable: amplification at most 2^(k-1), never full attention minus a complement (METHOD section 4).
+
+Local: short blocks of queries against the keys in reach, pairs that share a group masked. Sinks: s keys a query.
+Everything is merged by logsumexp. Memory is linear in T, and no tensor is laid out anew: rows of all heads are gathered
+and scattered together.
 
 Shape suffixes: T tokens, H query heads (Hq), G key-value heads (Hkv), D head size; N blocks of b queries with t keys in
 reach, n tokens of one set of groups, S sinks. One text at a time, so B = 1 is written as 1.
@@ -10,16 +16,62 @@ reach, n tokens of one set of groups, S sinks. One text at a time, so B = 1 is w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.inclusion_exclusion import causal_sets
-from focus_runtime.attention.kernels.flash import causal_flash, masked_flash
+from focus_runtime.attention.flash import causal_flash, masked_flash
+from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import narrow
 from focus_runtime.mask.rule import PairRule
+
+MOST_CALLS = 512  # sets of groups beyond which the calls cost more than dense attention at any length
+
+
+@dataclass(frozen=True, slots=True)
+class CausalSet:
+    """Tokens that belong to all of some groups, in text order.
+
+    Attributes:
+        groups: the groups as a bit set.
+    """
+
+    groups: int
+    rows: Tensor
+
+    @property
+    def sign(self) -> int:
+        """+1 or -1 by inclusion-exclusion."""
+        return 1 if self.groups.bit_count() % 2 else -1
+
+
+def inclusion_exclusion(membership: Tensor) -> Iterator[CausalSet]:
+    """Every set of groups that some token has in full, for one text: (T,) int64 -> the calls of the decomposition."""
+    signatures, code_T = torch.unique(membership, return_inverse=True)
+    for subset in subsets_of(signatures.tolist()):
+        holders = (signatures & subset) == subset
+        yield CausalSet(subset, torch.nonzero(holders[code_T]).flatten())
+
+
+def subsets_of(signatures: list[int]) -> list[int]:
+    """Non-empty sub-bit-sets of some bit sets, each once, ascending by size; an InputError beyond `MOST_CALLS`."""
+    subsets: set[int] = set()
+    for signature in signatures:
+        part = signature
+        while part > 0:
+            subsets.add(part)
+            part = (part - 1) & signature
+            if len(subsets) > MOST_CALLS:
+                raise InputError(
+                    f"membership makes more than {MOST_CALLS} sets of groups, one call each in backend 'decomposed'",
+                    expected="fewer groups a token",
+                    fix='use backend="auto" or "masked"',
+                )
+    return sorted(subsets, key=lambda part: (part.bit_count(), part))
+
 
 LOCAL_BLOCK = 64  # queries per local block; 32 to 256 were timed at w = 128, see LOG.md
 MOST_PAIRS = 1 << 26  # of a piece: its masks take some bytes each
@@ -28,11 +80,9 @@ PIECE_GROWTH = 4  # by this part of its first window may that of a piece's last 
 
 @dataclass(frozen=True, slots=True)
 class LocalPiece:
-    """Consecutive queries that are computed together as blocks of equal size.
+    """Consecutive queries, from `start` up to `stop`, that are computed together as blocks of equal size.
 
     Attributes:
-        start, stop: first query and one past the last.
-        blocks: number of blocks.
         window: of the last query, the longest: so far do the keys of every block reach back.
     """
 
@@ -46,6 +96,16 @@ class LocalPiece:
         """Queries per block."""
         return (self.stop - self.start) // self.blocks
 
+    @property
+    def first_key(self) -> int:
+        """Of the first block."""
+        return max(0, self.start - self.window)
+
+    @property
+    def reach(self) -> int:
+        """Keys per block."""
+        return self.start - self.first_key + self.size
+
 
 class Running:
     """Attention of one text as it is merged: out (T, H, D) and logsumexp (T, H), empty until something is added."""
@@ -55,13 +115,7 @@ class Running:
         self.lse = torch.full((length, heads), float("-inf"), dtype=dtype, device=device)
 
     def add(self, rows: Tensor, out_nHD: Tensor, lse_nH: Tensor) -> None:
-        """Merge attention over one more set of keys into some rows.
-
-        Args:
-            rows: (n,) int64, the tokens.
-            out_nHD: their attention.
-            lse_nH: their logsumexp, finite.
-        """
+        """Merge attention over one more set of keys into some rows."""
         before_nH, mixed_nHD = self.lse.index_select(0, rows), self.out.index_select(0, rows)
         mixed_nHD.lerp_(out_nHD.to(mixed_nHD.dtype), torch.sigmoid(lse_nH - before_nH)[..., None])
         self.out.index_copy_(0, rows, mixed_nHD)
@@ -83,7 +137,7 @@ def _same_group(
 ) -> Running | None:
     """Add what inclusion-exclusion adds to `total`; return what it takes away, None for k = 1."""
     removed: Running | None = None
-    for part in causal_sets(membership_T):
+    for part in inclusion_exclusion(membership_T):
         with clock("sort"):
             rows = part.rows
             packed = [_by_token(x).index_select(0, rows).transpose(0, 1)[None] for x in (q_1HTD, k_1GTD, v_1GTD)]
@@ -130,15 +184,7 @@ def local_pieces(length: int, rule: PairRule) -> list[LocalPiece]:
 
 
 def overlapping(x: Tensor, start: int, blocks: int, size: int, step: int) -> Tensor:
-    """Blocks of rows as a view: (T, ...) -> (blocks, size, ...).
-
-    Args:
-        x: (T, ...).
-        start: first row of the first block.
-        blocks: number of blocks.
-        size: rows per block.
-        step: rows from the start of one block to the start of the next.
-    """
+    """Blocks of rows as a view: (T, ...) -> (blocks, size, ...)."""
     strides = (x.stride(0) * step, *x.stride())
     return x.as_strided((blocks, size, *x.shape[1:]), strides, x.storage_offset() + start * x.stride(0))
 
@@ -150,16 +196,11 @@ def local_blocks(
 
     Args:
         tensors: query (T, H, D), key and value (T, G, D) of one text.
-        membership: (T,) bit sets.
-        rule: window and how it grows.
-        piece: one of `local_pieces`.
 
     Returns:
         query (N, H, b, D), key and value (N, G, t, D); near (N or 1, b, t) and shared (N, b, t) pairs, bool.
     """
-    size = piece.size
-    first = max(0, piece.start - piece.window)
-    reach = piece.start - first + size
+    size, first, reach = piece.size, piece.first_key, piece.reach
     q_NHbD, k_NGtD, v_NGtD = (
         overlapping(x, at, piece.blocks, rows, size).transpose(1, 2)
         for x, at, rows in zip(tensors, (piece.start, first, first), (size, reach, reach), strict=True)
@@ -176,13 +217,6 @@ def local_blocks(
     return q_NHbD, k_NGtD, v_NGtD, near_Nbt, (groups_Nb[:, :, None] & groups_Nt[:, None, :]) != 0
 
 
-def _cross_group_local(
-    q_1HTD: Tensor, k_1GTD: Tensor, v_1GTD: Tensor, membership_T: Tensor, rule: PairRule, scale: float, total: Running
-) -> None:
-    tensors = (_by_token(q_1HTD), _by_token(k_1GTD), _by_token(v_1GTD))
-    cross_group_local(tensors, membership_T, rule, scale, (total.out, total.lse))
-
-
 def cross_group_local(
     tensors: tuple[Tensor, Tensor, Tensor],
     membership: Tensor,
@@ -193,10 +227,7 @@ def cross_group_local(
     """Attention of one text to near tokens without a shared group; no host waits for the device.
 
     Args:
-        tensors: query (T, H, D), key and value (T, G, D).
-        membership: (T,) bit sets.
         rule: window, below T, and how it grows.
-        scale: factor on the scores.
         into: output (T, H, D) and logsumexp (T, H) that are overwritten, -inf for a query without such tokens.
     """
     out_THD, lse_TH = into
@@ -227,16 +258,7 @@ def _cross_group_sinks(
 
 
 def sink_pairs(membership: Tensor, rule: PairRule, num_sinks: int) -> Tensor:
-    """Pairs that only the sinks keep, beyond the window and without a shared group.
-
-    Args:
-        membership: (T,) bit sets.
-        rule: window and how it grows.
-        num_sinks: S, at most T.
-
-    Returns:
-        (T, S) bool.
-    """
+    """(T, S) bool: pairs that only the sinks keep, beyond the window and without a shared group."""
     position_T = torch.arange(membership.shape[0], device=membership.device)
     far_TS = position_T[:, None] - position_T[None, :num_sinks] > rule.near(position_T)[:, None]
     return far_TS & ((membership[:, None] & membership[None, :num_sinks]) == 0)
@@ -265,16 +287,6 @@ def decomposed_attention(
 
     What the CPU runs, and CUDA in fp32 under the gradients of decomposed_backward.py; in half precision it runs
     `flash_decomposition`, which waits for no host.
-
-    Args:
-        query: (B, H, T, D); key, value: (B, G, T, D).
-        membership: (B, T) int64 bit sets.
-        rule: window and sinks.
-        scale: factor on the scores.
-        clock: adds the time of "sort" (and gather), "same_group", "local", "sinks" and "merge".
-
-    Returns:
-        out (B, H, T, D) and logsumexp (B, H, T), transposed views of (B, T, H, D) and (B, T, H).
     """
     clock = clock or StageClock(enabled=False)
     length = query.shape[2]
@@ -288,7 +300,8 @@ def decomposed_attention(
         small_T = narrow(membership[b])
         if has_local(membership[b], rule.window):
             with clock("local"):
-                _cross_group_local(*text, small_T, rule, scale, total)
+                by_token = (_by_token(text[0]), _by_token(text[1]), _by_token(text[2]))
+                cross_group_local(by_token, small_T, rule, scale, (total.out, total.lse))
         if has_far_sinks(length, rule):
             with clock("sinks"):
                 _cross_group_sinks(*text, small_T, rule, scale, total)

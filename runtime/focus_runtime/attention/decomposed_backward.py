@@ -17,22 +17,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.cuda.decomposition import decomposition_fits, gpu_decomposition
-from focus_runtime.attention.cuda.packing import group_bits, membership_extent
+from focus_runtime.attention.cuda.decomposed import decomposition_fits, gpu_decomposition
 from focus_runtime.attention.decomposed import (
     LocalPiece,
     decomposed_attention,
     has_far_sinks,
     has_local,
+    inclusion_exclusion,
     local_blocks,
     local_pieces,
     sink_pairs,
 )
+from focus_runtime.attention.flash import flash_backward
 from focus_runtime.attention.fused import fused_attention, fused_runs
-from focus_runtime.attention.inclusion_exclusion import causal_sets
-from focus_runtime.attention.kernels.flash import flash_backward
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.mask.dense import narrow
+from focus_runtime.attention.reference import Scoring
+from focus_runtime.mask.dense import group_bits, membership_extent, narrow
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import top_k_membership
 
@@ -42,10 +41,7 @@ class _Text:
     """One text by token, with the gradients added up so far in the accumulators' dtype.
 
     Attributes:
-        query, out, grad: (T, H, D); key, value: (T, G, D).
-        lse: (T, H).
-        scale: factor on the scores.
-        grad_query, grad_key, grad_value: as query, key and value.
+        query, out, grad: (T, H, D); key, value: (T, G, D); lse: (T, H).
     """
 
     query: Tensor
@@ -77,7 +73,7 @@ def _same_group(text: _Text, membership_T: Tensor, gates_TK: Tensor | None) -> N
     is the sum of its column of score gradients, that of a query in the second the sum of its row.
     """
     dim = text.query.shape[2]
-    for part in causal_sets(membership_T):
+    for part in inclusion_exclusion(membership_T):
         by_token = [x.index_select(0, part.rows) for x in (text.grad, text.query, text.key, text.value, text.out)]
         single = gates_TK is not None and part.groups.bit_count() == 1
         if single:
@@ -121,10 +117,8 @@ def _blocks_like(x_THD: Tensor, q_NHbD: Tensor, piece: LocalPiece) -> Tensor:
 
 def _key_rows(piece: LocalPiece, device: torch.device) -> Tensor:
     """(N, t) rows of the keys of each block of one piece."""
-    size = piece.size
-    first = max(0, piece.start - piece.window)
-    reach = piece.start - first + size
-    return first + size * torch.arange(piece.blocks, device=device)[:, None] + torch.arange(reach, device=device)
+    blocks_N1 = torch.arange(piece.blocks, device=device)[:, None]
+    return piece.first_key + piece.size * blocks_N1 + torch.arange(piece.reach, device=device)
 
 
 def _weights_and_score_gradients(
@@ -259,29 +253,12 @@ class _Differentiable(torch.autograd.Function):
 def differentiable_attention(
     query: Tensor, key: Tensor, value: Tensor, membership: Tensor, rule: PairRule, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Focus attention with exact gradients for query, key and value in memory linear in T; no padding.
-
-    Args:
-        query: (B, H, T, D); key, value: (B, G, T, D).
-        membership: (B, T) int64 bit sets.
-        rule: window and sinks.
-        scale: factor on the scores.
-
-    Returns:
-        out (B, H, T, D); logsumexp (B, H, T), which carries no gradient.
-    """
+    """Focus attention with exact gradients for query, key and value in memory linear in T; no padding."""
     return _Differentiable.apply(query, key, value, membership, None, rule, scale)
 
 
 def straight_through_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    probabilities: Tensor,
-    rule: PairRule,
-    scale: float,
-    *,
-    top_k: int,
+    query: Tensor, key: Tensor, value: Tensor, probabilities: Tensor, rule: PairRule, scale: float, *, top_k: int
 ) -> Tensor:
     """Attention under the hard top-k mask, with a gradient for the routers, in memory linear in T.
 
@@ -292,14 +269,8 @@ def straight_through_attention(
     `gated_attention(hard_top_k=...)`, which computes all T^2 pairs, can say.
 
     Args:
-        query: (B, H, T, D); key, value: (B, G, T, D).
         probabilities: (B, T, K).
-        rule: window and sinks.
-        scale: factor on the scores.
         top_k: groups a token belongs to in the forward pass.
-
-    Returns:
-        (B, H, T, D).
     """
     membership = top_k_membership(probabilities.detach(), top_k)
     return _Differentiable.apply(query, key, value, membership, probabilities, rule, scale)[0]

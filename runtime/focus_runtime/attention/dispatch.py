@@ -7,27 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.calibration import machine_costs
-from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.costs import FROM_TOKENS, cheapest
-from focus_runtime.attention.cuda.calibration import gpu_costs
-from focus_runtime.attention.cuda.choice import choose_on_cuda
-from focus_runtime.attention.cuda.decomposition import gpu_decomposition, grouped_fits
-from focus_runtime.attention.cuda.packing import membership_extent
+from focus_runtime.attention.costs import FROM_TOKENS, cheapest, machine_costs
+from focus_runtime.attention.cuda.costs import choose_on_cuda, gpu_costs
+from focus_runtime.attention.cuda.decomposed import gpu_decomposition, grouped_fits
 from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
 from focus_runtime.attention.decomposed import decomposed_attention
 from focus_runtime.attention.decomposed_backward import differentiable_attention
+from focus_runtime.attention.flash import causal_sdpa, has_backward
 from focus_runtime.attention.fused import fused_attention, fused_runs
-from focus_runtime.attention.kernels.flash import causal_sdpa, has_backward
 from focus_runtime.attention.masked import covers_everything, masked_attention
-from focus_runtime.attention.reference import reference_attention
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring, needs_gradient, reference_attention
 from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
-from focus_runtime.gpu.usable import kernels_take
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.gpu import kernels_take
+from focus_runtime.mask.dense import membership_extent
+from focus_runtime.mask.rule import Extent, PairRule
 
 FUSED_ALWAYS = 0.8  # of torch's time for a pair: below, no torch kernel computes the same pairs faster
 
@@ -51,11 +46,8 @@ def choose_backend(
     Only shapes, dtypes and strides of query, key and value are looked at.
 
     Args:
-        query, key, membership, window, num_sinks, key_padding, softcap: as in `focus_attention`.
-        window_growth: of a `PairRule`.
         gradient: consider only backends that have a backward pass.
-        value: as in `focus_attention`; taken to be like key when None.
-        extent: what is known of the memberships; looked up when None, for which the host waits for a GPU.
+        value: taken to be like key when None.
     """
     rule = PairRule(window, num_sinks, growth=window_growth)
     plain = query.device.type == "cpu" and query.shape[2] >= FROM_TOKENS and _is_plain(query, key, key_padding, softcap)
@@ -80,12 +72,7 @@ def choose_backend(
 
 
 def fused_inside_window(requested: str, query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether the fused kernel computes Focus inside a layer's own sliding window; no other backend does.
-
-    Args:
-        requested: backend, "auto" or a name.
-        query: (B, Hq, T, D), of the whole text; key, value: (B, Hkv, T, D).
-    """
+    """Whether the fused kernel computes Focus inside a layer's own sliding window; no other backend does."""
     whole = query.shape[2] == key.shape[2]
     if requested not in ("auto", "fused") or not whole or needs_gradient(query, key, value):
         return False
@@ -95,15 +82,7 @@ def fused_inside_window(requested: str, query: Tensor, key: Tensor, value: Tenso
 def grouped_on_gpu(
     requested: str, query: Tensor, key: Tensor, value: Tensor, window: int, scoring: Scoring, padding: Tensor | None
 ) -> bool:
-    """Whether "decomposed" runs in the GPU kernels that also take a softcap and a layer's own sliding window.
-
-    Args:
-        requested: backend, "auto" or a name.
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
-        window: the longest of any query.
-        scoring: scale and softcap.
-        padding: (B, Tk) bool, or None where all tokens are real.
-    """
+    """Whether "decomposed" runs in the GPU kernels that also take a softcap and a layer's own sliding window."""
     whole = padding is None and query.shape[2] == key.shape[2]
     if requested not in ("auto", "decomposed") or not whole or needs_gradient(query, key, value):
         return False
@@ -111,12 +90,7 @@ def grouped_on_gpu(
 
 
 def prepare_choice(device: torch.device, dtype: torch.dtype, length: int) -> None:
-    """Measure now what the first choice for a text needs, so that no timed pass includes it; see calibration.py.
-
-    Args:
-        device, dtype: of query, key and value.
-        length: T.
-    """
+    """Measure now what the first choice for a text needs, so that no timed pass includes it; see costs.py."""
     if length < FROM_TOKENS or (device.type == "cuda" and kernels_take(device, dtype)):
         return
     if device.type == "cpu":
@@ -134,8 +108,6 @@ def one_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor
     """The same tensors in one type: autocast leaves what the rotary embedding touched in fp32.
 
     Args:
-        query: (B, Hq, Tq, D).
-        key: (B, Hkv, Tk, D).
         value: (B, Hkv, Tk, D); its type is taken outside autocast.
     """
     if query.dtype == key.dtype == value.dtype:
@@ -162,15 +134,8 @@ def attend(
     """Run one named backend, not "auto".
 
     Args:
-        query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
-        membership: (B, Tk) int64 bit sets.
         rule: window and sinks; for "fused", and "decomposed" where `grouped_on_gpu`, also a layer's own sliding window.
-        scoring: scale and softcap.
-        key_padding: (B, Tk) bool, True for real tokens.
-        backend: a name from `BACKENDS`.
         return_lse: False lets a backend leave the logsumexp out.
-        clock: adds up the seconds of each stage, where the backend has stages.
-        extent: what is known of the memberships; looked up where a backend needs it.
 
     Returns:
         out (B, Hq, Tq, D); logsumexp (B, Hq, Tq), or None where it was left out.

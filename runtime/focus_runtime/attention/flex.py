@@ -29,12 +29,10 @@ import torch._dynamo.config
 from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
-from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring, needs_gradient
 from focus_runtime.errors import InputError, first_line
 from focus_runtime.mask.dense import token_positions
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import Extent, PairRule
 
 BLOCK = 128  # tokens per block side, FlexAttention's default
 NEVER = 1 << 30  # a position later than every query; doubled it still fits int32
@@ -84,10 +82,7 @@ def order_tokens(
     """Sort queries and keys by signature, keeping causal order inside each signature.
 
     Args:
-        membership: (B, Tk) int64 bit sets.
         length_q: Tq, the queries are the last Tq positions.
-        rule: window and sinks.
-        key_padding: (B, Tk) bool, True for real tokens.
         sort: False keeps the original order.
         extent: what is known of the memberships; without it the host waits once for a GPU.
     """
@@ -233,11 +228,6 @@ def works(device: torch.device, dtype: torch.dtype, head_size: int, *, gradients
     """Whether compiled flex runs on a device; tried once, with a warning where it does not.
 
     Its tiles may exceed a GPU's shared memory (head size 256, fp32), and torch's compiler may fail.
-
-    Args:
-        device, dtype: of query, key and value.
-        head_size: D.
-        gradients: also try the backward pass.
     """
     shape = (1, 1, 2 * BLOCK, head_size)
     zeros = torch.zeros(shape, device=device, dtype=dtype, requires_grad=gradients)
@@ -259,7 +249,6 @@ def sorting_pays(membership: Tensor, extent: Extent | None = None) -> bool:
     """True when sorting (B, Tk) tokens by signature lets the kernel skip blocks; else the original order is better.
 
     Args:
-        membership: (B, Tk) int64 bit sets.
         extent: what is known of them; all its signatures are then taken to occur, and nothing waits for a GPU.
     """
     length = membership.shape[1]
@@ -316,17 +305,8 @@ def flex_focus_attention(
     """Exact Focus attention for any k in one FlexAttention call.
 
     Args:
-        query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
-        membership: (B, Tk) int64 bit sets.
-        rule: window and sinks.
-        scoring: scale and softcap.
-        key_padding: (B, Tk) bool, True for real tokens.
         return_lse: False lets the CPU run its compiled kernel beyond `EAGER_LIMIT` tokens.
         sort: order tokens by signature first; by default as `sorting_pays` says.
-        extent: what is known of the memberships; see `order_tokens`.
-
-    Returns:
-        out (B, Hq, Tq, D), zero where a query has no key; logsumexp (B, Hq, Tq) fp32 (fp64 for fp64), -inf there.
 
     Raises:
         InputError: no compiler; on the CPU gradients, or logsumexp or float64 above `EAGER_LIMIT` tokens.

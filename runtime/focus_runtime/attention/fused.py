@@ -10,17 +10,16 @@ import functools
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from focus_runtime.attention import costs
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.native.library import library
+from focus_runtime.native import library
 
 ELEMENTS = {torch.float32: 0, torch.bfloat16: 1}
 _ALIKE = (0, 0, 0)
@@ -35,6 +34,26 @@ STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
 # Packing them takes a third of the time that a `ctypes.Structure` takes, which matters in a decode step.
 _PROBLEM = struct.Struct("@7P9q11q2f3d4i4P4q3d")
 _SECONDS = struct.Struct("@3d")
+
+
+class FusedCosts(NamedTuple):
+    """Costs in the kernel over that of a pair in its pass by class, see `by_class_is_faster` of fused.cpp.
+
+    Attributes:
+        local: of a pair near in the text.
+        dense: of a pair in the dense pass.
+        copy: of a key that is copied, for a chunk of queries.
+    """
+
+    local: float
+    dense: float
+    copy: float
+
+
+IN_VECTORS = FusedCosts(local=1.2, dense=1.1, copy=100.0)  # fitted by benchmarks/fit_costs.py
+# Matrix tiles make a pair cheap and leave masks and copies what they were: read off 8 settings on a Xeon with AMX
+# (LOG.md, 2026-11-23).
+IN_TILES = FusedCosts(local=3.4, dense=1.4, copy=170.0)
 
 
 class HeadRules:
@@ -93,11 +112,7 @@ def in_matrix_tiles(dtype: torch.dtype) -> bool:
 
 
 def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous.
-
-    Args:
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
-    """
+    """True for the inputs the kernel takes: CPU, fp32 or bf16, head size a multiple of 8 and contiguous."""
     dtype = query.dtype
     return (  # a decode step asks this for every layer
         key.dtype == dtype
@@ -111,11 +126,7 @@ def fused_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 
 def fused_runs(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether the kernel takes these, and is here.
-
-    Args:
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
-    """
+    """Whether the kernel takes these, and is here."""
     return fused_fits(query, key, value) and fused_available()
 
 
@@ -134,11 +145,7 @@ def _problem(
     Args:
         arrays: query, key, value, out, lse and membership.
         real: (B, Tk) uint8, 1 for real tokens; None where all are.
-        rule: window, sinks and the layer's own sliding window.
-        scoring: scale and softcap.
-        mode, matrix_tiles: of `fused_attention`.
         by_head: what heads see where they differ; membership is then (P, B, Tk), its last dimension contiguous.
-        key_length: of `fused_step`.
     """
     query, key, value = arrays[:3]
     batch, heads, length, size = query.shape
@@ -166,7 +173,7 @@ def _problem(
         *rule.growth,
         scoring.scale,
         scoring.softcap or 0.0,
-        *(costs.IN_TILES if matrix_tiles and in_matrix_tiles(query.dtype) else costs.IN_VECTORS),
+        *(IN_TILES if matrix_tiles and in_matrix_tiles(query.dtype) else IN_VECTORS),
         ELEMENTS[query.dtype],
         MODES[mode],
         torch.get_num_threads(),
@@ -208,11 +215,7 @@ def fused_attention(
     """Focus attention by the fused kernel: any k, padding, softcap and Tq <= Tk.
 
     Args:
-        query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
-        membership: (B, Tk) int64 bit sets.
         rule: window, sinks and the layer's own sliding window; with the latter, all keys of the text are given.
-        scoring: scale and softcap.
-        key_padding: (B, Tk) bool, True for real tokens.
         mode: "by class" walks tokens with the same groups together, "dense" masks every pair, "step" reads each
             query's keys where they lie, for decoding; "auto" estimates.
         matrix_tiles: multiply bf16 in the processor's matrix tiles (AMX) where it has them, except by "step".
@@ -241,7 +244,6 @@ def fused_by_head(
     """The same for heads of unequal settings, planned and run together.
 
     Args:
-        query, key, value, scoring, key_padding, clock: as in `fused_attention`.
         membership: (P, B, Tk) int64 bit sets.
         heads: of the layer; rows of those left out are undefined in the output.
         rule: sinks, the layer's own sliding window and how windows grow; the windows are those of the settings.
@@ -305,11 +307,8 @@ def fused_step(
     """A decode step of all heads of a layer in one call, whatever sees what; `step_fits` says whether it can be.
 
     Args:
-        query: (B, Hq, Tq, D), the last Tq of the Tk positions; key, value: (B, Hkv, Tk, D).
         membership: (P, B, Tk) int64 bit sets, its last dimension contiguous.
-        heads: of the layer.
         rule: sinks and how windows grow; the windows are those of the settings.
-        scoring: scale and softcap.
         clock: adds the seconds of "sort" (finding keys) and "same_group" (attending to them).
         groups: a `DecodeStep` of decode_step.cpp, which first decides the new token's groups and writes them into the
             membership; None where it has them.
@@ -334,10 +333,6 @@ def fused_step(
 
 
 def step_fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether `fused_step` takes these: few queries that `fused_fits`, a head size of whole vectors, no gradient.
-
-    Args:
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
-    """
+    """Whether `fused_step` takes these: few queries that `fused_fits`, a head size of whole vectors, no gradient."""
     few = query.shape[2] <= STEP_QUERIES and query.shape[3] % 16 == 0 and not torch.is_grad_enabled()
     return few and fused_runs(query, key, value)

@@ -5,17 +5,15 @@ Shape suffixes: B batch, H query heads, Q queries, T keys, D head size; b and t 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.kernels.flash import causal_flash, masked_flash
-from focus_runtime.attention.merging import merge
-from focus_runtime.attention.reference import attend_allowed
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.flash import causal_flash, masked_flash
+from focus_runtime.attention.reference import Scoring, attend_allowed, beside_sinks, merge, needs_gradient
 from focus_runtime.mask.dense import allowed_pairs, narrow, token_positions
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import Extent, PairRule
 
 SQUARE = 2048  # tokens a side; smaller ones leave the kernel small tiles
 BLOCK, SMALLEST_BLOCK = 512, 64
@@ -26,9 +24,6 @@ def covers_everything(membership: Tensor, window: int, key_length: int, extent: 
     """True when Focus is full causal attention: the window spans the text, or one group holds every token.
 
     Args:
-        membership: (B, T) int64 bit sets.
-        window: w.
-        key_length: T.
         extent: what is known of the memberships; decides without looking at them, so that nothing waits for a GPU.
     """
     if window >= key_length - 1:
@@ -72,14 +67,7 @@ def masked_attention(
     scoring: Scoring,
     key_padding: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Focus attention with a mask per block of queries.
-
-    Args:
-        query, key, value, membership, rule, scoring, key_padding: as in `reference_attention`.
-
-    Returns:
-        out (B, H, Q, D), zero where a query has no key; logsumexp (B, H, Q), -inf there.
-    """
+    """Focus attention with a mask per block of queries."""
     length_q, length_k = query.shape[2], key.shape[2]
     first = length_k - length_q
     fast = query.device.type == "cpu" and scoring.softcap is None
@@ -108,3 +96,77 @@ def masked_attention(
         outs.append(out_BHbD)
         lses.append(lse_BHb)
     return torch.cat(outs, dim=2), torch.cat(lses, dim=2)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedFocus:
+    """Focus inside a sliding window.
+
+    Attributes:
+        membership: (B, Tk) int64 bit sets of the keys.
+        position: (B, Tk) int64, counted from the first real token of the whole text, not of the keys at hand.
+        rule: window and sinks of Focus.
+    """
+
+    membership: Tensor
+    position: Tensor
+    rule: PairRule
+
+
+def sliding_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sliding_window: int,
+    scoring: Scoring,
+    key_padding: Tensor | None = None,
+    *,
+    focus: WindowedFocus | None = None,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """Causal attention to the last `sliding_window` tokens, the query's own among them.
+
+    Pair (i, j) is allowed when 0 <= i - j < sliding_window and, with `focus`, the Focus mask allows it too.
+
+    Args:
+        sinks: (Hq,) learned sinks, one more logit for every query of a head.
+
+    Returns:
+        (B, Hq, Tq, D); queries that are padding hold arbitrary finite values.
+    """
+    length_q, length_k = query.shape[2], key.shape[2]
+    first = length_k - length_q
+    outs = []
+    for start in range(0, length_q, BLOCK):
+        stop = min(start + BLOCK, length_q)
+        rows, keys = slice(first + start, first + stop), slice(max(0, first + start - sliding_window + 1), first + stop)
+        allowed_Bbt = _in_window(rows, keys, sliding_window, query.device)[None]
+        if focus is not None:
+            members, position = focus.membership, focus.position
+            allowed_Bbt = allowed_Bbt & allowed_pairs(
+                members[:, rows], members[:, keys], position[:, rows], position[:, keys], focus.rule
+            )
+        if key_padding is not None:
+            diagonal_bt = _in_window(rows, keys, 1, query.device)  # keeps padded rows finite
+            allowed_Bbt = (allowed_Bbt & key_padding[:, None, keys]) | diagonal_bt
+        block = (query[:, :, start:stop], key[:, :, keys], value[:, :, keys])
+        if sinks is not None:
+            outs.append(beside_sinks(*attend_allowed(*block, allowed_Bbt[:, None], scoring), sinks))
+        elif scoring.softcap is not None:  # torch's SDPA has none
+            outs.append(attend_allowed(*block, allowed_Bbt[:, None], scoring)[0])
+        else:
+            shared_heads = query.shape[1] != key.shape[1]
+            outs.append(
+                torch.nn.functional.scaled_dot_product_attention(
+                    *block, attn_mask=allowed_Bbt[:, None], scale=scoring.scale, enable_gqa=shared_heads
+                )
+            )
+    return torch.cat(outs, dim=2)
+
+
+def _in_window(rows: slice, keys: slice, reach: int, device: torch.device) -> Tensor:
+    """(b, t) bool: 0 <= i - j < reach."""
+    i = torch.arange(rows.start, rows.stop, device=device)
+    j = torch.arange(keys.start, keys.stop, device=device)
+    distance_bt = i[:, None] - j[None, :]
+    return (distance_bt >= 0) & (distance_bt < reach)

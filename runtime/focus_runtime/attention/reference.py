@@ -5,12 +5,44 @@ Shape suffixes: B batch, H query heads (Hq), G key-value heads (Hkv), Q queries 
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.scoring import Scoring
 from focus_runtime.mask.dense import allowed_to_last_queries
 from focus_runtime.mask.rule import PairRule
+
+LOG2_E = math.log2(math.e)
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How the product of a query and a key becomes a logit.
+
+    Attributes:
+        scale: factor on the product.
+        softcap: logits become softcap * tanh(logits / softcap); None for no cap.
+    """
+
+    scale: float
+    softcap: float | None = None
+
+    def in_base_two(self) -> tuple[float, float]:
+        """Factor on the product, and cap, of logits for powers of two.
+
+        With a cap the factor gives twice the argument of tanh; the cap is 0 where there is none.
+        """
+        if self.softcap is None:
+            return self.scale * LOG2_E, 0.0
+        return self.scale * LOG2_E * 2 / self.softcap, self.softcap * LOG2_E
+
+    def capped(self, scores: Tensor) -> Tensor:
+        """Logits of scores that are scaled already, any shape."""
+        if self.softcap is None:
+            return scores
+        return self.softcap * torch.tanh(scores / self.softcap)
 
 
 def attend_allowed(
@@ -19,14 +51,6 @@ def attend_allowed(
     """Softmax attention over the allowed pairs, all scores at once, in fp32 at least whatever the inputs' dtype.
 
     In 16 bits the weights of a row would add up to 0.95 to 1.05. Heads that share keys share one copy of them.
-
-    Args:
-        q_BHQD: queries; k_BGTD, v_BGTD: keys and values, H a multiple of G.
-        allowed_B1QT: bool.
-        scoring: scale and softcap.
-
-    Returns:
-        out (B, H, Q, D) in the queries' dtype, zero where a query has no key; logsumexp (B, H, Q), -inf there.
     """
     kind = torch.promote_types(q_BHQD.dtype, torch.float32)
     batch, heads, length_q, size = q_BHQD.shape
@@ -52,17 +76,43 @@ def reference_attention(
     scoring: Scoring,
     key_padding: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Focus attention by its definition (METHOD section 3).
-
-    Args:
-        query: (B, H, Q, D), the last Q of the T positions; key, value: (B, G, T, D).
-        membership: (B, T) int64 bit sets.
-        rule: window and sinks.
-        scoring: scale and softcap.
-        key_padding: (B, T) bool, True for real tokens.
-
-    Returns:
-        out (B, H, Q, D), zero where a query has no key; logsumexp (B, H, Q), -inf there.
-    """
+    """Focus attention by its definition (METHOD section 3)."""
     allowed_BQT = allowed_to_last_queries(membership, query.shape[2], rule, key_padding)
     return attend_allowed(query, key, value, allowed_BQT[:, None], scoring)
+
+
+def merge(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Combine attention over disjoint key sets by their logsumexps, per query and head (METHOD section 4).
+
+    Args:
+        parts: (out (..., T, D), logsumexp (..., T)) pairs; -inf marks a query without keys in that set.
+
+    Returns:
+        out (..., T, D) and logsumexp (..., T) of the union.
+    """
+    lses_PT = torch.stack([lse_T for _, lse_T in parts])
+    top_T = lses_PT.amax(dim=0)
+    weights_PT = torch.exp(lses_PT - top_T.masked_fill(top_T == float("-inf"), 0.0))
+    total_T = weights_PT.sum(dim=0)
+    weights_PT = weights_PT / total_T.clamp_min(torch.finfo(total_T.dtype).tiny)
+    out_TD = parts[0][0] * weights_PT[0][..., None].to(parts[0][0].dtype)
+    for (part_TD, _), weight_T in zip(parts[1:], weights_PT[1:], strict=True):
+        out_TD = torch.addcmul(out_TD, part_TD, weight_T[..., None].to(part_TD.dtype))
+    return out_TD, top_T + torch.log(total_T)
+
+
+def beside_sinks(out: Tensor, lse: Tensor, sinks: Tensor) -> Tensor:
+    """The same attention where one more logit of each head, that of its learned sink, takes its share of the weights.
+
+    Args:
+        out: (B, H, Q, D).
+        lse: (B, H, Q) logsumexp of the logits.
+        sinks: (H,) logits of the sinks.
+    """
+    share_BHQ = torch.sigmoid(lse.float() - sinks.float()[:, None])
+    return (out * share_BHQ[..., None]).to(out.dtype)
+
+
+def needs_gradient(*tensors: Tensor) -> bool:
+    """Whether a backward pass through these may follow."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

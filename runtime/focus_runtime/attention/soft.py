@@ -1,8 +1,7 @@
 """Soft gates for training routers: differentiable in the group probabilities. All T^2 pairs, on any device.
 
 `gated_attention` walks blocks of query rows and keeps no score for the backward pass, which computes them again, so
-that memory grows with T and a step costs about what the model's own attention costs. `gated_attention_reference` is the
-plain, dense definition that it is tested against.
+that memory grows with T and a step costs about what the model's own attention costs.
 
 Shape suffixes: B batch, H query heads (Hq), G key-value heads (Hkv), r = H / G query heads of one key head, T tokens,
 D head size, K groups; b rows (queries) of a block, n keys up to the block's end, m = r * b.
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import top_k_membership
 
@@ -64,7 +63,6 @@ def gated_attention(
     Differentiable once. Scores are computed in the dtype of the probabilities, matrix products in the query's.
 
     Args:
-        query: (B, H, T, D); key, value: (B, G, T, D).
         probabilities: (B, T, K), rows sum to 1.
         rule: pairs within the window or with a sink are never weakened.
         scoring: scale and softcap; scores are capped before they are gated.
@@ -237,9 +235,7 @@ class _Block:
         """Weights, gradient of the products over the scale (both (B, G, r, b, n)), and gradient of the gate (B, b, n).
 
         Args:
-            gate_Bbn: what `_gate` returned.
             through_BGmn: gradient of the weights; overwritten.
-            needs_gate: False leaves the gate's gradient out.
         """
         settings, grad_gate_Bbn = self.settings, None
         scores_BGrbn = None if settings.additive else self.scores()
@@ -281,52 +277,3 @@ class _Block:
         assert self.membership is not None
         shared_Bbn = self.membership[:, self.rows, None] & self.membership[:, None, : self.rows.stop]
         return ((shared_Bbn == 0) & self.far)[:, None, None]
-
-
-def gated_attention_reference(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    probabilities: Tensor,
-    rule: PairRule,
-    scoring: Scoring,
-    *,
-    gate: str,
-    steepness: float = 8.0,
-    hard_top_k: int | None = None,
-    everywhere: Tensor | None = None,
-) -> Tensor:
-    """The function `gated_attention` computes, all pairs at once through autograd: O(B H T^2) memory.
-
-    Args:
-        query, key, value, probabilities, rule, scoring, gate, steepness, hard_top_k, everywhere: as in
-            `gated_attention`.
-
-    Returns:
-        (B, H, T, D).
-    """
-    length = query.shape[2]
-    repeats = query.shape[1] // key.shape[1]
-    k_BHTD, v_BHTD = key.repeat_interleave(repeats, dim=1), value.repeat_interleave(repeats, dim=1)
-    position_T = torch.arange(length, device=query.device)
-    distance_TT = position_T[:, None] - position_T[None, :]
-    always_TT = (distance_TT <= rule.near(position_T)[:, None]) | (position_T[None, :] < rule.num_sinks)
-    always_BTT = always_TT[None]
-    if everywhere is not None:
-        always_BTT = always_BTT | everywhere[:, :, None] | everywhere[:, None, :]
-    affinity_BTT = (probabilities @ probabilities.transpose(-1, -2)).clamp(AFFINITY_FLOOR, 1.0)
-    scores_BHTT = scoring.capped((query @ k_BHTD.transpose(-1, -2)).to(affinity_BTT.dtype) * scoring.scale)
-    if gate == "paper":
-        scores_BHTT = scores_BHTT * torch.where(always_BTT, 1.0, torch.sigmoid(steepness * affinity_BTT))[:, None]
-    elif hard_top_k is None:
-        scores_BHTT = scores_BHTT + torch.where(always_BTT, 0.0, torch.log(affinity_BTT))[:, None]
-    scores_BHTT = scores_BHTT.masked_fill(distance_TT < 0, float("-inf"))
-    if gate != "log" or hard_top_k is None:
-        return torch.softmax(scores_BHTT, dim=-1).to(v_BHTD.dtype) @ v_BHTD
-    membership_BT = top_k_membership(probabilities.detach(), hard_top_k)
-    hard_BTT = ((membership_BT[:, :, None] & membership_BT[:, None, :]) != 0).to(affinity_BTT.dtype)
-    passed_B1TT = torch.where(always_BTT, 1.0, affinity_BTT + (hard_BTT - affinity_BTT).detach())[:, None]
-    # The maximum of the allowed pairs alone: under a larger dropped score all allowed weights could round to zero.
-    top_BHT1 = scores_BHTT.detach().masked_fill(passed_B1TT == 0, float("-inf")).amax(dim=-1, keepdim=True)
-    weights_BHTT = torch.exp((scores_BHTT - top_BHT1).clamp(max=LARGEST_EXPONENT)) * passed_B1TT
-    return (weights_BHTT / weights_BHTT.sum(dim=-1, keepdim=True)).to(v_BHTD.dtype) @ v_BHTD

@@ -11,7 +11,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.budget import query_numbers
 from focus_runtime.composition.heads import HeadMask, counts_of
 from focus_runtime.errors import InputError

@@ -42,7 +42,7 @@ from focus_runtime.composition.text_sinks import FoundSinks
 from focus_runtime.config import BACKENDS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.models.device_map import compute_devices, execution_device, input_device
+from focus_runtime.models.devices import compute_devices, execution_device, input_device
 from focus_runtime.models.structure import (
     OTHER_MODEL,
     attention_implementation,

@@ -18,24 +18,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.cuda.decomposition import GROUPED, triton_kernels
+from focus_runtime.attention.cuda.decomposed import GROUPED, triton_kernels
 from focus_runtime.attention.decode import DECODING
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring, needs_gradient
 from focus_runtime.budget import HeadCounts, query_numbers
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.factors import head_factors
 from focus_runtime.composition.gpu_plan import HeadsOnGpu, TextPlan
 from focus_runtime.composition.heads import LayerHeads
 from focus_runtime.composition.state import FocusLayer
-from focus_runtime.gpu.usable import attention_fits, tried
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.gpu import attention_fits, tried
+from focus_runtime.mask.rule import Extent, PairRule
 
 if TYPE_CHECKING:  # they need Triton
-    from focus_runtime.attention.cuda.factors import HeadFactors
     from focus_runtime.attention.cuda.grouped import Heads
+    from focus_runtime.attention.cuda.tiles import HeadFactors
 
 FULL_APART_FROM = 16384  # tokens; below, another launch costs more than the near kernel, which masks every tile (H100)
 ENDLESS = (1 << 31) - 1  # a window that no text is longer than

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from focus_runtime.attention.dispatch import one_dtype, rows_together
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.heads import Part, counts_of
 from focus_runtime.composition.state import FocusLayer

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from focus_runtime.budget import HeadCounts, HeadException, HeadSetting, heads_of, query_settings, to_budget
 from focus_runtime.config import MAX_GROUPS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError
-from focus_runtime.mask.group_labels import group_label, group_number
+from focus_runtime.mask.rule import group_label, group_number
 
 EXPECTED = "one such as move:12:163:B, see:12:163:1, silence:12:B, full:12, full:12:0, k:12=2 or window:12:0=256"
 MOST_CHANGES = 50

@@ -23,7 +23,7 @@ from focus_runtime.composition.layer import focus_forward
 from focus_runtime.composition.state import STATE, FocusLayer
 from focus_runtime.errors import InputError, ModelError, first_line
 from focus_runtime.failures import device_failure
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.models.structure import OTHER_MODEL, attention_modules
 
 IMPLEMENTATION = "focus_checked"

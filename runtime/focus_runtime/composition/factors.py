@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.checks import needs_gradient
+from focus_runtime.attention.reference import needs_gradient
 from focus_runtime.budget import HeadCounts, HeadGroup
 from focus_runtime.composition.reach import Reach, reach_of
 from focus_runtime.composition.state import FocusLayer
-from focus_runtime.gpu.usable import attention_fits, tried
+from focus_runtime.gpu import attention_fits, tried
 
 if TYPE_CHECKING:
-    from focus_runtime.attention.cuda.factors import HeadFactors
+    from focus_runtime.attention.cuda.tiles import HeadFactors
 
 FACTORS = "factors of the logits"  # name of the Triton kernel in warnings
 
@@ -83,9 +83,9 @@ def multiplied(query: Tensor, factors: HeadFactors, total: int, furthest: int | 
 
 @functools.cache  # an import statement takes longer
 def _kernels() -> Any:
-    from focus_runtime.attention.cuda import factors  # needs Triton
+    from focus_runtime.attention.cuda import tiles  # needs Triton
 
-    return factors
+    return tiles
 
 
 def acting_factors(

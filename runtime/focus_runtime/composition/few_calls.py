@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.cuda.decomposition import GROUPED
-from focus_runtime.attention.cuda.packing import membership_extent
+from focus_runtime.attention.cuda.decomposed import GROUPED
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.dispatch import choose_backend, fused_inside_window
 from focus_runtime.attention.fused import STEP_QUERIES, fused_by_head
+from focus_runtime.attention.reference import needs_gradient
 from focus_runtime.budget import HeadGroup
 from focus_runtime.composition.by_head import extent_of, fits, step_by_head, text_by_head, text_plan
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.gpu_plan import TextPlan
 from focus_runtime.composition.heads import LayerHeads
 from focus_runtime.composition.state import FocusLayer
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.dense import membership_extent
+from focus_runtime.mask.rule import Extent, PairRule
 
 ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
 

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.heads import LayerHeads
 from focus_runtime.composition.reach import Reach
 from focus_runtime.config import FocusConfig
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import Extent, PairRule
 
 if TYPE_CHECKING:  # they need Triton
     from focus_runtime.attention.cuda.decoding import StepHeads
-    from focus_runtime.attention.cuda.factors import HeadFactors
     from focus_runtime.attention.cuda.grouped import Heads
     from focus_runtime.attention.cuda.pairwise import PairHeads
+    from focus_runtime.attention.cuda.tiles import HeadFactors
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from focus_runtime.attention.decode import DECODING
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.by_head import settings_of
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.factors import head_factors
@@ -20,7 +20,7 @@ from focus_runtime.composition.gpu_plan import StepPlan
 from focus_runtime.composition.heads import MOST_SETS, counts_of
 from focus_runtime.composition.state import FocusLayer, LateDecided
 from focus_runtime.composition.text_sinks import NO_SINK, no_sink
-from focus_runtime.gpu.usable import HALVES, attention_fits, takes_hidden, tried
+from focus_runtime.gpu import HALVES, attention_fits, takes_hidden, tried
 from focus_runtime.mask.rule import PairRule
 
 BACKENDS = ("auto", "decode")
@@ -114,7 +114,7 @@ def step_on_gpu(
 
 def _decide(layer: FocusLayer, plan: StepPlan, hidden: Tensor, query: Tensor, place: int) -> Tensor:
     """The queries with their heads' factors; the token's groups are noted and stored."""
-    from focus_runtime.attention.cuda.deciding import Sinks, decide_on_gpu  # needs Triton
+    from focus_runtime.attention.cuda.decoding import Sinks, decide_on_gpu  # needs Triton
 
     current, router, config = layer.current_pass, layer.router, plan.config
     history, all_sinks = current.history, layer.owner.found_sinks

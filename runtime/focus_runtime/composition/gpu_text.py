@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.cuda.decomposition import grouped_fits
+from focus_runtime.attention.cuda.decomposed import grouped_fits
 from focus_runtime.composition.by_head import are_apart, short_by_head, short_pays, text_by_head, text_plan
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.factors import kernels_read, multiplied
 from focus_runtime.composition.gpu_plan import RoutePlan, TextPlan
 from focus_runtime.composition.heads import MOST_SETS
 from focus_runtime.composition.state import DecidedText, FocusLayer, is_plain
-from focus_runtime.gpu.usable import tried
+from focus_runtime.gpu import tried
 from focus_runtime.routing.router import ROUTING, routing_kernels
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from torch import Tensor
 from focus_runtime.attention.fused import HeadRules
 from focus_runtime.budget import HeadCounts, HeadGroup, query_numbers
 from focus_runtime.config import FocusConfig
-from focus_runtime.gpu.usable import on_gpu, tried
+from focus_runtime.gpu import on_gpu, tried
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from transformers.utils.generic import TransformersKwargs
 
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.cache import GroupHistory, check_continues, history_of, layer_of
 from focus_runtime.composition.call import Call, checked_call, of_one_size
 from focus_runtime.composition.documents import PACKED, Documents, by_token, documents_of

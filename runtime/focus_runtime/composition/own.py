@@ -14,14 +14,12 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.dispatch import attend, grouped_on_gpu
-from focus_runtime.attention.merging import beside_sinks
-from focus_runtime.attention.sliding import sliding_attention
+from focus_runtime.attention.masked import sliding_attention
+from focus_runtime.attention.reference import beside_sinks
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.state import FocusLayer
-from focus_runtime.gpu.cudnn import WITHOUT_CUDNN
-from focus_runtime.gpu.usable import attention_fits
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.gpu import WITHOUT_CUDNN, attention_fits
+from focus_runtime.mask.rule import Extent, PairRule
 
 NEAR = 128  # tokens about the query that kernels of Focus compute apart, where all keys are seen
 

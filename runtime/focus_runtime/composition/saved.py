@@ -1,6 +1,6 @@
 """Focus of a composed model saved to a folder, and composed again from a folder or a repository of a hub.
 
-The folder is laid out as in routing/saved_folder.py. The base model's weights are left out unless they are asked for.
+The folder is laid out as in routing/places.py. The base model's weights are left out unless they are asked for.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from focus_runtime.errors import ModelError
 from focus_runtime.models.loading import EMBEDDED, fingerprint, load_base_model
 from focus_runtime.routing.centroid_file import MAX_BYTES, load_place, save_centroids
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.routing.hub import hub_name
-from focus_runtime.routing.places import Place, locate_centroids
-from focus_runtime.routing.router import CentroidRouter
-from focus_runtime.routing.saved_folder import (
+from focus_runtime.routing.places import (
     BASE_MODEL_FOLDER,
     CENTROIDS_FILE,
+    Place,
     SavedSettings,
+    hub_name,
+    locate_centroids,
     write_settings,
 )
+from focus_runtime.routing.router import CentroidRouter
 
 
 class SavedModel:

@@ -10,13 +10,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from focus_runtime.attention.checks import needs_gradient
-from focus_runtime.attention.cuda.decomposition import GROUPED
+from focus_runtime.attention.cuda.decomposed import GROUPED
 from focus_runtime.attention.decomposed_backward import straight_through_attention
 from focus_runtime.attention.dispatch import attend, fused_inside_window, grouped_on_gpu
-from focus_runtime.attention.kernels.flash import has_backward
-from focus_runtime.attention.merging import beside_sinks
-from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
+from focus_runtime.attention.flash import has_backward
+from focus_runtime.attention.masked import WindowedFocus, sliding_attention
+from focus_runtime.attention.reference import beside_sinks, needs_gradient
 from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.composition.added_pairs import attend_with_added

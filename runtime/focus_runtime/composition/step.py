@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from focus_runtime.attention.fused import fused_step, step_fits
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.gpu_step import takes
 from focus_runtime.composition.heads import LayerHeads, counts_of, memberships
 from focus_runtime.composition.state import Decided, FocusLayer, is_plain
 from focus_runtime.composition.text_sinks import NO_SINK, SINK
-from focus_runtime.routing.few_tokens import ELEMENTS, fits
+from focus_runtime.routing.router import ELEMENTS, few_tokens_fit
 
 # `DecodeStep` of decode_step.cpp: addresses of hidden, weights, potential, first_input, probabilities, membership and
 # top_ks; element, width, groups, top_k, settings, plane_stride, place; threshold; sink, bits; seconds.
@@ -63,7 +63,7 @@ def defers(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> bool:
         first = history.first_input
         if first is None or first.dtype != hidden.dtype or not first.is_contiguous():
             return False
-    return (layer.owner.backend in BACKENDS and fits(hidden)) or takes(hidden, layer)
+    return (layer.owner.backend in BACKENDS and few_tokens_fit(hidden)) or takes(hidden, layer)
 
 
 def is_step(layer: FocusLayer, query: Tensor, key: Tensor, value: Tensor) -> bool:

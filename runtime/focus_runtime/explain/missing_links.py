@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.budget import query_numbers
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
@@ -27,11 +27,11 @@ from focus_runtime.composition.observe import observe_focus
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import Cancelled, InputError
 from focus_runtime.explain.replay import Replay
+from focus_runtime.mask.counts import pair_totals
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import CAUSES
-from focus_runtime.mask.totals import pair_totals
 from focus_runtime.measure.loss import final_hidden, vocabulary_logits
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 
 CANDIDATES, VERIFIED = 64, 10
 ROWS = 32  # queries of one head whose keys are looked at together

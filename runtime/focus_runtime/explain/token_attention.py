@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.heads import HeadMask, by_key_head
@@ -25,7 +25,7 @@ from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.measure.attention_mass import full_probabilities
 from focus_runtime.measure.loss import check_positions, final_hidden
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 
 STRONGEST = 16
 Progress = Callable[[int, int], None]

@@ -16,10 +16,9 @@ from focus_runtime.composition.changes import Change
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.resume import RecordedPass, recorded_outputs, resumed_at
 from focus_runtime.errors import InputError
-from focus_runtime.mask.differences import gained_and_lost
-from focus_runtime.mask.totals import pair_totals
+from focus_runtime.mask.counts import gained_and_lost, pair_totals
 from focus_runtime.measure.loss import Predictions, final_hidden, token_predictions
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 
 MOST_BLOCKS = 128
 

@@ -15,7 +15,7 @@ from focus_runtime.fit.contexts import evaluation_mode
 from focus_runtime.fit.domains import TextDomain, encode
 from focus_runtime.measure.loss import check_positions, final_hidden
 from focus_runtime.measure.memory import within_memory
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import sinkhorn_potential
 from focus_runtime.text.sequences import Mixture, even_sequences, recorded_special_tokens

@@ -32,7 +32,7 @@ from focus_runtime.measure.loss import (
     evaluate_focus,
     evaluate_full,
 )
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.models.loading import weights_sha256
 from focus_runtime.models.structure import num_query_heads
 from focus_runtime.routing.centroids import Centroids, continued_centroids, random_centroids

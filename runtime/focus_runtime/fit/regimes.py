@@ -30,7 +30,7 @@ from focus_runtime.fit.loop import Loop
 from focus_runtime.fit.settings import TrainConfig, TrainStep
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
 from focus_runtime.measure.perplexity import Scores, score
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.text.sequences import TokenStream, encode_texts, even_sequences, recorded_special_tokens
 

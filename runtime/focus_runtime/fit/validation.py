@@ -21,7 +21,7 @@ from focus_runtime.errors import ConfigError
 from focus_runtime.fit.calibrate import calibrate_composed
 from focus_runtime.fit.processes import average
 from focus_runtime.measure.loss import evaluate_focus
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import Extent, PairRule
 
 
 def allowed_pairs(
@@ -14,12 +14,7 @@ def allowed_pairs(
     """The hard mask between some queries and some keys (METHOD section 3, with sinks).
 
     Args:
-        membership_q, membership_k: (..., Tq) and (..., Tk) int64 bit sets.
         position_q, position_k: (..., Tq) and (..., Tk) integers counted from the first real token.
-        rule: window, sinks and the layer's own sliding window.
-
-    Returns:
-        (..., Tq, Tk) bool.
     """
     distance = position_q[..., :, None] - position_k[..., None, :]
     near = rule.near(position_q.long())[..., :, None] if rule.grows else rule.window
@@ -42,13 +37,7 @@ def allowed_to_last_queries(
     """The hard mask between the last tokens of each text and all its tokens.
 
     Args:
-        membership: (B, Tk) int64 bit sets.
-        length_q: Tq, the queries are the last Tq of the Tk tokens.
-        rule: window and sinks.
         key_padding: (B, Tk) bool, True for real tokens; padding is allowed to no query.
-
-    Returns:
-        (B, Tq, Tk) bool.
     """
     first = membership.shape[1] - length_q
     position = token_positions(membership, key_padding)
@@ -60,7 +49,6 @@ def narrow(membership: Tensor, num_groups: int | None = None) -> Tensor:
     """The same bit sets in as few bytes as they need: comparing them is most of the mask's cost.
 
     Args:
-        membership: int64, any shape.
         num_groups: K. Looked up when None, for which the host waits for a GPU.
     """
     if num_groups is None:
@@ -69,3 +57,36 @@ def narrow(membership: Tensor, num_groups: int | None = None) -> Tensor:
         if (1 << num_groups) - 1 <= torch.iinfo(dtype).max:
             return membership.to(dtype)
     return membership
+
+
+def popcount(x: Tensor) -> Tensor:
+    """Number of set bits of non-negative int64."""
+    x = x - ((x >> 1) & 0x5555555555555555)
+    x = (x & 0x3333333333333333) + ((x >> 2) & 0x3333333333333333)
+    x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F
+    return (x * 0x0101010101010101) >> 56
+
+
+def membership_extent(membership: Tensor) -> Extent:
+    """Look at (B, T) memberships; one host synchronisation."""
+    counts = popcount(membership)
+    extremes = (membership.max(), membership.min(), counts.max(), counts.min())
+    largest, lowest, most, least = torch.stack(extremes).tolist()
+    return Extent(64 if lowest < 0 else max(1, largest.bit_length()), max(1, most), uniform=most == least > 0)
+
+
+def group_numbers(membership: Tensor, top_k: int) -> Tensor:
+    """Groups of each token in rising order: (N,) bit sets -> (N, k) int64, -1 where a token has fewer."""
+    numbers, rest = [], membership
+    for _ in range(top_k):
+        lowest = rest & -rest
+        number = lowest.to(torch.float64).log2().round().clamp_min(0).to(torch.int64)  # exact: powers of two
+        numbers.append(torch.where(lowest == 0, -1, number))
+        rest = rest ^ lowest
+    return torch.stack(numbers, dim=1)
+
+
+def group_bits(membership: Tensor, num_groups: int) -> Tensor:
+    """Memberships as flags: (N,) bit sets -> (N, K) bool."""
+    number = torch.arange(num_groups, device=membership.device)
+    return ((membership[:, None] >> number) & 1).bool()

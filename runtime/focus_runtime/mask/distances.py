@@ -1,7 +1,13 @@
-"""Allowed pairs of one layer counted by distance."""
+"""Allowed pairs of one layer counted by distance; and distant pairs, which the groups alone decide.
+
+Distant pairs are those in a layer's reach, beyond a head's window, whose key is none of the first tokens (sinks). The
+share of them that is kept is, wherever it stands for a layer, the mean over the heads that have some; heads with full
+attention keep all of theirs.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +15,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.distant import distant_kept
+from focus_runtime.mask.counts import Ints, shared_before, shared_from
 from focus_runtime.mask.rule import CAUSES, PairRule
-from focus_runtime.mask.tiles import TABLE_ENTRIES, Ints
+
+
+def distant_pairs(rule: PairRule, num_tokens: int) -> int:
+    """Distant pairs of one head in a text of so many tokens."""
+    queries = np.arange(num_tokens, dtype=np.int64)
+    first = np.maximum(rule.num_sinks, queries - rule.farthest(num_tokens))
+    return int((rule.nearest_far(queries) - first).clip(0).sum())
+
+
+def distant_kept(dropped: float, rule: PairRule, num_tokens: int) -> float | None:
+    """Share of a head's distant pairs that it keeps; None where it has none.
+
+    Args:
+        dropped: pairs counted as `dropped`, of one head or mean over heads of one rule; those that the layer does not
+            reach are among them.
+    """
+    pairs = distant_pairs(rule, num_tokens)
+    return 1.0 - (dropped - rule.unreached(num_tokens)) / pairs if pairs else None
+
+
+def mean_of_some(values: Sequence[float | None], weights: Sequence[float] | None = None) -> float | None:
+    """Mean of the values that are neither None nor NaN; None where there is none.
+
+    Args:
+        weights: of each, such as its heads; all alike when None.
+    """
+    pairs = zip(values, [1.0] * len(values) if weights is None else weights, strict=True)
+    some = [(value, weight) for value, weight in pairs if value is not None and not math.isnan(value)]
+    return sum(value * weight for value, weight in some) / sum(weight for _, weight in some) if some else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +59,7 @@ class DistanceCounts:
             heads differ, mean over those with distant pairs.
         shuffled: (B,) expected share of pairs kept under a random permutation of the groups.
         window_only: (B,) share of pairs kept by window and sinks alone.
-        distant_kept: share of the distant pairs that is kept, see mask/distant.py; None where there are none. What
+        distant_kept: share of the distant pairs that is kept; None where there are none. What
             `sharing` is the expectation of.
     """
 
@@ -42,7 +76,6 @@ def distance_bins(num_tokens: int, rules: Sequence[PairRule] = ()) -> tuple[Ints
     """First and last distance of bins over 0 to T - 1: half octaves; distance 0 has a bin of its own.
 
     Args:
-        num_tokens: T.
         rules: no bin lies on both sides of one's window, of the longest it grows to, or of its reach.
     """
     octaves = np.arange(0, np.log2(max(2, num_tokens)) + 1, 0.5)
@@ -55,13 +88,7 @@ def distance_bins(num_tokens: int, rules: Sequence[PairRule] = ()) -> tuple[Ints
 
 
 def count_by_distance(membership: Ints, rule: PairRule, rules: Sequence[PairRule] = ()) -> DistanceCounts:
-    """Exact pair counts by cause and distance in O(T (S + B)) time, S signatures.
-
-    Args:
-        membership: (T,) int64 bit sets.
-        rule: window, sinks and the layer's own sliding window.
-        rules: that the bins are cut at, see `distance_bins`.
-    """
+    """Exact pair counts by cause and distance in O(T (S + B)) time, S signatures."""
     total = membership.size
     first, last = distance_bins(total, rules)
     farthest, every = rule.farthest(total), np.arange(total)
@@ -85,12 +112,7 @@ def count_by_distance(membership: Ints, rule: PairRule, rules: Sequence[PairRule
         for counted, those in ((sinks, far), (sinks_shared, far[(membership[far] & membership[j]) != 0])):
             counted += np.bincount(np.searchsorted(starts, those - j, "right") - 1, minlength=starts.size)
     sink_only = sinks - sinks_shared
-    counts = {
-        "local_only": local - both,
-        "group_only": shared - both,
-        "local_and_group": both,
-        "sink_only": sink_only,
-    }
+    counts = {"local_only": local - both, "group_only": shared - both, "local_and_group": both, "sink_only": sink_only}
     counts["dropped"] = pairs - sum(counts.values())
     sharing = shuffled_sharing(membership)
     by_rule = local + sinks
@@ -108,44 +130,6 @@ def count_by_distance(membership: Ints, rule: PairRule, rules: Sequence[PairRule
         binned(by_rule) / binned(pairs),
         distant_kept(int(counts["dropped"].sum()), rule, total),
     )
-
-
-def shared_from(membership: Ints, distances: Ints) -> Ints:
-    """Pairs with a shared group that lie at least so far apart, for each of some distances.
-
-    Args:
-        membership: (T,) int64 bit sets.
-        distances: (D,) tokens.
-
-    Returns:
-        (D,) int64.
-    """
-    return shared_before(membership, (np.arange(membership.size) - distances[:, None] + 1).clip(0))
-
-
-def shared_before(membership: Ints, ends: Ints) -> Ints:
-    """Pairs with a shared group of all queries with the keys before some ends.
-
-    Args:
-        membership: (T,) int64 bit sets.
-        ends: (E, T) for each query one past the last of its keys.
-
-    Returns:
-        (E,) int64.
-    """
-    total = membership.size
-    signatures, code = np.unique(membership, return_inverse=True)
-    meet = (signatures[:, None] & signatures[None, :]) != 0
-    pairs = np.zeros(len(ends), dtype=np.int64)
-    step = max(1, TABLE_ENTRIES // total)
-    for start in range(0, signatures.size, step):
-        table = np.zeros((min(step, signatures.size - start), total + 1), dtype=np.int32)
-        np.cumsum(meet[start : start + step][:, code], axis=1, dtype=np.int32, out=table[:, 1:])
-        queries = np.flatnonzero((code >= start) & (code < start + step))
-        own = code[queries] - start
-        for number, own_ends in enumerate(ends):
-            pairs[number] += table[own, own_ends[queries]].sum(dtype=np.int64)
-    return pairs
 
 
 def shuffled_sharing(membership: Ints) -> float:

@@ -9,11 +9,13 @@ Causes, disjoint: `local_only` (near, no shared group), `group_only` (shared gro
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from focus_runtime.budget import MAX_WHOLE
 from focus_runtime.config import CONSTANT, FocusConfig, grown_window
+from focus_runtime.errors import ConfigError
 
 CAUSES = ("local_only", "group_only", "local_and_group", "sink_only", "dropped")
 
@@ -37,13 +39,7 @@ class PairRule:
 
     @classmethod
     def of(cls, config: FocusConfig, window: int, sliding_window: int | None = None) -> PairRule:
-        """The rule of heads with this window.
-
-        Args:
-            config: settings in force.
-            window: w of the heads.
-            sliding_window: of their layer's own, None for a global layer.
-        """
+        """The rule of heads with this window."""
         return cls(window, config.num_sinks, sliding_window, config.growth)
 
     @property
@@ -64,27 +60,55 @@ class PairRule:
         return (self.window * position.clip(first, last) // first).clip(0, most)
 
     def nearest_far(self, position: Any) -> Any:
-        """First key that a query sees whatever the groups, sinks aside, or a number below 0. From 0 on it never falls.
-
-        Args:
-            position: as in `near`.
-        """
+        """First key that a query sees whatever the groups, sinks aside; below 0 none. From 0 on it never falls."""
         return position - self.near(position)
 
     def farthest(self, num_tokens: int) -> int:
-        """Largest distance of any allowed pair in a text of so many tokens; at least 0.
-
-        Args:
-            num_tokens: T.
-        """
+        """Largest distance of any allowed pair in a text of so many tokens; at least 0."""
         longest = max(0, num_tokens - 1)
         return longest if self.sliding_window is None else min(longest, self.sliding_window - 1)
 
     def unreached(self, num_tokens: int) -> int:
-        """Causal pairs of a text of so many tokens that the layer's own attention does not reach either.
-
-        Args:
-            num_tokens: T.
-        """
+        """Causal pairs of a text of so many tokens that the layer's own attention does not reach either."""
         distances = max(0, num_tokens - 1 - self.farthest(num_tokens))
         return distances * (distances + 1) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What the host must know of memberships without looking.
+
+    Attributes:
+        num_groups: K.
+        top_k: the most groups that a token has.
+        uniform: whether all have as many.
+        beyond: some tokens may have more than `top_k` all the same, as tokens do that belong to every group; only the
+            kernels of attention/cuda/grouped.py take that, and compute those few queries apart.
+    """
+
+    num_groups: int
+    top_k: int
+    uniform: bool
+    beyond: bool = False
+
+
+def group_label(index: int) -> str:
+    """A, B, ... Z, AA, AB, ..."""
+    letters = ""
+    index += 1
+    while index:
+        index, rest = divmod(index - 1, 26)
+        letters = chr(65 + rest) + letters
+    return letters
+
+
+def group_number(label: str) -> int:
+    """The group of a letter, or of a number counted from 0."""
+    if label.isascii() and label.isdecimal():
+        return int(label)
+    if not re.fullmatch("[A-Za-z]+", label):
+        raise ConfigError(f"{label!r} is no group", expected="a letter such as B, or a number counted from 0")
+    number = 0
+    for letter in label.upper():
+        number = 26 * number + ord(letter) - 64
+    return number - 1

@@ -20,11 +20,11 @@ from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs
-from focus_runtime.mask.distant import mean_of_some
+from focus_runtime.mask.distances import mean_of_some
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import attention_mass
 from focus_runtime.measure.loss import check_positions, final_hidden
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.routing.router import Assignment
 

@@ -19,10 +19,10 @@ from torch.autograd.function import once_differentiable
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.errors import TextError
-from focus_runtime.mask.distant import distant_kept, mean_of_some
+from focus_runtime.mask.counts import pair_totals
+from focus_runtime.mask.distances import distant_kept, mean_of_some
 from focus_runtime.mask.rule import CAUSES, PairRule
-from focus_runtime.mask.totals import pair_totals
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 
 CHUNK = 256  # rows of logits computed at once; 256 x 49,152 fp32 are 50 MB
 TRAINING_CHUNK = 256  # where their gradient is computed along
@@ -171,7 +171,7 @@ def pair_shares(membership: NDArray[np.int64], rule: PairRule) -> tuple[float, f
         rule: window, sinks and the layer's own sliding window.
 
     Returns:
-        Allowed pairs over causal pairs; kept over all distant pairs (see mask/distant.py), None when there are none.
+        Allowed pairs over causal pairs; kept over all distant pairs (see mask/distances.py), None when there are none.
     """
     total = membership.size
     dropped = int(pair_totals(membership[None], [rule])[0, CAUSES.index("dropped")])

@@ -19,7 +19,7 @@ from focus_runtime.errors import InputError, MemoryShortError
 from focus_runtime.failures import LONGEST_TEXT, Advice, device_failure, is_lost_gpu, is_out_of_memory, release
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.timing import peak_bytes, reset_peak_memory
-from focus_runtime.models.device_map import device_names, input_device
+from focus_runtime.models.devices import device_names, input_device
 
 PROBE_SHARE = 16  # of the text, read to see what a token takes
 PROBE_TOKENS = 64  # at least; fewer say little

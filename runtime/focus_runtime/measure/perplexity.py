@@ -14,10 +14,10 @@ from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError
-from focus_runtime.mask.distant import mean_of_some
+from focus_runtime.mask.distances import mean_of_some
 from focus_runtime.measure.intervals import LEVEL, bootstrap_test, mean_interval, sign_flip_test, wilcoxon_test
 from focus_runtime.measure.loss import check_positions, dominance, final_hidden, layer_shares, token_nll
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.text.special import DEFAULT, added_tokens, begins_with
 from focus_runtime.text.tokens import tokenize
 

@@ -20,9 +20,7 @@ from focus_runtime.attention.dispatch import prepare_choice
 from focus_runtime.attention.fused import fused_available, fused_reason, matrix_tiles_available
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.models.device_map import compute_devices
-from focus_runtime.models.devices import processor_family, processor_name
-from focus_runtime.models.precision import dtype_name
+from focus_runtime.models.devices import compute_devices, dtype_name, processor_family, processor_name
 
 MODES = ("full", "focus")
 WARM_UP_TOKENS = 256

@@ -4,17 +4,121 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from focus_runtime.config import DTYPES
-from focus_runtime.errors import DeviceError
-from focus_runtime.models.device_map import SPLIT
-from focus_runtime.models.precision import native_dtype
+from focus_runtime.errors import DeviceError, ModelError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+
+def native_dtype(device: str | torch.device = "cpu") -> str:
+    """The narrowest type a frozen model runs in without being emulated: "bfloat16" or "float32".
+
+    A processor without bf16 instructions (AVX2 alone, say) multiplies bf16 matrices through a plain loop: one gradient
+    of a linear layer took 95 times as long as in float32 on an AMD EPYC of family 25, model 1.
+    """
+    kind = torch.device(device).type
+    if kind == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif kind == "cpu":
+        native = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    else:
+        native = False
+    return "bfloat16" if native else "float32"
+
+
+def dtype_name(model: nn.Module) -> str:
+    """Type of the model's first parameter, such as "float32"."""
+    return str(next(model.parameters()).dtype).removeprefix("torch.")
+
+
+SPLIT = "split"  # the name of this placement, where a device is named
+GPU_SHARE = 0.8  # of a GPU's free memory for weights; keys, values and intermediate results need the rest
+
+
+def execution_device(module: nn.Module) -> torch.device:
+    """The device a module computes on; its weights may be kept elsewhere until then."""
+    import torch
+
+    for part in module.modules():
+        device = getattr(getattr(part, "_hf_hook", None), "execution_device", None)
+        if device is not None:
+            return torch.device(device)
+    return next(module.parameters()).device
+
+
+def input_device(model: nn.Module) -> torch.device:
+    """The device on which a model takes token ids and gives logits."""
+    return execution_device(model)
+
+
+def compute_devices(model: nn.Module) -> list[torch.device]:
+    """Every device that a model computes on, that of its inputs first."""
+    placed = [input_device(model)]
+    if hasattr(model, "hf_device_map"):
+        placed += [execution_device(module) for module in model.modules() if hasattr(module, "_hf_hook")]
+    return list(dict.fromkeys(placed))
+
+
+def device_names(model: nn.Module) -> str:
+    """What a run records as its device: "cuda:0", or "cuda:0 + cuda:1" for a model on several."""
+    return " + ".join(map(str, compute_devices(model)))
+
+
+def stored_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """(name, values) of every parameter, once; also of those that accelerate keeps elsewhere."""
+    tied = getattr(model, "all_tied_weights_keys", None) or {}
+    for name, parameter in model.named_parameters():
+        if parameter.device.type != "meta":
+            yield name, parameter
+        elif name not in tied:  # its other name has been listed
+            path, _, own = name.rpartition(".")
+            yield name, model.get_submodule(path)._hf_hook.weights_map[own]  # type: ignore[union-attr, index]
+
+
+def split_model(model: Any, *, device_map: Mapping[str, Any] | None = None, offload_folder: str | None = None) -> None:
+    """Spread a model's layers over all GPUs, evenly, and leave in main memory what they cannot hold.
+
+    Layers in main memory compute on the first GPU, which receives their weights for every pass.
+
+    Args:
+        device_map: device of each module by name, as in accelerate; made to fit the GPUs' free memory when None.
+    """
+    from accelerate import dispatch_model
+
+    chosen = dict(_balanced_map(model) if device_map is None else device_map)
+    if "disk" in chosen.values() and offload_folder is None:
+        raise ModelError(
+            f"{type(model).__name__} does not fit into this machine's GPUs and main memory together",
+            fix="choose a smaller model, or a narrower precision",
+        )
+    dispatch_model(
+        model,
+        device_map=chosen,
+        offload_dir=offload_folder,
+        skip_keys=getattr(model, "_skip_keys_device_placement", None),
+        force_hooks=True,
+    )
+
+
+def _balanced_map(model: Any) -> dict[str, Any]:
+    from accelerate import infer_auto_device_map
+    from accelerate.utils import get_balanced_memory, get_max_memory
+
+    whole = {"no_split_module_classes": list(model._no_split_modules or ())}
+    free = {name: size if name == "cpu" else int(size * GPU_SHARE) for name, size in get_max_memory().items()}
+    return dict(infer_auto_device_map(model, max_memory=get_balanced_memory(model, free, **whole), **whole))
+
 
 AUTO = "auto"
 

@@ -35,14 +35,7 @@ def find_embedded_gguf(cache: Path) -> Path | None:
 
 
 def embedded_gguf(cache: Path) -> Path:
-    """The file of the embedded model.
-
-    Args:
-        cache: the folder that converted models are kept in.
-
-    Raises:
-        ModelError: it is not here.
-    """
+    """The file of the embedded model."""
     path = find_embedded_gguf(cache)
     if path is None:
         raise ModelError(
@@ -54,11 +47,7 @@ def embedded_gguf(cache: Path) -> Path:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file is the embedded model's, byte for byte.
-
-    Raises:
-        ModelError: it cannot be read.
-    """
+    """Whether a file is the embedded model's, byte for byte."""
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest() == SHA256

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import os
+import struct
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +21,97 @@ from focus_runtime.config import DTYPES
 from focus_runtime.errors import Cancelled, DeviceError, ModelError, first_line
 from focus_runtime.failures import device_failure, is_out_of_memory
 from focus_runtime.files import check_writable_folder, default_cache_dir, one_process_at_a_time, replacing_folder
-from focus_runtime.models.declared import check_folder, check_gguf, refuse_pickles
-from focus_runtime.models.device_map import SPLIT, split_model, stored_parameters
+from focus_runtime.models.devices import SPLIT, split_model, stored_parameters
 from focus_runtime.models.embedded import EMBEDDED, embedded_gguf
-from focus_runtime.models.gguf_header import header_read_once
 from focus_runtime.models.linear import use_fast_linear
+
+MOST_LAYERS = 1000
+MOST_HEADER_BYTES = 100 * 1024 * 1024  # as in the safetensors library
+TWICE = 2  # a few weights that are left out are named by who loads them
+PACKED = 16  # quantised files hold several weights in one value
+
+
+def refuse_pickles(folder: Path) -> None:
+    """Refuse a folder whose only weights are pickles: reading them may run code."""
+    if any(folder.glob("*.safetensors")):
+        return
+    pickled = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in folder.glob(pattern))
+    if pickled:
+        raise ValueError(
+            f"its weights are pickled ({pickled[0]}), and reading a pickle may run code; expected safetensors files; "
+            "load it once where you trust it and write it with save_pretrained"
+        )
+
+
+def check_folder(config: Any, folder: Path) -> None:
+    """Refuse a configuration that asks for far more weights than a folder's safetensors files hold.
+
+    Args:
+        folder: with the files.
+    """
+    _check(config, sum(_stored_values(path) for path in folder.glob("*.safetensors")), "config.json", "its files hold")
+
+
+def check_gguf(config: Any, path: Path) -> None:
+    """Refuse a GGUF file whose header asks for far more weights than it holds."""
+    from gguf import GGUFReader
+
+    held = sum(int(tensor.n_elements) for tensor in GGUFReader(path).tensors)
+    _check(config, held, "its header", "it holds")
+
+
+def check_layers(config: Any) -> None:
+    """Refuse a configuration with more layers than any model has: building their modules alone takes minutes."""
+    layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
+    if not isinstance(layers, int) or layers > MOST_LAYERS:
+        raise ValueError(f"it asks for {layers!r} layers; expected at most {MOST_LAYERS:,}")
+
+
+def _check(config: Any, held: int, header: str, holds: str) -> None:
+    from transformers import AutoModelForCausalLM
+
+    check_layers(config)
+    with torch.device("meta"):  # shapes alone
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    asked = sum(parameter.numel() for parameter in model.parameters())
+    if asked > held * (PACKED if getattr(config, "quantization_config", None) else TWICE):
+        missing = "its files lack weights that"
+        raise ValueError(f"{missing} {header} asks for: {asked:,} values in all, {holds} {held:,}")
+
+
+def _stored_values(path: Path) -> int:
+    """Values of all tensors of a safetensors file, from its header."""
+    with path.open("rb") as file:
+        start = file.read(8)
+        (size,) = struct.unpack("<Q", start) if len(start) == 8 else (0,)
+        if not 0 < size <= min(MOST_HEADER_BYTES, path.stat().st_size):
+            raise ValueError(f"{path.name} is truncated or no safetensors file")
+        header = json.loads(file.read(size))
+    return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@contextmanager
+def header_read_once() -> Iterator[None]:
+    """While the block runs, a file's header and the names of its tensors are read once.
+
+    transformers reads them for each of its loaders, and the names for every module of the model: four fifths of the
+    time that converting the embedded model would take. Files must not change inside the block.
+    """
+    import gguf
+
+    library: Any = gguf  # its types do not let its names be replaced
+    with _ONE_AT_A_TIME:
+        reader, names = library.GGUFReader, library.get_tensor_name_map
+        by_path = cache(reader)
+        library.GGUFReader, library.get_tensor_name_map = lambda path, mode="r": by_path(str(path), mode), cache(names)
+        try:
+            yield
+        finally:
+            library.GGUFReader, library.get_tensor_name_map = reader, names
+
 
 HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
 # Code that a model's folder brings along is never run: a library that is not told so asks on the terminal.
@@ -58,14 +149,7 @@ def load_base_model(
     device: str = "cpu",
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """Load a causal language model without its tokenizer, which need not be there, in evaluation mode.
-
-    Args:
-        name, dtype, device, cache_dir: as for `load_model`.
-
-    Raises:
-        ModelError, DeviceError: as for `load_model`.
-    """
+    """Load a causal language model without its tokenizer, which need not be there, in evaluation mode."""
 
     def without_tokenizer(source: Path, precision: torch.dtype) -> tuple[Any, None]:
         return _load_weights(source, precision), None
@@ -112,16 +196,7 @@ def prepare_model(
     cache_dir: str | os.PathLike[str] | None = None,
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
 ) -> Path:
-    """The folder that a model is loaded from; fetched from the hub or converted where that is not done yet.
-
-    Args:
-        name: as for `load_model`.
-        cache_dir: as for `load_model`.
-        progress: takes each stage and the fraction done, 0 to 1.
-
-    Raises:
-        ModelError: as for `load_model`.
-    """
+    """The folder that a model is loaded from; fetched from the hub or converted where that is not done yet."""
     cache = _cache(cache_dir)
     source = _local(name, cache)
     if source is None:
@@ -142,10 +217,6 @@ def _too_large(name: str, device: str, elsewhere: str) -> DeviceError:
 def load_tokenizer(name: str, *, cache_dir: str | os.PathLike[str] | None = None) -> Any | None:
     """The tokenizer of a model alone, in well under a second.
 
-    Args:
-        name: as for `load_model`.
-        cache_dir: as for `load_model`.
-
     Returns:
         None where the model would have to be fetched or converted first, or there is none of that name.
     """
@@ -165,15 +236,7 @@ def load_tokenizer(name: str, *, cache_dir: str | os.PathLike[str] | None = None
 
 
 def check_name(name: str, *, cache_dir: str | os.PathLike[str] | None = None) -> None:
-    """Refuse a name that no model has; nothing is loaded, converted or fetched.
-
-    Args:
-        name: as for `load_model`.
-        cache_dir: as for `load_model`.
-
-    Raises:
-        ModelError: there is no such file or folder, nor a model of that name in the local cache or on the hub.
-    """
+    """Refuse a name that no model has; nothing is loaded, converted or fetched."""
     if _local(name, _cache(cache_dir)) is not None:
         return
     from huggingface_hub import HfApi, snapshot_download
@@ -247,12 +310,7 @@ def _load_weights(source: Path, dtype: torch.dtype) -> Any:
 
 
 def _refuse_missing(info: dict[str, Any], source: str) -> None:
-    """Refuse weights that were left out: transformers would continue with random ones.
-
-    Args:
-        info: loading info of transformers.
-        source: what asks for them.
-    """
+    """Refuse weights that were left out: transformers would continue with random ones."""
     missing = sorted(info["missing_keys"])
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""

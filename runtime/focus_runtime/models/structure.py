@@ -14,11 +14,7 @@ from focus_runtime.errors import ModelError
 
 
 def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
-    """Causal self-attention modules by layer number; layers of other kinds, such as linear attention, are left out.
-
-    Raises:
-        ModelError: the model has none that transformers' attention interface can reach.
-    """
+    """Causal self-attention modules by layer number; layers of other kinds, such as linear attention, are left out."""
     modules_by_layer: dict[int, nn.Module] = {}
     kinds = getattr(_text_config(model), "layer_types", None)
     named = [module for module in model.modules() if _NAMES.search(type(module).__name__)]
@@ -38,11 +34,7 @@ def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
 
 
 def _without_layers(softmax: list[nn.Module]) -> str:
-    """Why a model has no layers for Focus.
-
-    Args:
-        softmax: its modules whose names speak of attention.
-    """
+    """Why a model has no layers for Focus."""
     if not softmax:
         return "has no attention layers: it is a state-space or recurrent model"
     if any(getattr(module, "is_causal", None) is False for module in softmax):
@@ -51,12 +43,7 @@ def _without_layers(softmax: list[nn.Module]) -> str:
 
 
 def layer_kind(module: nn.Module, kinds: Sequence[str] | None = None) -> str | None:
-    """What the configuration calls an attention module's layer, such as "sliding_attention"; None where it does not.
-
-    Args:
-        module: with a layer number.
-        kinds: of all layers, where the module has no configuration.
-    """
+    """What the configuration calls an attention module's layer, such as "sliding_attention"; None where it does not."""
     kinds = getattr(getattr(module, "config", None), "layer_types", kinds)
     index = getattr(module, "layer_idx", None)
     return kinds[index] if kinds and isinstance(index, int) and index < len(kinds) else None
@@ -69,11 +56,7 @@ def _is_softmax(module: nn.Module, kinds: Sequence[str] | None) -> bool:
 
 
 def decoder_layers(model: nn.Module) -> dict[int, nn.Module]:
-    """The blocks that hold one attention module each, by layer number.
-
-    Raises:
-        ModelError: the model is not a list of such blocks.
-    """
+    """The blocks that hold one attention module each, by layer number."""
     modules = attention_modules(model)
     blocks: dict[int, nn.Module] = {}
     for parent in model.modules():
@@ -87,15 +70,7 @@ def decoder_layers(model: nn.Module) -> dict[int, nn.Module]:
 
 
 def output_projection(module: nn.Module, num_heads: int) -> Callable[[Tensor], Tensor]:
-    """The linear map from an attention module's heads, (..., H, D), to its output, (..., d), without its bias.
-
-    Args:
-        module: an attention module.
-        num_heads: H. D may be larger than the module's own; what is beyond is left out.
-
-    Raises:
-        ModelError: the module has none that is known.
-    """
+    """The linear map from an attention module's heads, (..., H, D), to its output, (..., d), without its bias."""
     for name, transposed in (("o_proj", False), ("out_proj", False), ("dense", False), ("c_proj", True)):
         linear = getattr(module, name, None)
         if linear is not None:  # GPT-2 keeps its matrix the other way round
@@ -111,11 +86,7 @@ def _text_config(model: Any) -> Any:
 
 
 def hidden_size(model: nn.Module) -> int:
-    """Width d of the hidden states that enter attention.
-
-    Raises:
-        ModelError: the configuration names none, as of a model of several transformers.
-    """
+    """Width d of the hidden states that enter attention."""
     width = getattr(model.config.get_text_config(), "hidden_size", None)  # type: ignore[operator, union-attr]
     if width is None:
         raise ModelError(f"{type(model).__name__} has no single hidden_size", fix=OTHER_MODEL)
@@ -143,12 +114,7 @@ OTHER_MODEL = "use a Llama, Mistral, Qwen, OLMo, Gemma, Phi or GPT-2 style model
 
 
 def cache_argument(model: Any, cache: Any) -> dict[str, Any]:
-    """The keyword argument that gives a model its cache: `cache` since transformers 5.24, before `past_key_values`.
-
-    Args:
-        model: a model, or its base model.
-        cache: of transformers.
-    """
+    """The keyword argument that gives a model its cache: `cache` since transformers 5.24, before `past_key_values`."""
     named = inspect.signature(model.forward).parameters
     return {"cache" if "cache" in named else "past_key_values": cache}
 
@@ -176,11 +142,7 @@ def shares_keys(module: nn.Module) -> bool:
 
 
 def cache_layers(modules: dict[int, nn.Module]) -> dict[int, int]:
-    """The layer whose keys and values each layer reads from a cache: its own, but where layers share them.
-
-    Args:
-        modules: of `attention_modules`.
-    """
+    """The layer whose keys and values each layer reads from a cache: its own, but where layers share them."""
     latest: dict[str | None, int] = {}
     found = {}
     for index, module in modules.items():
@@ -196,12 +158,7 @@ def attention_implementation(model: Any) -> str:
 
 
 def set_attention_implementation(model: Any, name: str) -> None:
-    """Set the attention implementation of a model's text part; parts that read images or sound keep theirs.
-
-    Args:
-        model: a Hugging Face model.
-        name: of the implementation.
-    """
+    """Set the attention implementation of a model's text part; parts that read images or sound keep theirs."""
     config = model.config
     text, parts = config.get_text_config(), dict.fromkeys(config.sub_configs)
     if text is config:

@@ -14,11 +14,7 @@ from torch import Tensor
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError
 
-MEANING = {
-    "projection": "hidden size, routing size",
-    "centroids": "groups, routing size",
-    "potential": "groups",
-}
+MEANING = {"projection": "hidden size, routing size", "centroids": "groups, routing size", "potential": "groups"}
 LARGEST_FACTOR = 100.0  # of the logits
 LARGEST = 1e6  # of a weight; with a hidden state's numbers it stays far below what float32 holds
 EVERY_LAYER = "save every layer, or list the layers that have routers in the configuration"
@@ -32,13 +28,7 @@ def check_layers(
     """Refuse tensors that do not belong together or to the configuration.
 
     Args:
-        by_layer: tensors by layer and part.
-        config: the file's.
-        name: of the file, for messages.
         total: attention layers of the model that the file is for; None if unknown.
-
-    Raises:
-        CentroidFileError: says which tensor is wrong and what was expected.
     """
     listed = set(config.layers) if config.layers is not None else set(range(total or max(by_layer) + 1))
     missing = sorted(listed - set(by_layer))
@@ -64,37 +54,34 @@ def check_layers(
             expected=f"layers {sorted(by_layer)}",
             fix="tune the budget again for this file",
         )
-    width = _hidden_size(by_layer, config)
+    shapes = {
+        "projection": (_hidden_size(by_layer, config), config.routing_dim),
+        "centroids": (config.num_groups, config.routing_dim),
+        "potential": (config.num_groups,),
+    }
     for index, parts in sorted(by_layer.items()):
-        for part, dims in (("projection", 2), ("centroids", 2), ("potential", 1)):
-            tensor = parts.get(part)
-            if tensor is None:
-                if part == "potential":
-                    continue
+        for part, expected in shapes.items():
+            if part in parts:
+                _check_tensor(f"{name}: layers.{index}.{part}", parts[part], expected, part)
+            elif part != "potential":
                 raise CentroidFileError(
                     f"{name}: layer {index} has no {part}", expected="projection and centroids", fix=SEE_FORMAT
                 )
-            expected = {
-                "projection": (width, config.routing_dim),
-                "centroids": (config.num_groups, config.routing_dim),
-                "potential": (config.num_groups,),
-            }[part]
-            if tensor.dim() != dims or tuple(tensor.shape) != expected or math.prod(tensor.shape) == 0:
-                raise _wrong_shape(f"{name}: layers.{index}.{part}", tensor, expected, part)
-            largest = float(tensor.detach().float().abs().max())  # float64 values may not fit float32
-            if not math.isfinite(largest):
-                raise CentroidFileError(
-                    f"{name}: layers.{index}.{part} contains NaN or infinity",
-                    expected="finite numbers",
-                    fix="train again",
-                )
-            if largest > LARGEST:
-                raise CentroidFileError(
-                    f"{name}: layers.{index}.{part} contains {largest:.3g}",
-                    expected=f"values up to {LARGEST:g}, beyond which scores are no numbers",
-                    fix="train again",
-                )
     _check_factors(by_layer, config, name)
+
+
+def _check_tensor(what: str, tensor: Tensor, expected: tuple[int | None, ...], part: str) -> None:
+    if tuple(tensor.shape) != expected or tensor.numel() == 0:
+        raise _wrong_shape(what, tensor, expected, part)
+    largest = float(tensor.detach().float().abs().max())  # float64 values may not fit float32
+    if not math.isfinite(largest):
+        raise CentroidFileError(f"{what} contains NaN or infinity", expected="finite numbers", fix="train again")
+    if largest > LARGEST:
+        raise CentroidFileError(
+            f"{what} contains {largest:.3g}",
+            expected=f"values up to {LARGEST:g}, beyond which scores are no numbers",
+            fix="train again",
+        )
 
 
 def _hidden_size(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig) -> int | None:
@@ -148,10 +135,6 @@ def group_notes(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig) -> 
 
     A group is certain never to be chosen where as many others as a token may choose have its centroid and a higher
     potential, or the same one and a lower number, which wins ties.
-
-    Args:
-        by_layer: checked tensors by layer and part.
-        config: the file's.
     """
     most = max([config.top_k, *(entry.top_k for entry in config.budget if entry.top_k is not None)])
     zero, same, never = {}, {}, {}

@@ -27,9 +27,8 @@ from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.files import cannot_write, replacing
 from focus_runtime.routing.centroid_checks import BY_IMPORT, SEE_FORMAT, check_layers, group_notes
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.routing.places import SUFFIXES, Place, locate_centroids
+from focus_runtime.routing.places import SETTINGS_FILE, SUFFIXES, Place, locate_centroids
 from focus_runtime.routing.router import CentroidRouter
-from focus_runtime.routing.saved_folder import SETTINGS_FILE
 from focus_runtime.version import __version__
 
 FORMAT = "focus-centroids"
@@ -217,11 +216,6 @@ def unpickled(file: io.BytesIO | Path, size: int, name: str) -> Any:
 
     Args:
         file: its bytes, or where it lies.
-        size: of the file in bytes.
-        name: of the file, for messages.
-
-    Raises:
-        CentroidFileError: it is damaged, or holds something other than tensors and plain values.
     """
     _check_archive(file, size, name)
     if isinstance(file, io.BytesIO):
@@ -262,16 +256,7 @@ def is_plain(tensor: Tensor) -> bool:
 
 
 def centroids_of(tensors: dict[str, Any], metadata: dict[str, Any], name: str) -> Centroids:
-    """Check the content of a centroid file and make routers of it.
-
-    Args:
-        tensors: by their names in the file.
-        metadata: of the file's header.
-        name: of the file, for messages.
-
-    Raises:
-        CentroidFileError: as for `load_centroids`.
-    """
+    """Check the content of a centroid file and make routers of it."""
     if metadata and metadata.get("format") not in (None, FORMAT):
         raise CentroidFileError(f"{name} says it is {metadata['format']!r}", expected=FORMAT, fix=SEE_FORMAT)
     version = str(metadata.get("format_version", FORMAT_VERSION))

@@ -9,13 +9,77 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from focus_runtime.config import FocusConfig
+from focus_runtime.config import MAX_GROUPS, FocusConfig
 from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.models.structure import attention_modules, hidden_size
 from focus_runtime.routing.centroid_file import centroids_of, load_centroids
-from focus_runtime.routing.centroid_layout import LAYOUTS, orientation
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.foreign_tensors import PARTS, ForeignFile, ForeignTensor, read_foreign
+
+LAYOUTS = ("ours", "transposed")
+READINGS = [frozenset(turned) for turned in ((), ("projection",), ("centroids",), ("projection", "centroids"))]
+
+
+def orientation(
+    name: str,
+    placed: Mapping[str, Mapping[int, Tensor]],
+    width: int | None,
+    groups: int | None,
+    layouts: Mapping[str, str],
+) -> tuple[frozenset[str], dict[str, float]]:
+    """The parts that are transposed, and K and d_g: the only reading of the shapes that fits."""
+    shapes = {part: tuple(next(iter(by_layer.values())).shape) for part, by_layer in placed.items()}
+    if "potential" in shapes and groups is None:
+        groups = shapes["potential"][0]
+    readings: dict[frozenset[str], tuple[int, int, int]] = {}
+    for turned in READINGS:
+        said = all((layout == "transposed") == (part in turned) for part, layout in layouts.items())
+        hidden, routing = _turned(shapes["projection"], turn="projection" in turned)
+        found, same = _turned(shapes["centroids"], turn="centroids" in turned)
+        fits = said and routing == same and found <= MAX_GROUPS and width in (None, hidden) and groups in (None, found)
+        if fits:
+            readings[turned] = (hidden, routing, found)
+    if not readings:
+        known = [f"hidden size {width}"] * (width is not None) + [f"{groups} groups"] * (groups is not None)
+        raise CentroidFileError(
+            f"{name}: the projections have shape {shapes['projection']} and the centroids {shapes['centroids']}",
+            expected="(hidden size, routing size) and (groups, routing size), or their transposes"
+            + (f", with {' and '.join(known)}" if known else f", with at most {MAX_GROUPS} groups"),
+            fix="check --model, --groups and --map",
+        )
+    if len(readings) > 1:
+        raise _ambiguous(name, shapes, readings)
+    ((turned, (_, routing, found)),) = readings.items()
+    return turned, {"num_groups": found, "routing_dim": routing}
+
+
+def _turned(shape: tuple[int, ...], *, turn: bool) -> tuple[int, ...]:
+    return shape[::-1] if turn else shape
+
+
+def _ambiguous(
+    name: str, shapes: Mapping[str, tuple[int, ...]], readings: Mapping[frozenset[str], tuple[int, int, int]]
+) -> CentroidFileError:
+    """The refusal of shapes that can be read in several ways, with the option that decides between them."""
+    ways = [
+        f"hidden size {hidden}, routing size {routing}, {found} groups with "
+        + (f"{' and '.join(sorted(turned))} transposed" if turned else "nothing transposed")
+        for turned, (hidden, routing, found) in readings.items()
+    ]
+    hiddens, _, groups = (set(numbers) for numbers in zip(*readings.values(), strict=True))
+    if len(hiddens) > 1:
+        fix = "name the model (--model)"
+    elif len(groups) > 1:
+        fix = "give the number of groups (--groups)"
+    else:
+        open_parts = [part for part in ("projection", "centroids") if len({part in turned for turned in readings}) > 1]
+        fix = "say how they were saved: " + " ".join(f"--layout {part}=ours (or =transposed)" for part in open_parts)
+    return CentroidFileError(
+        f"{name} fits {len(readings)} mappings, and none was taken: projections of shape {shapes['projection']} and "
+        f"centroids of shape {shapes['centroids']} may be {', or '.join(ways)}",
+        fix=fix,
+    )
+
 
 DIMENSIONS = {
     "projection": 2,
@@ -32,7 +96,6 @@ class MappedTensor:
     Attributes:
         name: theirs, with an asterisk for the layer's number.
         shape: theirs.
-        part: "projection", "centroids" or "potential" of our format.
         layers: numbers of the layers that have it.
         transposed: whether ours is its transpose.
     """
@@ -157,14 +220,7 @@ def recognise_centroids(
     layouts: Mapping[str, str] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> ForeignCentroids:
-    """Find the place of each tensor in our format, before any setting is asked for.
-
-    Args:
-        source, model, num_groups, layouts, names: as for `import_centroids`.
-
-    Raises:
-        CentroidFileError: as for `import_centroids`.
-    """
+    """Find the place of each tensor in our format, before any setting is asked for."""
     path = Path(source)
     _check_choices(layouts or {}, names or {})
     _check_foreign(path)
@@ -231,12 +287,7 @@ def _by_layer(part: str, tensors: list[ForeignTensor], layers: tuple[int, ...] |
     """One part by layer, under None where all layers share it.
 
     Args:
-        part: "projection", "centroids" or "potential".
-        tensors: that are called like it, at least one.
         layers: attention layers of the model, whose numbers stacked tensors get; None for 0, 1, 2 and so on.
-
-    Raises:
-        CentroidFileError: two tensors would be the same layer's.
     """
     by_number: dict[int | None, ForeignTensor] = {}
     for one in tensors:
@@ -282,13 +333,7 @@ def _of_one_layer(part: str, one: ForeignTensor) -> Tensor:
 def _every_layer(
     name: str, by_part: dict[str, dict[int | None, Tensor]], layers: tuple[int, ...] | None
 ) -> dict[str, dict[int, Tensor]]:
-    """The same with a tensor for each layer, those that all layers share included.
-
-    Args:
-        name: of the file, for messages.
-        by_part: from `_by_layer`.
-        layers: attention layers of the model, None without one.
-    """
+    """The same with a tensor for each layer, those that all layers share included."""
     numbers = {layer for by_layer in by_part.values() for layer in by_layer if layer is not None}
     if not numbers and layers is not None and len(layers) == 1:
         numbers = {layers[0]}

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from focus_runtime.budget import HeadException, heads_of
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.models.structure import attention_modules, head_counts, hidden_size, num_query_heads
-from focus_runtime.routing.router import CentroidRouter
+from focus_runtime.routing.router import Assignment, CentroidRouter
 
 
 @dataclass(eq=False)
@@ -57,11 +58,7 @@ class Centroids:
         return all(router.has_potential for router in self.routers.values())
 
     def check_fits(self, model: nn.Module) -> None:
-        """Refuse a model of another shape.
-
-        Raises:
-            CentroidFileError: hidden size, layers or query heads differ.
-        """
+        """Refuse a model of another shape."""
         layers, width, name = attention_modules(model), hidden_size(model), self.name or "these centroids"
         made_for = f" (made for {self.base_model})" if self.base_model else ""
         if width != self.hidden_size:
@@ -94,15 +91,7 @@ class Centroids:
             )
 
     def check_budget(self, model: nn.Module, budget: Iterable[HeadException]) -> None:
-        """Refuse a budget with layers or heads that do not exist.
-
-        Args:
-            model: whose heads it names.
-            budget: exceptions for layers and heads.
-
-        Raises:
-            ConfigError: it names a layer without a router, or a head beyond the model's.
-        """
+        """Refuse a budget with layers or heads that do not exist."""
         counts = head_counts(model)
         for entry in budget:
             if entry.layer not in self.routers:
@@ -121,11 +110,6 @@ class Centroids:
 
 def continued_centroids(model: nn.Module, initial: Centroids, config: FocusConfig) -> Centroids:
     """Copies of trained routers under other settings, to train them further.
-
-    Args:
-        model: the model they are for.
-        initial: left as they are.
-        config: settings of the copies.
 
     Raises:
         CentroidFileError: they do not fit the model. ConfigError: groups, routing size or layers differ.
@@ -171,3 +155,36 @@ def random_centroids(model: nn.Module, config: FocusConfig, *, seed: int = 0, na
     return Centroids(
         routers, config, num_model_layers=total, name=name, sha256=digest.hexdigest(), training={"random_seed": seed}
     )
+
+
+class NoGroups(CentroidRouter):
+    """A router that puts no token into any group."""
+
+    by_centroids = False
+
+    def own_assignment(self, hidden: Tensor, **_: Any) -> Assignment:
+        """Uniform probabilities and empty memberships, whatever the hidden states."""
+        groups, device = self.config.num_groups, hidden.device
+        return Assignment(
+            torch.full((*hidden.shape[:2], groups), 1 / groups, device=device),
+            torch.zeros(hidden.shape[:2], dtype=torch.int64, device=device),
+            torch.zeros(groups, device=device),
+        )
+
+
+def no_groups(centroids: Centroids) -> Centroids:
+    """Window and sinks only, for the same model, layers and settings as `centroids`."""
+    routers: dict[int, CentroidRouter] = {}
+    config = centroids.config.replace(logit_factors=False)
+    for index, router in centroids.routers.items():
+        empty = NoGroups(1, config)
+        empty.projection = router.projection  # its width is what a model is checked against
+        empty.centroids = router.centroids
+        empty.has_potential = True
+        routers[index] = empty
+    return dataclasses.replace(centroids, routers=routers, config=config, name="window and sinks only", sha256="")
+
+
+def has_no_groups(centroids: Centroids) -> bool:
+    """Whether no token has a group under these centroids, so that dominance is undefined."""
+    return all(isinstance(router, NoGroups) for router in centroids.routers.values())

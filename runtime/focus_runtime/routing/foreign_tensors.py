@@ -54,7 +54,6 @@ class ForeignTensor:
     Attributes:
         name: its keys joined by points, after the file's name where there are several files.
         pattern: the same with an asterisk for the layer's number.
-        tensor: as it was saved.
         layer: number in its name; None where there is none.
     """
 
@@ -83,12 +82,8 @@ def read_foreign(source: Path, patterns: Mapping[str, str]) -> ForeignFile:
     """Read a checkpoint, or all of a folder.
 
     Args:
-        source: a .safetensors, .pt or .pth file, or a folder of such files.
         patterns: by part, a pattern of the names that are it, such as "*.W_g.weight"; `PARTS` decides where none is
             given.
-
-    Raises:
-        CentroidFileError: a file is damaged or unsafe, or a tensor cannot be read as numbers.
     """
     found = ForeignFile()
     stated: dict[str, set[float]] = {}
@@ -144,21 +139,9 @@ def _leaves(value: Any, path: tuple[str, ...], depth: int = 0) -> Iterator[tuple
 
 
 def _sort(
-    found: ForeignFile,
-    path: tuple[str, ...],
-    stem: str,
-    tensor: Tensor,
-    patterns: Mapping[str, str],
-    file: str,
+    found: ForeignFile, path: tuple[str, ...], stem: str, tensor: Tensor, patterns: Mapping[str, str], file: str
 ) -> None:
-    """Put a tensor where its name says it belongs.
-
-    Args:
-        path: keys that lead to it.
-        stem: name of its file, where there are several; it may say which layer it is of.
-        patterns: see `read_foreign`.
-        file: name of its file, which names a tensor that was saved without a key.
-    """
+    """Put a tensor where its name says it belongs."""
     name = _joined(stem, ".".join(path)) or file
     part = _part(name, path or (file,), stem, patterns)
     if part is None:

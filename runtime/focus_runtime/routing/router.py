@@ -14,8 +14,56 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.config import FocusConfig
-from focus_runtime.gpu.usable import takes_hidden, tried
-from focus_runtime.routing.few_tokens import fits, route_few_tokens
+from focus_runtime.gpu import takes_hidden, tried
+from focus_runtime.native import library
+
+MOST_TOKENS = 16  # more repay torch's calls
+ELEMENTS = {torch.float32: 0, torch.bfloat16: 1}
+
+
+def few_tokens_fit(hidden: Tensor) -> bool:
+    """Whether `route_few_tokens` takes hidden states (B, T, E): few, on the CPU, without gradient; and is compiled."""
+    return (
+        hidden.shape[0] * hidden.shape[1] <= MOST_TOKENS
+        and hidden.dtype in ELEMENTS
+        and hidden.is_contiguous()
+        and hidden.device.type == "cpu"
+        and not torch.is_grad_enabled()
+        and library()[0] is not None
+    )
+
+
+def route_few_tokens(hidden: Tensor, weights: Tensor, potential: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+    """Probabilities and groups of tokens, as `CentroidRouter.own_assignment` defines them.
+
+    Args:
+        hidden: (B, T, E) float32 or bfloat16, contiguous.
+        weights: (E, K) float32, contiguous: W_g C^T / tau.
+
+    Returns:
+        (B, T, K) float32, and (B, T) int64 bit sets.
+    """
+    batch, length, width = hidden.shape
+    groups = weights.shape[1]
+    probabilities = torch.empty(batch, length, groups, dtype=torch.float32)
+    membership = torch.empty(batch, length, dtype=torch.int64)
+    functions = library()[0]
+    assert functions is not None
+    failed = functions.focus_route_cpu(
+        hidden.data_ptr(),
+        weights.data_ptr(),
+        potential.data_ptr(),
+        probabilities.data_ptr(),
+        membership.data_ptr(),
+        ELEMENTS[hidden.dtype],
+        batch * length,
+        width,
+        groups,
+        top_k,
+    )
+    assert not failed, "a configuration has at most 63 groups"
+    return probabilities, membership
+
 
 ROUTING = "routing"  # name of the Triton kernel in warnings
 
@@ -74,11 +122,7 @@ class Assignment:
         )
 
     def in_all_groups(self, tokens_BT: Tensor) -> Assignment:
-        """The same with some tokens in all groups: every later token sees them, and they see every earlier one.
-
-        Args:
-            tokens_BT: (B, T) bool.
-        """
+        """The same with some tokens in all groups: every later token sees them, and they see every earlier one."""
         everywhere = tokens_BT if self.everywhere is None else self.everywhere | tokens_BT
         membership = self.membership | all_groups(everywhere, self.probabilities.shape[-1])
         beyond = self.uniform or self.beyond
@@ -86,15 +130,7 @@ class Assignment:
 
 
 def all_groups(tokens: Tensor, num_groups: int) -> Tensor:
-    """Bit sets of all groups for some tokens, of none for the others.
-
-    Args:
-        tokens: (...) bool.
-        num_groups: K, at most 64.
-
-    Returns:
-        (...) int64.
-    """
+    """Bit sets of all groups for some tokens, of none for the others."""
     return tokens.to(torch.int64) * ((1 << num_groups) - 1 if num_groups < 64 else -1)
 
 
@@ -152,11 +188,7 @@ def top_k_membership(probabilities: Tensor, top_k: int) -> Tensor:
     """Bit set of each token's k most probable groups; ties go to the lower group number.
 
     Args:
-        probabilities: (..., K).
         top_k: k, between 0 and K.
-
-    Returns:
-        (...) int64.
     """
     if top_k == 0:
         return torch.zeros(probabilities.shape[:-1], dtype=torch.int64, device=probabilities.device)
@@ -257,8 +289,6 @@ class CentroidRouter(nn.Module):
         """Groups of every token; the latest observer with `assign` decides them in place of `own_assignment`.
 
         Args:
-            hidden: (B, T, E), the tensor that enters the attention module.
-            padding: (B, T) bool, True for real tokens.
             assignment: "causal" or "sinkhorn"; the configuration's when None.
         """
         for observer in reversed(tuple(self.observers)):
@@ -267,11 +297,7 @@ class CentroidRouter(nn.Module):
         return self.own_assignment(hidden, padding=padding, assignment=assignment)
 
     def routes_on_gpu(self, hidden: Tensor) -> bool:
-        """Whether the kernel of routing/on_gpu.py decides the groups of these tokens by the causal rule.
-
-        Args:
-            hidden: (B, T, E), the tensor that enters the attention module.
-        """
+        """Whether the kernel of routing/on_gpu.py decides the groups of these tokens by the causal rule."""
         if self.observers or not self.by_centroids or not takes_hidden(hidden):
             return False
         projection = self._parameters["projection"]  # attributes of a module take several times as long to look up
@@ -281,11 +307,7 @@ class CentroidRouter(nn.Module):
     def own_assignment(
         self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None
     ) -> Assignment:
-        """Groups of every token as the router itself decides them.
-
-        Args:
-            hidden, padding, assignment: as in `assign`.
-        """
+        """Groups of every token as the router itself decides them."""
         causal = (assignment or self.config.assignment) == "causal"
         if causal:
             routed = self._routed_by_kernel(hidden)
@@ -308,7 +330,7 @@ class CentroidRouter(nn.Module):
         """Groups by the causal rule in one call; None where no kernel takes these tokens."""
         if self.observers:
             return None
-        if fits(hidden) and not self.projection.is_inference():
+        if few_tokens_fit(hidden) and not self.projection.is_inference():
             weights_EK, potential = self.scoring_weights(), self.potential
             if weights_EK.dtype == torch.float32:
                 routed = route_few_tokens(hidden, weights_EK, potential, self.config.top_k)

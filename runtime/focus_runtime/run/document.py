@@ -21,12 +21,12 @@ from torch import Tensor
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import FocusModel, compose, on_layers
 from focus_runtime.composition.heads import HeadMask, memberships
+from focus_runtime.mask.counts import pair_totals
 from focus_runtime.mask.rule import CAUSES
-from focus_runtime.mask.totals import pair_totals
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
 from focus_runtime.measure.memory import within_memory
 from focus_runtime.measure.timing import both_passes, synchronise
-from focus_runtime.models.device_map import compute_devices, input_device
+from focus_runtime.models.devices import compute_devices, input_device
 from focus_runtime.models.structure import context_length, head_counts
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.folder import Tables

@@ -19,14 +19,13 @@ from focus_runtime.composition.changes import Change
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.observe import observe_routing
 from focus_runtime.errors import Cancelled
-from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.counts import count_pairs
 from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
 from focus_runtime.measure.loss import Predictions, check_positions, token_predictions
 from focus_runtime.measure.memory import within_memory
 from focus_runtime.measure.timing import both_passes, peak_memory_bytes, stages_apart, timed_pass, warm_up
-from focus_runtime.models.device_map import compute_devices, device_names, input_device
+from focus_runtime.models.devices import compute_devices, device_names, dtype_name, input_device
 from focus_runtime.models.linear import linear_layers
-from focus_runtime.models.precision import dtype_name
 from focus_runtime.models.structure import attention_modules, context_length
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.setting import stoppable

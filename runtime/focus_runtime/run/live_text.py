@@ -15,7 +15,7 @@ from transformers import DynamicCache
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError
 from focus_runtime.measure.loss import vocabulary_logits
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.models.structure import attention_modules, cache_argument, sliding_window_of
 
 

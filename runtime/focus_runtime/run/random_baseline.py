@@ -17,7 +17,7 @@ from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids, random_centroids
 
 STATISTICS_SEED = 0  # of the baseline that is stored with a run

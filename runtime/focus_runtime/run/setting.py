@@ -19,8 +19,7 @@ from focus_runtime.errors import Cancelled
 from focus_runtime.measure.loss import dominance, layer_shares, token_nll
 from focus_runtime.measure.timing import MODES, timed_pass, warm_up
 from focus_runtime.models.structure import attention_modules
-from focus_runtime.routing.centroids import Centroids
-from focus_runtime.routing.no_groups import has_no_groups
+from focus_runtime.routing.centroids import Centroids, has_no_groups
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from focus_runtime.budget import HeadGroup
 from focus_runtime.errors import ModelError
-from focus_runtime.mask.blocks import BlockCounts
+from focus_runtime.mask.counts import BlockCounts
 from focus_runtime.measure.loss import Predictions
 from focus_runtime.text.tokens import TokenizedText
 

@@ -13,7 +13,7 @@ from focus_explorer.statistics.category_shares import categories_table
 from focus_explorer.statistics.describe import describe, measure
 from focus_explorer.statistics.rows import COLUMNS
 from focus_explorer.statistics.sample import Sample, Scheme
-from focus_runtime.mask.distant import distant_pairs
+from focus_runtime.mask.distances import distant_pairs
 from focus_runtime.mask.rule import PairRule
 from tests.explorer.statistics.conftest import TOKENS, groups
 

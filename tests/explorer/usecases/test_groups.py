@@ -16,7 +16,7 @@ from focus_explorer.exports.tables.write import table
 from focus_explorer.usecases.groups import read_routes
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.requests.dispatch import dispatch
-from focus_runtime.mask.group_labels import group_label
+from focus_runtime.mask.rule import group_label
 from focus_runtime.text.tagging import classify
 
 

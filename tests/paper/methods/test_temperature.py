@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.attention.soft import gated_attention_reference
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.errors import ConfigError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden, token_nll
@@ -15,6 +14,7 @@ from paper.methods.pairs import Reading
 from paper.methods.temperature import tempered_attention
 from tests.helpers import build_model
 from tests.paper.methods.naive import random_heads
+from tests.runtime.attention.gated_reference import gated_attention_reference
 
 
 @pytest.fixture(autouse=True)

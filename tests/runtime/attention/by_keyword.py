@@ -13,13 +13,13 @@ from focus_runtime.attention import (
     fused,
     masked,
     reference,
-    sliding,
     soft,
 )
 from focus_runtime.attention.cuda import decomposed as cuda_decomposed
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.config import CONSTANT
 from focus_runtime.mask.rule import PairRule
+from tests.runtime.attention import gated_reference
 
 
 def by_keyword(function):
@@ -47,9 +47,9 @@ flash_decomposition = by_keyword(cuda_decomposed.flash_decomposition)
 flex_focus_attention = by_keyword(flex.flex_focus_attention)
 fused_attention = by_keyword(fused.fused_attention)
 gated_attention = by_keyword(soft.gated_attention)
-gated_attention_reference = by_keyword(soft.gated_attention_reference)
+gated_attention_reference = by_keyword(gated_reference.gated_attention_reference)
 masked_attention = by_keyword(masked.masked_attention)
 order_tokens = by_keyword(flex.order_tokens)
 reference_attention = by_keyword(reference.reference_attention)
-sliding_attention = by_keyword(sliding.sliding_attention)
+sliding_attention = by_keyword(masked.sliding_attention)
 straight_through_attention = by_keyword(decomposed_backward.straight_through_attention)

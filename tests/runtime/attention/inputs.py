@@ -46,12 +46,6 @@ def padded(length, batch, side):
     return real
 
 
-LENGTHS = [1, 2, 63, 64, 65, 129, 200]
-
-
-SETTINGS = [(0, 0), (5, 0), (0, 4), (17, 4), (64, 1), (100, 3), (1000, 0), (3, 1000)]
-
-
 def oracle(inputs, membership, **settings):
     return reference_attention(*(x.double() for x in inputs), membership, **settings)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -16,8 +17,6 @@ from tests.runtime.attention.by_keyword import (
 from tests.runtime.attention.inputs import (
     FP32,
     INF,
-    LENGTHS,
-    SETTINGS,
     assert_same,
     needs_compiler,
     oracle,
@@ -32,17 +31,25 @@ BF16 = 1.5e-2
 FAST = [masked_attention, decomposed_attention, pytest.param(fused_attention, marks=needs_compiler)]
 
 
-@needs_compiler
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize(("window", "num_sinks"), SETTINGS)
+WAYS = [
+    masked_attention,
+    decomposed_attention,
+    *(
+        pytest.param(functools.partial(fused_attention, mode=mode), marks=needs_compiler, id=mode)
+        for mode in ("by class", "dense")
+    ),
+]
+
+
+@pytest.mark.parametrize("run", WAYS)
+@pytest.mark.parametrize("length", [1, 2, 63, 65, 200])
+@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (5, 0), (17, 4), (64, 1), (1000, 0), (3, 1000)])
 @pytest.mark.parametrize("top_k", [1, 2, 3])
-@pytest.mark.parametrize("mode", ["by class", "dense"])
-def test_fused_equals_the_oracle(length, window, num_sinks, top_k, mode, fresh_seed):
+def test_every_way_equals_the_oracle(run, length, window, num_sinks, top_k, fresh_seed):
     inputs = random_inputs(length, dtype=torch.float32)
     membership = random_membership(length, groups=5, top_k=top_k)
     settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.35}
-    actual = fused_attention(*inputs, membership, mode=mode, **settings)
-    assert_same(actual, oracle(inputs, membership, **settings), FP32)
+    assert_same(run(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
 
 
 @pytest.mark.parametrize("run", FAST)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from focus_runtime import native
 from focus_runtime.attention import focus_attention, fused
 from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.fused import (
@@ -20,12 +21,10 @@ from focus_runtime.attention.fused import (
     matrix_tiles_available,
     step_fits,
 )
-from focus_runtime.attention.reference import attend_allowed
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring, attend_allowed
 from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs, token_positions
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.native import library
 from tests.runtime.attention.by_keyword import fused_attention, reference_attention
 
 needs_compiler = pytest.mark.skipif(not fused_available(), reason="no C++ compiler")
@@ -323,8 +322,8 @@ def test_threads_change_nothing_where_heads_differ(dtype, monkeypatch, fresh_see
 
 
 def test_without_a_compiler_everything_still_runs(broken_library, fresh_seed):
-    broken_library.setattr(library, "COMPILERS", ("no-such-compiler",))
-    broken_library.setattr(library, "PACKAGED", "no-such-package")
+    broken_library.setattr(native, "COMPILERS", ("no-such-compiler",))
+    broken_library.setattr(native, "PACKAGED", "no-such-package")
     tensors, membership = inputs(64), membership_of(64)
     assert not fused_available()
     assert "no-such-compiler" in fused.fused_reason()
@@ -342,8 +341,8 @@ def test_without_a_compiler_everything_still_runs(broken_library, fresh_seed):
 @pytest.mark.parametrize("instructions", ["x86-64", "x86-64-v3"])
 def test_narrower_vectors_are_exact_too(instructions, broken_library, tmp_path, fresh_seed):
     """4 and 8 lanes, where this machine may have 16."""
-    flags = tuple(flag for flag in library.FLAGS if not flag.startswith("-march"))
-    broken_library.setattr(library, "FLAGS", (*flags, f"-march={instructions}"))
+    flags = tuple(flag for flag in native.FLAGS if not flag.startswith("-march"))
+    broken_library.setattr(native, "FLAGS", (*flags, f"-march={instructions}"))
     broken_library.setattr("focus_runtime.files.default_cache_dir", lambda: tmp_path)
     assert fused_available(), fused.fused_reason()
     for dim, dtype in ((64, torch.float32), (40, torch.float32), (64, torch.bfloat16)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ import torch
 from focus_runtime.attention import focus_attention, soft
 from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.fused import HeadRules, fused_by_head, fused_step
-from focus_runtime.attention.kernels.varlen import PLAIN
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.attention.sliding import WindowedFocus
+from focus_runtime.attention.masked import WindowedFocus
+from focus_runtime.attention.reference import Scoring
+from focus_runtime.attention.varlen import PLAIN
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule
 from tests.runtime.attention.by_keyword import (
@@ -40,24 +41,21 @@ from tests.runtime.attention.inputs import (
 
 # window, first and last position of its growth: from the start, within the text, cut off, to more than the text
 GROWTHS = [(1, (1, 1000)), (9, (40, 170)), (5, (10, 60)), (0, (3, 100)), (50, (60, 400)), (70, (20, 90))]
+WAYS = [
+    masked_attention,
+    decomposed_attention,
+    *(
+        pytest.param(functools.partial(fused_attention, mode=mode), marks=needs_compiler, id=mode)
+        for mode in ("by class", "dense")
+    ),
+]
 growing = pytest.mark.parametrize(("window", "growth"), GROWTHS)
 
 
-def by_class(*args, **settings):
-    return fused_attention(*args, mode="by class", **settings)
-
-
-def dense(*args, **settings):
-    return fused_attention(*args, mode="dense", **settings)
-
-
-FUSED = [pytest.param(run, marks=needs_compiler) for run in (by_class, dense)]
-
-
 @growing
-@pytest.mark.parametrize("length", [1, 64, 65, 230])
+@pytest.mark.parametrize("length", [1, 65, 230])
 @pytest.mark.parametrize("top_k", [1, 2])
-@pytest.mark.parametrize("run", [*FUSED, masked_attention, decomposed_attention])
+@pytest.mark.parametrize("run", WAYS)
 def test_a_whole_text(run, top_k, length, window, growth, fresh_seed):
     inputs = random_inputs(length, dtype=torch.float32)
     membership = random_membership(length, groups=5, top_k=top_k)
@@ -76,9 +74,9 @@ def test_the_flash_decomposition(top_k, window, growth, fresh_seed):
 
 @pytest.mark.slow
 @growing
-@pytest.mark.parametrize("queries", [1, 6, 120])
+@pytest.mark.parametrize("queries", [1, 120])
 @pytest.mark.parametrize("side", [None, "left", "right"])
-@pytest.mark.parametrize("run", [*FUSED, masked_attention, decode_attention])
+@pytest.mark.parametrize("run", [*WAYS[2:], masked_attention, decode_attention])
 def test_the_newest_tokens_with_padding(run, side, queries, window, growth, fresh_seed):
     inputs = random_inputs(150, batch=2, queries=queries, dtype=torch.float32)
     membership, real = random_membership(150, batch=2), padded(150, 2, side) if side else None

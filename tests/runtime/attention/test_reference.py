@@ -1,4 +1,4 @@
-"""The dense oracle against a triple loop in Python floats."""
+"""The public op, its reference, and merging: definitions in float64, and arguments that are refused by name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 import torch
 
+from focus_runtime.attention import focus_attention
+from focus_runtime.attention.reference import merge
+from focus_runtime.errors import InputError
 from tests.runtime.attention.by_keyword import (
     reference_attention,
 )
 from tests.runtime.attention.inputs import (
     INF,
     assert_same,
+    good,
+    needs_compiler,
     padded,
     random_inputs,
     random_membership,
@@ -120,3 +125,104 @@ def test_autocast_does_not_take_the_softmax_into_sixteen_bits(fresh_seed):
     with torch.autocast("cpu", torch.bfloat16):
         cast = reference_attention(*inputs, membership, window=9, scale=0.5)
     assert_same(cast, plain, 0.0)
+
+
+def test_merge_of_disjoint_parts_is_one_softmax(fresh_seed):
+    scores, values = torch.randn(2, 3, 12, dtype=torch.float64), torch.randn(12, 5, dtype=torch.float64)
+    parts = []
+    for keys in (slice(0, 2), slice(2, 7), slice(7, 12)):
+        part = scores[..., keys]
+        parts.append((torch.softmax(part, -1) @ values[keys], torch.logsumexp(part, -1)))
+    out, lse = merge(parts)
+    assert_same((out, lse), (torch.softmax(scores, -1) @ values, torch.logsumexp(scores, -1)), 1e-12)
+
+
+def test_merge_ignores_empty_parts(fresh_seed):
+    out, lse = torch.randn(2, 3, 5), torch.randn(2, 3)
+    empty = (torch.zeros(2, 3, 5), torch.full((2, 3), -INF))
+    for parts in ([(out, lse), empty], [empty, (out, lse)], [empty, (out, lse), empty]):
+        assert_same(merge(parts), (out, lse), 1e-6)
+
+
+def test_merge_of_nothing_but_empty_parts_is_zero_without_nan():
+    empty = (torch.zeros(1, 2, 5), torch.full((1, 2), -INF))
+    out, lse = merge([empty, empty])
+    assert (out == 0).all()
+    assert (lse == -INF).all()
+
+
+@pytest.mark.parametrize("shift", [1e4, -1e4])
+def test_merge_of_extreme_logsumexps(shift):
+    one, two = torch.zeros(1, 1, 2), torch.ones(1, 1, 2)
+    out, lse = merge([(one, torch.full((1, 1), shift)), (two, torch.full((1, 1), shift))])
+    torch.testing.assert_close(out, torch.full((1, 1, 2), 0.5))
+    torch.testing.assert_close(lse, torch.full((1, 1), shift + math.log(2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("query", torch.zeros(4, 6, 8)),
+        ("key", torch.zeros(2, 6, 8)),
+        ("value", torch.zeros(2)),
+        ("key", torch.zeros(1, 2, 6, 8, dtype=torch.float64)),
+        ("value", torch.zeros(1, 2, 6, 8, dtype=torch.bfloat16)),
+        ("value", torch.zeros(1, 2, 5, 8)),
+        ("query", torch.zeros(1, 3, 6, 8)),
+        ("query", torch.zeros(2, 4, 6, 8)),
+        ("query", torch.zeros(1, 4, 6, 9)),
+        ("query", torch.zeros(1, 4, 7, 8)),
+        ("query", torch.zeros(1, 4, 0, 8)),
+        ("membership", torch.zeros(1, 5, dtype=torch.int64)),
+        ("membership", torch.zeros(6, dtype=torch.int64)),
+        ("membership", torch.zeros(1, 6, dtype=torch.int32)),
+        ("membership", torch.zeros(1, 6)),
+        ("membership", torch.zeros(1, 6, dtype=torch.int64)),
+        ("query", torch.full((1, 4, 6, 8), float("nan"))),
+        ("key", torch.full((1, 2, 6, 8), float("nan"))),
+        ("value", torch.full((1, 2, 6, 8), float("nan"))),
+        ("value", torch.full((1, 2, 6, 8), INF)),
+        ("query", None),
+        ("query", torch.zeros(1, 4, 6, 8, device="meta")),
+        ("query", torch.zeros(1, 4, 6, 8, dtype=torch.float8_e4m3fn)),
+        ("membership", [1, 2, 4, 1, 2, 4]),
+        ("membership", torch.full((1, 6), -1)),
+        ("scale", "x"),
+        ("scale", float("nan")),
+        ("softcap", 0.0),
+        ("softcap", -5.0),
+        ("softcap", float("nan")),
+        ("window", 2.5),
+        ("num_sinks", True),
+        ("window", -1),
+        ("num_sinks", -1),
+        ("key_padding", torch.ones(1, 5, dtype=torch.bool)),
+        ("key_padding", torch.ones(1, 6)),
+        ("backend", "flash"),
+        ("backend", ""),
+    ],
+)
+def test_argument_errors_name_the_argument(name, value):
+    with pytest.raises(InputError, match=name) as caught:
+        focus_attention(**{**good(), name: value})
+    assert type(caught.value) is InputError
+
+
+def test_integers_are_refused():
+    values = {name: x.long() if name in ("query", "key", "value") else x for name, x in good().items()}
+    with pytest.raises(InputError, match="query"):
+        focus_attention(**values)
+
+
+def test_no_key_heads_is_refused():
+    with pytest.raises(InputError, match="heads"):
+        focus_attention(**{**good(), "key": torch.zeros(1, 0, 6, 8), "value": torch.zeros(1, 0, 6, 8)})
+
+
+@pytest.mark.parametrize("name", ["query", "key", "value"])
+@pytest.mark.parametrize("backend", ["reference", "masked", "decomposed", pytest.param("fused", marks=needs_compiler)])
+def test_one_bad_number_is_named(name, backend, fresh_seed):
+    arguments = good()
+    arguments[name][0, 1, 3, 5] = float("nan")
+    with pytest.raises(InputError, match=f"{name} holds 1 values"):
+        focus_attention(**arguments, backend=backend)

@@ -11,7 +11,7 @@ from focus_runtime.composition import by_head, few_calls
 @pytest.fixture
 def kernels(monkeypatch):
     """The GPU's kernels take calls on the CPU too, in Triton's interpreter; gives the names of those that ran."""
-    from focus_runtime.gpu.launch import Launches
+    from focus_runtime.gpu import Launches
 
     names, run = [], Launches.run
 

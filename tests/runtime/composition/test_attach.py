@@ -13,7 +13,7 @@ from focus_runtime.composition import few_calls
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.errors import CentroidFileError, ConfigError, InputError, ModelError
-from focus_runtime.mask.extent import Extent
+from focus_runtime.mask.rule import Extent
 from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import AROUND_THE_INTERFACE, family_model, logits

@@ -12,7 +12,7 @@ from transformers import DynamicCache, StaticCache
 from focus_runtime.budget import HeadException
 from focus_runtime.composition import by_head, gpu_step, step
 from focus_runtime.composition.attach import compose
-from focus_runtime.gpu.launch import Launches
+from focus_runtime.gpu import Launches
 from focus_runtime.models.structure import cache_argument
 from tests.helpers import build_centroids, build_model, needs_triton, random_ids
 
@@ -150,7 +150,7 @@ def test_steps_whose_groups_a_kernel_decides(kind, text_sinks, late, monkeypatch
 @torch.no_grad()
 def test_a_step_whose_kernel_fails_goes_another_way(late, monkeypatch, fresh_seed):
     _, enable = late
-    monkeypatch.setattr("focus_runtime.gpu.usable._failed", set())
+    monkeypatch.setattr("focus_runtime.gpu._failed", set())
     model = build_model(num_hidden_layers=2).to(DEVICE, DTYPE)
     ids = random_ids(60, seed=fresh_seed).to(DEVICE)
     compose(model, build_centroids(model, window=12, text_sinks=0.2))
@@ -195,7 +195,7 @@ def test_a_long_text_has_its_full_heads_apart(budget, kernels, monkeypatch, fres
 @torch.no_grad()
 def test_a_kernel_that_fails_leaves_it_to_each_setting(kernels, monkeypatch, fresh_seed):
     _, enable = kernels
-    monkeypatch.setattr("focus_runtime.gpu.usable._failed", set())
+    monkeypatch.setattr("focus_runtime.gpu._failed", set())
     model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
     ids = random_ids(90, seed=fresh_seed).to(DEVICE)
     compose(model, build_centroids(model, window=12), budget=BUDGETS["full"])

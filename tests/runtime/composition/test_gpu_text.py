@@ -17,7 +17,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.composition.changes import read_changes
 from focus_runtime.composition.observe import observe_focus, observe_routing, replace_assignment
 from focus_runtime.composition.state import STATE
-from focus_runtime.gpu.launch import Launches
+from focus_runtime.gpu import Launches
 from focus_runtime.models.structure import attention_modules, cache_argument
 from focus_runtime.routing.router import Assignment
 from tests.helpers import build_centroids, build_model, needs_triton, random_ids
@@ -41,7 +41,7 @@ def enabled(request, kernels, monkeypatch):
     """The kernels take calls, for short texts or for others."""
     if not request.param:
         monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", {1: 0, 2: 0})
-    monkeypatch.setattr("focus_runtime.gpu.usable._failed", set())
+    monkeypatch.setattr("focus_runtime.gpu._failed", set())
     if not ON_GPU:
         monkeypatch.setattr("focus_runtime.composition.gpu_text.grouped_fits", lambda *_: True)
     kernels[1]()

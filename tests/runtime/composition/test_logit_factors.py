@@ -16,8 +16,7 @@ from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.fit.layerwise import layer_errors
 from focus_runtime.models.structure import attention_modules, num_query_heads, sliding_window_of
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.routing.no_groups import no_groups
+from focus_runtime.routing.centroids import no_groups, random_centroids
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.explain.dense import explicit_masks, head_allowed
 

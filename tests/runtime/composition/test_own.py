@@ -10,12 +10,11 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from focus_runtime.attention import decode
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition import own
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.state import FocusLayer
-from focus_runtime.gpu.cudnn import WithoutCudnn
-from focus_runtime.gpu.launch import Launches
+from focus_runtime.gpu import Launches, WithoutCudnn
 from tests.helpers import needs_triton
 
 

@@ -11,7 +11,7 @@ from focus_runtime import FocusModel, compose, load_centroids
 from focus_runtime.budget import HeadException
 from focus_runtime.errors import CentroidFileError, ModelError
 from focus_runtime.models.loading import fingerprint, load_base_model
-from focus_runtime.routing.saved_folder import BASE_MODEL_FOLDER, CENTROIDS_FILE, SETTINGS_FILE
+from focus_runtime.routing.places import BASE_MODEL_FOLDER, CENTROIDS_FILE, SETTINGS_FILE
 from tests.helpers import build_centroids, build_model
 
 

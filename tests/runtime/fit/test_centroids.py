@@ -198,7 +198,7 @@ def test_validate_reports_quality_with_its_conditions(tiny_model):
 
 @pytest.mark.parametrize("sliding", [None, 40])
 def test_retained_pairs_of_a_step_are_those_of_the_mask(fresh_seed, sliding):
-    from focus_runtime.mask.blocks import count_pairs
+    from focus_runtime.mask.counts import count_pairs
 
     rule = PairRule(10, 2, sliding)
     membership = 1 << torch.randint(0, 4, (300,))

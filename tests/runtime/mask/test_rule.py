@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 
 from focus_runtime.budget import MAX_WHOLE
-from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.errors import ConfigError
+from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.dense import allowed_pairs
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import PairRule, group_label, group_number
 from tests.runtime.mask.double_loop import cause, memberships, rules
 
 
@@ -50,3 +52,22 @@ def test_a_window_grows_in_proportion_between_two_positions():
     rule = PairRule(64, growth=(1024, 8192))
     assert [rule.near(i) for i in (0, 1024, 1040, 2048, 5000, 8192, 100_000)] == [64, 64, 65, 128, 312, 512, 512]
     assert PairRule(MAX_WHOLE, growth=(1, MAX_WHOLE)).near(torch.tensor([MAX_WHOLE])).item() == MAX_WHOLE
+
+
+def test_group_labels():
+    assert [group_label(i) for i in (0, 25, 26, 51, 52, 62)] == ["A", "Z", "AA", "AZ", "BA", "BK"]
+
+
+@pytest.mark.parametrize("number", [0, 1, 25, 26, 51, 52, 62, 701, 702])
+def test_a_letter_is_read_back(number):
+    assert group_number(group_label(number)) == group_number(group_label(number).lower()) == number
+
+
+def test_a_number_is_a_group_too():
+    assert group_number("7") == 7
+
+
+@pytest.mark.parametrize("label", ["", "-1", "A1", "é", "²"])
+def test_others_are_refused(label):
+    with pytest.raises(ConfigError, match="is no group"):
+        group_number(label)

@@ -14,7 +14,7 @@ from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.observe import observe_attention, observe_routing
 from focus_runtime.config import FocusConfig
-from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.speed import (

@@ -6,15 +6,25 @@ import copy
 import json
 import shutil
 
+import gguf
 import huggingface_hub
 import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from focus_runtime.errors import DeviceError, ModelError
+from focus_runtime.models import embedded
 from focus_runtime.models import loading as models
-from focus_runtime.models.loading import fingerprint, load_model, weights_sha256
-from tests.helpers import build_model, build_tokenizer, random_ids
+from focus_runtime.models.loading import (
+    check_name,
+    fingerprint,
+    header_read_once,
+    load_model,
+    load_tokenizer,
+    weights_sha256,
+)
+from tests.helpers import ROOT, build_model, build_tokenizer, random_ids
+from tests.security.model_files import write_gguf
 
 
 @pytest.fixture(scope="module")
@@ -226,3 +236,52 @@ def test_main_memory_that_does_not_suffice_is_one_line(saved, monkeypatch):
     monkeypatch.setattr(models, "_load_folder", full)
     with pytest.raises(DeviceError, match="tiny does not fit into the free memory of this machine; choose"):
         load_model(str(saved))
+
+
+def test_the_embedded_model_not_installed(monkeypatch, tmp_path):
+    monkeypatch.setattr(embedded, "MODULE", "no_such_package_here")
+    message = r"embedded model smollm2-135m is not installed.*run `focus-explorer setup`"
+    with pytest.raises(ModelError, match=message):
+        load_model(cache_dir=tmp_path)
+    with pytest.raises(ModelError, match=message):
+        check_name(embedded.EMBEDDED, cache_dir=tmp_path)
+    assert load_tokenizer(embedded.EMBEDDED, cache_dir=tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_setup_kept_comes_first(monkeypatch, tmp_path):
+    package = tmp_path / "some_model_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("import no_such_dependency")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(embedded, "MODULE", "some_model_package")
+    assert embedded.find_embedded_gguf(tmp_path) is None  # the package without its file
+    (package / embedded.FILE).write_bytes(b"installed")
+    assert embedded.embedded_gguf(tmp_path) == package / embedded.FILE
+    kept = embedded.kept_gguf(tmp_path)
+    kept.parent.mkdir()
+    kept.write_bytes(b"kept")
+    assert embedded.embedded_gguf(tmp_path) == kept
+    assert not embedded.is_whole(kept)
+    with pytest.raises(ModelError, match="cannot read"):
+        embedded.is_whole(tmp_path)
+
+
+@pytest.mark.model
+def test_the_pins_are_those_of_the_lock_and_of_the_installed_file(tmp_path):
+    assert f"\n{embedded.PACKAGE}=={embedded.PACKAGE_VERSION} " in (ROOT / "deploy" / "requirements.lock").read_text()
+    assert embedded.is_whole(embedded.embedded_gguf(tmp_path))
+
+
+def test_a_conversion_reads_the_header_once(tmp_path, count_calls):
+    path = write_gguf(tmp_path / "tiny.gguf")
+    parses = count_calls(gguf.GGUFReader._build_fields, gguf.GGUFReader)
+    load_model(str(path), cache_dir=tmp_path / "cache")
+    assert len(parses) == 1
+
+
+def test_the_library_is_itself_again_afterwards(tmp_path):
+    before = gguf.GGUFReader, gguf.get_tensor_name_map
+    with header_read_once():
+        assert gguf.GGUFReader is not before[0]
+    assert (gguf.GGUFReader, gguf.get_tensor_name_map) == before

@@ -72,9 +72,6 @@ def refuse(path, words):
     assert Path(path).name in str(caught.value)
 
 
-# --- what is good
-
-
 @pytest.mark.parametrize("potentials", [True, False])
 @pytest.mark.parametrize("layers", [None, (1,)])
 def test_round_trip_is_bit_exact(potentials, layers, file, tiny_model):
@@ -96,7 +93,9 @@ def test_round_trip_is_bit_exact(potentials, layers, file, tiny_model):
     assert bool(loaded.warnings) is not potentials
 
 
-def test_same_centroids_same_bytes(tmp_path, tiny_model):
+def test_same_centroids_same_bytes_and_others_another_hash(tmp_path, tiny_model):
+    hashes = {save_centroids(build_centroids(tiny_model, seed=s), tmp_path / "a.safetensors") for s in range(3)}
+    assert len(hashes) == 3
     paths = [tmp_path / name for name in ("a.safetensors", "b.safetensors")]
     for path in paths:
         save_centroids(build_centroids(tiny_model), path)
@@ -125,11 +124,6 @@ def test_what_older_programs_do_not_know_is_version_6(entry, tmp_path, tiny_mode
     save_centroids(centroids, tmp_path / "c.safetensors")
     assert safe_open(tmp_path / "c.safetensors", "pt").metadata()["format_version"] == "6"
     assert load_centroids(tmp_path / "c.safetensors").config == centroids.config
-
-
-def test_other_centroids_other_hash(tmp_path, tiny_model):
-    hashes = {save_centroids(build_centroids(tiny_model, seed=s), tmp_path / "a.safetensors") for s in range(3)}
-    assert len(hashes) == 3
 
 
 def test_saved_file_is_plain_safetensors_with_nothing_left_next_to_it(file, tiny_model):
@@ -233,15 +227,9 @@ def test_missing_tensors(missing, words, file):
     refuse(write(file, {k: v for k, v in tensors().items() if k not in missing}), words)
 
 
-def test_a_layer_the_configuration_lists_is_missing(file):
+def test_other_layers_than_the_configuration_lists(file):
     refuse(write(file, meta=metadata(config=config_text(layers=[0, 1, 2]))), "no tensors for layer 2")
-
-
-def test_a_layer_the_configuration_does_not_list(file):
     refuse(write(file, meta=metadata(config=config_text(layers=[0]))), "layer 1, which its configuration does not list")
-
-
-def test_no_tensors_at_all(file):
     refuse(raw(file, {"__metadata__": metadata()}), "holds no centroids")
 
 
@@ -337,20 +325,13 @@ def test_headers_that_are_no_headers(header, file):
     refuse(raw(file, header, b"\0" * 16), "truncated|damaged|type|holds no")
 
 
-@pytest.mark.parametrize("name", ["c.bin", "c", "c.safetensors.part", "c.txt"])
-def test_a_wrong_suffix(name, tmp_path):
-    refuse(write(tmp_path / name), "not a centroid file.*safetensors")
-
-
-@pytest.mark.parametrize("name", ["none.safetensors", "none.pt"])
-def test_no_such_file(name, tmp_path):
-    refuse(tmp_path / name, "cannot read .*No such file")
-
-
-@pytest.mark.parametrize("name", ["d.safetensors", "d.pt"])
-def test_a_directory(name, tmp_path):
-    (tmp_path / name).mkdir()
-    refuse(tmp_path / name, "cannot read .*directory")
+def test_paths_that_lead_to_no_file(tmp_path):
+    for name in ("c.bin", "c", "c.safetensors.part", "c.txt"):
+        refuse(write(tmp_path / name), "not a centroid file.*safetensors")
+    for name in ("none.safetensors", "none.pt"):
+        refuse(tmp_path / name, "cannot read .*No such file")
+        (tmp_path / f"folder-{name}").mkdir()
+        refuse(tmp_path / f"folder-{name}", "cannot read .*directory")
 
 
 def test_an_enormous_file_is_refused_unread(file):
@@ -487,15 +468,11 @@ def test_the_wrong_model(changes, words, file):
 # --- writing
 
 
-@pytest.fixture
-def failing_replace(monkeypatch):
+def test_a_failed_write_leaves_the_old_file(file, tiny_model, monkeypatch):
     def fail(*_):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("focus_runtime.files.os.replace", fail)
-
-
-def test_a_failed_write_leaves_the_old_file(file, tiny_model, failing_replace):
     old = write(file).read_bytes()
     with pytest.raises(CentroidFileError, match=r"cannot write .*Permission denied.*writable folder"):
         save_centroids(build_centroids(tiny_model), file)
@@ -515,13 +492,9 @@ def test_an_unwritable_folder_leaves_the_old_file(file, tiny_model):
         file.parent.chmod(stat.S_IRWXU)
 
 
-def test_a_file_in_place_of_the_folder(tmp_path, tiny_model):
-    (tmp_path / "folder").write_text("")
-    with pytest.raises(CentroidFileError, match="cannot write"):
-        save_centroids(build_centroids(tiny_model), tmp_path / "folder" / "c.safetensors")
-
-
-def test_a_directory_in_place_of_the_file(file, tiny_model):
+def test_a_file_in_place_of_the_folder_or_a_folder_in_place_of_the_file(file, tiny_model):
+    (file.parent / "folder").write_text("")
     file.mkdir()
-    with pytest.raises(CentroidFileError, match="cannot write"):
-        save_centroids(build_centroids(tiny_model), file)
+    for path in (file, file.parent / "folder" / "c.safetensors"):
+        with pytest.raises(CentroidFileError, match="cannot write"):
+            save_centroids(build_centroids(tiny_model), path)

@@ -2,7 +2,7 @@
 
 Same group (`_same_group`): tokens packed by group, one causal varlen call, O(k^2 T^2 / K). A pair that shares several
 groups must count once. With k = 2 only pairs of the same two groups are counted twice, so one call over such pairs is
-taken off again (`_same_two_groups`), in logsumexp space; what is taken off is contained in what stays, so nothing
+taken off again (`pack_pairs`), in logsumexp space; what is taken off is contained in what stays, so nothing
 cancels. With k >= 3 a pair counts in its lowest shared group only (`_lowest_shared_group`).
 
 Local and not the same group: for small windows the masked blocks of attention/decomposed.py, which copy nothing; for
@@ -19,31 +19,92 @@ Shape suffixes: N = B * T tokens of all texts, M entries of a packing (M = N whe
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from focus_runtime.attention.clock import Stage, unmeasured
-from focus_runtime.attention.cuda.packing import (
-    Packing,
-    group_bits,
-    group_numbers,
-    membership_extent,
-    pack_groups,
-    pack_pairs,
-)
 from focus_runtime.attention.decomposed import cross_group_local
-from focus_runtime.attention.kernels.varlen import LARGEST_HEAD, Kernel, best_kernel
+from focus_runtime.attention.reference import Scoring
+from focus_runtime.attention.varlen import LARGEST_HEAD, Kernel, best_kernel, unusable
 from focus_runtime.errors import InputError
-from focus_runtime.mask.dense import narrow
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.gpu import attention_fits, tried
+from focus_runtime.mask.dense import group_bits, group_numbers, membership_extent, narrow
+from focus_runtime.mask.rule import Extent, PairRule
 
 HIDE = 4096.0  # query and key carry this factor each: exact in fp16 and bf16, and 2^24 together in the fp32 score
 BLOCKS_UP_TO = 512  # window; an estimate from bytes moved, to be measured on a GPU
 MERGE_ELEMENTS = 1 << 25  # elements of one head-by-token slab merged at once, in fp32
 SINK_ELEMENTS = 1 << 25
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Entries of N tokens in sorted order.
+
+    Attributes:
+        token: (M,) int64, the token of each entry.
+        rank: (M,) int64, which of the token's memberships it stands for, 0 for the lowest group.
+        cu_lengths: (S + 1,) int32, first entry of each sequence; entries from the last number on are unused.
+        slots: (N, k) int64, where each token's entries stand.
+        held: (N, k) bool, False for unused entries; None when all are used.
+    """
+
+    token: Tensor
+    rank: Tensor
+    cu_lengths: Tensor
+    slots: Tensor
+    held: Tensor | None
+
+
+def pack(category: Tensor, num_categories: int, *, uniform: bool) -> Packing:
+    """Sort entries by category, keeping token order inside each.
+
+    Args:
+        category: (N, k) int64 from 0 to `num_categories` - 1, or -1 for an unused entry; no token twice in one.
+        uniform: True promises that no entry is unused.
+    """
+    entries, top_k = category.numel(), category.shape[1]
+    keys_M = category.flatten()
+    if not uniform:
+        keys_M = torch.where(keys_M < 0, num_categories, keys_M)
+    # radix sort reads the key byte by byte, so fewer bytes are fewer passes
+    kind = torch.uint8 if num_categories < 256 else torch.int16 if num_categories < 1 << 15 else torch.int32
+    ordered_M, entry_M = torch.sort(keys_M.to(kind), stable=True)
+    bounds_C = torch.arange(num_categories + 1, dtype=torch.int32, device=keys_M.device)  # and one past the last
+    cu_lengths = torch.searchsorted(ordered_M.to(torch.int32), bounds_C, out_int32=True)
+    slots_M = torch.empty_like(entry_M).scatter_(0, entry_M, torch.arange(entries, device=keys_M.device))
+    held_Nk = None if uniform else category >= 0
+    return Packing(entry_M // top_k, entry_M % top_k, cu_lengths, slots_M.view(-1, top_k), held_Nk)
+
+
+def pack_groups(membership: Tensor, extent: Extent) -> Packing:
+    """One sequence per batch row and group: (B, T) bit sets."""
+    numbers_Nk = group_numbers(membership.flatten(), extent.top_k)
+    category_Nk = _by_batch(numbers_Nk, membership.shape, extent.num_groups)
+    return pack(category_Nk, membership.shape[0] * extent.num_groups, uniform=extent.uniform)
+
+
+def pack_pairs(membership: Tensor, extent: Extent) -> Packing:
+    """One sequence per batch row and set of exactly two groups; tokens with another number of groups take no part."""
+    numbers_N2 = group_numbers(membership.flatten(), 2)
+    low_N1, high_N1 = numbers_N2[:, :1], numbers_N2[:, 1:]
+    pair_N1 = torch.where((low_N1 < 0) | (high_N1 < 0), -1, high_N1 * (high_N1 - 1) // 2 + low_N1)
+    num_pairs = max(1, extent.num_groups * (extent.num_groups - 1) // 2)
+    category_N1 = _by_batch(pair_N1, membership.shape, num_pairs)
+    return pack(category_N1, membership.shape[0] * num_pairs, uniform=extent.uniform)
+
+
+def _by_batch(number_Nk: Tensor, shape: torch.Size, count: int) -> Tensor:
+    """Numbers that differ between the rows of a (B, T) batch; -1 stays -1."""
+    if shape[0] == 1:
+        return number_Nk
+    batch_N1 = torch.arange(shape[0], device=number_Nk.device)[:, None].expand(shape).reshape(-1, 1)
+    return torch.where(number_Nk < 0, -1, number_Nk + batch_N1 * count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +137,7 @@ class Part:
 
 
 def merge_parts(parts: list[Part], num_tokens: int) -> tuple[Tensor, Tensor]:
-    """Combine parts by their logsumexps, in fp32 and in slabs.
-
-    Returns:
-        out (N, Hq, D) in the parts' dtype, 0 without keys; logsumexp (N, Hq), -inf there.
-    """
+    """Combine parts by their logsumexps, in fp32 and in slabs."""
     heads, size = parts[0].out.shape[1:]
     out_NHD = parts[0].out.new_empty(num_tokens, heads, size)
     lse_NH = parts[0].lse.new_empty(num_tokens, heads)
@@ -106,16 +163,7 @@ def merge_parts(parts: list[Part], num_tokens: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class FlashCall:
-    """One call of `flash_decomposition`.
-
-    Attributes:
-        kernel: the varlen kernel.
-        flat: query (N, H, D), key and value (N, G, D).
-        membership: (B, T) int64 bit sets.
-        extent: what is known of the memberships.
-        scale: factor on the scores.
-        stage: times the parts.
-    """
+    """One call of `flash_decomposition`; `flat` are query (N, H, D), key and value (N, G, D)."""
 
     kernel: Kernel
     flat: tuple[Tensor, Tensor, Tensor]
@@ -195,23 +243,18 @@ def _by_slot(out: Tensor, lse: Tensor, packing: Packing, sign: int = 1) -> list[
 
 
 def _same_group(call: FlashCall) -> list[Part]:
-    """Attention inside groups for k = 1 and k = 2; k = 2 counts pairs of the same two groups twice."""
+    """Attention inside groups for k = 1 and k = 2; pairs of the same two groups, counted twice, are taken off once."""
+    parts = _one_call(call, pack_groups)
+    return parts + _one_call(call, pack_pairs, sign=-1) if call.extent.top_k == 2 else parts
+
+
+def _one_call(call: FlashCall, pack: Callable[[Tensor, Extent], Packing], sign: int = 1) -> list[Part]:
     with call.stage("sort"):
-        packing = pack_groups(call.membership, call.extent)
+        packing = pack(call.membership, call.extent)
     packed = call.gathered(packing)
     with call.stage("same_group"):
         out_MHD, lse_HM = call.kernel.run(*packed, packing.cu_lengths, call.length, call.scale, None)
-    return _by_slot(out_MHD, lse_HM, packing)
-
-
-def _same_two_groups(call: FlashCall) -> list[Part]:
-    """Pairs of tokens with the same two groups, to be taken off once (k = 2)."""
-    with call.stage("sort"):
-        packing = pack_pairs(call.membership, call.extent)
-    packed = call.gathered(packing)
-    with call.stage("same_group"):
-        out_MHD, lse_HM = call.kernel.run(*packed, packing.cu_lengths, call.length, call.scale, None)
-    return _by_slot(out_MHD, lse_HM, packing, sign=-1)
+    return _by_slot(out_MHD, lse_HM, packing, sign)
 
 
 def _lowest_shared_group(call: FlashCall) -> list[Part]:
@@ -299,18 +342,12 @@ def flash_decomposition(
     """Exact Focus attention from flash kernels, for as many queries as keys, without padding or softcap.
 
     Args:
-        query: (B, H, T, D); key, value: (B, G, T, D).
-        membership: (B, T) int64 bit sets.
-        rule: window and sinks.
         scale: factor on the scores, above 0.
         kernel: the varlen kernel; by default the fastest for these tensors.
         extent: what is known of the memberships. Given, nothing waits for the device, and a CUDA graph can hold the
             call; a wrong one gives wrong results. Looked up with one host synchronisation when None.
         stage: for timing, as a `StageClock` does: called with "sort", "gather", "same_group", "local", "sinks" or
             "merge", returns a context manager for that part.
-
-    Returns:
-        out (B, H, T, D), strided as (B, T, H, D); logsumexp (B, H, T) fp32.
 
     Raises:
         InputError: no flash kernel runs such tensors, or head size and groups together exceed what one can hold.
@@ -331,8 +368,6 @@ def flash_decomposition(
             fix='use backend="flex" or backend="auto"',
         )
     parts = _lowest_shared_group(call) if extent.top_k >= 3 else _same_group(call)
-    if extent.top_k == 2:
-        parts += _same_two_groups(call)
     with stage("local"):
         parts.append(_local(call, rule))
     if rule.num_sinks > 0 and rule.window < length - 1:
@@ -341,3 +376,76 @@ def flash_decomposition(
     with stage("merge"):
         out_NHD, lse_NH = merge_parts(parts, batch * length)
     return out_NHD.unflatten(0, (batch, length)).transpose(1, 2), lse_NH.unflatten(0, (batch, length)).transpose(1, 2)
+
+
+GROUPED = "grouped attention"  # name of the Triton kernels in warnings
+LARGEST_WINDOW = 4096  # tokens: their far keys begin where one window of keys has been looked through
+
+
+def grouped_fits(query: Tensor, key: Tensor, value: Tensor, window: int, scoring: Scoring) -> bool:
+    """Whether the Triton kernels take such a call, of as many queries as keys, without padding and gradients."""
+    reaches = window <= LARGEST_WINDOW or window >= key.shape[2] - 1
+    return reaches and scoring.scale > 0 and attention_fits(GROUPED, query, key, value)
+
+
+def decomposition_fits(query: Tensor, key: Tensor, extent: Extent, *, window: int, scoring: Scoring) -> bool:
+    """True when `gpu_decomposition` can run, for a call without padding and gradients.
+
+    Args:
+        extent: K and k; without Triton, groups take head dimensions of their own for k of 3 and more, and no token
+            may have more than k.
+        scoring: scale and softcap; without Triton there is none.
+    """
+    if query.shape[2] != key.shape[2]:
+        return False
+    if grouped_fits(query, key, key, window, scoring):
+        return True
+    size = query.shape[-1]
+    room = (not extent.beyond and extent.top_k < 3) or head_size_needed(size, extent.num_groups) <= LARGEST_HEAD
+    return scoring.softcap is None and room and unusable(query.device, query.dtype, size) is None
+
+
+@functools.cache
+def triton_kernels() -> tuple[Any, Any]:
+    """The modules that need Triton, grouped.py and pairwise.py: an import statement takes a microsecond each time."""
+    from focus_runtime.attention.cuda import grouped, pairwise
+
+    return grouped, pairwise
+
+
+def gpu_decomposition(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    rule: PairRule,
+    scoring: Scoring,
+    *,
+    extent: Extent | None = None,
+    stage: Stage | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Exact Focus attention on a GPU, for as many queries as keys and without padding."""
+    known = membership_extent(membership) if extent is None else extent
+    if grouped_fits(query, key, value, rule.near(key.shape[2] - 1), scoring):
+        grouped, pairwise = triton_kernels()
+
+        def run() -> tuple[Tensor, Tensor]:
+            if pairwise.pairwise_pays(query, known.num_groups, known.top_k):
+                sets_SBT, lse, groups = membership.contiguous()[None], grouped.new_lse(query), known.num_groups
+                tensors = (query, key, value, sets_SBT)
+                out_BTHD = pairwise.pairwise_attention(*tensors, rule, scoring, num_groups=groups, stage=stage, lse=lse)
+                return out_BTHD.transpose(1, 2), lse
+            return grouped.grouped_attention(query, key, value, membership, rule, scoring, extent=known, stage=stage)
+
+        result = tried(GROUPED, query, run)
+        if result is not None:
+            return result
+    if known.beyond or known.top_k == 0:
+        known = membership_extent(membership)
+    if scoring.softcap is not None:
+        raise InputError(
+            "backend 'decomposed' was given a softcap, which the flash kernels here do not have",
+            expected="no softcap, or Triton and tensors in half precision",
+            fix='use backend="auto"',
+        )
+    return flash_decomposition(query, key, value, membership, rule, scoring.scale, stage=stage, extent=known)

@@ -22,12 +22,11 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from focus_runtime.attention.clock import Stage, unmeasured
+from focus_runtime.attention.cuda.grouped_kernels import copy_kernel, far_kernel, near_kernel, rest_kernel
 from focus_runtime.attention.cuda.sorting import SortedTokens, entries_of, sort_by_group
-from focus_runtime.attention.cuda.triton_kernels.grouped import copy_kernel, far_kernel, near_kernel, rest_kernel
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.gpu.launch import Launches, aligned, alike, power_of_two, tiles_of
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.attention.reference import Scoring
+from focus_runtime.gpu import Launches, aligned, alike, power_of_two, tiles_of
+from focus_runtime.mask.rule import Extent, PairRule
 
 COPY_FROM = 4096  # far keys that a key is read for, on average and over its query heads, from which copies pay
 HOPPER = (9, 0)  # compute capability of the first GPU whose copy engine fetches tiles
@@ -61,12 +60,7 @@ SMALL_COPIED_TILES = COPIED_TILES | {64: Tiles(128, 64, 4, 3), 256: Tiles(64, 32
 
 
 def copies_pay(query: Tensor, key: Tensor, extent: Extent) -> bool:
-    """Whether far keys are read often enough to be copied in the order of groups, and the GPU can fetch them then.
-
-    Args:
-        query: (B, H, T, D); key: (B, G, T, D).
-        extent: K and k.
-    """
+    """Whether far keys are read often enough to be copied in the order of groups, and the GPU can fetch them then."""
     rows = key.shape[0] * key.shape[1] * key.shape[2] * extent.top_k
     if extent.beyond or key.shape[3] * key.element_size() % 16 or rows >= 1 << 31:
         return False  # copies of tokens in every group could take K times the memory
@@ -183,10 +177,6 @@ def grouped_attention(
     """Exact Focus in Triton, for as many queries as keys and without padding.
 
     Args:
-        query: (B, H, T, D) in half precision; key, value: (B, G, T, D); the last dimension contiguous.
-        membership: (B, T) int64 bit sets.
-        rule: window, sinks and a sliding window of the layer's own.
-        scoring: scale above 0, and softcap.
         extent: K, k and whether tokens may have more; a wrong one gives wrong results. With k = 0 no token has a group:
             the window and the sinks are all that is computed. Nothing waits for the device.
         stage: for timing, as a `StageClock` does: called with "local", "sort", "gather" or "same_group", returns a
@@ -195,9 +185,6 @@ def grouped_attention(
         heads: those to compute, with windows in place of the rule's; all of them with one window when None.
         results: `new_results` of these heads and others; new when None.
         near_known: the results hold what a call with k = 0 has left for these heads, which is not computed again.
-
-    Returns:
-        out (B, H, T, D), strided as (B, T, H, D); logsumexp (B, H, T) fp32.
     """
     stage = stage or unmeasured
     shapes = (query.shape, query.stride(), key.shape, key.stride(), value.stride())
@@ -247,39 +234,23 @@ def grouped_attention(
 
 
 def new_results(query: Tensor) -> tuple[Tensor, Tensor]:
-    """Room for the output (B, T, H, D) and the logsumexp (B, H, T) of a call.
-
-    Args:
-        query: (B, H, T, D).
-    """
+    """Room for the output (B, T, H, D) and the logsumexp (B, H, T) of a call."""
     return new_output(query), new_lse(query)
 
 
 def new_output(query: Tensor) -> Tensor:
-    """Room for the output (B, T, H, D) of a call.
-
-    Args:
-        query: (B, H, T, D).
-    """
+    """Room for the output (B, T, H, D) of a call."""
     batch, heads, length, head_size = query.shape
     return torch.empty((batch, length, heads, head_size), dtype=query.dtype, device=query.device)
 
 
 def new_lse(query: Tensor) -> Tensor:
-    """Room for the logsumexp (B, H, T) of a call.
-
-    Args:
-        query: (B, H, T, D).
-    """
+    """Room for the logsumexp (B, H, T) of a call."""
     return torch.empty(query.shape[:3], dtype=torch.float32, device=query.device)
 
 
 def _copied(
-    launches: Launches,
-    plan: tuple[Grid, tuple[Any, ...]],
-    key: Tensor,
-    value: Tensor,
-    order: SortedTokens,
+    launches: Launches, plan: tuple[Grid, tuple[Any, ...]], key: Tensor, value: Tensor, order: SortedTokens
 ) -> tuple[Tensor, Tensor]:
     """Keys and values in the order of groups, both (B * G * E, D)."""
     (batch, kv_heads, _, head_size), entries = key.shape, order.key_token.shape[1]

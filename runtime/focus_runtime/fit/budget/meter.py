@@ -20,7 +20,7 @@ from focus_runtime.composition.resume import RecordedPass, recorded_outputs, res
 from focus_runtime.fit.budget.costs import Costs, measure_costs
 from focus_runtime.fit.budget.sensitivity import Sensitivities, measure_sensitivities
 from focus_runtime.measure.loss import check_positions, final_hidden, layer_shares, token_nll
-from focus_runtime.models.device_map import input_device
+from focus_runtime.models.devices import input_device
 
 Budget = tuple[HeadException, ...]
 

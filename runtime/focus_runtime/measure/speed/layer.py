@@ -11,26 +11,23 @@ from torch import Tensor
 
 from focus_runtime.attention import choose_backend, focus_attention
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.cuda.packing import membership_extent
 from focus_runtime.attention.dispatch import attend, fused_inside_window, rows_together
-from focus_runtime.attention.kernels.flash import causal_flash, causal_sdpa
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
+from focus_runtime.attention.flash import causal_flash, causal_sdpa
+from focus_runtime.attention.masked import WindowedFocus, sliding_attention
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.layer import focus_forward, route
 from focus_runtime.composition.state import STATE, FocusLayer
 from focus_runtime.config import CONSTANT, FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.failures import Advice
-from focus_runtime.mask.blocks import count_pairs
-from focus_runtime.mask.dense import token_positions
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.counts import count_pairs
+from focus_runtime.mask.dense import membership_extent, token_positions
+from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.measure.loss import layer_shares
 from focus_runtime.measure.memory import failures_named, longest_that_fits, shortage_of, tokens
 from focus_runtime.measure.timing import in_turn, peak_growth
-from focus_runtime.models.device_map import execution_device
-from focus_runtime.models.precision import dtype_name
+from focus_runtime.models.devices import dtype_name, execution_device
 from focus_runtime.models.structure import attention_modules, sliding_window_of
 from focus_runtime.routing.router import CentroidRouter
 

@@ -103,7 +103,7 @@ def test_an_unknown_format_is_refused(service, run_id, tmp_path):
 
 
 def test_a_long_mask_can_be_stopped(service, run_id, tmp_path, monkeypatch):
-    monkeypatch.setattr("focus_runtime.mask.kept.CELLS_AT_ONCE", 1 << 12)
+    monkeypatch.setattr("focus_runtime.mask.counts.CELLS_AT_ONCE", 1 << 12)
     done = []
     write_mask(service.database, run_id, 1, "npz", tmp_path / "a.npz", progress=lambda _, part: done.append(part))
     assert done == sorted(done)

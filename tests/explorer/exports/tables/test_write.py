@@ -19,7 +19,7 @@ from focus_explorer.exports.tables import sources
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import FORMATS, SUFFIXES, table, write_table
 from focus_explorer.usecases.labels import delete_run, undelete_run
-from focus_runtime.mask.group_labels import group_label
+from focus_runtime.mask.rule import group_label
 
 pytestmark = pytest.mark.slow
 

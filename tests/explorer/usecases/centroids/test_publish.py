@@ -17,7 +17,7 @@ from focus_explorer.usecases.runs import fetch_run
 from focus_explorer.usecases.service import Service
 from focus_runtime.composition.attach import compose
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.routing.saved_folder import CENTROIDS_FILE, SETTINGS_FILE
+from focus_runtime.routing.places import CENTROIDS_FILE, SETTINGS_FILE
 from tests.explorer.conftest import TEXT
 from tests.helpers import build_centroids, build_model
 from tests.local_hub import TOKEN

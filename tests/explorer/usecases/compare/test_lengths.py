@@ -15,7 +15,7 @@ from focus_explorer.usecases.run_payload import load_run
 from focus_runtime.composition import layer
 from focus_runtime.composition.changes import read_changes
 from focus_runtime.composition.state import FULL
-from focus_runtime.mask.blocks import count_pairs
+from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.speed import tokens_like
 from tests.explorer.conftest import BUDGET, TEXT

@@ -23,17 +23,14 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from focus_runtime.attention.cuda import grouped
-from focus_runtime.attention.cuda.deciding import Sinks, decide_on_gpu
-from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu
-from focus_runtime.attention.cuda.factors import HeadFactors, multiplied_on_gpu
+from focus_runtime.attention.cuda.decoding import Sinks, StepHeads, decide_on_gpu, decode_on_gpu
 from focus_runtime.attention.cuda.grouped import Heads, grouped_attention
 from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention
 from focus_runtime.attention.cuda.sorting import sort_by_group
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.gpu.launch import Launches, _kept, compile_options
-from focus_runtime.gpu.launcher import kinds_of
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.attention.cuda.tiles import HeadFactors, multiplied_on_gpu
+from focus_runtime.attention.reference import Scoring
+from focus_runtime.gpu import Launches, _kept, compile_options, kinds_of
+from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.routing.on_gpu import TextSinks, route_on_gpu, sets_on_gpu
 
 GROWTH = (1024, 8192)

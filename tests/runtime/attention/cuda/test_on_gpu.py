@@ -15,14 +15,13 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from focus_runtime.attention import focus_attention
-from focus_runtime.attention.cuda.decomposition import gpu_decomposition
-from focus_runtime.attention.kernels.varlen import available_kernels, plain_varlen
-from focus_runtime.attention.scoring import Scoring
+from focus_runtime.attention.cuda.decomposed import gpu_decomposition
+from focus_runtime.attention.reference import Scoring
+from focus_runtime.attention.varlen import available_kernels, plain_varlen
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
-from focus_runtime.gpu.launch import Launches
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.gpu import Launches
+from focus_runtime.mask.rule import Extent, PairRule
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.attention.by_keyword import (
     differentiable_attention,
@@ -312,7 +311,7 @@ def test_half_precision_runs_in_triton(top_k, expected, launched, monkeypatch, f
     """A short text by the kernel that tests every pair, others by groups."""
     from focus_runtime.attention.cuda import pairwise  # needs Triton
 
-    monkeypatch.setattr("focus_runtime.attention.cuda.decomposition.flash_decomposition", refuse)
+    monkeypatch.setattr("focus_runtime.attention.cuda.decomposed.flash_decomposition", refuse)
     monkeypatch.setattr("focus_runtime.attention.dispatch.masked_attention", refuse)
     inputs, membership = random_inputs(600), members(600, top_k=top_k)
     for most_work, names in ((pairwise.MOST_WORK, ["pairwise"]), ({1: 0, 2: 0}, ["near", "place", *expected])):
@@ -338,7 +337,7 @@ def test_single_precision_and_padding_do_not(launched, fresh_seed):
 
 @torch.no_grad()
 def test_a_kernel_that_fails_is_left_out_with_one_warning(monkeypatch, fresh_seed):
-    monkeypatch.setattr("focus_runtime.gpu.usable._failed", set())
+    monkeypatch.setattr("focus_runtime.gpu._failed", set())
     monkeypatch.setattr(Launches, "run", refuse)
     inputs, membership = random_inputs(600), members(600)
     settings: dict[str, Any] = {"window": 30, "num_sinks": 2, "backend": "decomposed", "return_lse": True}

@@ -9,13 +9,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.attention.reference import reference_attention
-from focus_runtime.attention.scoring import Scoring
-from focus_runtime.attention.sliding import WindowedFocus, sliding_attention
+from focus_runtime.attention.masked import WindowedFocus, sliding_attention
+from focus_runtime.attention.reference import Scoring, reference_attention
 from focus_runtime.composition import heads
 from focus_runtime.config import CONSTANT
-from focus_runtime.mask.extent import Extent
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
 from tests.helpers import needs_triton
 from tests.runtime.attention.inputs import assert_same, oracle, random_membership
@@ -23,12 +21,11 @@ from tests.runtime.attention.inputs import assert_same, oracle, random_membershi
 ON_GPU = torch.cuda.is_available()
 needs_triton()
 
-from focus_runtime.attention.cuda.deciding import Sinks, decide_on_gpu  # noqa: E402
-from focus_runtime.attention.cuda.decoding import StepHeads, decode_on_gpu  # noqa: E402
-from focus_runtime.attention.cuda.factors import HeadFactors, multiplied_on_gpu  # noqa: E402
+from focus_runtime.attention.cuda.decoding import Sinks, StepHeads, decide_on_gpu, decode_on_gpu  # noqa: E402  # noqa: E402
 from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_lse, new_results  # noqa: E402
 from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention  # noqa: E402
 from focus_runtime.attention.cuda.sorting import sort_by_group  # noqa: E402
+from focus_runtime.attention.cuda.tiles import HeadFactors, multiplied_on_gpu  # noqa: E402
 from focus_runtime.routing.on_gpu import TextSinks, route_on_gpu, sets_on_gpu  # noqa: E402
 
 pytestmark = pytest.mark.gpu if ON_GPU else pytest.mark.slow

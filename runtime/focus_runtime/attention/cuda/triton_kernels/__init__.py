@@ -1,1 +1,0 @@
-"""Kernels in Triton; the functions that run them stand beside this package."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.fused import HeadRules
 from focus_runtime.budget import HeadCounts, HeadGroup, query_numbers
 from focus_runtime.config import FocusConfig
 from focus_runtime.gpu.usable import on_gpu, tried
@@ -57,23 +56,6 @@ class LayerHeads:
         """Heads of the kind that the groups number."""
         return sum(len(group.heads) for group in self.groups)
 
-    @functools.lru_cache(maxsize=4096)  # noqa: B019 - few, and small
-    def rules(self, without: tuple[HeadGroup, ...] = ()) -> HeadRules:
-        """What the heads see.
-
-        Args:
-            without: groups whose heads are left out.
-        """
-        number = {head: place for place, group in enumerate(self.groups) for head in group.heads}
-        number |= {head: -1 for group in without for head in group.heads}
-        settings = [group.setting for group in self.groups]
-        return HeadRules(
-            [number[head] for head in range(self.num_heads)],
-            [0 if each.full else self.top_ks.index(each.top_k) for each in settings],
-            [EVERYTHING if each.full else each.window for each in settings],
-            self.top_ks,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class HeadMask:
@@ -91,13 +73,7 @@ class HeadMask:
 
 
 def layer_heads(config: FocusConfig, layer: int, counts: HeadCounts) -> LayerHeads:
-    """What the heads of one layer execute.
-
-    Args:
-        config: settings in force.
-        layer: layer number.
-        counts: heads of the layer.
-    """
+    """What the heads of one layer execute."""
     groups = config.head_groups(layer, counts)
     top_ks = {group.setting.top_k: None for group in groups if not group.setting.full}
     return LayerHeads(groups, tuple(top_ks) or (config.top_k,))
@@ -149,29 +125,23 @@ def head_masks(
 
     Args:
         heads: of the layer.
-        groups_SBT: (S, B, T) int64 bit sets by distinct top-k of the layer, see `memberships`.
+        groups_SBT: int64 bit sets by distinct top-k of the layer, see `memberships`.
         config: settings in force.
         sliding_window: the layer's own.
     """
     masks = []
     for group in heads.groups:
         setting = group.setting
-        window = config.window if setting.full else setting.window
         if setting.full:
-            membership_BT = torch.ones_like(groups_SBT[0])
+            membership_BT, window = torch.ones_like(groups_SBT[0]), config.window
         else:
-            membership_BT = groups_SBT[heads.top_ks.index(setting.top_k)]
+            membership_BT, window = groups_SBT[heads.top_ks.index(setting.top_k)], setting.window
         masks.append(HeadMask(group, membership_BT, PairRule.of(config, window, sliding_window)))
     return tuple(masks)
 
 
 def neighbours(heads: Sequence[int], *, copies: bool) -> Iterator[slice | list[int]]:
-    """Index the heads as views, or all at once with a copy.
-
-    Args:
-        heads: ascending head numbers.
-        copies: whether heads that no slice selects may be copied; otherwise there is one slice for every run of them.
-    """
+    """Index ascending heads as views; where no slice selects them, all at once by a copy, or every run of them."""
     found = _as_slice(heads)
     if found is not None:
         yield found
@@ -193,11 +163,7 @@ def _as_slice(numbers: Sequence[int]) -> slice | None:
 
 
 def counts_of(query: Tensor, key: Tensor) -> HeadCounts:
-    """Heads of an attention call.
-
-    Args:
-        query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
-    """
+    """Heads of an attention call: queries (B, Hq, Tq, D), keys (B, Hkv, Tk, D)."""
     return HeadCounts(key.shape[1], query.shape[1])
 
 
@@ -221,8 +187,8 @@ def parts_of(group: HeadGroup, counts: HeadCounts, *, copies: bool) -> tuple[Par
     Args:
         group: of a layer.
         counts: heads of the layer.
-        copies: whether keys that no slice selects may be copied, and all heads are one part; otherwise the keys of
-            every part are a slice.
+        copies: keys that no slice selects may be copied, and all heads are one part; else the keys of every part are a
+            slice.
     """
     share = counts.shared_by
     if copies:
@@ -245,11 +211,5 @@ def _part(query: Sequence[int], share: int) -> Part:
 
 
 def by_key_head(tensor: Tensor, dim: int, num_heads: int) -> Tensor:
-    """Split the dimension of query heads into (key-value heads, query heads that share one).
-
-    Args:
-        tensor: with a dimension of query heads.
-        dim: which.
-        num_heads: key-value heads.
-    """
+    """Split the dimension of query heads into (key-value heads, query heads that share one)."""
     return tensor.unflatten(dim, (num_heads, -1))

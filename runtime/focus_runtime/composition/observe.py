@@ -10,9 +10,11 @@ threads may run the model and open blocks at once; a block listens to the passes
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
@@ -22,8 +24,9 @@ from focus_runtime.composition.call import Call
 from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.layer import IMPLEMENTATION as FOCUS
 from focus_runtime.composition.layer import focus_forward
-from focus_runtime.composition.state import STATE, FocusLayer
-from focus_runtime.models.structure import attention_modules, set_attention_implementation
+from focus_runtime.composition.modes import Observed
+from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks
+from focus_runtime.models.structure import attention_modules, decoder_layers, set_attention_implementation
 from focus_runtime.routing.router import Assignment, CentroidRouter, RouterObserver
 
 IMPLEMENTATION = "focus_observed"
@@ -174,15 +177,105 @@ def observe_attention(focus: FocusModel, on_attention: OnAttention) -> Iterator[
 
 @contextmanager
 def observe_focus(focus: FocusModel, on_focus: OnFocus) -> Iterator[None]:
-    """Call a function with what every Focus call took and returned. Blocks of this kind do not nest.
+    """Call a function with what every Focus call took and returned.
 
     Args:
         focus: the composition.
         on_focus: called with the layer, the call (query, key and value after norms and rotary embedding, scale,
             softcap) and what it returned, (B, T, Hq, D), attached to the autograd graph.
     """
-    focus.observer = on_focus
+    with focus.entered(Observed(on_focus)):
+        yield
+
+
+@dataclass(slots=True)
+class RecordedPass:
+    """What the layers of one pass leave for a later one.
+
+    Attributes:
+        outputs: what every decoder layer returned, by layer number.
+        sinks: (B, T) bool by layer, the text sinks found up to there; empty where nothing looked for any.
+    """
+
+    outputs: dict[int, Any] = field(default_factory=dict)
+    sinks: dict[int, Tensor] = field(default_factory=dict)
+
+
+@contextmanager
+def recorded_outputs(model: nn.Module) -> Iterator[RecordedPass]:
+    """Keep what every decoder layer returns; a later pass in the block replaces an earlier one.
+
+    Args:
+        model: composed or not; run it without a key-value cache that holds tokens.
+    """
+    recorded, found = RecordedPass(), _found_sinks(model)
+
+    def keep(index: int) -> Any:
+        def hook(module: nn.Module, args: Any, output: Any) -> None:
+            recorded.outputs[index] = _detached(output)
+            if found is not None and index in found.by_layer:
+                recorded.sinks[index] = found.by_layer[index]
+
+        return hook
+
+    hooks = [block.register_forward_hook(keep(index)) for index, block in decoder_layers(model).items()]
+    try:
+        yield recorded
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def resumed_at(model: nn.Module, layer: int, recorded: RecordedPass, first_token: int = 0) -> Iterator[None]:
+    """While the block runs, layers before `layer` compute nothing and return what a recorded pass returned.
+
+    The passes must read the same tokens as the recorded one. Composed layers that are left out keep the state of
+    their latest pass.
+
+    Args:
+        model: as in `recorded_outputs`.
+        layer: the first layer that computes.
+        recorded: an earlier pass.
+        first_token: the passes read the tokens from this one on, continuing a cache of those before it.
+    """
+    found = _found_sinks(model)
+    if found is not None:
+        found.by_layer |= {index: sinks[:, first_token:] for index, sinks in recorded.sinks.items() if index < layer}
+    with ExitStack() as stack:
+        before = [(index, block) for index, block in decoder_layers(model).items() if index < layer]
+        for _, block in before:
+            # only the last one's output is read; the others' stands in for what need not be computed
+            stack.enter_context(_returning(block, _from(recorded.outputs[before[-1][0]], first_token)))
+        yield
+
+
+def _found_sinks(model: nn.Module) -> FoundSinks | None:
+    """Of the composition on the model, if there is one."""
+    states = (module.__dict__.get(STATE) for module in attention_modules(model).values())
+    return next((state.owner.found_sinks for state in states if state is not None), None)
+
+
+@contextmanager
+def _returning(block: nn.Module, output: Any) -> Iterator[None]:
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return output
+
+    block.__dict__["forward"] = forward
     try:
         yield
     finally:
-        focus.observer = None
+        del block.__dict__["forward"]
+
+
+def _detached(output: Any) -> Any:
+    if isinstance(output, torch.Tensor):
+        return output.detach()
+    return tuple(part.detach() if isinstance(part, torch.Tensor) else part for part in output)
+
+
+def _from(output: Any, start: int) -> Any:
+    """What a block returned for the tokens from `start` on."""
+    if isinstance(output, tuple):
+        return (output[0][:, start:], *output[1:])
+    return output[:, start:]

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.resume import recorded_outputs, resumed_at
+from focus_runtime.composition.observe import recorded_outputs, resumed_at
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.models.device_map import input_device
 from focus_runtime.models.structure import attention_modules, cache_argument, sliding_window_of

@@ -14,7 +14,7 @@ from focus_runtime.budget import HeadCounts, query_numbers
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.changes import Change
 from focus_runtime.composition.heads import HeadMask
-from focus_runtime.composition.resume import RecordedPass, recorded_outputs, resumed_at
+from focus_runtime.composition.observe import RecordedPass, recorded_outputs, resumed_at
 from focus_runtime.errors import InputError
 from focus_runtime.mask.differences import gained_and_lost
 from focus_runtime.mask.totals import pair_totals

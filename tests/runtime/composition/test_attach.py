@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from focus_runtime.composition import few_calls
+from focus_runtime.composition import attend
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.composition.observe import replace_assignment
 from focus_runtime.errors import CentroidFileError, ConfigError, InputError, ModelError
@@ -401,7 +401,7 @@ def test_long_texts_train_on_the_hard_mask_without_all_pairs(ids, monkeypatch):
         sparse = logits(model, ids)
         gradients = []
         for limit in (10_000, 10):
-            monkeypatch.setattr("focus_runtime.composition.sparse.DENSE_UP_TO", limit)
+            monkeypatch.setattr("focus_runtime.composition.modes.DENSE_UP_TO", limit)
             with focus.training_gate(SoftGate("log", hard=True)):
                 out = model(input_ids=ids, use_cache=False).logits
             torch.testing.assert_close(out, sparse, rtol=1e-5, atol=1e-5)
@@ -501,7 +501,7 @@ def test_two_models_are_independent(tiny_model, ids):
 def test_what_is_known_of_the_groups_goes_to_the_attention(tiny_model, ids, monkeypatch):
     """On a GPU the host need not wait for it; where groups were replaced or cached, nothing is promised."""
     seen = []
-    choose = few_calls.choose_backend
+    choose = attend.choose_backend
 
     def noting(*given, extent, **more):
         seen.append(extent)
@@ -510,8 +510,8 @@ def test_what_is_known_of_the_groups_goes_to_the_attention(tiny_model, ids, monk
     def unpromised(index, router, hidden, padding):
         return dataclasses.replace(router.own_assignment(hidden), uniform=False)
 
-    monkeypatch.setattr(few_calls, "choose_backend", noting)
-    monkeypatch.setattr("focus_runtime.composition.step.step_fits", lambda *given: False)  # as on a GPU
+    monkeypatch.setattr(attend, "choose_backend", noting)
+    monkeypatch.setattr("focus_runtime.composition.decode.step_fits", lambda *given: False)  # as on a GPU
     focus = compose(tiny_model, build_centroids(tiny_model, num_groups=5, top_k=2), check=False)
     with torch.no_grad():
         past = tiny_model(ids, use_cache=True).past_key_values

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import DynamicCache, StaticCache
 
-from focus_runtime.composition import sparse
+from focus_runtime.composition import attend
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.composition.layer import route
 from focus_runtime.composition.state import STATE
@@ -119,7 +119,7 @@ def test_long_texts_take_the_gathering_path(composed, monkeypatch, fresh_seed):
     steps = []
     run = dispatch.decode_attention
     monkeypatch.setattr(dispatch, "fused_runs", lambda *_: False)
-    monkeypatch.setattr("focus_runtime.composition.step.step_fits", lambda *given: False)
+    monkeypatch.setattr("focus_runtime.composition.decode.step_fits", lambda *given: False)
     monkeypatch.setattr(dispatch, "decode_attention", lambda *a, **k: steps.append(1) or run(*a, **k))
     model, _ = composed(window=16)
     ids = random_ids(1305, seed=fresh_seed)
@@ -421,8 +421,8 @@ def test_after_an_exception_in_attention_the_cache_can_be_cropped(composed, ids,
         raise KeyError("broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sparse, "attend", fail)
-        patch.setattr("focus_runtime.composition.step.fused_step", fail)
+        patch.setattr(attend, "attend", fail)
+        patch.setattr("focus_runtime.composition.decode.fused_step", fail)
         with pytest.raises(KeyError):
             in_steps(model, ids[:, 30:], [1], cache)
     lengths = [int(entry.get_seq_length()) for entry in cache.layers]

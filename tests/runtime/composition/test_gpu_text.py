@@ -43,7 +43,7 @@ def enabled(request, kernels, monkeypatch):
         monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", {1: 0, 2: 0})
     monkeypatch.setattr("focus_runtime.gpu.usable._failed", set())
     if not ON_GPU:
-        monkeypatch.setattr("focus_runtime.composition.gpu_text.grouped_fits", lambda *_: True)
+        monkeypatch.setattr("focus_runtime.composition.gpu.grouped_fits", lambda *_: True)
     kernels[1]()
     return kernels[0]
 
@@ -79,7 +79,7 @@ def read(focus, ids, **arguments):
 
 
 def plans(focus):
-    return [module.__dict__[STATE].text_plan for module in attention_modules(focus.model).values()]
+    return [module.__dict__[STATE]._plan for module in attention_modules(focus.model).values()]
 
 
 def seen(focus):
@@ -156,7 +156,7 @@ CHANGES = {  # and whether the short way is left
     "all is seen": (settings(window=T, budget=()), True),
     "backend": (lambda focus: with_backend(focus, "masked"), True),
     "observer": (lambda focus: observe_focus(focus, lambda *_: None), True),
-    "router's observer": (lambda focus: observe_routing(focus, on_logits=lambda *_: None), True),
+    "router's observer": (lambda focus: observe_routing(focus, on_logits=lambda *_: None), False),
     "replaced groups": (lambda focus: replace_assignment(focus, moved), True),
     "edits": (lambda focus: focus.with_changes(read_changes(["silence:0:A", "silence:1:B"]), T), True),
     "links": (lambda focus: focus.with_changes(read_changes(["see:0:50:20", "see:1:50:20"]), T), True),
@@ -183,14 +183,14 @@ def test_texts_take_the_short_way_from_the_second_on(budget, enabled, quick, fre
         before = plans(focus)
         quick.clear(), enabled.clear()
         actual, launched, found = read(focus, ids), [*enabled], seen(focus)
-        assert quick == ([False] * 2 if before == [None, None] else [True] * 2)
-        if quick[0]:
+        assert quick == [True] * 2
+        if before != [None, None]:
             assert all(old is new for old, new in zip(before, plans(focus), strict=True))
             assert launched == (kinds or launched)
             kinds = launched
         for module in attention_modules(anew.model).values():
             own = module.__dict__[STATE]
-            own.route_plan = own.text_plan = own._heads = None
+            own._plan = None
         same(actual, read(anew, ids))
         same_seen(found, seen(anew))
 
@@ -275,7 +275,7 @@ def test_a_cache_filled_the_short_way_is_continued(static, budget, enabled, quic
     quick.clear()
     past = kind()
     logits = [more(past, ids[:, :40])]
-    assert quick == [not static] * 2  # keys that a static cache holds beyond the text are left out first
+    assert quick == [True] * 2
     decided = focus.assignments()[0].by_top_k[1].clone()
     kept = focus.assignments()[0].by_top_k[1]
     logits += [more(past, ids[:, 40:52]), *(more(past, ids[:, place : place + 1]) for place in range(52, T))]

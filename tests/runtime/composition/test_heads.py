@@ -7,8 +7,7 @@ import torch
 from transformers import StaticCache
 
 from focus_runtime.attention.fused import fused_available
-from focus_runtime.composition import few_calls
-from focus_runtime.composition import step as step_module
+from focus_runtime.composition import attend, decode
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.composition.heads import neighbours
 from focus_runtime.errors import ConfigError, InputError
@@ -342,11 +341,11 @@ def test_heads_that_differ_take_one_call_of_the_fused_kernel(family, padded, ids
     mask = torch.ones_like(ids)
     if padded:
         mask[0, :5] = 0
-    calls, together = [], few_calls.fused_by_head
-    monkeypatch.setattr(few_calls, "fused_by_head", lambda *given, **more: calls.append(1) or together(*given, **more))
+    calls, together = [], attend.fused_by_head
+    monkeypatch.setattr(attend, "fused_by_head", lambda *given, **more: calls.append(1) or together(*given, **more))
     actual = logits(model, ids, attention_mask=mask)
     assert set(focus.backends()[0].split(", ")) == {"fused", "full attention"}
-    monkeypatch.setattr(few_calls, "_in_fused_call", lambda *_: None)
+    monkeypatch.setattr(attend, "_together_on_cpu", lambda *_: None)
     expected = logits(model, ids, attention_mask=mask)
     assert len(calls) == 1  # of one layer, whole; the second pass took none
     real = mask.bool()
@@ -365,8 +364,9 @@ def test_decoding_continues_with_every_query_heads_groups(family, cached, compil
     focus = compose(model, centroids_of(model), budget=BY_QUERY)
     whole = logits(model, ids)
     if not compiled:
-        monkeypatch.setattr(step_module, "step_fits", lambda *tensors: False)
-        monkeypatch.setattr(step_module, "fits", lambda hidden: False)
+        for module in (attend, decode):
+            monkeypatch.setattr(module, "step_fits", lambda *tensors: False)
+        monkeypatch.setattr(decode, "fits", lambda hidden: False)
     cache = StaticCache(config=model.config, max_cache_len=48) if cached == "static" else None
     parts = []
     with torch.no_grad():

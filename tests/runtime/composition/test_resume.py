@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.resume import recorded_outputs, resumed_at
+from focus_runtime.composition.observe import recorded_outputs, resumed_at
 from focus_runtime.models.structure import decoder_layers
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import logits

@@ -8,9 +8,11 @@ from transformers import DynamicCache
 
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.budget import HeadException
+from focus_runtime.composition import decode
 from focus_runtime.composition import layer as layer_module
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.edits import LayerEdit
+from focus_runtime.composition.changes import LayerEdit
+from focus_runtime.composition.modes import Edits
 from focus_runtime.composition.observe import replace_assignment
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import logits
@@ -54,8 +56,8 @@ def in_steps(model, focus, ids):
 
 @pytest.fixture
 def late(count_calls):
-    """Calls of the kernel that decides groups too."""
-    return count_calls(layer_module.decide_and_attend)
+    """Steps whose groups the compiled kernel decides."""
+    return count_calls(decode.fused_step)
 
 
 @pytest.mark.parametrize("family", ["Llama", "GPT2", "Gemma2", "Qwen3"])
@@ -124,6 +126,6 @@ def test_whatever_else_decides_groups_is_heard(fresh_seed, late):
     ids = random_ids(TOTAL, seed=fresh_seed % 997)
     with replace_assignment(focus, lambda index, router, hidden, padding: router.own_assignment(hidden)):
         in_steps(model, focus, ids)
-    focus.edits = {layer: LayerEdit() for layer in range(3)}
-    in_steps(model, focus, ids)
+    with focus.entered(Edits({layer: LayerEdit() for layer in range(3)})):
+        in_steps(model, focus, ids)
     assert not late

@@ -21,15 +21,7 @@ from focus_runtime.attention.clock import PassClock
 from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.changes import Change, changed_budget, check_changes, layer_edits
 from focus_runtime.composition.check import IMPLEMENTATION as CHECKED
-from focus_runtime.composition.check import (
-    TOKENS,
-    check_any_left,
-    check_decoder,
-    chosen_layers,
-    note_checked,
-    run_text,
-    was_checked,
-)
+from focus_runtime.composition.check import TOKENS, check_any_left, check_decoder, chosen_layers, passed, run_text
 from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.heads import HeadMask, head_masks, layer_heads, memberships
 from focus_runtime.composition.layer import IMPLEMENTATION, check_called, focus_forward, refuse_empty, route
@@ -73,7 +65,7 @@ class FocusModel(SavedModel):
 
     Attributes:
         model: the frozen Hugging Face model.
-        routers: routers by layer number, as `nn.ModuleDict`-free plain mapping so that the model stays untouched.
+        routers: by layer number.
         config: settings in force.
         backend: backend given to `focus_attention`.
         centroids: what the routers and settings were composed from.
@@ -166,11 +158,8 @@ class FocusModel(SavedModel):
         return ", ".join(sorted({name for joined in self.backends().values() for name in joined.split(", ")}))
 
     def reset_seconds(self, *, timed: bool = True) -> None:
-        """Start the stage clocks again. On a GPU stages are timed by CUDA events from then on; only reading waits.
-
-        Args:
-            timed: False times no stages until the next call.
-        """
+        """Start the stage clocks again, or stop them. On a GPU stages are timed by CUDA events from then on; only
+        reading waits."""
         self.seconds = PassClock(enabled=timed, devices=compute_devices(self.model))
 
     @contextmanager
@@ -203,11 +192,8 @@ class FocusModel(SavedModel):
 
     @contextmanager
     def with_routers(self, routers: Mapping[int, CentroidRouter]) -> Iterator[nn.Module]:
-        """The same layers and settings with other routers, such as random ones, without composing again.
-
-        Args:
-            routers: one for every focused layer, with as many groups, on its layer's device.
-        """
+        """The same layers and settings with other routers of as many groups, on their layers' devices, such as random
+        ones."""
         layers = [layer for layer in self._layers() if layer.router is not None]
         before = [layer.router for layer in layers]
         for layer in layers:
@@ -234,19 +220,13 @@ class FocusModel(SavedModel):
             yield self.model
 
     def with_alternatives(self, settings: Iterable[HeadSetting]) -> AbstractContextManager[Alternatives]:
-        """Mix other settings into what heads return, with weights of 0 that take gradients.
-
-        Args:
-            settings: for every key-value head of every focused layer.
-        """
+        """Mix other settings, of every key-value head of every focused layer, into what heads return, with weights of 0
+        that take gradients."""
         return self.entered(Alternatives(tuple(settings)))
 
     def probed(self, settings: Iterable[HeadSetting]) -> AbstractContextManager[Probe]:
-        """Every layer returns full attention; the backward pass of a loss finds what other settings would do to it.
-
-        Args:
-            settings: for every query head of every focused layer.
-        """
+        """Every layer returns full attention; the backward pass of a loss finds what other settings of every query head
+        would do to it."""
         return self.entered(Probe(tuple(settings)))
 
     def compared_by_layer(self) -> AbstractContextManager[Comparison]:
@@ -259,24 +239,14 @@ class FocusModel(SavedModel):
 
         Args:
             pairs: by focused layer, (N, 3) int64: query head, position of the query, position of the key.
-
-        Raises:
-            InputError: a layer is not focused, or a key comes after its query.
         """
         with self.entered(AddedPairs(pairs, self.focused_layers)):
             yield self.model
 
     @contextmanager
     def with_changes(self, changes: Sequence[Change], num_tokens: int) -> Iterator[nn.Module]:
-        """Tokens moved, linked or silenced by hand, and heads at other settings; one text at a time.
-
-        Args:
-            changes: in force together while the block runs.
-            num_tokens: T of the text.
-
-        Raises:
-            InputError: a change is impossible, or leaves nothing to Focus.
-        """
+        """Tokens moved, linked or silenced by hand, and heads at other settings, in a text of so many tokens; one text
+        at a time."""
         counts = head_counts(self.model)
         check_changes(changes, self.config, num_tokens, self.focused_layers, counts)
         config = self.config.replace(budget=changed_budget(self.config, changes, counts))
@@ -300,11 +270,7 @@ class FocusModel(SavedModel):
 
     @contextmanager
     def attached(self) -> Iterator[nn.Module]:
-        """Put this composition on again after `detach()` while the block runs; caches that it filled continue.
-
-        Raises:
-            ModelError: another composition is on the model.
-        """
+        """Put this composition on again after `detach()` while the block runs; caches that it filled continue."""
         self._attach(self._sliding_layers)
         try:
             yield self.model
@@ -348,7 +314,8 @@ class FocusModel(SavedModel):
         """Compare every attention call with the model's own, in a pass with every pair kept; detach if any differs."""
         device, dtype = input_device(self.model), getattr(self.model, "dtype", None)
         what = (tuple(self.focused_layers), self._sliding_layers, self.backend, device, dtype)
-        if was_checked(self.model, what):
+        known = passed.setdefault(self.model, set())
+        if what in known:
             return
         everything = {"top_k": self.config.num_groups, "window": TOKENS, "budget": (), "text_sinks": None}
         config = self.config.replace(**everything, logit_factors=False)
@@ -365,7 +332,7 @@ class FocusModel(SavedModel):
             self.seconds = seconds
             for index, own in before.items():
                 self.routers[index].config = own
-        note_checked(self.model, what)
+        known.add(what)
         set_attention_implementation(self.model, IMPLEMENTATION)
         for module, layer in zip(self._modules.values(), self._layers(), strict=True):  # as if nothing had been read
             module.__dict__[STATE] = FocusLayer(layer.index, layer.router, self, layer.sliding, layer.cache_layer)
@@ -436,24 +403,17 @@ def compose(
             f"centroids is {type(centroids).__name__}", expected="Centroids", fix="use load_centroids(name or path)"
         )
     centroids.check_fits(model)
-    chosen: dict[str, Any] = {
-        "top_k": top_k,
-        "window": window,
-        "num_sinks": num_sinks,
-        "assignment": assignment,
-        "budget": budget,
-        "logit_factors": logit_factors,
-        "window_growth": window_growth,
-    }
-    config = centroids.config.replace(**{name: value for name, value in chosen.items() if value is not None})
+    config = _settings(
+        centroids,
+        top_k=top_k,
+        window=window,
+        num_sinks=num_sinks,
+        assignment=assignment,
+        budget=budget,
+        logit_factors=logit_factors,
+        window_growth=window_growth,
+    )
     centroids.check_budget(model, config.budget)
-    if config.logit_factors and any(router.logit_factors is None for router in centroids.routers.values()):
-        raise ConfigError("these centroids have no factors of the logits", fix="leave out logit_factors")
-    if config.assignment == "causal" and not centroids.has_potentials:
-        raise InputError(
-            "these centroids carry no column potentials, which causal assignment needs",
-            fix="call calibrate_potentials(model, centroids, ids) first, or use assignment='sinkhorn'",
-        )
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
     routers = on_layers(model, centroids.routers)
@@ -463,3 +423,16 @@ def compose(
     if check:
         focus._check()
     return focus
+
+
+def _settings(centroids: Centroids, **chosen: Any) -> FocusConfig:
+    """The centroid file's settings with those that were chosen, which are not None."""
+    config = centroids.config.replace(**{name: value for name, value in chosen.items() if value is not None})
+    if config.logit_factors and any(router.logit_factors is None for router in centroids.routers.values()):
+        raise ConfigError("these centroids have no factors of the logits", fix="leave out logit_factors")
+    if config.assignment == "causal" and not centroids.has_potentials:
+        raise InputError(
+            "these centroids carry no column potentials, which causal assignment needs",
+            fix="call calibrate_potentials(model, centroids, ids) first, or use assignment='sinkhorn'",
+        )
+    return config

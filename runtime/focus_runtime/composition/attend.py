@@ -26,7 +26,7 @@ from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.composition.cache import START_OVER
 from focus_runtime.composition.call import Call, of_heads, plan_of, with_factors
 from focus_runtime.composition.gpu import extent_of, fits, step_by_head, text_by_head
-from focus_runtime.composition.heads import memberships, parts_of
+from focus_runtime.composition.heads import memberships
 from focus_runtime.composition.plan import FULL, Plan
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
@@ -39,7 +39,7 @@ from focus_runtime.routing.router import Assignment
 
 NEAR = 128  # tokens about the query that kernels of Focus compute apart, where all keys are seen
 ANY_STEP = ("reference", "masked", "decode", "fused", "flex")  # backends that take fewer queries than keys
-Together = tuple[Tensor, str, tuple[HeadGroup, ...]]  # (B, Q, H, D), its backend, and the groups that are missing
+Together = tuple[Tensor, str, bool]  # (B, Q, H, D), its backend, and whether heads with full attention are in it
 
 # --- the layer's own attention
 
@@ -148,22 +148,23 @@ def by_setting(
     current.counts = plan.counts
     if plan.heads.uniform:
         return one_setting(call, plan.heads.groups[0].setting)
+    left = plan.parts
     if together is not None:
-        out_BQHD, current.backend, left = together
+        out_BQHD, current.backend, with_full = together
         backends = [current.backend]
+        left = () if with_full else tuple(own for own in left if own[0].setting.full)
     else:
         batch, num_heads, new, size = call.query.shape
         # no view: autograd refuses to write by a list of numbers into a view written by a slice before
-        out_BQHD, left, backends = call.query.new_empty(batch, new, num_heads, size), plan.heads.groups, []
-    for group in left:
-        for part in parts_of(group, plan.counts, copies=call.query.shape[2] > 1):
-            own = of_heads(call, part)
-            if group.setting.full:
-                current.backend, result_BQHD = FULL, own_attention(module, layer, own)
-            else:
-                result_BQHD = one_setting(own, group.setting)
-            out_BQHD[:, :, part.query] = result_BQHD
-            backends.append(current.backend)
+        out_BQHD, backends = call.query.new_empty(batch, new, num_heads, size), []
+    for group, part in left:
+        own = of_heads(call, part)
+        if group.setting.full:
+            current.backend, result_BQHD = FULL, own_attention(module, layer, own)
+        else:
+            result_BQHD = one_setting(own, group.setting)
+        out_BQHD[:, :, part.query] = result_BQHD
+        backends.append(current.backend)
     current.backend = ", ".join(dict.fromkeys(backends))
     return out_BQHD
 
@@ -181,7 +182,7 @@ def _together_on_cpu(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tens
         if call.padding is not None or beyond or owner.backend not in ("auto", "fused") or not step_fits(*tensors):
             return None
         step_BQHD = fused_step(*tensors, groups_SBT, plan.rules, plan.rule, call.scoring, owner.seconds)
-        return step_BQHD, plan.step_backends, ()
+        return step_BQHD, plan.step_backends, True
     sparse = [group.setting for group in plan.heads.groups if not group.setting.full]
     if len(sparse) < 2 or needs_gradient(*tensors):
         return None
@@ -196,7 +197,7 @@ def _together_on_cpu(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tens
     rule = PairRule.of(owner.config, 0, sliding if beyond else None)
     rules, clock = plan.rules_without_full, owner.seconds
     out_BQHD = fused_by_head(*tensors, groups_SBT, rules, rule, call.scoring, call.padding, clock=clock)
-    return out_BQHD, "fused", plan.heads.full
+    return out_BQHD, "fused", False
 
 
 def _together_on_gpu(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tensor) -> Together | None:
@@ -206,16 +207,13 @@ def _together_on_gpu(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tens
         return None
     if new == 1 < length and fits(DECODING, owner.backend, call):
         step_BQHD = step_by_head(plan, call, groups_SBT)
-        return None if step_BQHD is None else (step_BQHD, "decode", ())
+        return None if step_BQHD is None else (step_BQHD, "decode", True)
     if new != length or not fits(GROUPED, owner.backend, call):
         return None
     extents = [_extent(layer, call, top_k) for top_k in heads.top_ks]
     known = [extent or membership_extent(own) for extent, own in zip(extents, groups_SBT, strict=True)]
     found = text_by_head(plan, call, groups_SBT.unbind(), known, owner.seconds)
-    if found is None:
-        return None
-    out_BQHD, with_full = found
-    return out_BQHD, "decomposed", () if with_full else heads.full
+    return None if found is None else (found[0], "decomposed", found[1])
 
 
 def every_head_at(layer: FocusLayer, call: Call, assignment: Assignment, setting: HeadSetting) -> Tensor:

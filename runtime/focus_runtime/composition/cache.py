@@ -68,13 +68,8 @@ class GroupHistory:
         return known.transpose(0, 1)
 
     def append(self, membership: Tensor, padding: Tensor | None, written_by: str) -> None:
-        """Add the groups of the newest tokens.
-
-        Args:
-            membership: (S, B, T) int64 bit sets of the newest tokens.
-            padding: (B, T) bool of the same tokens, True for real ones; None when all are.
-            written_by: the composition that assigned the groups.
-        """
+        """Add the groups of the newest tokens, (S, B, T) int64 bit sets; `padding`, (B, T) bool, is True for
+        real ones."""
         place, new = self.length, membership.shape[2]
         if place == 0:
             self._buffer = membership.transpose(0, 1).clone(memory_format=torch.contiguous_format)

@@ -77,20 +77,16 @@ def plan_of(layer: FocusLayer, call: Call) -> Plan:
 
 
 def of_one_size(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same attention with queries, keys and values of one head size, as multi-head latent attention has not: zeros
-    are added, and dropped from the result."""
+    """Queries, keys and values of one head size, which those of multi-head latent attention have not: zeros are
+    added."""
     size = max(key.shape[3], value.shape[3])
     query, key, value = (x if x.shape[3] == size else pad(x, (0, size - x.shape[3])) for x in (query, key, value))
     return query, key, value
 
 
 def checked_call(layer: FocusLayer, call: Call) -> Call:
-    """The same call without what a static cache holds beyond the text; mask and keys fit.
-
-    Args:
-        layer: of the call.
-        call: as it came: with the padding of all keys, and `total` 0 unless it is one document of several.
-    """
+    """The same call without what a static cache holds beyond the text, its mask and keys fitting. `call` is as it came:
+    with the padding of all keys, and `total` 0 unless it is one document of several."""
     query, key, value = one_dtype(*rows_together(*call.tensors))
     current, padding = layer.current_pass, call.padding
     if call.total:

@@ -134,14 +134,7 @@ def last_token(change: Change) -> int:
 def check_changes(
     changes: Sequence[Change], config: FocusConfig, num_tokens: int, layers: Collection[int], counts: HeadCounts
 ) -> None:
-    """Refuse changes that are impossible for a run.
-
-    Args:
-        changes: to be made together.
-        config: settings they are made to.
-        num_tokens: T.
-        layers: layers that run Focus.
-        counts: heads of a layer.
+    """Refuse changes that are impossible together for a run of `num_tokens` tokens in which `layers` run Focus.
 
     Raises:
         InputError: a layer, head, group or token does not exist, a token would see a later one, or a layer has more
@@ -195,11 +188,6 @@ def changed_budget(config: FocusConfig, changes: Iterable[Change], counts: HeadC
     """The budget of a configuration with settings of heads changed; later changes win.
 
     Heads with full attention keep it where k or window of their whole layer is changed.
-
-    Args:
-        config: settings in force.
-        changes: of any kind; only `ChangeHeads` matter.
-        counts: heads of a layer.
     """
     usual = HeadSetting(config.top_k, config.window)
     touched = [change.exception for change in changes if isinstance(change, ChangeHeads)]
@@ -241,16 +229,8 @@ class LayerEdit:
     silenced: int = 0
 
     def applied(self, assignment: Assignment, first: int, top_k: int) -> Assignment:
-        """The same groups with the changes; those of tokens in all groups stay, whatever is moved.
-
-        Args:
-            assignment: of the tokens from `first` on.
-            first: position of the first token at hand.
-            top_k: k of the assignment's membership.
-
-        Raises:
-            InputError: there are several texts.
-        """
+        """The same groups, of the tokens from `first` on, with the changes; those of tokens in all groups stay,
+        whatever is moved."""
         probabilities_BTK, membership_BT = assignment.probabilities, assignment.membership
         batch, count = membership_BT.shape
         if batch != 1:
@@ -282,13 +262,7 @@ class LayerEdit:
 
 
 def layer_edits(changes: Sequence[Change], layers: Collection[int], num_groups: int) -> dict[int, LayerEdit]:
-    """Changes of groups by layer; of two that move one token the later wins.
-
-    Args:
-        changes: checked ones of any kind; those of heads are left out.
-        layers: layers that run Focus.
-        num_groups: K.
-    """
+    """Changes of groups by layer, those of heads left out; of two that move one token the later wins."""
     edits: dict[int, LayerEdit] = {}
     for change in changes:
         if isinstance(change, MoveToken):

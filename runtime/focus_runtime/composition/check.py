@@ -1,4 +1,6 @@
-"""The check at compose: a few tokens through the model, every attention call made twice, by the family's own eager
+"""What is checked at compose: that Focus can run in a model and in which layers, and that it computes what it should.
+
+For the last, a few tokens go through the model and every attention call is made twice, by the family's own eager
 function with transformers' own mask, and by Focus with every pair kept. They must agree to rounding.
 
 Shape suffixes: B batch, Q queries, H query heads, D head size.
@@ -35,33 +37,11 @@ TOKENS = 32
 ROUNDING = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 SKIP = "report this, or pass check=False to compose it all the same"
 
-_checked: WeakKeyDictionary[nn.Module, set[Any]] = WeakKeyDictionary()
-
-
-def was_checked(model: nn.Module, what: Any) -> bool:
-    """Whether a model has passed the check.
-
-    Args:
-        model: of the layers.
-        what: hashable, all that the result depends on beside the model.
-    """
-    return what in _checked.setdefault(model, set())
-
-
-def note_checked(model: nn.Module, what: Any) -> None:
-    """A model has passed the check; see `was_checked`."""
-    _checked[model].add(what)
+passed: WeakKeyDictionary[nn.Module, set[Any]] = WeakKeyDictionary()  # checks of each model that need not be repeated
 
 
 def run_text(model: Any) -> None:
-    """One pass over the tokens of the check, without a cache, in evaluation mode, whatever mode the model is in.
-
-    Args:
-        model: a Hugging Face model whose attention implementation is `IMPLEMENTATION`.
-
-    Raises:
-        ModelError: the model cannot read a text alone, or an attention call differs.
-    """
+    """One pass over the tokens of the check, without a cache, in evaluation mode, whatever mode the model is in."""
     text = model.config.get_text_config()
     length = min(TOKENS, getattr(text, "max_position_embeddings", None) or TOKENS)
     ids = (torch.arange(length) * 37 + 11) % min(text.vocab_size, 997)
@@ -163,9 +143,6 @@ def chosen_layers(
         routers: by layer number.
         sliding: window of each layer, None where it is global.
         choice: one of `SLIDING_LAYERS`.
-
-    Raises:
-        InputError: the choice is unknown. ModelError: Focus would run nowhere.
     """
     if choice not in SLIDING_LAYERS:
         raise InputError(f"sliding_layers is {choice!r}", expected=" or ".join(SLIDING_LAYERS))
@@ -194,14 +171,7 @@ def keeps_own(module: nn.Module) -> bool:
 
 
 def check_decoder(model: Any) -> None:
-    """Refuse models that are not decoders.
-
-    Args:
-        model: a Hugging Face model.
-
-    Raises:
-        ModelError: it has an encoder, or is bidirectional by its configuration.
-    """
+    """Refuse models that are not decoders: with an encoder, or bidirectional by their configuration."""
     config, name = model.config, type(model).__name__
     text = config.get_text_config()
     if getattr(config, "is_encoder_decoder", False):
@@ -221,16 +191,7 @@ def check_decoder(model: Any) -> None:
 
 
 def check_any_left(focused: set[int], config: FocusConfig, counts: HeadCounts) -> None:
-    """Refuse a budget that leaves nothing to Focus.
-
-    Args:
-        focused: layers that run Focus.
-        config: with the budget.
-        counts: heads of a layer.
-
-    Raises:
-        ConfigError: every head of every one of them has full attention.
-    """
+    """Refuse a budget that gives every head of the focused layers full attention."""
     groups = [group for index in focused for group in config.head_groups(index, counts)]
     if groups and all(group.setting.full for group in groups):
         raise ConfigError(

@@ -69,16 +69,8 @@ def gpu_takes(hidden: Tensor, backend: str) -> bool:
 
 
 def decode_step(layer: FocusLayer, hidden: Tensor, call: Call) -> Tensor | None:
-    """Groups of the one new token and Focus for it.
-
-    Args:
-        layer: of the call; `defers` returned True for it.
-        hidden: (1, 1, E), its input.
-        call: of its attention.
-
-    Returns:
-        (1, 1, H, D), or None where no kernel takes the call, or one fails; nothing is changed then.
-    """
+    """Groups of the one new token and Focus for it, (1, 1, H, D). None where no kernel takes the call, or one fails:
+    nothing is changed then. `defers` returned True for the layer and its input."""
     history, router = layer.current_pass.history, layer.router
     assert history is not None, "see `defers`"
     assert router is not None, "see `defers`"
@@ -113,28 +105,10 @@ def _on_cpu(
         if layer.index >= config.text_sinks_from and place >= config.num_sinks:
             first = history.first_input
     step, groups_SBT = ctypes.create_string_buffer(_STEP.size), history.extend(1)
-    _STEP.pack_into(
-        step,
-        0,
-        hidden.data_ptr(),
-        weights_EK.data_ptr(),
-        potential_K.data_ptr(),
-        0 if first is None else first.data_ptr(),
-        probabilities_K.data_ptr(),
-        groups_SBT.data_ptr(),
-        plan.rules.top_ks.data_ptr(),
-        ELEMENTS[hidden.dtype],
-        hidden.shape[2],
-        config.num_groups,
-        config.top_k,
-        len(plan.heads.top_ks),
-        groups_SBT.stride(0),
-        place,
-        config.text_sinks or 0.0,
-        sink,
-        0,
-        0.0,
-    )
+    tensors = (hidden, weights_EK, potential_K, first, probabilities_K, groups_SBT, plan.rules.top_ks)
+    addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+    sizes = (ELEMENTS[hidden.dtype], hidden.shape[2], config.num_groups, config.top_k, len(plan.heads.top_ks))
+    _STEP.pack_into(step, 0, *addresses, *sizes, groups_SBT.stride(0), place, config.text_sinks or 0.0, sink, 0, 0.0)
     out_BQHD = fused_step(
         query, call.key, call.value, groups_SBT, plan.rules, plan.rule, call.scoring, owner.seconds, step
     )

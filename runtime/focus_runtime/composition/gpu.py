@@ -109,13 +109,7 @@ def _by_groups(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tensor, *,
 
 
 def fits(what: str, backend: str, call: Call) -> bool:
-    """Whether kernels take the call with all its heads.
-
-    Args:
-        what: `GROUPED` for a whole text, `DECODING` for its newest token.
-        backend: the one that is asked for.
-        call: of the layer.
-    """
+    """Whether kernels take the call with all its heads: `GROUPED` for a whole text, `DECODING` for its newest token."""
     return (
         call.padding is None
         and call.scoring.scale > 0
@@ -147,17 +141,8 @@ def step_by_head(plan: Plan, call: Call, groups_SBT: Tensor) -> Tensor | None:
 def text_by_head(
     plan: Plan, call: Call, groups_BT: Sequence[Tensor], extents: Sequence[Extent], clock: StageClock
 ) -> tuple[Tensor, bool] | None:
-    """A whole text's output, (B, T, H, D), and whether full heads are in it, whose rows are else left as they are.
-
-    Args:
-        plan, call: of the layer; the call `fits`.
-        groups_BT: int64 bit sets for each distinct top-k of the layer.
-        extents: what is known of each of them.
-        clock: times the stages.
-
-    Returns:
-        None where a kernel failed.
-    """
+    """A whole text's output, (B, T, H, D), and whether full heads are in it, whose rows are else left as they are; None
+    where a kernel failed. Memberships and what is known of them are given for each distinct top-k."""
     kernels, apart, own = triton_kernels()[0], call.query.shape[2] >= FULL_APART_FROM, plan.on_gpu
 
     def run() -> Tensor:

@@ -29,13 +29,8 @@ MOST_TOKENS = 1 << 17  # for which groups by every top-k are decided before atte
 
 
 def decide_groups(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> Assignment:
-    """Decide the groups of the new tokens of a layer.
-
-    Args:
-        layer: with a router, its cache layer found.
-        hidden: (B, T, E), its input.
-        padding: (B, past and new tokens) bool, True for real ones; None where all are.
-    """
+    """Decide the groups of the new tokens of a layer by its input (B, T, E); `padding`, (B, past and new tokens) bool,
+    is True for real ones."""
     owner, router, documents = layer.owner, layer.router, layer.current_pass.documents
     assert router is not None, "only layers with a router are routed"
     with owner.seconds("routing"):

@@ -5,10 +5,9 @@ Shape suffixes: B batch, T tokens, S distinct top-k.
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -80,15 +79,10 @@ def layer_heads(config: FocusConfig, layer: int, counts: HeadCounts) -> LayerHea
 
 
 def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> Tensor:
-    """Groups of every token for each distinct top-k of a layer, (S, B, T) int64.
+    """Groups of every token for each of S distinct top-k of a layer, (S, B, T) int64; the assignment has the usual one.
 
     A function that replaces what routers decide (see observe.py) decides for every top-k but 0, with which no token has
     a group, whatever belongs to all.
-
-    Args:
-        assignment: of the layer.
-        top_ks: S distinct k.
-        usual: the configuration's top-k, which the assignment has.
     """
     everywhere_BT, edit = assignment.everywhere, assignment.edit
     if assignment.by_top_k is not None and assignment.by_top_k[0] == top_ks:
@@ -121,14 +115,8 @@ def _sets_fit(probabilities: Tensor, top_ks: tuple[int, ...]) -> bool:
 def head_masks(
     heads: LayerHeads, groups_SBT: Tensor, config: FocusConfig, sliding_window: int | None
 ) -> tuple[HeadMask, ...]:
-    """The pairs that each group of heads of one layer may use.
-
-    Args:
-        heads: of the layer.
-        groups_SBT: int64 bit sets by distinct top-k of the layer, see `memberships`.
-        config: settings in force.
-        sliding_window: the layer's own.
-    """
+    """The pairs that each group of heads of one layer may use with these groups of tokens, (S, B, T), see
+    `memberships`."""
     masks = []
     for group in heads.groups:
         setting = group.setting
@@ -138,21 +126,6 @@ def head_masks(
             membership_BT, window = groups_SBT[heads.top_ks.index(setting.top_k)], setting.window
         masks.append(HeadMask(group, membership_BT, PairRule.of(config, window, sliding_window)))
     return tuple(masks)
-
-
-def neighbours(heads: Sequence[int], *, copies: bool) -> Iterator[slice | list[int]]:
-    """Index ascending heads as views; where no slice selects them, all at once by a copy, or every run of them."""
-    found = _as_slice(heads)
-    if found is not None:
-        yield found
-    elif copies:
-        yield list(heads)
-    else:
-        start = 0
-        for place in range(1, len(heads) + 1):
-            if place == len(heads) or heads[place] != heads[place - 1] + 1:
-                yield slice(heads[start], heads[place - 1] + 1)
-                start = place
 
 
 def _as_slice(numbers: Sequence[int]) -> slice | None:
@@ -169,45 +142,21 @@ def counts_of(query: Tensor, key: Tensor) -> HeadCounts:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some heads of a layer, as queries and keys are indexed for them.
-
-    Attributes:
-        query: query heads.
-        key: key-value heads, each shared by equally many of these query heads, in their order.
-    """
+    """Some heads of a layer, as queries and keys are indexed for them; equally many of the query heads share each key
+    head."""
 
     query: slice | list[int]
     key: slice | list[int]
 
 
-@functools.lru_cache(maxsize=4096)
-def parts_of(group: HeadGroup, counts: HeadCounts, *, copies: bool) -> tuple[Part, ...]:
-    """The heads of a group in parts that are computed at once.
-
-    Args:
-        group: of a layer.
-        counts: heads of the layer.
-        copies: keys that no slice selects may be copied, and all heads are one part; else the keys of every part are a
-            slice.
-    """
-    share = counts.shared_by
-    if copies:
-        runs = [query_numbers(group, counts)]
-    elif group.by_query:
-        runs = [list(own) for _, own in itertools.groupby(group.heads, lambda head: head // share)]
-    else:
-        slices = [key for key in neighbours(group.heads, copies=False) if isinstance(key, slice)]
-        runs = [query_numbers(replace(group, heads=tuple(range(counts.key)[key])), counts) for key in slices]
-    return tuple(_part(run, share) for run in runs)
-
-
-def _part(query: Sequence[int], share: int) -> Part:
-    """Query heads with their key-value heads, which are repeated where unequally many of the query heads share them."""
-    keys = [head // share for head in query]
+def part_of(group: HeadGroup, counts: HeadCounts) -> Part:
+    """The heads of a group; key heads are repeated where unequally many of its query heads share them."""
+    query = query_numbers(group, counts)
+    keys = [head // counts.shared_by for head in query]
     numbers = list(dict.fromkeys(keys))
     if any(keys.count(number) != keys.count(numbers[0]) for number in numbers):
         numbers = keys
-    return Part(_as_slice(query) or list(query), _as_slice(numbers) or numbers)
+    return Part(_as_slice(query) or query, _as_slice(numbers) or numbers)
 
 
 def by_key_head(tensor: Tensor, dim: int, num_heads: int) -> Tensor:

@@ -139,25 +139,28 @@ def focus_forward(
 
 def attend(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """One attention call, (B, Q, H, D), of texts that are a row each; its tensors may hold more keys than the text."""
-    owner, current = layer.owner, layer.current_pass
-    call = checked_call(layer, call)
-    if not layer.focused:
-        with owner.seconds("attention"):
-            return own_attention(module, layer, call)
-    short_BQHD = None
-    if current.hidden is not None:
-        short_BQHD = decode_step(layer, current.hidden, call)
-        if short_BQHD is None:
-            current.assignment = decide_groups(layer, current.hidden, None)
-    elif not owner.modes:
-        short_BQHD = text_on_gpu(layer, call)
-    if short_BQHD is not None:
-        return short_BQHD
-    attending: Attend = focused_attention
+    owner, focused, call = layer.owner, layer.focused, checked_call(layer, call)
+    out_BQHD = _short_way(layer, call) if focused else None
+    if out_BQHD is not None:
+        return out_BQHD
+    attending: Attend = focused_attention if focused else own_attention
     for mode in owner.modes:
-        attending = functools.partial(mode.attend, attending)
+        if focused or mode.full:
+            attending = functools.partial(mode.attend, attending)
     with owner.seconds("attention"):
         return attending(module, layer, call)
+
+
+def _short_way(layer: FocusLayer, call: Call) -> Tensor | None:
+    """A decode step, or a whole text on a GPU, by kernels that do most of it at once; None where none takes the call,
+    whose groups are decided then."""
+    current = layer.current_pass
+    if current.hidden is None:
+        return None if layer.owner.modes else text_on_gpu(layer, call)
+    out_BQHD = decode_step(layer, current.hidden, call)
+    if out_BQHD is None:
+        current.assignment = decide_groups(layer, current.hidden, None)
+    return out_BQHD
 
 
 def _attend_each_document(module: nn.Module, layer: FocusLayer, call: Call, documents: Documents) -> Tensor:

@@ -5,7 +5,7 @@ Shape suffixes: B batch, H query heads, Q queries, T keys, D head size, N pairs,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -28,13 +28,23 @@ from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.structure import output_projection
 from focus_runtime.routing.router import Assignment
 
+OnAttention = Callable[[FocusLayer, Tensor, Tensor, float, float | None], None]
+
 DENSE_UP_TO = 4096  # tokens up to which training on the hard mask computes all pairs, dropped ones included
 
 
 class FullAttention(Mode):
-    """Every layer runs its own full attention through torch's SDPA, timed."""
+    """Every layer runs its own full attention through torch's SDPA, timed; a function may see its queries and keys."""
 
     full = documents = True
+
+    def __init__(self, on_attention: OnAttention | None = None) -> None:
+        self.on_attention = on_attention
+
+    def attend(self, attend: Attend, module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
+        if self.on_attention is not None:
+            self.on_attention(layer, call.query, call.key, call.scoring.scale, call.scoring.softcap)
+        return attend(module, layer, call)
 
 
 class Check(Mode):

@@ -16,26 +16,17 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
-from focus_runtime.composition.documents import focus_mask
-from focus_runtime.composition.layer import IMPLEMENTATION as FOCUS
-from focus_runtime.composition.layer import focus_forward
-from focus_runtime.composition.modes import Observed
+from focus_runtime.composition.modes import FullAttention, Observed, OnAttention
 from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks
-from focus_runtime.models.structure import attention_modules, decoder_layers, set_attention_implementation
+from focus_runtime.models.structure import attention_modules, decoder_layers
 from focus_runtime.routing.router import Assignment, CentroidRouter, RouterObserver
-
-IMPLEMENTATION = "focus_observed"
-OBSERVER = "_focus_observer"
 
 OnTensor = Callable[[int, Tensor], object]  # the result is ignored
 Assign = Callable[[int, CentroidRouter, Tensor, Tensor | None], Assignment]
 OnFocus = Callable[[FocusLayer, Call, Tensor], object]
-OnAttention = Callable[[FocusLayer, Tensor, Tensor, float, float | None], None]
 
 
 class HasRouters(Protocol):
@@ -107,13 +98,8 @@ def _attached(holder: HasRouters, make: Callable[[int], RouterObserver]) -> Iter
 
 @contextmanager
 def observe_hidden_states(model: nn.Module, layers: Collection[int], on_hidden: OnTensor) -> Iterator[None]:
-    """Call a function with the hidden states that enter some attention modules, whatever attention they run.
-
-    Args:
-        model: the model, composed or not.
-        layers: layer numbers to observe.
-        on_hidden: called with the layer number and the hidden states (B, T, E), before the module runs.
-    """
+    """Call a function with the layer and the hidden states (B, T, E) that enter some attention modules, whatever
+    attention they run."""
 
     def hook(index: int) -> Any:
         def call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -132,47 +118,17 @@ def observe_hidden_states(model: nn.Module, layers: Collection[int], on_hidden: 
             handle.remove()
 
 
-def _observed_forward(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    softcap: float | None = None,
-    dropout: float = 0.0,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """The attention function of observed modules: show queries and keys to the observer, then attend as Focus does."""
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    module.__dict__[OBSERVER](getattr(module, STATE), query, key, scale, softcap)
-    return focus_forward(module, query, key, value, attention_mask, scaling, softcap, dropout, **kwargs)
-
-
-AttentionInterface.register(IMPLEMENTATION, _observed_forward)
-AttentionMaskInterface.register(IMPLEMENTATION, focus_mask)
-
-
 @contextmanager
 def observe_attention(focus: FocusModel, on_attention: OnAttention) -> Iterator[None]:
-    """Run full attention and call a function with every layer's queries and keys. Blocks of this kind do not nest.
+    """Run full attention and call a function with every layer's queries and keys.
 
     Args:
         focus: the composition.
         on_attention: called with the layer, the queries (B, Hq, T, D) and keys (B, Hkv, T, D) after norms and rotary
             embedding, the scale and the softcap.
     """
-    modules = attention_modules(focus.model).values()
-    for module in modules:
-        module.__dict__[OBSERVER] = on_attention
-    try:
-        set_attention_implementation(focus.model, IMPLEMENTATION)
-        with focus.measured_full_attention():
-            yield
-    finally:
-        set_attention_implementation(focus.model, FOCUS)
-        for module in modules:
-            del module.__dict__[OBSERVER]
+    with focus.entered(FullAttention(on_attention)):
+        yield
 
 
 @contextmanager
@@ -190,12 +146,8 @@ def observe_focus(focus: FocusModel, on_focus: OnFocus) -> Iterator[None]:
 
 @dataclass(slots=True)
 class RecordedPass:
-    """What the layers of one pass leave for a later one.
-
-    Attributes:
-        outputs: what every decoder layer returned, by layer number.
-        sinks: (B, T) bool by layer, the text sinks found up to there; empty where nothing looked for any.
-    """
+    """What the layers of one pass leave for a later one: what each returned, and the text sinks found up to there, (B,
+    T) bool."""
 
     outputs: dict[int, Any] = field(default_factory=dict)
     sinks: dict[int, Tensor] = field(default_factory=dict)
@@ -203,11 +155,8 @@ class RecordedPass:
 
 @contextmanager
 def recorded_outputs(model: nn.Module) -> Iterator[RecordedPass]:
-    """Keep what every decoder layer returns; a later pass in the block replaces an earlier one.
-
-    Args:
-        model: composed or not; run it without a key-value cache that holds tokens.
-    """
+    """Keep what every decoder layer returns; a later pass in the block replaces an earlier one. No cache may hold
+    tokens."""
     recorded, found = RecordedPass(), _found_sinks(model)
 
     def keep(index: int) -> Any:
@@ -230,14 +179,8 @@ def recorded_outputs(model: nn.Module) -> Iterator[RecordedPass]:
 def resumed_at(model: nn.Module, layer: int, recorded: RecordedPass, first_token: int = 0) -> Iterator[None]:
     """While the block runs, layers before `layer` compute nothing and return what a recorded pass returned.
 
-    The passes must read the same tokens as the recorded one. Composed layers that are left out keep the state of
-    their latest pass.
-
-    Args:
-        model: as in `recorded_outputs`.
-        layer: the first layer that computes.
-        recorded: an earlier pass.
-        first_token: the passes read the tokens from this one on, continuing a cache of those before it.
+    The passes must read the same tokens as the recorded one, from `first_token` on, continuing a cache of those before
+    it. Composed layers that are left out keep the state of their latest pass.
     """
     found = _found_sinks(model)
     if found is not None:

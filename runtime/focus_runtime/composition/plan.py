@@ -21,7 +21,7 @@ from torch import Tensor
 
 from focus_runtime.attention.fused import HeadRules
 from focus_runtime.budget import HeadCounts, HeadGroup, query_numbers, query_settings
-from focus_runtime.composition.heads import EVERYTHING, LayerHeads, layer_heads
+from focus_runtime.composition.heads import EVERYTHING, LayerHeads, Part, layer_heads, part_of
 from focus_runtime.config import CONSTANT, FocusConfig
 from focus_runtime.mask.rule import PairRule
 
@@ -40,8 +40,7 @@ class Reach:
 
     Attributes:
         acts: (H,) 1, or 0 for a head with full attention.
-        tokens: (H,) tokens within the window before it grows, the query's own among them; 0 for a head with full
-            attention.
+        tokens: (H,) tokens within the window before it grows, the query's own among them; 0 with full attention.
         least: fewest of these tokens among heads that have a window; infinite where none has.
         growth: first and last position of the windows' growth.
     """
@@ -52,12 +51,8 @@ class Reach:
     growth: tuple[int, int] = CONSTANT
 
     def beyond(self, visible_BT: Tensor, position_BT: Tensor) -> Tensor:
-        """Share of the tokens that a query's layer reaches which lies beyond each head's window, (B, H, T).
-
-        Args:
-            visible_BT: tokens up to each query's own that its layer reaches; at least 1.
-            position_BT: of the queries.
-        """
+        """Share of the tokens up to each query's own that its layer reaches, at least 1, which lies beyond each head's
+        window, (B, H, T)."""
         grown_BT = position_BT.clamp(*self.growth) / self.growth[0]
         return (self.acts[:, None] - self.tokens[:, None] * (grown_BT / visible_BT)[:, None]).clamp_min(0)
 
@@ -95,6 +90,11 @@ class Plan:
     def __init__(self, layer: int, config: FocusConfig, counts: HeadCounts, device: torch.device) -> None:
         self.config, self.counts, self.device = config, counts, device
         self.heads: LayerHeads = layer_heads(config, layer, counts)
+
+    @cached_property
+    def parts(self) -> tuple[tuple[HeadGroup, Part], ...]:
+        """The groups of heads, and how queries and keys are indexed for them."""
+        return tuple((group, part_of(group, self.counts)) for group in self.heads.groups)
 
     @cached_property
     def rule(self) -> PairRule:

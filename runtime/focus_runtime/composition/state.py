@@ -41,22 +41,17 @@ class Mode:
         return assignment
 
     def attend(self, attend: Attend, module: nn.Module, layer: FocusLayer, call: Any) -> Tensor:
-        """What a layer returns, (B, Q, H, D).
-
-        Args:
-            attend: what it would return without this mode.
-            module, layer, call: as `attend` takes them; the call's queries are without factors of the logits.
-        """
+        """What a layer returns, (B, Q, H, D); `attend` gives what it would return without this mode. Queries are
+        without factors."""
         return attend(module, layer, call)
 
 
 class FoundSinks(threading.local):
-    """Text sinks among the tokens of this thread's latest pass; see groups.py.
+    """Text sinks among the tokens of this thread's latest pass, (B, T) bool, found up to a layer and in it; see
+    groups.py.
 
-    Attributes:
-        by_layer: (B, T) bool, found up to a layer and in it. A layer reads the entry of the one before it, so entries
-            of an earlier pass are replaced before they are read, and layers that are computed again (gradient
-            checkpointing) find what they found.
+    A layer reads the entry of the one before it, so entries of an earlier pass are replaced before they are read, and
+    layers that are computed again (gradient checkpointing) find what they found.
     """
 
     def __init__(self) -> None:

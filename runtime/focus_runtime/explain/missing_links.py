@@ -10,28 +10,70 @@ Shape suffixes: B batch, H query heads, Q queries, T keys, D head size, V vocabu
 
 from __future__ import annotations
 
+import copy
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
 from focus_runtime.attention.scoring import Scoring
 from focus_runtime.budget import query_numbers
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.heads import HeadMask, counts_of
-from focus_runtime.composition.observe import observe_focus
+from focus_runtime.composition.observe import observe_focus, recorded_outputs, resumed_at
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import Cancelled, InputError
-from focus_runtime.explain.replay import Replay
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.mask.totals import pair_totals
 from focus_runtime.measure.loss import final_hidden, vocabulary_logits
 from focus_runtime.models.device_map import input_device
+from focus_runtime.models.structure import attention_modules, cache_argument, sliding_window_of
+
+
+class Replay:
+    """One text under Focus with the hidden states after every layer kept, and its keys and values where they can be.
+
+    A token's hidden states depend on no later token, so what comes before the first change is not computed again:
+    layers before it are skipped, and so are earlier tokens where the cache can be cut (causal assignment, no layer with
+    a sliding window of its own).
+    """
+
+    @torch.no_grad()
+    def __init__(self, focus: FocusModel, ids: list[int]) -> None:
+        self.focus = focus
+        self.ids = torch.tensor([ids], device=input_device(focus.model))
+        modules = attention_modules(focus.model).values()
+        self._cuts = focus.config.assignment == "causal" and not any(map(sliding_window_of, modules))
+        self._cache = DynamicCache() if self._cuts else None
+        with recorded_outputs(focus.model) as self._recorded:
+            self.hidden = self._read(self.ids, self._cache)
+
+    @torch.no_grad()
+    def changed(self, first_layer: int, first_token: int, pairs: Mapping[int, Tensor]) -> Tensor:
+        """Hidden states under added pairs, none of them before `first_layer` or `first_token`: (1, n, d) of the last n
+        tokens, those from `first_token` on or more."""
+        start = first_token if self._cuts else 0
+        cache = None
+        if self._cache is not None and start:
+            cache = copy.deepcopy(self._cache)
+            cache.crop(start - self.ids.shape[1])
+        resumed = resumed_at(self.focus.model, first_layer, self._recorded, start)
+        with self.focus.with_added_pairs(pairs), resumed:
+            return self._read(self.ids[:, start:], cache)
+
+    def _read(self, ids: Tensor, cache: Any) -> Tensor:
+        if cache is None:
+            return final_hidden(self.focus.model, ids)
+        network: Any = self.focus.model
+        given = cache_argument(network.base_model, cache)
+        return network.base_model(input_ids=ids, **given, use_cache=True).last_hidden_state
+
 
 CANDIDATES, VERIFIED = 64, 10
 ROWS = 32  # queries of one head whose keys are looked at together
@@ -178,11 +220,7 @@ class _LayerCall:
 def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: int = CANDIDATES) -> MissingLinks:
     """First-order effect of adding each dropped pair on one token's loss; the most helpful ones, none verified.
 
-    Args:
-        focus, ids, token, candidates: as in `missing_links`.
-
-    Returns:
-        With `nll_full` NaN: only Focus was run.
+    `nll_full` is NaN: only Focus was run.
     """
     observed: list[tuple[int, Call, Tensor]] = []
 
@@ -212,7 +250,7 @@ def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: 
 
 
 class _Best:
-    """The links with the most negative change so far; those that would not help are none."""
+    """The links with the most negative change so far; a link must lower the loss."""
 
     def __init__(self, most: int) -> None:
         self.most = most

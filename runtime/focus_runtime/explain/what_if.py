@@ -50,14 +50,9 @@ class FocusPass:
 
 @dataclass(frozen=True, slots=True)
 class KeptPass:
-    """A pass without changes, kept so that a changed one starts at the first changed layer.
+    """A pass over (1, T) token ids without changes, kept so that a changed one starts at the first changed layer.
 
     Memory: T · d numbers for each layer.
-
-    Attributes:
-        ids: (1, T) token ids.
-        recorded: what every layer returned.
-        result: what was decided and predicted.
     """
 
     ids: Tensor
@@ -112,10 +107,7 @@ def what_if(focus: FocusModel, kept: KeptPass, changes: Sequence[Change]) -> Foc
 
 
 def pairs_changed(before: Sequence[HeadMask], after: Sequence[HeadMask]) -> tuple[int, NDArray[np.float64]]:
-    """Pairs of one layer that a change adds and drops, in blocks.
-
-    Args:
-        before, after: of the same layer and text.
+    """Pairs of one layer and text that a change adds and drops, in blocks.
 
     Returns:
         Tokens per block side, and (2, N, N) gained and lost pairs, mean over heads.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from focus_runtime.budget import query_numbers
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.heads import HeadMask, counts_of, head_masks, parts_of
+from focus_runtime.composition.heads import HeadMask, counts_of, head_masks, part_of
 from focus_runtime.composition.observe import observe_attention
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import FocusConfig
@@ -119,7 +119,7 @@ def _by_head(
     parts, weights = [], []
     counts = counts_of(query, key)
     for mask in masks:
-        (part,) = parts_of(mask.group, counts, copies=True)
+        part = part_of(mask.group, counts)
         parts.append(mass_and_links(query[:, part.query], key[:, part.key], mask.membership, mask.rule, **how))
         own = query_numbers(mask.group, counts)
         weights.append(len(own))

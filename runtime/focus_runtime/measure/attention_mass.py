@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.heads import HeadMask, counts_of, head_masks, memberships, parts_of
+from focus_runtime.composition.heads import HeadMask, counts_of, head_masks, memberships, part_of
 from focus_runtime.composition.observe import observe_attention, observe_hidden_states
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
@@ -171,7 +171,7 @@ def mass_by_head(
     counts = counts_of(query, key)
     shares = torch.empty(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     for mask in masks:
-        (part,) = parts_of(mask.group, counts, copies=True)
+        part = part_of(mask.group, counts)
         shares[:, part.query] = mass_by_cause(
             query[:, part.query], key[:, part.key], mask.membership, mask.rule, scale=scale, softcap=softcap
         )

@@ -9,7 +9,6 @@ from transformers import StaticCache
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition import attend, decode
 from focus_runtime.composition.attach import SoftGate, compose
-from focus_runtime.composition.heads import neighbours
 from focus_runtime.errors import ConfigError, InputError
 from focus_runtime.measure.attention_mass import MASS_CAUSES, attention_mass_kept
 from focus_runtime.measure.loss import evaluate_focus, layer_shares
@@ -254,24 +253,6 @@ def test_attention_mass_is_that_of_every_heads_mask(ids, centroids_of):
     torch.testing.assert_close(torch.from_numpy(mass.shares[0, 0, :, place]), expected.double(), rtol=1e-5, atol=1e-7)
     assert expected[2] == expected[3] == 0
     focus.detach()
-
-
-@pytest.mark.parametrize(
-    ("heads", "copies", "expected"),
-    [
-        ((2,), False, [slice(2, 3, 1)]),
-        ((0, 1, 2), False, [slice(0, 3, 1)]),
-        ((0, 2, 4), False, [slice(0, 5, 2)]),
-        ((0, 1, 3), True, [[0, 1, 3]]),
-        ((0, 1, 3, 4, 7), False, [slice(0, 2), slice(3, 5), slice(7, 8)]),
-    ],
-)
-def test_heads_are_taken_as_views_where_they_can(heads, copies, expected):
-    parts = list(neighbours(heads, copies=copies))
-    assert parts == expected
-    everything = list(range(8))
-    taken = [x for part in parts for x in (everything[part] if isinstance(part, slice) else part)]
-    assert taken == list(heads)
 
 
 # two query heads share a key head: both of key head 0 differ, head 3 has no groups, head 6 sees everything

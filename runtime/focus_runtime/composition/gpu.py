@@ -18,7 +18,7 @@ from focus_runtime.attention.checks import needs_gradient
 from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.cuda.decomposition import GROUPED, grouped_fits, triton_kernels
 from focus_runtime.attention.decode import DECODING
-from focus_runtime.composition.call import Call, acting_factors, head_factors, kernels_read, multiplied, plan_of
+from focus_runtime.composition.call import Call, acting_factors, head_factors, kernels_read, plan_of, with_factors
 from focus_runtime.composition.heads import memberships
 from focus_runtime.composition.plan import Plan
 from focus_runtime.composition.state import FocusLayer
@@ -93,17 +93,12 @@ def _every_pair(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tensor) -
 
 def _by_groups(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tensor, *, beyond: bool) -> Tensor | None:
     """A longer text, (B, T, H, D), by the kernels that sort tokens by group."""
-    query, length = call.query, call.total
-    if plan.heads.uniform and not grouped_fits(*call.tensors, plan.rule.near(length - 1), call.scoring):
+    call = with_factors(layer, call)
+    if needs_gradient(call.query):  # of factors that are learned; these kernels have no backward
         return None
-    factors_H = acting_factors(layer)
-    if factors_H is not None and length > plan.reach.least:
-        scaled = multiplied(query, factors_H, plan.reach, length, layer.sliding)
-        if scaled is None:
-            return None
-        query = scaled
+    if plan.heads.uniform and not grouped_fits(*call.tensors, plan.rule.near(call.total - 1), call.scoring):
+        return None
     extents = [extent_of(top_k, plan.config.num_groups, beyond=beyond) for top_k in plan.heads.top_ks]
-    call = Call(query, call.key, call.value, None, length, call.scoring, 0.0)
     found = text_by_head(plan, call, groups_SBT.unbind(), extents, layer.owner.seconds)
     return None if found is None else found[0]
 

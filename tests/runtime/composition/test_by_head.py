@@ -192,25 +192,6 @@ def test_a_long_text_has_its_full_heads_apart(budget, kernels, monkeypatch, fres
     assert ("full attention" in focus.backend_names) == any(exception.full for exception in budget)
 
 
-@torch.no_grad()
-def test_a_kernel_that_fails_leaves_it_to_each_setting(kernels, monkeypatch, fresh_seed):
-    _, enable = kernels
-    monkeypatch.setattr("focus_runtime.gpu.usable._failed", set())
-    model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
-    ids = random_ids(90, seed=fresh_seed).to(DEVICE)
-    compose(model, build_centroids(model, window=12), budget=BUDGETS["full"])
-    expected = model(input_ids=ids, use_cache=False).logits.float()
-
-    def broken(*_):
-        raise RuntimeError("no kernel image is available")
-
-    enable()
-    monkeypatch.setattr(Launches, "run", broken)
-    with pytest.warns(RuntimeWarning, match="left out: no kernel image is available"):
-        actual = model(input_ids=ids, use_cache=False).logits.float()
-    assert (actual - expected).norm() / expected.norm() < TOLERANCE
-
-
 def test_factors_that_are_learned_get_their_gradients(kernels):
     """The kernel for short texts has no backward; queries multiplied before it have."""
     names, enable = kernels
@@ -227,18 +208,6 @@ def test_factors_that_are_learned_get_their_gradients(kernels):
     assert "pairwise" not in names
     for each in centroids.routers.values():
         assert each.logit_factors.grad.abs().sum() > 0
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("settings", [{"window": 90}, {"top_k": 4}], ids=str)
-def test_heads_that_see_everything_are_torchs(settings, kernels):
-    names, enable = kernels
-    model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
-    focus = compose(model, build_centroids(model, window=12), **settings)
-    enable()
-    model(input_ids=random_ids(60).to(DEVICE), use_cache=False)
-    assert "pairwise" not in names
-    focus.detach()
 
 
 @torch.no_grad()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.composition.layer import route
 from focus_runtime.composition.state import STATE
 from focus_runtime.errors import InputError, ModelError
-from focus_runtime.models.structure import attention_modules, cache_argument
+from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import logits
 
@@ -460,9 +459,3 @@ def test_the_cache_is_found_by_either_name_that_transformers_gave_it(name, compo
     with torch.no_grad():
         route(module, (hidden,), {name: cache})
     assert module.__dict__[STATE].current_pass.cached is cache.layers[0]
-
-
-@pytest.mark.parametrize("name", ["cache", "past_key_values"])
-def test_a_model_gets_its_cache_by_the_name_it_has_for_it(name):
-    forward = {"cache": lambda input_ids, cache=None: None, "past_key_values": lambda ids, past_key_values=None: None}
-    assert cache_argument(SimpleNamespace(forward=forward[name]), 3) == {name: 3}

@@ -1,7 +1,7 @@
 """What the loss of Focus owes to sinks beyond the first tokens: tokens whose hidden states look like the first token's.
 
 A model puts much attention on few tokens of enormous hidden states. The first tokens are kept by `num_sinks`; others
-stand where the text puts them: composition/text_sinks.py finds them. Beside it the files as they are, on the same
+stand where the text puts them: composition/groups.py finds them. Beside it the files as they are, on the same
 sequences.
 
     python benchmarks/text_sinks.py TEXTS --out benchmarks/results/text_sinks.json

@@ -95,11 +95,11 @@ class FocusConfig:
         layers: layers with a router; None means every layer.
         budget: layers, key-value heads and query heads with another top-k or window, or with full attention.
         text_sinks: tokens whose input of a layer has at least this cosine similarity with the first token's belong to
-            all groups from there on (composition/text_sinks.py); None for none.
+            all groups from there on (composition/groups.py); None for none.
         text_sinks_from: first layer that looks for them: before it, inputs say which token it is, not whether it is a
             sink.
         logit_factors: every query head multiplies its logits by the factor that the centroids have for it, to the power
-            of the share of the text beyond its window (composition/factors.py).
+            of the share of the text beyond its window (composition/call.py).
     """
 
     num_groups: int = 4

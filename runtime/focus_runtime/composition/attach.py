@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 from transformers import AttentionInterface
@@ -19,26 +19,24 @@ from transformers.masking_utils import AttentionMaskInterface
 
 from focus_runtime.attention.clock import PassClock
 from focus_runtime.budget import HeadException, HeadSetting
-from focus_runtime.composition.added_pairs import check_added_pairs
-from focus_runtime.composition.changes import Change, changed_budget, check_changes
+from focus_runtime.composition.changes import Change, changed_budget, check_changes, layer_edits
 from focus_runtime.composition.check import IMPLEMENTATION as CHECKED
-from focus_runtime.composition.check import TOKENS, note_checked, run_text, was_checked
+from focus_runtime.composition.check import TOKENS, check_any_left, check_decoder, chosen_layers, passed, run_text
 from focus_runtime.composition.documents import focus_mask
-from focus_runtime.composition.edits import LayerEdit, layer_edits
-from focus_runtime.composition.focused import check_any_left, check_decoder, chosen_layers
 from focus_runtime.composition.heads import HeadMask, head_masks, layer_heads, memberships
 from focus_runtime.composition.layer import IMPLEMENTATION, check_called, focus_forward, refuse_empty, route
-from focus_runtime.composition.saved import SavedModel
-from focus_runtime.composition.state import (
-    STATE,
+from focus_runtime.composition.modes import (
+    AddedPairs,
     Alternatives,
-    AttentionObserver,
+    Check,
     Comparison,
-    FocusLayer,
+    Edits,
+    FullAttention,
     Probe,
     SoftGate,
 )
-from focus_runtime.composition.text_sinks import FoundSinks
+from focus_runtime.composition.save import SavedModel
+from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks, Mode
 from focus_runtime.config import BACKENDS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
@@ -58,6 +56,8 @@ from focus_runtime.routing.router import Assignment, CentroidRouter
 AttentionInterface.register(IMPLEMENTATION, focus_forward)
 AttentionMaskInterface.register(IMPLEMENTATION, focus_mask)
 
+Entered = TypeVar("Entered", bound=Mode)
+
 
 @dataclass(eq=False)
 class FocusModel(SavedModel):
@@ -65,7 +65,7 @@ class FocusModel(SavedModel):
 
     Attributes:
         model: the frozen Hugging Face model.
-        routers: routers by layer number, as `nn.ModuleDict`-free plain mapping so that the model stays untouched.
+        routers: by layer number.
         config: settings in force.
         backend: backend given to `focus_attention`.
         centroids: what the routers and settings were composed from.
@@ -78,17 +78,9 @@ class FocusModel(SavedModel):
     backend: str = "auto"
     centroids: Centroids | None = None
     seconds: PassClock = field(default_factory=PassClock)
-    measuring_full: bool = False
     paused: bool = False
-    soft_gate: SoftGate | None = None
-    alternatives: Alternatives | None = None
-    comparison: Comparison | None = None
-    probe: Probe | None = None
-    added_pairs: Mapping[int, Tensor] = field(default_factory=dict)
-    edits: Mapping[int, LayerEdit] = field(default_factory=dict)
+    modes: tuple[Mode, ...] = ()
     found_sinks: FoundSinks = field(default_factory=FoundSinks)
-    observer: AttentionObserver | None = None
-    checking: bool = False
     _hooks: list[Any] = field(default_factory=list)
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _original: str = ""
@@ -142,7 +134,7 @@ class FocusModel(SavedModel):
                 )
             if current.assignment is not None:
                 counts = current.counts or head_counts(self.model)
-                heads = layer.heads(counts) if config is None else layer_heads(config, layer.index, counts)
+                heads = layer_heads(config or self.config, layer.index, counts)
                 groups = memberships(current.assignment, heads.top_ks, self.config.top_k)
                 masks[layer.index] = head_masks(heads, groups, config or self.config, layer.sliding)
         return masks
@@ -166,11 +158,8 @@ class FocusModel(SavedModel):
         return ", ".join(sorted({name for joined in self.backends().values() for name in joined.split(", ")}))
 
     def reset_seconds(self, *, timed: bool = True) -> None:
-        """Start the stage clocks again. On a GPU stages are timed by CUDA events from then on; only reading waits.
-
-        Args:
-            timed: False times no stages until the next call.
-        """
+        """Start the stage clocks again, or stop them. On a GPU stages are timed by CUDA events from then on; only
+        reading waits."""
         self.seconds = PassClock(enabled=timed, devices=compute_devices(self.model))
 
     @contextmanager
@@ -186,21 +175,25 @@ class FocusModel(SavedModel):
                 self._set_implementation(IMPLEMENTATION)
 
     @contextmanager
+    def entered(self, mode: Entered) -> Iterator[Entered]:
+        """A pass does something besides executing the settings while the block runs; see modes.py."""
+        self.modes = (*self.modes, mode)
+        try:
+            yield mode
+        finally:  # other threads may have entered and left others since
+            place = max(number for number, own in enumerate(self.modes) if own is mode)
+            self.modes = self.modes[:place] + self.modes[place + 1 :]
+
+    @contextmanager
     def measured_full_attention(self) -> Iterator[nn.Module]:
         """Full attention through torch's SDPA, with the attention calls timed in `seconds`."""
-        before, self.measuring_full = self.measuring_full, True
-        try:
+        with self.entered(FullAttention()):
             yield self.model
-        finally:
-            self.measuring_full = before
 
     @contextmanager
     def with_routers(self, routers: Mapping[int, CentroidRouter]) -> Iterator[nn.Module]:
-        """The same layers and settings with other routers, such as random ones, without composing again.
-
-        Args:
-            routers: one for every focused layer, with as many groups, on its layer's device.
-        """
+        """The same layers and settings with other routers of as many groups, on their layers' devices, such as random
+        ones."""
         layers = [layer for layer in self._layers() if layer.router is not None]
         before = [layer.router for layer in layers]
         for layer in layers:
@@ -212,50 +205,33 @@ class FocusModel(SavedModel):
                 layer.router = router
 
     @contextmanager
-    def _during(self, **state: Any) -> Iterator[nn.Module]:
-        """Some of the state at other values while the block runs."""
-        before = {name: getattr(self, name) for name in state}
-        try:
-            for name, value in state.items():
-                setattr(self, name, value)
-            yield self.model
-        finally:
-            for name, value in before.items():
-                setattr(self, name, value)
-
-    @contextmanager
     def with_config(self, config: FocusConfig) -> Iterator[nn.Module]:
         """The same layers and routers at other settings, such as another window, without composing again."""
-        with self._during(config=config):
+        before, self.config = self.config, config
+        try:
             yield self.model
+        finally:
+            self.config = before
 
     @contextmanager
     def training_gate(self, gate: SoftGate) -> Iterator[nn.Module]:
         """Soft gates instead of the hard mask."""
-        with self._during(soft_gate=gate):
+        with self.entered(gate):
             yield self.model
 
-    @contextmanager
-    def with_alternatives(self, settings: Iterable[HeadSetting]) -> Iterator[Alternatives]:
-        """Mix other settings into what heads return, with weights of 0 that take gradients.
+    def with_alternatives(self, settings: Iterable[HeadSetting]) -> AbstractContextManager[Alternatives]:
+        """Mix other settings, of every key-value head of every focused layer, into what heads return, with weights of 0
+        that take gradients."""
+        return self.entered(Alternatives(tuple(settings)))
 
-        Args:
-            settings: for every key-value head of every focused layer.
-        """
-        alternatives = Alternatives(tuple(settings))
-        with self._during(alternatives=alternatives):
-            yield alternatives
+    def probed(self, settings: Iterable[HeadSetting]) -> AbstractContextManager[Probe]:
+        """Every layer returns full attention; the backward pass of a loss finds what other settings of every query head
+        would do to it."""
+        return self.entered(Probe(tuple(settings)))
 
-    @contextmanager
-    def probed(self, settings: Iterable[HeadSetting]) -> Iterator[Probe]:
-        """Every layer returns full attention; the backward pass of a loss finds what other settings would do to it.
-
-        Args:
-            settings: for every query head of every focused layer.
-        """
-        probe = Probe(tuple(settings))
-        with self._during(probe=probe):
-            yield probe
+    def compared_by_layer(self) -> AbstractContextManager[Comparison]:
+        """Every layer returns full attention and notes what Focus would have changed in its output."""
+        return self.entered(Comparison())
 
     @contextmanager
     def with_added_pairs(self, pairs: Mapping[int, Tensor]) -> Iterator[nn.Module]:
@@ -263,39 +239,21 @@ class FocusModel(SavedModel):
 
         Args:
             pairs: by focused layer, (N, 3) int64: query head, position of the query, position of the key.
-
-        Raises:
-            InputError: a layer is not focused, or a key comes after its query.
         """
-        check_added_pairs(pairs, self.focused_layers)
-        with self._during(added_pairs=pairs):
+        with self.entered(AddedPairs(pairs, self.focused_layers)):
             yield self.model
 
     @contextmanager
     def with_changes(self, changes: Sequence[Change], num_tokens: int) -> Iterator[nn.Module]:
-        """Tokens moved, linked or silenced by hand, and heads at other settings; one text at a time.
-
-        Args:
-            changes: in force together while the block runs.
-            num_tokens: T of the text.
-
-        Raises:
-            InputError: a change is impossible, or leaves nothing to Focus.
-        """
+        """Tokens moved, linked or silenced by hand, and heads at other settings, in a text of so many tokens; one text
+        at a time."""
         counts = head_counts(self.model)
         check_changes(changes, self.config, num_tokens, self.focused_layers, counts)
         config = self.config.replace(budget=changed_budget(self.config, changes, counts))
         check_any_left(set(self.focused_layers), config, counts)
-        edits = layer_edits(changes, self.focused_layers, config.num_groups)
-        with self._during(edits=edits, config=config):
+        edits = Edits(layer_edits(changes, self.focused_layers, config.num_groups))
+        with self.with_config(config), self.entered(edits):
             yield self.model
-
-    @contextmanager
-    def compared_by_layer(self) -> Iterator[Comparison]:
-        """Every layer returns full attention and notes what Focus would have changed in its output."""
-        comparison = Comparison()
-        with self._during(comparison=comparison):
-            yield comparison
 
     def detach(self) -> nn.Module:
         """Take Focus off. The model's logits are then the untouched model's, bit for bit. Calling it twice is fine."""
@@ -312,11 +270,7 @@ class FocusModel(SavedModel):
 
     @contextmanager
     def attached(self) -> Iterator[nn.Module]:
-        """Put this composition on again after `detach()` while the block runs; caches that it filled continue.
-
-        Raises:
-            ModelError: another composition is on the model.
-        """
+        """Put this composition on again after `detach()` while the block runs; caches that it filled continue."""
         self._attach(self._sliding_layers)
         try:
             yield self.model
@@ -360,22 +314,25 @@ class FocusModel(SavedModel):
         """Compare every attention call with the model's own, in a pass with every pair kept; detach if any differs."""
         device, dtype = input_device(self.model), getattr(self.model, "dtype", None)
         what = (tuple(self.focused_layers), self._sliding_layers, self.backend, device, dtype)
-        if was_checked(self.model, what):
+        known = passed.setdefault(self.model, set())
+        if what in known:
             return
         everything = {"top_k": self.config.num_groups, "window": TOKENS, "budget": (), "text_sinks": None}
         config = self.config.replace(**everything, logit_factors=False)
         before = {index: router.config for index, router in self.routers.items()}
+        seconds, self.seconds = self.seconds, PassClock(enabled=False)
         try:
             set_attention_implementation(self.model, CHECKED)
-            with self._during(config=config, checking=True, seconds=PassClock(enabled=False)):
+            with self.with_config(config), self.entered(Check()):
                 run_text(self.model)
         except BaseException:
             self.detach()
             raise
         finally:
+            self.seconds = seconds
             for index, own in before.items():
                 self.routers[index].config = own
-        note_checked(self.model, what)
+        known.add(what)
         set_attention_implementation(self.model, IMPLEMENTATION)
         for module, layer in zip(self._modules.values(), self._layers(), strict=True):  # as if nothing had been read
             module.__dict__[STATE] = FocusLayer(layer.index, layer.router, self, layer.sliding, layer.cache_layer)
@@ -446,24 +403,17 @@ def compose(
             f"centroids is {type(centroids).__name__}", expected="Centroids", fix="use load_centroids(name or path)"
         )
     centroids.check_fits(model)
-    chosen: dict[str, Any] = {
-        "top_k": top_k,
-        "window": window,
-        "num_sinks": num_sinks,
-        "assignment": assignment,
-        "budget": budget,
-        "logit_factors": logit_factors,
-        "window_growth": window_growth,
-    }
-    config = centroids.config.replace(**{name: value for name, value in chosen.items() if value is not None})
+    config = _settings(
+        centroids,
+        top_k=top_k,
+        window=window,
+        num_sinks=num_sinks,
+        assignment=assignment,
+        budget=budget,
+        logit_factors=logit_factors,
+        window_growth=window_growth,
+    )
     centroids.check_budget(model, config.budget)
-    if config.logit_factors and any(router.logit_factors is None for router in centroids.routers.values()):
-        raise ConfigError("these centroids have no factors of the logits", fix="leave out logit_factors")
-    if config.assignment == "causal" and not centroids.has_potentials:
-        raise InputError(
-            "these centroids carry no column potentials, which causal assignment needs",
-            fix="call calibrate_potentials(model, centroids, ids) first, or use assignment='sinkhorn'",
-        )
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
     routers = on_layers(model, centroids.routers)
@@ -473,3 +423,16 @@ def compose(
     if check:
         focus._check()
     return focus
+
+
+def _settings(centroids: Centroids, **chosen: Any) -> FocusConfig:
+    """The centroid file's settings with those that were chosen, which are not None."""
+    config = centroids.config.replace(**{name: value for name, value in chosen.items() if value is not None})
+    if config.logit_factors and any(router.logit_factors is None for router in centroids.routers.values()):
+        raise ConfigError("these centroids have no factors of the logits", fix="leave out logit_factors")
+    if config.assignment == "causal" and not centroids.has_potentials:
+        raise InputError(
+            "these centroids carry no column potentials, which causal assignment needs",
+            fix="call calibrate_potentials(model, centroids, ids) first, or use assignment='sinkhorn'",
+        )
+    return config

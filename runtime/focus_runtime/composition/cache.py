@@ -42,59 +42,38 @@ class GroupHistory:
         self.written_by = ""
         self.first_input: Tensor | None = None
         self._buffer: Tensor | None = None  # (B, S, capacity)
-        self._given: Tensor | None = None  # (S, B, T) in place of it, to be read alone: what `begin` took
 
     @property
     def membership(self) -> Tensor:
         """(S, B, length) int64 bit sets, in the order of `LayerHeads.top_ks`."""
-        if self._given is not None:
-            return self._given[..., : self.length]
         assert self._buffer is not None, "append comes first"
         return self._buffer[..., : self.length].transpose(0, 1)
 
     def extend(self, new: int) -> Tensor:
-        """Make room for more tokens, whose groups the caller writes, and count them.
-
-        Args:
-            new: tokens; some must be known before.
+        """Make room for more tokens after the first ones, whose groups the caller writes, and count them.
 
         Returns:
             (S, B, capacity) int64, the new tokens last of the first `length`.
         """
-        known = self._buffer if self._given is None else self._given.transpose(0, 1)
+        known = self._buffer
         assert known is not None, "append comes first"
         total, (batch, settings, capacity) = self.length + new, known.shape
         inference = known.is_inference() and not torch.is_inference_mode_enabled()  # cannot be written to
-        if self._given is not None or inference or total > capacity:
+        if inference or total > capacity:
             room = -(-max(total, 2 * capacity) // WHOLE) * WHOLE  # one more token must not copy all others every time
             grown = known.new_zeros(batch, settings, room)
             grown[..., : self.length] = known[..., : self.length]
-            self._buffer, self._given, known = grown, None, grown
+            self._buffer = known = grown
         self.length = total
         return known.transpose(0, 1)
 
-    def begin(self, membership: Tensor, written_by: str) -> None:
-        """Take the groups of the first tokens, none of them padding, without a copy.
-
-        Args:
-            membership: (S, B, T) int64 bit sets, to which nobody writes from now on.
-            written_by: the composition that assigned the groups.
-        """
-        self._given, self._buffer, self.first_real = membership, None, None
-        self.length, self.written_by = membership.shape[2], written_by
-
     def append(self, membership: Tensor, padding: Tensor | None, written_by: str) -> None:
-        """Add the groups of the newest tokens.
-
-        Args:
-            membership: (S, B, T) int64 bit sets of the newest tokens.
-            padding: (B, T) bool of the same tokens, True for real ones; None when all are.
-            written_by: the composition that assigned the groups.
-        """
+        """Add the groups of the newest tokens, (S, B, T) int64 bit sets; `padding`, (B, T) bool, is True for
+        real ones."""
         place, new = self.length, membership.shape[2]
         if place == 0:
             self._buffer = membership.transpose(0, 1).clone(memory_format=torch.contiguous_format)
-            self._given, self.first_real, self.length, self.written_by = None, None, new, written_by
+            self.first_real, self.length, self.written_by = None, new, written_by
         else:
             self.extend(new)[:, :, place : self.length] = membership
         if padding is not None:
@@ -108,8 +87,6 @@ class GroupHistory:
 
     def change_batch(self, change: Callable[[Tensor], Tensor]) -> None:
         """Apply one operation over the batch dimension."""
-        if self._given is not None:
-            self._buffer, self._given = self._given.transpose(0, 1).clone(), None
         if self._buffer is not None:
             self._buffer = change(self._buffer)
         if self.first_real is not None:
@@ -128,11 +105,8 @@ def history_of(layer: Any) -> GroupHistory:
 
 
 def layer_of(past: Any, index: int) -> Any:
-    """One layer of a transformers cache, created if the cache makes its layers when first used.
-
-    Raises:
-        ModelError: another kind of cache, or a layer that stores no keys of its own.
-    """
+    """One layer of a transformers cache, created if the cache makes its layers when first used; other caches are
+    refused, and layers that store no keys of their own."""
     past = getattr(past, "self_attention_cache", past)
     if isinstance(past, Cache):
         if past.layer_class_to_replicate is not None:
@@ -148,16 +122,7 @@ def layer_of(past: Any, index: int) -> Any:
 
 
 def check_continues(history: GroupHistory, written_by: str, index: int) -> None:
-    """Refuse to continue from tokens whose groups are unknown or of another composition.
-
-    Args:
-        history: groups of the cache layer.
-        written_by: the composition that continues.
-        index: layer number, for the message.
-
-    Raises:
-        InputError: with what to do.
-    """
+    """Refuse to continue from tokens whose groups are unknown or of another composition, in layer `index`."""
     if history.length != history.seen:
         raise InputError(
             f"the key-value cache holds {history.seen} tokens in layer {index} but groups of {history.length}: the "

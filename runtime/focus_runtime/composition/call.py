@@ -1,21 +1,35 @@
-"""One attention call of a composed module: its tensors, cropped to the tokens that exist, and what is checked of them.
+"""One attention call of a composed module: its tensors, cropped to the tokens that exist, and its factors.
 
-Shape suffixes: B batch, H query heads (Hq), Q queries (Tq), T keys (Tk), D head size.
+Under a mask the same logits make attention sharper than it was, the more of the text the mask may drop. So a head's
+factor acts by the share of the text that lies beyond its window: not at all where the window reaches everything or the
+head has full attention, and wholly, at most, in an endless text.
+
+Shape suffixes: B batch, H query heads (Hq), T tokens (Tq queries, Tk keys), D head size.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from focus_runtime.attention.dispatch import one_dtype, rows_together
-from focus_runtime.attention.reference import Scoring
-from focus_runtime.budget import HeadCounts
+from focus_runtime.attention.reference import Scoring, needs_gradient
+from focus_runtime.budget import HeadCounts, HeadGroup
 from focus_runtime.composition.heads import Part, counts_of
+from focus_runtime.composition.plan import Plan, Reach, reach_of
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
+from focus_runtime.gpu import attention_fits, tried
+
+if TYPE_CHECKING:
+    from focus_runtime.attention.cuda.tiles import HeadFactors
+
+FACTORS = "factors of the logits"  # name of the Triton kernel in warnings
 
 
 @dataclass(slots=True)
@@ -41,30 +55,38 @@ class Call:
     sinks: Tensor | None = None
 
     @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value."""
+        return self.query, self.key, self.value
+
+    @property
     def counts(self) -> HeadCounts:
         """Its heads."""
         return counts_of(self.query, self.key)
 
+    @property
+    def whole(self) -> bool:
+        """Whether its queries are all tokens of the text."""
+        return self.query.shape[2] == self.key.shape[2] == self.total
+
+
+def plan_of(layer: FocusLayer, call: Call) -> Plan:
+    """What the heads of the layer execute in such a call."""
+    return layer.plan(call.counts, call.query.device)
+
 
 def of_one_size(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same attention with queries, keys and values of one head size: zeros are added, and dropped from the result.
-
-    Args:
-        query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D); value: (B, Hkv, Tk, Dv), as of multi-head latent attention.
-    """
+    """Queries, keys and values of one head size, which those of multi-head latent attention have not: zeros are
+    added."""
     size = max(key.shape[3], value.shape[3])
     query, key, value = (x if x.shape[3] == size else pad(x, (0, size - x.shape[3])) for x in (query, key, value))
     return query, key, value
 
 
 def checked_call(layer: FocusLayer, call: Call) -> Call:
-    """The same call without what a static cache holds beyond the text; mask and keys fit.
-
-    Args:
-        layer: of the call.
-        call: as it came: with the padding of all keys, and `total` 0 unless it is one document of several.
-    """
-    query, key, value = one_dtype(*rows_together(call.query, call.key, call.value))
+    """The same call without what a static cache holds beyond the text, its mask and keys fitting. `call` is as it came:
+    with the padding of all keys, and `total` 0 unless it is one document of several."""
+    query, key, value = one_dtype(*rows_together(*call.tensors))
     current, padding = layer.current_pass, call.padding
     if call.total:
         total = call.total
@@ -86,7 +108,7 @@ def checked_call(layer: FocusLayer, call: Call) -> Call:
         raise InputError(
             f"attention_mask has shape {tuple(padding.shape)}",
             expected=f"{(key.shape[0], key.shape[2])}: one entry for every cached and new token",
-            fix="pass the mask of the whole text, not of the new tokens alone",
+            fix="pass the mask of the whole text, not of the new tokens only",
         )
     return replace(call, query=query, key=key, value=value, padding=padding, total=total)
 
@@ -96,3 +118,68 @@ def of_heads(call: Call, part: Part) -> Call:
     sinks = None if call.sinks is None else call.sinks[part.query]
     query, key, value = call.query[:, part.query], call.key[:, part.key], call.value[:, part.key]
     return replace(call, query=query, key=key, value=value, sinks=sinks)
+
+
+def with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | None = None) -> Call:
+    """The same call with each query multiplied by its head's factor ** share of the text beyond the window.
+
+    A query that n tokens precede or are, is multiplied by factor ** max(0, 1 - (window + 1) / n) with the window of its
+    own head, and so are its logits; that of a head with full attention by nothing. n is at most the layer's own sliding
+    window. Where windows grow, window + 1 grows as they do, without being rounded.
+
+    Args:
+        layer: of the call.
+        call: its queries may be the newest tokens of a longer text.
+        groups: heads by setting; those in force when None.
+    """
+    factors_H = acting_factors(layer)
+    if factors_H is None:
+        return call
+    query, padding, total, new = call.query, call.padding, call.total, call.query.shape[2]
+    if groups is None:
+        reach = plan_of(layer, call).reach
+    else:
+        reach = reach_of(groups, call.counts, layer.owner.config, query.device)
+    if min(total, layer.sliding or total) <= reach.least:
+        return call
+    if padding is None:
+        scaled = multiplied(query, factors_H, reach, total, layer.sliding)
+        if scaled is not None:
+            return replace(call, query=scaled)
+        visible_BT = torch.arange(total - new + 1, total + 1, device=query.device)[None]
+    else:
+        visible_BT = (total - padding.shape[1] + padding.cumsum(1))[:, -new:]
+    share_BHT = reach.beyond(visible_BT.clamp(1, layer.sliding), visible_BT - 1)
+    return replace(call, query=(query * (factors_H[:, None] ** share_BHT)[..., None]).to(query.dtype))
+
+
+def acting_factors(layer: FocusLayer) -> Tensor | None:
+    """Factors by query head, (Hq,); None where the layer has none, or its settings leave them out."""
+    assert layer.router is not None, "layers without a router keep their own attention"
+    return layer.router.logit_factors if layer.owner.config.logit_factors else None
+
+
+def multiplied(query: Tensor, factors: Tensor, reach: Reach, total: int, furthest: int | None) -> Tensor | None:
+    """Queries, (B, Hq, Tq, D), with their heads' factors, by one kernel; None where it does not take them or fails."""
+    if not kernels_read(factors) or needs_gradient(query) or not attention_fits(FACTORS, query, query, query):
+        return None
+    own = head_factors(factors, reach)
+    return tried(FACTORS, query, lambda: _kernels().multiplied_on_gpu(query, own, total, furthest))
+
+
+@functools.cache  # an import statement takes longer
+def _kernels() -> Any:
+    from focus_runtime.attention.cuda import tiles  # needs Triton
+
+    return tiles
+
+
+def head_factors(factors: Tensor, reach: Reach) -> HeadFactors:
+    """What kernels multiply queries by: (Hq,) float32 factors above 0 and the reach of their heads."""
+    made: HeadFactors = _kernels().HeadFactors(factors, reach.acts, reach.tokens, reach.growth)
+    return made
+
+
+def kernels_read(factors: Tensor) -> bool:
+    """Whether kernels, which have no backward, take such factors, (Hq,)."""
+    return factors.dtype == torch.float32 and not needs_gradient(factors)

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+import torch
 
 from focus_runtime.budget import HeadCounts, HeadException, HeadSetting, heads_of, query_settings, to_budget
 from focus_runtime.config import MAX_GROUPS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError
 from focus_runtime.mask.rule import group_label, group_number
+from focus_runtime.routing.router import Assignment, MembershipEdit, all_groups, top_k_membership
 
 EXPECTED = "one such as move:12:163:B, see:12:163:1, silence:12:B, full:12, full:12:0, k:12=2 or window:12:0=256"
 MOST_CHANGES = 50
@@ -131,14 +134,7 @@ def last_token(change: Change) -> int:
 def check_changes(
     changes: Sequence[Change], config: FocusConfig, num_tokens: int, layers: Collection[int], counts: HeadCounts
 ) -> None:
-    """Refuse changes that are impossible for a run.
-
-    Args:
-        changes: to be made together.
-        config: settings they are made to.
-        num_tokens: T.
-        layers: layers that run Focus.
-        counts: heads of a layer.
+    """Refuse changes that are impossible together for a run of `num_tokens` tokens in which `layers` run Focus.
 
     Raises:
         InputError: a layer, head, group or token does not exist, a token would see a later one, or a layer has more
@@ -192,11 +188,6 @@ def changed_budget(config: FocusConfig, changes: Iterable[Change], counts: HeadC
     """The budget of a configuration with settings of heads changed; later changes win.
 
     Heads with full attention keep it where k or window of their whole layer is changed.
-
-    Args:
-        config: settings in force.
-        changes: of any kind; only `ChangeHeads` matter.
-        counts: heads of a layer.
     """
     usual = HeadSetting(config.top_k, config.window)
     touched = [change.exception for change in changes if isinstance(change, ChangeHeads)]
@@ -221,3 +212,71 @@ def _with_exception(before: HeadSetting, entry: HeadException, usual: HeadSettin
     start = usual if before.full else before  # a head without full attention again has what heads usually have
     top_k = start.top_k if entry.top_k is None else entry.top_k
     return HeadSetting(top_k, start.window if entry.window is None else entry.window)
+
+
+@dataclass(slots=True)
+class LayerEdit:
+    """Changes of one layer's groups, positions counted from the text's first token.
+
+    Attributes:
+        moves: token -> its most probable group.
+        links: token -> bits that it shares with the tokens it is linked to, beyond those of the K groups.
+        silenced: bit set of groups that link nothing.
+    """
+
+    moves: dict[int, int] = field(default_factory=dict)
+    links: dict[int, int] = field(default_factory=dict)
+    silenced: int = 0
+
+    def applied(self, assignment: Assignment, first: int, top_k: int) -> Assignment:
+        """The same groups, of the tokens from `first` on, with the changes; those of tokens in all groups stay,
+        whatever is moved."""
+        probabilities_BTK, membership_BT = assignment.probabilities, assignment.membership
+        batch, count = membership_BT.shape
+        if batch != 1:
+            raise InputError(f"changes cannot be made to {batch} texts at once", expected="one text")
+        moves = {token - first: group for token, group in self.moves.items() if first <= token < first + count}
+        if moves:
+            probabilities_BTK = probabilities_BTK.clone()
+            for token, group in moves.items():
+                row_K = probabilities_BTK[0, token]
+                best = int(row_K.argmax())
+                row_K[[best, group]] = row_K[[group, best]]
+            membership_BT = top_k_membership(probabilities_BTK.detach(), top_k)
+            if assignment.everywhere is not None:
+                membership_BT = membership_BT | all_groups(assignment.everywhere, probabilities_BTK.shape[-1])
+        links_T = torch.zeros(count, dtype=torch.int64)
+        for token, bits in self.links.items():
+            if first <= token < first + count:
+                links_T[token - first] = bits
+        edit = MembershipEdit(links_T.to(membership_BT.device), self.silenced)
+        return replace(
+            assignment,
+            probabilities=probabilities_BTK,
+            membership=edit.applied(membership_BT),
+            uniform=False,
+            beyond=False,
+            edit=edit,
+            by_top_k=None,
+        )
+
+
+def layer_edits(changes: Sequence[Change], layers: Collection[int], num_groups: int) -> dict[int, LayerEdit]:
+    """Changes of groups by layer, those of heads left out; of two that move one token the later wins."""
+    edits: dict[int, LayerEdit] = {}
+    for change in changes:
+        if isinstance(change, MoveToken):
+            edits.setdefault(change.layer, LayerEdit()).moves[change.token] = change.group
+        elif isinstance(change, SilenceGroup):
+            edits.setdefault(change.layer, LayerEdit()).silenced |= 1 << change.group
+        elif isinstance(change, LinkTokens):
+            for layer in layers if change.layer is None else (change.layer,):
+                _link(edits.setdefault(layer, LayerEdit()), change, num_groups)
+    return edits
+
+
+def _link(edit: LayerEdit, change: LinkTokens, num_groups: int) -> None:
+    """Give both tokens the next bit that is free."""
+    bit = 1 << max(num_groups, *(bits.bit_length() for bits in edit.links.values()), 0)
+    for token in (change.query, change.key):
+        edit.links[token] = edit.links.get(token, 0) | bit

@@ -1,4 +1,6 @@
-"""The check at compose: a few tokens through the model, every attention call made twice, by the family's own eager
+"""What is checked at compose: that Focus can run in a model and in which layers, and that it computes what it should.
+
+For the last, a few tokens go through the model and every attention call is made twice, by the family's own eager
 function with transformers' own mask, and by Focus with every pair kept. They must agree to rounding.
 
 Shape suffixes: B batch, Q queries, H query heads, D head size.
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,13 +20,16 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
+from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.documents import FOCUS_MASK, focus_mask
 from focus_runtime.composition.layer import focus_forward
 from focus_runtime.composition.state import STATE, FocusLayer
-from focus_runtime.errors import InputError, ModelError, first_line
+from focus_runtime.config import SLIDING_LAYERS, FocusConfig
+from focus_runtime.errors import ConfigError, InputError, ModelError, first_line
 from focus_runtime.failures import device_failure
 from focus_runtime.models.devices import input_device
-from focus_runtime.models.structure import OTHER_MODEL, attention_modules
+from focus_runtime.models.structure import OTHER_MODEL, attention_modules, chunk_of, shares_keys
+from focus_runtime.routing.router import CentroidRouter
 
 IMPLEMENTATION = "focus_checked"
 TOKENS = 32
@@ -32,33 +37,11 @@ TOKENS = 32
 ROUNDING = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 SKIP = "report this, or pass check=False to compose it all the same"
 
-_checked: WeakKeyDictionary[nn.Module, set[Any]] = WeakKeyDictionary()
-
-
-def was_checked(model: nn.Module, what: Any) -> bool:
-    """Whether a model has passed the check.
-
-    Args:
-        model: of the layers.
-        what: hashable, all that the result depends on beside the model.
-    """
-    return what in _checked.setdefault(model, set())
-
-
-def note_checked(model: nn.Module, what: Any) -> None:
-    """A model has passed the check; see `was_checked`."""
-    _checked[model].add(what)
+passed: WeakKeyDictionary[nn.Module, set[Any]] = WeakKeyDictionary()  # checks of each model that need not be repeated
 
 
 def run_text(model: Any) -> None:
-    """One pass over the tokens of the check, without a cache, in evaluation mode, whatever mode the model is in.
-
-    Args:
-        model: a Hugging Face model whose attention implementation is `IMPLEMENTATION`.
-
-    Raises:
-        ModelError: the model cannot read a text alone, or an attention call differs.
-    """
+    """One pass over the tokens of the check, without a cache, in evaluation mode, whatever mode the model is in."""
     text = model.config.get_text_config()
     length = min(TOKENS, getattr(text, "max_position_embeddings", None) or TOKENS)
     ids = (torch.arange(length) * 37 + 11) % min(text.vocab_size, 997)
@@ -145,3 +128,74 @@ def _checked_forward(
 
 AttentionInterface.register(IMPLEMENTATION, _checked_forward)
 AttentionMaskInterface.register(IMPLEMENTATION, _both_masks)
+
+
+OWN_SPARSITY = ("sparse", "compressed", "indexed")  # in the names of kinds of layers
+
+
+def chosen_layers(
+    model: nn.Module, routers: Mapping[int, CentroidRouter], sliding: Mapping[int, int | None], choice: str
+) -> set[int]:
+    """Layers that run Focus; the others keep their own attention.
+
+    Args:
+        model: of the layers.
+        routers: by layer number.
+        sliding: window of each layer, None where it is global.
+        choice: one of `SLIDING_LAYERS`.
+    """
+    if choice not in SLIDING_LAYERS:
+        raise InputError(f"sliding_layers is {choice!r}", expected=" or ".join(SLIDING_LAYERS))
+    modules = attention_modules(model)
+    able = {index for index in routers if index in modules and not keeps_own(modules[index])}
+    on_global = {index for index in able if sliding[index] is None}
+    if not able:
+        raise ModelError(
+            f"every layer of {type(model).__name__} that these centroids cover attends within fixed chunks or reads "
+            "another layer's keys, so Focus would run nowhere",
+            fix=OTHER_MODEL,
+        )
+    if choice == "own" and not on_global:
+        raise ModelError(
+            f"every layer of {type(model).__name__} that these centroids cover has a sliding window, so with "
+            "sliding_layers='own' Focus would run nowhere",
+            fix="use sliding_layers='focus', which runs Focus inside each layer's own window",
+        )
+    return on_global if choice != "focus" and on_global else able
+
+
+def keeps_own(module: nn.Module) -> bool:
+    """Whether an attention module keeps its own attention whatever is asked: inside fixed chunks, which are short, and
+    where it reads another layer's keys, for which the model may leave out most tokens."""
+    return chunk_of(module) is not None or shares_keys(module)
+
+
+def check_decoder(model: Any) -> None:
+    """Refuse models that are not decoders: with an encoder, or bidirectional by their configuration."""
+    config, name = model.config, type(model).__name__
+    text = config.get_text_config()
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelError(f"{name} has an encoder and cross-attention, which Focus does not support", fix=OTHER_MODEL)
+    kinds = {kind for kind in getattr(text, "layer_types", None) or [] if any(word in kind for word in OWN_SPARSITY)}
+    if kinds:
+        raise ModelError(
+            f"{name} has its own sparse attention ({', '.join(sorted(kinds))}), which Focus cannot follow",
+            fix=OTHER_MODEL,
+        )
+    both_ways = getattr(text, "use_bidirectional_attention", None) in (True, "all")
+    if both_ways or getattr(text, "is_causal", True) is False:
+        raise ModelError(
+            f"{name} lets tokens attend to later ones, by its configuration; Focus keeps attention causal",
+            fix=OTHER_MODEL,
+        )
+
+
+def check_any_left(focused: set[int], config: FocusConfig, counts: HeadCounts) -> None:
+    """Refuse a budget that gives every head of the focused layers full attention."""
+    groups = [group for index in focused for group in config.head_groups(index, counts)]
+    if groups and all(group.setting.full for group in groups):
+        raise ConfigError(
+            "the budget gives every head full attention, so Focus would run nowhere",
+            expected="at least one head without it",
+            fix="use the model without Focus, or another budget",
+        )

@@ -36,12 +36,7 @@ PACKED = "pass position_ids that start again at 0 with every document, no attent
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One document, in rows that have it at the same place.
-
-    Attributes:
-        rows: of the batch.
-        start, stop: first token, and one past the last, among the keys at hand.
-    """
+    """One document, `start` to `stop` among the keys at hand, in rows of the batch that have it at the same place."""
 
     rows: slice
     start: int
@@ -50,11 +45,10 @@ class Span:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Documents:
-    """The documents of a batch.
+    """The documents of a batch, in order.
 
     Attributes:
         numbers: (B, T) int64, the same for all tokens of a document; 0 for padding.
-        spans: the documents, in order.
     """
 
     numbers: Tensor
@@ -88,13 +82,8 @@ def _begins(labels: Tensor) -> Tensor:
 def by_token(mask: Any, layer: int, *, beside: bool = False) -> Tensor | None:
     """What `focus_mask` returned, as the model passes it on to a layer: (B, T) bool or int64, None without padding.
 
-    Args:
-        mask: of the attention call.
-        layer: number, for messages.
-        beside: whether the mask is one of pairs, with that for Focus as an attribute, which slices of it have not.
-
-    Raises:
-        ModelError: the mask is another, for single pairs.
+    Other masks, of single pairs, are refused. `beside`: the mask is one of pairs, with that for Focus as an attribute,
+    which slices of it have not.
     """
     if beside:
         one_for_all = not isinstance(mask, Tensor) or mask.shape[1] == 1
@@ -124,9 +113,6 @@ def documents_of(mask: Tensor | None, arguments: Mapping[str, Any], known: Docum
         mask: of `by_token`.
         arguments: others of the call; `cu_seq_lens_q` gives the edges of packed documents, as for FlashAttention.
         known: of the same pass, from the layer before; not made again for the same mask.
-
-    Raises:
-        InputError: the edges do not fit the tokens, or contradict the mask.
     """
     edges = arguments.get("cu_seq_lens_q")
     if edges is None and (mask is None or mask.dtype != torch.int64):
@@ -173,10 +159,6 @@ def focus_mask(
 ) -> Tensor | None:
     """The mask function registered with transformers for Focus.
 
-    Args:
-        batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask, kwargs: as
-            transformers passes them to every function of `AttentionMaskInterface`.
-
     Returns:
         None where all tokens are real and every row is one text; else (B, 1, 1, T), which models may slice as they do
         masks of pairs: bool, True for real tokens; int64, numbers of documents and 0 for padding; or `REFUSED`, a place
@@ -210,24 +192,16 @@ def focus_mask(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a mask function asks for.
-
-    Attributes:
-        causal: whether no token sees a later one.
-        labels: each (B or 1, T); a pair must agree in all of them.
-    """
+    """What a mask function asks for: whether no token sees a later one, and labels, each (B or 1, T), in all of which a
+    pair must agree."""
 
     causal: bool = False
     labels: tuple[Tensor, ...] = ()
 
 
 def _asked(function: Callable[..., Any], position_BT: Tensor) -> _Asked | None:
-    """What one of transformers' own mask functions asks for; None where it is another, or asks for something else.
-
-    Args:
-        function: of batch, head, query and key.
-        position_BT: (B or 1, T) positions of the keys.
-    """
+    """What one of transformers' own mask functions asks for at positions (B or 1, T) of the keys; None where it is
+    another, or asks for something else."""
     kind, own = _read(function)
     match kind:
         case "causal_mask_function":

@@ -5,15 +5,13 @@ Shape suffixes: B batch, T tokens, S distinct top-k.
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.fused import HeadRules
 from focus_runtime.budget import HeadCounts, HeadGroup, query_numbers
 from focus_runtime.config import FocusConfig
 from focus_runtime.gpu import on_gpu, tried
@@ -57,23 +55,6 @@ class LayerHeads:
         """Heads of the kind that the groups number."""
         return sum(len(group.heads) for group in self.groups)
 
-    @functools.lru_cache(maxsize=4096)  # noqa: B019 - few, and small
-    def rules(self, without: tuple[HeadGroup, ...] = ()) -> HeadRules:
-        """What the heads see.
-
-        Args:
-            without: groups whose heads are left out.
-        """
-        number = {head: place for place, group in enumerate(self.groups) for head in group.heads}
-        number |= {head: -1 for group in without for head in group.heads}
-        settings = [group.setting for group in self.groups]
-        return HeadRules(
-            [number[head] for head in range(self.num_heads)],
-            [0 if each.full else self.top_ks.index(each.top_k) for each in settings],
-            [EVERYTHING if each.full else each.window for each in settings],
-            self.top_ks,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class HeadMask:
@@ -91,28 +72,17 @@ class HeadMask:
 
 
 def layer_heads(config: FocusConfig, layer: int, counts: HeadCounts) -> LayerHeads:
-    """What the heads of one layer execute.
-
-    Args:
-        config: settings in force.
-        layer: layer number.
-        counts: heads of the layer.
-    """
+    """What the heads of one layer execute."""
     groups = config.head_groups(layer, counts)
     top_ks = {group.setting.top_k: None for group in groups if not group.setting.full}
     return LayerHeads(groups, tuple(top_ks) or (config.top_k,))
 
 
 def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> Tensor:
-    """Groups of every token for each distinct top-k of a layer, (S, B, T) int64.
+    """Groups of every token for each of S distinct top-k of a layer, (S, B, T) int64; the assignment has the usual one.
 
     A function that replaces what routers decide (see observe.py) decides for every top-k but 0, with which no token has
     a group, whatever belongs to all.
-
-    Args:
-        assignment: of the layer.
-        top_ks: S distinct k.
-        usual: the configuration's top-k, which the assignment has.
     """
     everywhere_BT, edit = assignment.everywhere, assignment.edit
     if assignment.by_top_k is not None and assignment.by_top_k[0] == top_ks:
@@ -145,44 +115,17 @@ def _sets_fit(probabilities: Tensor, top_ks: tuple[int, ...]) -> bool:
 def head_masks(
     heads: LayerHeads, groups_SBT: Tensor, config: FocusConfig, sliding_window: int | None
 ) -> tuple[HeadMask, ...]:
-    """The pairs that each group of heads of one layer may use.
-
-    Args:
-        heads: of the layer.
-        groups_SBT: (S, B, T) int64 bit sets by distinct top-k of the layer, see `memberships`.
-        config: settings in force.
-        sliding_window: the layer's own.
-    """
+    """The pairs that each group of heads of one layer may use with these groups of tokens, (S, B, T), see
+    `memberships`."""
     masks = []
     for group in heads.groups:
         setting = group.setting
-        window = config.window if setting.full else setting.window
         if setting.full:
-            membership_BT = torch.ones_like(groups_SBT[0])
+            membership_BT, window = torch.ones_like(groups_SBT[0]), config.window
         else:
-            membership_BT = groups_SBT[heads.top_ks.index(setting.top_k)]
+            membership_BT, window = groups_SBT[heads.top_ks.index(setting.top_k)], setting.window
         masks.append(HeadMask(group, membership_BT, PairRule.of(config, window, sliding_window)))
     return tuple(masks)
-
-
-def neighbours(heads: Sequence[int], *, copies: bool) -> Iterator[slice | list[int]]:
-    """Index the heads as views, or all at once with a copy.
-
-    Args:
-        heads: ascending head numbers.
-        copies: whether heads that no slice selects may be copied; otherwise there is one slice for every run of them.
-    """
-    found = _as_slice(heads)
-    if found is not None:
-        yield found
-    elif copies:
-        yield list(heads)
-    else:
-        start = 0
-        for place in range(1, len(heads) + 1):
-            if place == len(heads) or heads[place] != heads[place - 1] + 1:
-                yield slice(heads[start], heads[place - 1] + 1)
-                start = place
 
 
 def _as_slice(numbers: Sequence[int]) -> slice | None:
@@ -193,63 +136,29 @@ def _as_slice(numbers: Sequence[int]) -> slice | None:
 
 
 def counts_of(query: Tensor, key: Tensor) -> HeadCounts:
-    """Heads of an attention call.
-
-    Args:
-        query: (B, Hq, Tq, D); key: (B, Hkv, Tk, D).
-    """
+    """Heads of an attention call: queries (B, Hq, Tq, D), keys (B, Hkv, Tk, D)."""
     return HeadCounts(key.shape[1], query.shape[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some heads of a layer, as queries and keys are indexed for them.
-
-    Attributes:
-        query: query heads.
-        key: key-value heads, each shared by equally many of these query heads, in their order.
-    """
+    """Some heads of a layer, as queries and keys are indexed for them; equally many of the query heads share each key
+    head."""
 
     query: slice | list[int]
     key: slice | list[int]
 
 
-@functools.lru_cache(maxsize=4096)
-def parts_of(group: HeadGroup, counts: HeadCounts, *, copies: bool) -> tuple[Part, ...]:
-    """The heads of a group in parts that are computed at once.
-
-    Args:
-        group: of a layer.
-        counts: heads of the layer.
-        copies: whether keys that no slice selects may be copied, and all heads are one part; otherwise the keys of
-            every part are a slice.
-    """
-    share = counts.shared_by
-    if copies:
-        runs = [query_numbers(group, counts)]
-    elif group.by_query:
-        runs = [list(own) for _, own in itertools.groupby(group.heads, lambda head: head // share)]
-    else:
-        slices = [key for key in neighbours(group.heads, copies=False) if isinstance(key, slice)]
-        runs = [query_numbers(replace(group, heads=tuple(range(counts.key)[key])), counts) for key in slices]
-    return tuple(_part(run, share) for run in runs)
-
-
-def _part(query: Sequence[int], share: int) -> Part:
-    """Query heads with their key-value heads, which are repeated where unequally many of the query heads share them."""
-    keys = [head // share for head in query]
+def part_of(group: HeadGroup, counts: HeadCounts) -> Part:
+    """The heads of a group; key heads are repeated where unequally many of its query heads share them."""
+    query = query_numbers(group, counts)
+    keys = [head // counts.shared_by for head in query]
     numbers = list(dict.fromkeys(keys))
     if any(keys.count(number) != keys.count(numbers[0]) for number in numbers):
         numbers = keys
-    return Part(_as_slice(query) or list(query), _as_slice(numbers) or numbers)
+    return Part(_as_slice(query) or query, _as_slice(numbers) or numbers)
 
 
 def by_key_head(tensor: Tensor, dim: int, num_heads: int) -> Tensor:
-    """Split the dimension of query heads into (key-value heads, query heads that share one).
-
-    Args:
-        tensor: with a dimension of query heads.
-        dim: which.
-        num_heads: key-value heads.
-    """
+    """Split the dimension of query heads into (key-value heads, query heads that share one)."""
     return tensor.unflatten(dim, (num_heads, -1))

@@ -10,29 +10,23 @@ threads may run the model and open blocks at once; a block listens to the passes
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
-from focus_runtime.composition.documents import focus_mask
-from focus_runtime.composition.layer import IMPLEMENTATION as FOCUS
-from focus_runtime.composition.layer import focus_forward
-from focus_runtime.composition.state import STATE, FocusLayer
-from focus_runtime.models.structure import attention_modules, set_attention_implementation
+from focus_runtime.composition.modes import FullAttention, Observed, OnAttention
+from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks
+from focus_runtime.models.structure import attention_modules, decoder_layers
 from focus_runtime.routing.router import Assignment, CentroidRouter, RouterObserver
-
-IMPLEMENTATION = "focus_observed"
-OBSERVER = "_focus_observer"
 
 OnTensor = Callable[[int, Tensor], object]  # the result is ignored
 Assign = Callable[[int, CentroidRouter, Tensor, Tensor | None], Assignment]
 OnFocus = Callable[[FocusLayer, Call, Tensor], object]
-OnAttention = Callable[[FocusLayer, Tensor, Tensor, float, float | None], None]
 
 
 class HasRouters(Protocol):
@@ -104,13 +98,8 @@ def _attached(holder: HasRouters, make: Callable[[int], RouterObserver]) -> Iter
 
 @contextmanager
 def observe_hidden_states(model: nn.Module, layers: Collection[int], on_hidden: OnTensor) -> Iterator[None]:
-    """Call a function with the hidden states that enter some attention modules, whatever attention they run.
-
-    Args:
-        model: the model, composed or not.
-        layers: layer numbers to observe.
-        on_hidden: called with the layer number and the hidden states (B, T, E), before the module runs.
-    """
+    """Call a function with the layer and the hidden states (B, T, E) that enter some attention modules, whatever
+    attention they run."""
 
     def hook(index: int) -> Any:
         def call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -129,60 +118,107 @@ def observe_hidden_states(model: nn.Module, layers: Collection[int], on_hidden: 
             handle.remove()
 
 
-def _observed_forward(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    softcap: float | None = None,
-    dropout: float = 0.0,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """The attention function of observed modules: show queries and keys to the observer, then attend as Focus does."""
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    module.__dict__[OBSERVER](getattr(module, STATE), query, key, scale, softcap)
-    return focus_forward(module, query, key, value, attention_mask, scaling, softcap, dropout, **kwargs)
-
-
-AttentionInterface.register(IMPLEMENTATION, _observed_forward)
-AttentionMaskInterface.register(IMPLEMENTATION, focus_mask)
-
-
 @contextmanager
 def observe_attention(focus: FocusModel, on_attention: OnAttention) -> Iterator[None]:
-    """Run full attention and call a function with every layer's queries and keys. Blocks of this kind do not nest.
+    """Run full attention and call a function with every layer's queries and keys.
 
     Args:
         focus: the composition.
         on_attention: called with the layer, the queries (B, Hq, T, D) and keys (B, Hkv, T, D) after norms and rotary
             embedding, the scale and the softcap.
     """
-    modules = attention_modules(focus.model).values()
-    for module in modules:
-        module.__dict__[OBSERVER] = on_attention
-    try:
-        set_attention_implementation(focus.model, IMPLEMENTATION)
-        with focus.measured_full_attention():
-            yield
-    finally:
-        set_attention_implementation(focus.model, FOCUS)
-        for module in modules:
-            del module.__dict__[OBSERVER]
+    with focus.entered(FullAttention(on_attention)):
+        yield
 
 
 @contextmanager
 def observe_focus(focus: FocusModel, on_focus: OnFocus) -> Iterator[None]:
-    """Call a function with what every Focus call took and returned. Blocks of this kind do not nest.
+    """Call a function with what every Focus call took and returned.
 
     Args:
         focus: the composition.
         on_focus: called with the layer, the call (query, key and value after norms and rotary embedding, scale,
             softcap) and what it returned, (B, T, Hq, D), attached to the autograd graph.
     """
-    focus.observer = on_focus
+    with focus.entered(Observed(on_focus)):
+        yield
+
+
+@dataclass(slots=True)
+class RecordedPass:
+    """What the layers of one pass leave for a later one: what each returned, and the text sinks found up to there, (B,
+    T) bool."""
+
+    outputs: dict[int, Any] = field(default_factory=dict)
+    sinks: dict[int, Tensor] = field(default_factory=dict)
+
+
+@contextmanager
+def recorded_outputs(model: nn.Module) -> Iterator[RecordedPass]:
+    """Keep what every decoder layer returns; a later pass in the block replaces an earlier one. No cache may hold
+    tokens."""
+    recorded, found = RecordedPass(), _found_sinks(model)
+
+    def keep(index: int) -> Any:
+        def hook(module: nn.Module, args: Any, output: Any) -> None:
+            recorded.outputs[index] = _detached(output)
+            if found is not None and index in found.by_layer:
+                recorded.sinks[index] = found.by_layer[index]
+
+        return hook
+
+    hooks = [block.register_forward_hook(keep(index)) for index, block in decoder_layers(model).items()]
+    try:
+        yield recorded
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def resumed_at(model: nn.Module, layer: int, recorded: RecordedPass, first_token: int = 0) -> Iterator[None]:
+    """While the block runs, layers before `layer` compute nothing and return what a recorded pass returned.
+
+    The passes must read the same tokens as the recorded one, from `first_token` on, continuing a cache of those before
+    it. Composed layers that are left out keep the state of their latest pass.
+    """
+    found = _found_sinks(model)
+    if found is not None:
+        found.by_layer |= {index: sinks[:, first_token:] for index, sinks in recorded.sinks.items() if index < layer}
+    with ExitStack() as stack:
+        before = [(index, block) for index, block in decoder_layers(model).items() if index < layer]
+        for _, block in before:
+            # only the last one's output is read; the others' stands in for what need not be computed
+            stack.enter_context(_returning(block, _from(recorded.outputs[before[-1][0]], first_token)))
+        yield
+
+
+def _found_sinks(model: nn.Module) -> FoundSinks | None:
+    """Of the composition on the model, if there is one."""
+    states = (module.__dict__.get(STATE) for module in attention_modules(model).values())
+    return next((state.owner.found_sinks for state in states if state is not None), None)
+
+
+@contextmanager
+def _returning(block: nn.Module, output: Any) -> Iterator[None]:
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return output
+
+    block.__dict__["forward"] = forward
     try:
         yield
     finally:
-        focus.observer = None
+        del block.__dict__["forward"]
+
+
+def _detached(output: Any) -> Any:
+    if isinstance(output, torch.Tensor):
+        return output.detach()
+    return tuple(part.detach() if isinstance(part, torch.Tensor) else part for part in output)
+
+
+def _from(output: Any, start: int) -> Any:
+    """What a block returned for the tokens from `start` on."""
+    if isinstance(output, tuple):
+        return (output[0][:, start:], *output[1:])
+    return output[:, start:]

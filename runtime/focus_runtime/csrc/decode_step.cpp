@@ -11,7 +11,7 @@ extern "C" int focus_step_cpu(FocusProblem*);
 extern "C" int focus_route_cpu(const void*, const float*, const float*, float*, int64_t*, int64_t, int64_t, int64_t, int64_t, int64_t);  // few_tokens.cpp
 extern "C" int64_t focus_top_groups(const float*, int64_t, int64_t);
 
-extern "C" struct DecodeStep {  // must match `_STEP` in step.py
+extern "C" struct DecodeStep {  // must match `_STEP` in decode.py
   const void* hidden;           // (width), the layer's input
   const float* weights;         // (width, groups)
   const float* potential;       // (groups)

@@ -10,32 +10,72 @@ Shape suffixes: B batch, H query heads, Q queries, T keys, D head size, V vocabu
 
 from __future__ import annotations
 
+import copy
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
-from focus_runtime.attention.reference import Scoring
-from focus_runtime.budget import query_numbers
+from focus_runtime.budget import HeadCounts, query_numbers
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
-from focus_runtime.composition.heads import HeadMask, counts_of
-from focus_runtime.composition.observe import observe_focus
+from focus_runtime.composition.heads import HeadMask
+from focus_runtime.composition.observe import observe_focus, recorded_outputs, resumed_at
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import Cancelled, InputError
-from focus_runtime.explain.replay import Replay
 from focus_runtime.mask.counts import pair_totals
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.loss import final_hidden, vocabulary_logits
 from focus_runtime.models.devices import input_device
+from focus_runtime.models.structure import attention_modules, cache_argument, sliding_window_of
 
 CANDIDATES, VERIFIED = 64, 10
 ROWS = 32  # queries of one head whose keys are looked at together
 Progress = Callable[[str, float], None]
+
+
+class Replay:
+    """One text under Focus with the hidden states after every layer kept, and its keys and values where they can be.
+
+    A token's hidden states depend on no later token, so what comes before the first change is not computed again:
+    layers before it are skipped, and so are earlier tokens where the cache can be cut (causal assignment, no layer with
+    a sliding window of its own).
+    """
+
+    @torch.no_grad()
+    def __init__(self, focus: FocusModel, ids: list[int]) -> None:
+        self.focus = focus
+        self.ids = torch.tensor([ids], device=input_device(focus.model))
+        modules = attention_modules(focus.model).values()
+        self._cuts = focus.config.assignment == "causal" and not any(map(sliding_window_of, modules))
+        self._cache = DynamicCache() if self._cuts else None
+        with recorded_outputs(focus.model) as self._recorded:
+            self.hidden = self._read(self.ids, self._cache)
+
+    @torch.no_grad()
+    def changed(self, first_layer: int, first_token: int, pairs: Mapping[int, Tensor]) -> Tensor:
+        """Hidden states under added pairs, none of them before `first_layer` or `first_token`: (1, n, d) of the last n
+        tokens, those from `first_token` on or more."""
+        start = first_token if self._cuts else 0
+        cache = None
+        if self._cache is not None and start:
+            cache = copy.deepcopy(self._cache)
+            cache.crop(start - self.ids.shape[1])
+        resumed = resumed_at(self.focus.model, first_layer, self._recorded, start)
+        with self.focus.with_added_pairs(pairs), resumed:
+            return self._read(self.ids[:, start:], cache)
+
+    def _read(self, ids: Tensor, cache: Any) -> Tensor:
+        if cache is None:
+            return final_hidden(self.focus.model, ids)
+        network: Any = self.focus.model
+        given = cache_argument(network.base_model, cache)
+        return network.base_model(input_ids=ids, **given, use_cache=True).last_hidden_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +108,7 @@ class MissingLinks:
         token: position of the token that is predicted; the queries lie before it.
         nll_full, nll_focus: its loss in nats.
         links: the most promising, verified ones first, each kind by what it gains.
-        nll_together: the loss in nats with all verified links added at once; None where none was verified.
+        nll_together: the loss with all verified links added at once; None where none was verified.
         dropped_pairs: how many pairs were compared, over all layers and query heads.
     """
 
@@ -162,27 +202,10 @@ def _last_nll(model: Any, hidden: Tensor, target: int) -> Tensor:
     return torch.logsumexp(logits_V, dim=0) - logits_V[target]
 
 
-@dataclass(slots=True)
-class _LayerCall:
-    """What one layer's Focus call took and returned."""
-
-    layer: int
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    out: Tensor
-    scoring: Scoring
-    masks: tuple[HeadMask, ...]
-
-
 def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: int = CANDIDATES) -> MissingLinks:
     """First-order effect of adding each dropped pair on one token's loss; the most helpful ones, none verified.
 
-    Args:
-        focus, ids, token, candidates: as in `missing_links`.
-
-    Returns:
-        With `nll_full` NaN: only Focus was run.
+    `nll_full` is NaN: only Focus was run.
     """
     observed: list[tuple[int, Call, Tensor]] = []
 
@@ -198,21 +221,20 @@ def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: 
             gradients = torch.autograd.grad(loss, [out for _, _, out in observed], allow_unused=True)
     finally:
         start.remove()
-    masks = focus.head_masks()
-    calls = [
-        _LayerCall(layer, call.query, call.key, call.value, out, call.scoring, masks[layer])
-        for layer, call, out in observed
-    ]
-    best = _Best(candidates)
+    masks, best, dropped = focus.head_masks(), _Best(candidates), 0
+    heads: list[_Head] = []
     with torch.no_grad():
-        heads = [head for call, own in zip(calls, gradients, strict=True) for head in _heads(call, own)]
+        for (layer, call, out_BQHD), gradient in zip(observed, gradients, strict=True):
+            dropped += _dropped_pairs(masks[layer], call.counts)
+            if gradient is not None:
+                heads += _heads(layer, call, out_BQHD, masks[layer], gradient)
         for head in sorted(heads, key=lambda one: float(one.bound.max()), reverse=True):
             _look_through(head, best)
-    return MissingLinks(token, float("nan"), float(loss.detach()), best.links(), None, sum(map(_dropped_pairs, calls)))
+    return MissingLinks(token, float("nan"), float(loss.detach()), best.links(), None, dropped)
 
 
 class _Best:
-    """The links with the most negative change so far; those that would not help are none."""
+    """The links with the most negative change so far; a link must lower the loss."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -237,13 +259,13 @@ class _Head:
     """One query head of one layer: what its links can change, before they are looked at.
 
     Attributes:
-        call, mask, head: which.
         slope: (T, D) gradient of the loss with respect to the head's output.
         out: (T, D) that output.
         bound: (T,) by how many nats a link of each query can lower the loss at most, its share of attention being 1.
     """
 
-    call: _LayerCall
+    layer: int
+    call: Call
     mask: HeadMask
     head: int
     slope: Tensor
@@ -252,26 +274,22 @@ class _Head:
 
     @property
     def key_head(self) -> int:
-        """Of the query head."""
-        return self.head * self.call.key.shape[1] // self.call.query.shape[1]
+        return self.head // self.call.counts.shared_by
 
 
-def _heads(call: _LayerCall, gradient: Tensor | None) -> list[_Head]:
+def _heads(
+    layer: int, call: Call, out_BQHD: Tensor, masks: Sequence[HeadMask], gradient_BQHD: Tensor
+) -> Iterator[_Head]:
     """The query heads of one layer that drop pairs."""
-    if gradient is None:
-        return []
-    counts = counts_of(call.query, call.key)
     exact = torch.promote_types(call.query.dtype, torch.float32)
-    heads = []
-    for mask in call.masks:
+    for mask in masks:
         if mask.group.setting.full:
             continue
-        for head in query_numbers(mask.group, counts):
-            value_TD = call.value[0, head // counts.shared_by].to(exact)
-            slope_QD, out_QD = gradient[0, :, head].to(exact), call.out[0, :, head].to(exact)
+        for head in query_numbers(mask.group, call.counts):
+            value_TD = call.value[0, head // call.counts.shared_by].to(exact)
+            slope_QD, out_QD = gradient_BQHD[0, :, head].to(exact), out_BQHD[0, :, head].to(exact)
             bound_Q = (slope_QD * out_QD).sum(dim=1) - (slope_QD @ value_TD.T).amin(dim=1)
-            heads.append(_Head(call, mask, head, slope_QD, out_QD, bound_Q))
-    return heads
+            yield _Head(layer, call, mask, head, slope_QD, out_QD, bound_Q)
 
 
 def _look_through(one: _Head, best: _Best) -> None:
@@ -297,16 +315,16 @@ def _look_through(one: _Head, best: _Best) -> None:
             if change >= best.bar:
                 break
             row, key = divmod(place, bits_T.numel())
-            best.add(change, call.layer, one.head, int(rows_Q[row]), key, float(share_QT[row, key]))
+            best.add(change, one.layer, one.head, int(rows_Q[row]), key, float(share_QT[row, key]))
 
 
-def _dropped_pairs(call: _LayerCall) -> int:
+def _dropped_pairs(masks: Sequence[HeadMask], counts: HeadCounts) -> int:
     """Pairs within the layer's reach that its query heads drop."""
-    dropped, heads = 0, counts_of(call.query, call.key)
-    for mask in call.masks:
+    dropped = 0
+    for mask in masks:
         if mask.group.setting.full:
             continue
-        counts = pair_totals(mask.membership[0].cpu().numpy()[None], [mask.rule])[0]
-        own = int(counts[CAUSES.index("dropped")]) - mask.rule.unreached(mask.membership.shape[1])
-        dropped += own * len(query_numbers(mask.group, heads))
+        pairs = pair_totals(mask.membership[0].cpu().numpy()[None], [mask.rule])[0]
+        own = int(pairs[CAUSES.index("dropped")]) - mask.rule.unreached(mask.membership.shape[1])
+        dropped += own * len(query_numbers(mask.group, counts))
     return dropped

@@ -14,7 +14,7 @@ from focus_runtime.budget import HeadCounts, query_numbers
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.changes import Change
 from focus_runtime.composition.heads import HeadMask
-from focus_runtime.composition.resume import RecordedPass, recorded_outputs, resumed_at
+from focus_runtime.composition.observe import RecordedPass, recorded_outputs, resumed_at
 from focus_runtime.errors import InputError
 from focus_runtime.mask.counts import gained_and_lost, pair_totals
 from focus_runtime.measure.loss import Predictions, final_hidden, token_predictions
@@ -48,14 +48,9 @@ class FocusPass:
 
 @dataclass(frozen=True, slots=True)
 class KeptPass:
-    """A pass without changes, kept so that a changed one starts at the first changed layer.
+    """A pass over (1, T) token ids without changes, kept so that a changed one starts at the first changed layer.
 
     Memory: T · d numbers for each layer.
-
-    Attributes:
-        ids: (1, T) token ids.
-        recorded: what every layer returned.
-        result: what was decided and predicted.
     """
 
     ids: Tensor
@@ -110,10 +105,7 @@ def what_if(focus: FocusModel, kept: KeptPass, changes: Sequence[Change]) -> Foc
 
 
 def pairs_changed(before: Sequence[HeadMask], after: Sequence[HeadMask]) -> tuple[int, NDArray[np.float64]]:
-    """Pairs of one layer that a change adds and drops, in blocks.
-
-    Args:
-        before, after: of the same layer and text.
+    """Pairs of one layer and text that a change adds and drops, in blocks.
 
     Returns:
         Tokens per block side, and (2, N, N) gained and lost pairs, mean over heads.

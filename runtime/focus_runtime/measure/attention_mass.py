@@ -14,7 +14,7 @@ from torch import Tensor
 
 from focus_runtime.budget import query_numbers
 from focus_runtime.composition.attach import FocusModel, compose
-from focus_runtime.composition.heads import HeadMask, counts_of, head_masks, memberships, parts_of
+from focus_runtime.composition.heads import HeadMask, counts_of, head_masks, memberships, part_of
 from focus_runtime.composition.observe import observe_attention, observe_hidden_states
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import FocusConfig
@@ -170,7 +170,7 @@ def mass_by_head(
     counts = counts_of(query, key)
     shares = torch.empty(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     for mask in masks:
-        (part,) = parts_of(mask.group, counts, copies=True)
+        part = part_of(mask.group, counts)
         shares[:, part.query] = mass_by_cause(
             query[:, part.query], key[:, part.key], mask.membership, mask.rule, scale=scale, softcap=softcap
         )
@@ -352,7 +352,7 @@ def _by_head(
     parts, weights = [], []
     counts = counts_of(query, key)
     for mask in masks:
-        (part,) = parts_of(mask.group, counts, copies=True)
+        part = part_of(mask.group, counts)
         parts.append(mass_and_links(query[:, part.query], key[:, part.key], mask.membership, mask.rule, **how))
         own = query_numbers(mask.group, counts)
         weights.append(len(own))

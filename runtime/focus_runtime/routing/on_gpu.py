@@ -170,7 +170,7 @@ def in_bytes(top_ks: tuple[int, ...]) -> int:
 
 @dataclass(slots=True, eq=False)  # frozen ones take as long to make as a launch
 class TextSinks:
-    """How sinks that stand anywhere in a text are found, see composition/text_sinks.py.
+    """How sinks that stand anywhere in a text are found, see composition/groups.py.
 
     Attributes:
         first: (B, E), input of each text's first token, contiguous, of the type of the hidden states; of one text also

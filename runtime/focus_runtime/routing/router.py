@@ -203,7 +203,7 @@ class CentroidRouter(nn.Module):
 
     Parameters: `projection` (E, R), `centroids` (K, R); buffer `potential` (K,), zero until learned. Beside the groups,
     where they were learned: `logit_factors` (Hq,), by which each query head of the layer multiplies its logits under
-    Focus, to the power of the share of the text beyond its window (composition/factors.py); else None.
+    Focus, to the power of the share of the text beyond its window (composition/call.py); else None.
 
     Attributes:
         config: settings in force; `compose` replaces them by those of the composition.

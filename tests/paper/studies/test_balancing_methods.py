@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from focus_runtime.composition.attach import compose
+from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingStopped
 from focus_runtime.fit.centroids import train_centroids
@@ -47,17 +47,15 @@ def train(name, model=None, **changes):
 @pytest.fixture
 def passes(monkeypatch):
     """What was in force at every training pass: gate, configuration."""
-    from focus_runtime.composition import sparse
-
     seen: list[tuple[Any, FocusConfig]] = []
-    original = sparse._gated
+    original = SoftGate.attend
 
-    def recorded(layer_state, call, setting):
-        if layer_state.index == 0:
-            seen.append((layer_state.owner.soft_gate, layer_state.owner.config))
-        return original(layer_state, call, setting)
+    def recorded(gate, attend, module, layer, call):
+        if layer.index == 0:
+            seen.append((gate, layer.owner.config))
+        return original(gate, attend, module, layer, call)
 
-    monkeypatch.setattr(sparse, "_gated", recorded)
+    monkeypatch.setattr(SoftGate, "attend", recorded)
     return seen
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.composition import by_head, few_calls
+from focus_runtime.composition import attend, call, gpu
 
 
 @pytest.fixture
@@ -23,10 +23,10 @@ def kernels(monkeypatch):
 
     def enable():
         if not torch.cuda.is_available():  # where the CPU's own kernel would take calls before these are asked
-            monkeypatch.setattr(by_head, "attention_fits", lambda *_: True)
+            for module in (gpu, call):
+                monkeypatch.setattr(module, "attention_fits", lambda *_: True)
             monkeypatch.setattr("focus_runtime.routing.router.takes_hidden", lambda hidden: not torch.is_grad_enabled())
-            monkeypatch.setattr(few_calls, "_in_fused_call", few_calls._in_gpu_calls)
-            for name in ("is_step", "defers"):
-                monkeypatch.setattr(f"focus_runtime.composition.layer.{name}", lambda *_: False)
+            monkeypatch.setattr(attend, "_together_on_cpu", attend._together_on_gpu)
+            monkeypatch.setattr("focus_runtime.composition.layer.defers", lambda *_: False)
 
     return names, enable

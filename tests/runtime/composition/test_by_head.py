@@ -10,7 +10,7 @@ import torch
 from transformers import DynamicCache, StaticCache
 
 from focus_runtime.budget import HeadException
-from focus_runtime.composition import by_head, gpu_step, step
+from focus_runtime.composition import decode, gpu
 from focus_runtime.composition.attach import compose
 from focus_runtime.gpu import Launches
 from focus_runtime.models.structure import cache_argument
@@ -46,7 +46,7 @@ def test_the_logits_are_those_of_each_setting(budget, text_sinks, short, kernels
     ids = random_ids(90, batch=2, seed=fresh_seed).to(DEVICE)
     focus = compose(model, centroids, budget=budget)
     with monkeypatch.context() as patch:
-        patch.setattr(by_head, "attention_fits", lambda *_: False)
+        patch.setattr(gpu, "attention_fits", lambda *_: False)
         expected = model(input_ids=ids, use_cache=False).logits.float()
     names.clear()
     enable()
@@ -73,7 +73,7 @@ def test_decode_steps_continue_it(budget, kernels, monkeypatch, fresh_seed):
     ids = random_ids(60, seed=fresh_seed).to(DEVICE)
     compose(model, centroids, budget=budget)
     with monkeypatch.context() as patch:
-        patch.setattr(by_head, "attention_fits", lambda *_: False)
+        patch.setattr(gpu, "attention_fits", lambda *_: False)
         expected = model(input_ids=ids, use_cache=False).logits[:, 50:].float()
     enable()
     out = model(input_ids=ids[:, :51], use_cache=True)
@@ -97,10 +97,10 @@ def late(kernels, monkeypatch):
     def late():
         enable()
         if not ON_GPU:
-            monkeypatch.setattr("focus_runtime.composition.layer.defers", step.defers)
-            monkeypatch.setattr(step, "fits", lambda _: False)
-            monkeypatch.setattr(step, "takes", lambda hidden, _: not torch.is_grad_enabled())
-            monkeypatch.setattr(gpu_step, "attention_fits", lambda *_: True)
+            monkeypatch.setattr("focus_runtime.composition.layer.defers", decode.defers)
+            monkeypatch.setattr(decode, "fits", lambda _: False)
+            monkeypatch.setattr(decode, "gpu_takes", lambda hidden, _: not torch.is_grad_enabled())
+            monkeypatch.setattr(decode, "attention_fits", lambda *_: True)
 
     return names, late
 
@@ -123,7 +123,7 @@ def test_steps_whose_groups_a_kernel_decides(kind, text_sinks, late, monkeypatch
     ids[0, 52] = ids[0, 0]  # of a text sink
     focus = compose(model, centroids, budget=KINDS[kind])
     with monkeypatch.context() as patch:
-        for module in (by_head, gpu_step):
+        for module in (gpu, decode):
             patch.setattr(module, "attention_fits", lambda *_: False)
         expected = model(input_ids=ids, use_cache=False).logits[:, 49:].float()
     whole = focus.assignments()
@@ -178,37 +178,18 @@ def test_a_step_whose_kernel_fails_goes_another_way(late, monkeypatch, fresh_see
 @pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 def test_a_long_text_has_its_full_heads_apart(budget, kernels, monkeypatch, fresh_seed):
     _, enable = kernels
-    monkeypatch.setattr(by_head, "FULL_APART_FROM", 80)
+    monkeypatch.setattr(gpu, "FULL_APART_FROM", 80)
     monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", {1: 0, 2: 0})
     model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
     ids = random_ids(90, seed=fresh_seed).to(DEVICE)
     focus = compose(model, build_centroids(model, window=12), budget=budget)
     with monkeypatch.context() as patch:
-        patch.setattr(by_head, "attention_fits", lambda *_: False)
+        patch.setattr(gpu, "attention_fits", lambda *_: False)
         expected = model(input_ids=ids, use_cache=False).logits.float()
     enable()
     actual = model(input_ids=ids, use_cache=False).logits.float()
     assert (actual - expected).norm() / expected.norm() < TOLERANCE
     assert ("full attention" in focus.backend_names) == any(exception.full for exception in budget)
-
-
-@torch.no_grad()
-def test_a_kernel_that_fails_leaves_it_to_each_setting(kernels, monkeypatch, fresh_seed):
-    _, enable = kernels
-    monkeypatch.setattr("focus_runtime.gpu._failed", set())
-    model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
-    ids = random_ids(90, seed=fresh_seed).to(DEVICE)
-    compose(model, build_centroids(model, window=12), budget=BUDGETS["full"])
-    expected = model(input_ids=ids, use_cache=False).logits.float()
-
-    def broken(*_):
-        raise RuntimeError("no kernel image is available")
-
-    enable()
-    monkeypatch.setattr(Launches, "run", broken)
-    with pytest.warns(RuntimeWarning, match="left out: no kernel image is available"):
-        actual = model(input_ids=ids, use_cache=False).logits.float()
-    assert (actual - expected).norm() / expected.norm() < TOLERANCE
 
 
 def test_factors_that_are_learned_get_their_gradients(kernels):
@@ -227,18 +208,6 @@ def test_factors_that_are_learned_get_their_gradients(kernels):
     assert "pairwise" not in names
     for each in centroids.routers.values():
         assert each.logit_factors.grad.abs().sum() > 0
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("settings", [{"window": 90}, {"top_k": 4}], ids=str)
-def test_heads_that_see_everything_are_torchs(settings, kernels):
-    names, enable = kernels
-    model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
-    focus = compose(model, build_centroids(model, window=12), **settings)
-    enable()
-    model(input_ids=random_ids(60).to(DEVICE), use_cache=False)
-    assert "pairwise" not in names
-    focus.detach()
 
 
 @torch.no_grad()

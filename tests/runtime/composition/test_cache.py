@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import copy
 import io
-from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import DynamicCache, StaticCache
 
-from focus_runtime.composition import sparse
+from focus_runtime.composition import attend
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.composition.layer import route
 from focus_runtime.composition.state import STATE
 from focus_runtime.errors import InputError, ModelError
-from focus_runtime.models.structure import attention_modules, cache_argument
+from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import logits
 
@@ -119,7 +118,7 @@ def test_long_texts_take_the_gathering_path(composed, monkeypatch, fresh_seed):
     steps = []
     run = dispatch.decode_attention
     monkeypatch.setattr(dispatch, "fused_runs", lambda *_: False)
-    monkeypatch.setattr("focus_runtime.composition.step.step_fits", lambda *given: False)
+    monkeypatch.setattr("focus_runtime.composition.decode.step_fits", lambda *given: False)
     monkeypatch.setattr(dispatch, "decode_attention", lambda *a, **k: steps.append(1) or run(*a, **k))
     model, _ = composed(window=16)
     ids = random_ids(1305, seed=fresh_seed)
@@ -421,8 +420,8 @@ def test_after_an_exception_in_attention_the_cache_can_be_cropped(composed, ids,
         raise KeyError("broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sparse, "attend", fail)
-        patch.setattr("focus_runtime.composition.step.fused_step", fail)
+        patch.setattr(attend, "attend", fail)
+        patch.setattr("focus_runtime.composition.decode.fused_step", fail)
         with pytest.raises(KeyError):
             in_steps(model, ids[:, 30:], [1], cache)
     lengths = [int(entry.get_seq_length()) for entry in cache.layers]
@@ -460,9 +459,3 @@ def test_the_cache_is_found_by_either_name_that_transformers_gave_it(name, compo
     with torch.no_grad():
         route(module, (hidden,), {name: cache})
     assert module.__dict__[STATE].current_pass.cached is cache.layers[0]
-
-
-@pytest.mark.parametrize("name", ["cache", "past_key_values"])
-def test_a_model_gets_its_cache_by_the_name_it_has_for_it(name):
-    forward = {"cache": lambda input_ids, cache=None: None, "past_key_values": lambda ids, past_key_values=None: None}
-    assert cache_argument(SimpleNamespace(forward=forward[name]), 3) == {name: 3}

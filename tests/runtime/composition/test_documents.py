@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.state import SoftGate
+from focus_runtime.composition.modes import SoftGate
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.evaluate.doctor.families import tiny_model
 from tests.helpers import build_centroids, build_model, random_ids

@@ -11,11 +11,11 @@ import pytest
 import torch
 from transformers import DynamicCache, StaticCache
 
-from focus_runtime.budget import HeadException, HeadSetting
+from focus_runtime.budget import HeadException
 from focus_runtime.composition import layer as composed_layer
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.changes import read_changes
-from focus_runtime.composition.observe import observe_focus, observe_routing, replace_assignment
+from focus_runtime.composition.observe import observe_routing, replace_assignment
 from focus_runtime.composition.state import STATE
 from focus_runtime.gpu import Launches
 from focus_runtime.models.structure import attention_modules, cache_argument
@@ -43,7 +43,7 @@ def enabled(request, kernels, monkeypatch):
         monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", {1: 0, 2: 0})
     monkeypatch.setattr("focus_runtime.gpu._failed", set())
     if not ON_GPU:
-        monkeypatch.setattr("focus_runtime.composition.gpu_text.grouped_fits", lambda *_: True)
+        monkeypatch.setattr("focus_runtime.composition.gpu.grouped_fits", lambda *_: True)
     kernels[1]()
     return kernels[0]
 
@@ -79,7 +79,7 @@ def read(focus, ids, **arguments):
 
 
 def plans(focus):
-    return [module.__dict__[STATE].text_plan for module in attention_modules(focus.model).values()]
+    return [module.__dict__[STATE]._plan for module in attention_modules(focus.model).values()]
 
 
 def seen(focus):
@@ -142,29 +142,16 @@ def settings(**changes):
     return lambda focus: focus.with_config(focus.config.replace(**changes))
 
 
-PAIRS = {0: torch.tensor([[0, 50, 20]])}
 CHANGES = {  # and whether the short way is left
     "window": (settings(window=20), False),
-    "top_k": (settings(top_k=2), False),
-    "sinks": (settings(num_sinks=9), False),
-    "no text sinks": (settings(text_sinks=None), False),
     "other text sinks": (settings(text_sinks=0.02, text_sinks_from=0), False),
-    "growth": (settings(window_growth=(10, 40)), False),
     "no factors": (settings(logit_factors=False), False),
-    "budget": (settings(budget=(HeadException(layer=0, head=0, window=0),)), False),
     "full heads": (settings(budget=tuple(HeadException(layer=0, head=head, full=True) for head in range(2))), None),
     "all is seen": (settings(window=T, budget=()), True),
     "backend": (lambda focus: with_backend(focus, "masked"), True),
-    "observer": (lambda focus: observe_focus(focus, lambda *_: None), True),
-    "router's observer": (lambda focus: observe_routing(focus, on_logits=lambda *_: None), True),
+    "router's observer": (lambda focus: observe_routing(focus, on_logits=lambda *_: None), False),
     "replaced groups": (lambda focus: replace_assignment(focus, moved), True),
     "edits": (lambda focus: focus.with_changes(read_changes(["silence:0:A", "silence:1:B"]), T), True),
-    "links": (lambda focus: focus.with_changes(read_changes(["see:0:50:20", "see:1:50:20"]), T), True),
-    "added pairs": (lambda focus: focus.with_added_pairs(PAIRS), True),
-    "probe": (lambda focus: focus.probed((HeadSetting(1, 4),)), True),
-    "comparison": (lambda focus: focus.compared_by_layer(), True),
-    "alternatives": (lambda focus: focus.with_alternatives((HeadSetting(1, 4),)), True),
-    "full attention": (lambda focus: focus.measured_full_attention(), True),
     "factors in place": (lambda focus: own_routers(focus, scaled), False),
     "factors": (lambda focus: own_routers(focus, replaced), False),
     "potential": (lambda focus: own_routers(focus, shifted), False),
@@ -183,14 +170,14 @@ def test_texts_take_the_short_way_from_the_second_on(budget, enabled, quick, fre
         before = plans(focus)
         quick.clear(), enabled.clear()
         actual, launched, found = read(focus, ids), [*enabled], seen(focus)
-        assert quick == ([False] * 2 if before == [None, None] else [True] * 2)
-        if quick[0]:
+        assert quick == [True] * 2
+        if before != [None, None]:
             assert all(old is new for old, new in zip(before, plans(focus), strict=True))
             assert launched == (kinds or launched)
             kinds = launched
         for module in attention_modules(anew.model).values():
             own = module.__dict__[STATE]
-            own.route_plan = own.text_plan = own._heads = None
+            own._plan = None
         same(actual, read(anew, ids))
         same_seen(found, seen(anew))
 
@@ -198,7 +185,7 @@ def test_texts_take_the_short_way_from_the_second_on(budget, enabled, quick, fre
 WAYS = [pytest.param(True, (), name, id=f"short, {name}") for name in CHANGES]
 WAYS += [  # the interpreter takes six seconds for each
     pytest.param(False, UNEQUAL, name, id=f"by groups, {name}")
-    for name in (CHANGES if ON_GPU else ("budget", "factors"))
+    for name in (CHANGES if ON_GPU else ("full heads", "factors"))
 ]
 # Whether texts are short enough for every pair in one kernel, and the budget.
 PLACES = [(True, ()), (True, UNEQUAL), (False, UNEQUAL), *([(False, ())] if ON_GPU else [])]
@@ -222,15 +209,14 @@ def test_what_is_kept_is_given_up(enabled, budget, name, quick, fresh_seed):
         same(read(focus, ids), expected)
         if leaves is not None:
             assert (True not in quick) == leaves
-        if name != "full attention":  # which leaves the groups of the pass before
-            same_seen(seen(focus), expected_seen)
+        same_seen(seen(focus), expected_seen)
     again = composed(budget)
     if name in LASTING:
         with change(again):
             pass
     same(read(focus, ids), read(again, ids))
     same_seen(seen(focus), seen(again))
-    if name in ("window", "top_k", "sinks", "replaced groups", "edits", "full attention"):
+    if name in ("window", "replaced groups", "edits"):
         with change(focus):
             assert (read(focus, ids) - before).norm() > 0.01 * before.norm()  # the change is one
 
@@ -275,7 +261,7 @@ def test_a_cache_filled_the_short_way_is_continued(static, budget, enabled, quic
     quick.clear()
     past = kind()
     logits = [more(past, ids[:, :40])]
-    assert quick == [not static] * 2  # keys that a static cache holds beyond the text are left out first
+    assert quick == [True] * 2
     decided = focus.assignments()[0].by_top_k[1].clone()
     kept = focus.assignments()[0].by_top_k[1]
     logits += [more(past, ids[:, 40:52]), *(more(past, ids[:, place : place + 1]) for place in range(52, T))]
@@ -323,7 +309,7 @@ def test_a_sliding_window_shorter_than_the_text_goes_another_way(enabled, quick,
     """And one that is longer does not."""
     model = build_model("Mistral", num_hidden_layers=2, sliding_window=50).to(DEVICE, DTYPE)
     focus = compose(model, build_centroids(model, window=6), sliding_layers="focus")
-    for length, short in ((40, False), (40, True), (T, False)):
+    for length, short in ((40, True), (T, False)):
         ids = random_ids(length, seed=fresh_seed % 1000).to(DEVICE)
         quick.clear()
         actual = read(focus, ids)

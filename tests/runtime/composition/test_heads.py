@@ -7,10 +7,8 @@ import torch
 from transformers import StaticCache
 
 from focus_runtime.attention.fused import fused_available
-from focus_runtime.composition import few_calls
-from focus_runtime.composition import step as step_module
+from focus_runtime.composition import attend, decode
 from focus_runtime.composition.attach import SoftGate, compose
-from focus_runtime.composition.heads import neighbours
 from focus_runtime.errors import ConfigError, InputError
 from focus_runtime.measure.attention_mass import MASS_CAUSES, attention_mass_kept
 from focus_runtime.measure.loss import evaluate_focus, layer_shares
@@ -26,6 +24,17 @@ BUDGET = [
     {"layer": 0, "head": 1, "full": True},
     {"layer": 0, "head": 2, "top_k": 3, "window": 1},
 ]
+# two query heads share a key head: both of key head 0 differ, head 3 has no groups, head 6 sees everything
+BY_QUERY = [
+    {"layer": 0, "query_head": 1, "top_k": 3, "window": 1},
+    {"layer": 0, "head": 1, "window": 5},
+    {"layer": 0, "query_head": 3, "top_k": 0},
+    {"layer": 0, "query_head": 6, "full": True},
+]
+USUAL, FULL = (1, WINDOW), (K, 0)  # top-k and window; in all groups every token sees every other
+BY_KEY_HEAD = (BUDGET, (USUAL, FULL, (3, 1), USUAL))
+BY_QUERY_HEAD = (BY_QUERY, (USUAL, (3, 1), (1, 5), (0, WINDOW), USUAL, USUAL, FULL, USUAL))
+both_budgets = pytest.mark.parametrize("executed", [BY_KEY_HEAD, BY_QUERY_HEAD], ids=["key heads", "query heads"])
 
 
 def wide_model(family, **changes):
@@ -38,20 +47,15 @@ def wide_model(family, **changes):
 def top_groups(focus, top_k):
     """(B, T) bit sets from the probabilities, by a loop over ranks."""
     order = focus.assignments()[0].probabilities.sort(dim=-1, descending=True, stable=True).indices
-    return sum(1 << order[..., rank] for rank in range(top_k))
+    return sum((1 << order[..., rank] for rank in range(top_k)), start=torch.zeros_like(order[..., 0]))
 
 
-def mask_by_head(focus, query_heads, *, sliding=None):
-    """(B, Hq, T, T) additive mask of `BUDGET`, written out."""
-    one, three = top_groups(focus, 1), top_groups(focus, 3)
-    everything = torch.ones_like(one)
-    masks = [
-        explicit_mask(one, WINDOW, SINKS),
-        explicit_mask(everything, WINDOW, SINKS),
-        explicit_mask(three, 1, SINKS),
-        explicit_mask(one, WINDOW, SINKS),
-    ]
-    mask = torch.cat([mask for mask in masks for _ in range(query_heads // 4)], dim=1)
+def mask_of(focus, settings):
+    """(B, Hq, T, T) additive mask of heads with these settings, written out, within the layer's own sliding window."""
+    config = focus.model.config
+    masks = [explicit_mask(top_groups(focus, top_k), window, SINKS) for top_k, window in settings]
+    mask = torch.cat([mask for mask in masks for _ in range(config.num_attention_heads // len(settings))], dim=1)
+    sliding = config.sliding_window if config.model_type == "mistral" else None
     if sliding is not None:
         length = mask.shape[-1]
         distance = torch.arange(length)[:, None] - torch.arange(length)
@@ -65,43 +69,53 @@ def centroids_of(fresh_seed):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_head_executes_its_own_setting(family, ids, centroids_of):
-    model = wide_model(family)
+@both_budgets
+def test_every_head_executes_its_own_setting(executed, family, ids, centroids_of):
+    model, (budget, settings) = wide_model(family), executed
+    if model.config.num_attention_heads < len(settings):
+        pytest.skip("a key head for each query head")
     before = logits(model, ids)
-    focus = compose(model, centroids_of(model), budget=BUDGET)
-    actual, heads = logits(model, ids), model.config.num_attention_heads
-    mask = mask_by_head(focus, heads, sliding=10 if family == "Mistral" else None)
+    focus = compose(model, centroids_of(model), budget=budget)
+    actual, mask = logits(model, ids), mask_of(focus, settings)
     assert "full attention" in focus.backends()[0]
     focus.detach()
-    expected = logits(model, ids, attention_mask=mask)
-    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(actual, logits(model, ids, attention_mask=mask), rtol=1e-5, atol=1e-5)
     assert torch.equal(logits(model, ids), before)
     assert not torch.allclose(actual, before, atol=1e-3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["reference", "masked", "decomposed", "flex", "fused"])
-def test_every_backend_agrees(backend, ids, centroids_of):
+@both_budgets
+def test_every_backend_agrees(executed, backend, ids, centroids_of):
     if backend == "fused" and not fused_available():
         pytest.skip("needs a C++ compiler")
-    model = wide_model("Llama")
-    focus = compose(model, centroids_of(model), budget=BUDGET, backend=backend)
+    model, (budget, settings) = wide_model("Llama"), executed
+    focus = compose(model, centroids_of(model), budget=budget, backend=backend)
     actual = logits(model, ids)
     assert set(focus.backends()[0].split(", ")) == {backend, "full attention"}
-    mask = mask_by_head(focus, 8)
+    mask = mask_of(focus, settings)
     focus.detach()
     torch.testing.assert_close(actual, logits(model, ids, attention_mask=mask), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["Llama", "GPT2", "Gemma2", "Mistral"])
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
 @pytest.mark.parametrize("cached", ["dynamic", "static"])
-def test_decoding_continues_with_every_heads_groups(family, cached, centroids_of):
+@pytest.mark.parametrize("compiled", [True, False])
+@both_budgets
+def test_decoding_continues_with_every_heads_groups(executed, family, cached, compiled, centroids_of, monkeypatch):
     """A prefill, several tokens at once, and single ones give the logits of the whole text."""
-    model = wide_model(family)
+    if compiled and not fused_available():
+        pytest.skip("needs a C++ compiler")
+    model, (budget, _) = wide_model(family), executed
     ids = random_ids(40, batch=2, seed=5)
-    focus = compose(model, centroids_of(model), budget=BUDGET)
+    focus = compose(model, centroids_of(model), budget=budget)
     whole = logits(model, ids)
+    if not compiled:
+        for module in (attend, decode):
+            monkeypatch.setattr(module, "step_fits", lambda *tensors: False)
+        monkeypatch.setattr(decode, "fits", lambda hidden: False)
     cache = StaticCache(config=model.config, max_cache_len=48) if cached == "static" else None
     parts = []
     with torch.no_grad():
@@ -218,7 +232,8 @@ def test_distant_pairs_are_those_of_the_heads_that_have_some(ids, centroids_of):
     length = ids.shape[1]
     focus = compose(model, centroids_of(model), budget=[*BUDGET[1:], {"layer": 0, "head": 1, "window": length}])
     logits(model, ids)
-    place, allowed, shares = torch.arange(length), mask_by_head(focus, 4) == 0, []
+    settings = (USUAL, (1, length), (3, 1), USUAL)
+    place, allowed, shares = torch.arange(length), mask_of(focus, settings)[:, ::2] == 0, []
     for head, window in ((0, WINDOW), (2, 1), (3, WINDOW)):
         beyond = (place[:, None] - place > window) & (place >= SINKS)
         shares += [own[beyond].float().mean() for own in allowed[:, head]]
@@ -231,106 +246,22 @@ def test_distant_pairs_are_those_of_the_heads_that_have_some(ids, centroids_of):
     focus.detach()
 
 
-def test_shares_are_means_over_heads(ids, centroids_of):
-    model = wide_model("Llama")
-    focus = compose(model, centroids_of(model), budget=BUDGET)
-    logits(model, ids)
-    allowed = (mask_by_head(focus, 4) == 0).float()
-    length = ids.shape[1]
-    kept = allowed.sum(dim=(2, 3)).mean() / (length * (length + 1) / 2)
-    assert layer_shares(focus.head_masks()[0])[0] == pytest.approx(kept.item())
-    assert evaluate_focus(focus, ids[:1]).retained_pairs == pytest.approx(layer_shares(focus.head_masks()[0])[0])
-    focus.detach()
-
-
-def test_attention_mass_is_that_of_every_heads_mask(ids, centroids_of):
-    model = wide_model("Llama").double()
+@both_budgets
+def test_masks_shares_and_mass_are_those_of_every_head(executed, ids, centroids_of):
+    model, (budget, settings) = wide_model("Llama").double(), executed
     weights = model(input_ids=ids[:1], use_cache=False, output_attentions=True).attentions[0][0]
-    focus = compose(model, centroids_of(model), budget=BUDGET)
-    mass = attention_mass_kept(focus, ids[:1], groups_from="focus")
+    focus = compose(model, centroids_of(model), budget=budget)
     logits(model, ids[:1])
-    dropped = mask_by_head(focus, 8)[0] != 0
-    expected = (weights * dropped).sum(dim=-1).mean(dim=-1)
+    mask, length = mask_of(focus, settings), ids.shape[1]
+    kept = (mask == 0).float().sum(dim=(2, 3)).mean() / (length * (length + 1) / 2)
+    assert layer_shares(focus.head_masks()[0])[0] == pytest.approx(kept.item())
+    assert evaluate_focus(focus, ids[:1]).retained_pairs == pytest.approx(kept.item())
+    assert torch.equal(head_allowed(focus)[0], mask[0] == 0)
+    mass = attention_mass_kept(focus, ids[:1], groups_from="focus")
+    expected = (weights * (mask[0] != 0)).sum(dim=-1).mean(dim=-1)
     place = MASS_CAUSES.index("dropped")
     torch.testing.assert_close(torch.from_numpy(mass.shares[0, 0, :, place]), expected.double(), rtol=1e-5, atol=1e-7)
-    assert expected[2] == expected[3] == 0
     focus.detach()
-
-
-@pytest.mark.parametrize(
-    ("heads", "copies", "expected"),
-    [
-        ((2,), False, [slice(2, 3, 1)]),
-        ((0, 1, 2), False, [slice(0, 3, 1)]),
-        ((0, 2, 4), False, [slice(0, 5, 2)]),
-        ((0, 1, 3), True, [[0, 1, 3]]),
-        ((0, 1, 3, 4, 7), False, [slice(0, 2), slice(3, 5), slice(7, 8)]),
-    ],
-)
-def test_heads_are_taken_as_views_where_they_can(heads, copies, expected):
-    parts = list(neighbours(heads, copies=copies))
-    assert parts == expected
-    everything = list(range(8))
-    taken = [x for part in parts for x in (everything[part] if isinstance(part, slice) else part)]
-    assert taken == list(heads)
-
-
-# two query heads share a key head: both of key head 0 differ, head 3 has no groups, head 6 sees everything
-BY_QUERY = [
-    {"layer": 0, "query_head": 1, "top_k": 3, "window": 1},
-    {"layer": 0, "head": 1, "window": 5},
-    {"layer": 0, "query_head": 3, "top_k": 0},
-    {"layer": 0, "query_head": 6, "full": True},
-]
-
-
-def mask_by_query_head(focus, *, sliding=None):
-    """(B, 8, T, T) additive mask of `BY_QUERY`, written out."""
-    one, three = top_groups(focus, 1), top_groups(focus, 3)
-    everything, nothing = torch.ones_like(one), torch.zeros_like(one)
-    usual = explicit_mask(one, WINDOW, SINKS)
-    masks = [
-        usual,
-        explicit_mask(three, 1, SINKS),
-        explicit_mask(one, 5, SINKS),
-        explicit_mask(nothing, WINDOW, SINKS),
-        usual,
-        usual,
-        explicit_mask(everything, WINDOW, SINKS),
-        usual,
-    ]
-    mask = torch.cat(masks, dim=1)
-    if sliding is not None:
-        length = mask.shape[-1]
-        distance = torch.arange(length)[:, None] - torch.arange(length)
-        mask = mask.masked_fill(distance >= sliding, torch.finfo(torch.float32).min)
-    return mask
-
-
-@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Qwen3", "Phi3", "Mistral"])
-def test_every_query_head_executes_its_own_setting(family, ids, centroids_of):
-    model = wide_model(family)
-    before = logits(model, ids)
-    focus = compose(model, centroids_of(model), budget=BY_QUERY)
-    actual = logits(model, ids)
-    mask = mask_by_query_head(focus, sliding=10 if family == "Mistral" else None)
-    focus.detach()
-    torch.testing.assert_close(actual, logits(model, ids, attention_mask=mask), rtol=1e-5, atol=1e-5)
-    assert torch.equal(logits(model, ids), before)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["reference", "masked", "decomposed", "flex", "fused"])
-def test_every_backend_agrees_on_query_heads(backend, ids, centroids_of):
-    if backend == "fused" and not fused_available():
-        pytest.skip("needs a C++ compiler")
-    model = wide_model("Llama")
-    focus = compose(model, centroids_of(model), budget=BY_QUERY, backend=backend)
-    actual = logits(model, ids)
-    assert set(focus.backends()[0].split(", ")) == {backend, "full attention"}
-    mask = mask_by_query_head(focus)
-    focus.detach()
-    torch.testing.assert_close(actual, logits(model, ids, attention_mask=mask), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.skipif(not fused_available(), reason="no compiled kernels")
@@ -342,57 +273,15 @@ def test_heads_that_differ_take_one_call_of_the_fused_kernel(family, padded, ids
     mask = torch.ones_like(ids)
     if padded:
         mask[0, :5] = 0
-    calls, together = [], few_calls.fused_by_head
-    monkeypatch.setattr(few_calls, "fused_by_head", lambda *given, **more: calls.append(1) or together(*given, **more))
+    calls, together = [], attend.fused_by_head
+    monkeypatch.setattr(attend, "fused_by_head", lambda *given, **more: calls.append(1) or together(*given, **more))
     actual = logits(model, ids, attention_mask=mask)
     assert set(focus.backends()[0].split(", ")) == {"fused", "full attention"}
-    monkeypatch.setattr(few_calls, "_in_fused_call", lambda *_: None)
+    monkeypatch.setattr(attend, "_together_on_cpu", lambda *_: None)
     expected = logits(model, ids, attention_mask=mask)
     assert len(calls) == 1  # of one layer, whole; the second pass took none
     real = mask.bool()
     torch.testing.assert_close(actual[real], expected[real], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
-@pytest.mark.parametrize("cached", ["dynamic", "static"])
-@pytest.mark.parametrize("compiled", [True, False])
-def test_decoding_continues_with_every_query_heads_groups(family, cached, compiled, centroids_of, monkeypatch):
-    if compiled and not fused_available():
-        pytest.skip("needs a C++ compiler")
-    model = wide_model(family)
-    ids = random_ids(40, batch=2, seed=5)
-    focus = compose(model, centroids_of(model), budget=BY_QUERY)
-    whole = logits(model, ids)
-    if not compiled:
-        monkeypatch.setattr(step_module, "step_fits", lambda *tensors: False)
-        monkeypatch.setattr(step_module, "fits", lambda hidden: False)
-    cache = StaticCache(config=model.config, max_cache_len=48) if cached == "static" else None
-    parts = []
-    with torch.no_grad():
-        for first, last in [(0, 17), (17, 22), *((t, t + 1) for t in range(22, 40))]:
-            result = model(ids[:, first:last], past_key_values=cache, use_cache=True)
-            cache = result.past_key_values
-            parts.append(result.logits)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-4, atol=1e-4)
-    focus.detach()
-
-
-def test_masks_shares_and_mass_are_those_of_every_query_head(ids, centroids_of):
-    model = wide_model("Llama").double()
-    weights = model(input_ids=ids[:1], use_cache=False, output_attentions=True).attentions[0][0]
-    focus = compose(model, centroids_of(model), budget=BY_QUERY)
-    logits(model, ids[:1])
-    mask = mask_by_query_head(focus)
-    length = ids.shape[1]
-    kept = (mask == 0).float().sum(dim=(2, 3)).mean() / (length * (length + 1) / 2)
-    assert layer_shares(focus.head_masks()[0])[0] == pytest.approx(kept.item())
-    assert torch.equal(head_allowed(focus)[0], mask[0] == 0)
-    mass = attention_mass_kept(focus, ids[:1], groups_from="focus")
-    expected = (weights * (mask[0] != 0)).sum(dim=-1).mean(dim=-1)
-    place = MASS_CAUSES.index("dropped")
-    torch.testing.assert_close(torch.from_numpy(mass.shares[0, 0, :, place]), expected.double(), rtol=1e-5, atol=1e-7)
-    focus.detach()
 
 
 def test_query_heads_that_agree_are_key_heads(ids, centroids_of):

@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.observe import observe_hidden_states
+from focus_runtime.composition.observe import observe_hidden_states, replace_assignment
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError
 from focus_runtime.routing import router
@@ -154,3 +154,67 @@ def test_a_gpus_kernel_finds_the_same(batch, monkeypatch, fresh_seed):
         rest = model(ids[:, 17:], past_key_values=past.past_key_values, use_cache=True)
     assert len(found) == 9
     torch.testing.assert_close(torch.cat([past.logits, rest.logits], 1), whole, rtol=2e-4, atol=2e-4)
+
+
+CHOSEN = (7, 19)
+BUDGETS = {
+    "one setting": (),
+    "budget": (HeadException(layer=0, head=1, full=True), HeadException(layer=1, head=0, top_k=2)),
+}
+
+
+def chosen_tokens(index, router, hidden, padding):
+    own = router.own_assignment(hidden, padding=padding)
+    tokens = torch.zeros(own.membership.shape, dtype=torch.bool)
+    tokens[:, [pos for pos in CHOSEN if pos < tokens.shape[1]]] = True
+    return own.in_all_groups(tokens)
+
+
+@pytest.mark.parametrize("backend", ["auto", "masked", "reference", "fused", "decomposed"])
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_all_heads_see_them(backend, budget, fresh_seed):
+    model = build_model()
+    focus = compose(model, build_centroids(model, window=3, num_sinks=1), budget=BUDGETS[budget], backend=backend)
+    ids = random_ids(40, seed=fresh_seed % 1000)
+    with torch.no_grad(), replace_assignment(focus, chosen_tokens):
+        sparse = model(ids, use_cache=False).logits
+    masks = head_allowed(focus)
+    assert all(mask[:, pos:, pos].all() and mask[:, pos, :pos].all() for mask in masks.values() for pos in CHOSEN)
+    assert not all(mask[:, -1].all() for mask in masks.values())
+    with focus.full_attention(), explicit_masks(model, masks), torch.no_grad():
+        expected = model(ids, use_cache=False).logits
+    torch.testing.assert_close(sparse, expected, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("backend", ["auto", "masked", "reference", "fused", "decomposed"])
+def test_heads_without_groups_see_none_of_them(backend, fresh_seed):
+    model, budget = (
+        build_model(),
+        (HeadException(layer=0, query_head=1, top_k=0), HeadException(layer=1, head=0, top_k=2)),
+    )
+    focus = compose(model, build_centroids(model, window=3, num_sinks=1), budget=budget, backend=backend)
+    ids = random_ids(40, seed=fresh_seed % 1000)
+    with torch.no_grad(), replace_assignment(focus, chosen_tokens):
+        sparse = model(ids, use_cache=False).logits
+    masks = head_allowed(focus)
+    distance = torch.arange(40)[:, None] - torch.arange(40)
+    assert torch.equal(masks[0][1], (distance >= 0) & ((distance <= 3) | (torch.arange(40) == 0)))
+    assert all(masks[0][head][pos:, pos].all() for head in (0, 2, 3) for pos in CHOSEN)
+    with focus.full_attention(), explicit_masks(model, masks), torch.no_grad():
+        expected = model(ids, use_cache=False).logits
+    torch.testing.assert_close(sparse, expected, rtol=2e-4, atol=2e-4)
+
+
+def test_nothing_changes_without_any():
+    model = build_model()
+    focus = compose(model, build_centroids(model, window=3, num_sinks=1), budget=BUDGETS["budget"])
+    ids = random_ids(30)
+    with torch.no_grad():
+        expected = model(ids, use_cache=False).logits
+        with replace_assignment(
+            focus,
+            lambda index, router, hidden, padding: router.own_assignment(hidden).in_all_groups(
+                torch.zeros(hidden.shape[:2], dtype=torch.bool)
+            ),
+        ):
+            torch.testing.assert_close(model(ids, use_cache=False).logits, expected, rtol=1e-5, atol=1e-5)

@@ -114,8 +114,7 @@ def test_stopping_leaves_the_composition_as_it_was():
     steps = []
     with pytest.raises(Cancelled):
         missing_links(focus, ids, 20, progress=lambda s, f: steps.append(s), cancelled=lambda: len(steps) >= 4)
-    assert focus.observer is None
-    assert focus.added_pairs == {}
+    assert focus.modes == ()
     assert missing_links(focus, ids, 20, verify=1).verified
 
 

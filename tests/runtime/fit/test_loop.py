@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.state import SoftGate
+from focus_runtime.composition.modes import SoftGate
 from focus_runtime.errors import ConfigError, TrainingError
 from focus_runtime.fit.centroids import training_focus
 from focus_runtime.fit.contexts import checkpointing

@@ -306,7 +306,7 @@ CELLS = 4096  # of the router's weights, at once
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sinks:
-    """How text sinks are found, see composition/text_sinks.py.
+    """How text sinks are found, see composition/groups.py.
 
     Attributes:
         known: (1, 1) bool, whether an earlier layer found the token; None where none has looked.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.resume import RecordedPass, recorded_outputs, resumed_at
+from focus_runtime.composition.observe import RecordedPass, recorded_outputs, resumed_at
 from focus_runtime.fit.budget.costs import Costs, measure_costs
 from focus_runtime.fit.budget.sensitivity import Sensitivities, measure_sensitivities
 from focus_runtime.measure.loss import check_positions, final_hidden, layer_shares, token_nll

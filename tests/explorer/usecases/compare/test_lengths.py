@@ -14,7 +14,7 @@ from focus_explorer.usecases.compare.lengths import lengths, measure_lengths
 from focus_explorer.usecases.run_payload import load_run
 from focus_runtime.composition import layer
 from focus_runtime.composition.changes import read_changes
-from focus_runtime.composition.state import FULL
+from focus_runtime.composition.plan import FULL
 from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.speed import tokens_like
@@ -45,13 +45,13 @@ def budget_run(service, heads_model):
 
 def test_the_layer_is_called_as_in_a_pass(service, budget_run, monkeypatch):
     """With all of its heads at once, and its router with whatever the composition adds to it."""
-    calls, attend = [], layer.sparse_attention
+    calls, attend = [], layer.focused_attention
 
     def noted(module, state, call):
         calls.append((state.index, call.query.shape[1], call.query.shape[2], state.owner.config.budget))
         return attend(module, state, call)
 
-    monkeypatch.setattr(layer, "sparse_attention", noted)
+    monkeypatch.setattr(layer, "focused_attention", noted)
     measure_lengths(service, budget_run, 1, seconds=1, repeats=1)
     assert calls[:2] == [(1, 8, 256, BUDGET)] * 2  # one that warms up, one that is timed
 

@@ -139,7 +139,7 @@ def test_a_measurement_changes_nothing(focus):
     with torch.no_grad():
         before = focus.model(ids).logits
     measure_costs(focus, [ids], SETTINGS)
-    assert focus.probe is None
+    assert focus.modes == ()
     with torch.no_grad():
         torch.testing.assert_close(focus.model(ids).logits, before, rtol=0, atol=0)
         with focus.full_attention():

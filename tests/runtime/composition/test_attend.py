@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from focus_runtime.attention import decode
 from focus_runtime.attention.reference import Scoring
-from focus_runtime.composition import own
+from focus_runtime.composition import attend
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.gpu import Launches, WithoutCudnn
@@ -80,10 +80,10 @@ def test_a_step_with_a_softcap_takes_the_kernel_of_decode_steps(new, monkeypatch
     query, key, value = (torch.randn(2, heads, tokens, 32) for heads, tokens in ((4, new), (2, 150), (2, 150)))
     call = Call(query, key, value, None, 150, Scoring(0.2, 5.0), 0.0)
     layer = FocusLayer(0, None, None)
-    expected = own.own_attention(nn.Module(), layer, call)
+    expected = attend.own_attention(nn.Module(), layer, call)
     names, run = [], Launches.run
-    for module in (own, decode):
+    for module in (attend, decode):
         monkeypatch.setattr(module, "attention_fits", lambda *_: True)
     monkeypatch.setattr(Launches, "run", lambda self, name, *given: names.append(name) or run(self, name, *given))
-    torch.testing.assert_close(own.own_attention(nn.Module(), layer, call), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(attend.own_attention(nn.Module(), layer, call), expected, rtol=1e-4, atol=1e-5)
     assert names == (["chunk", "join"] if new == 1 else [])

@@ -1,0 +1,170 @@
+"""The short way of a whole text on a GPU, and heads of unequal settings in few calls of its kernels.
+
+A call costs a GPU's host more than the GPU where texts are short, and gathering heads copies queries, keys and values.
+The kernels therefore read which heads to compute, and the window of each query head: one call for each top-k, not for
+each setting. A head with full attention is one whose window no text is longer than; in a long text it is computed
+apart, by the kernel made for it.
+
+Shape suffixes: B batch, H query heads, Q queries, T tokens, D head size, S distinct top-k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from focus_runtime.attention.clock import StageClock
+from focus_runtime.attention.cuda.decomposed import GROUPED, grouped_fits, triton_kernels
+from focus_runtime.attention.decode import DECODING
+from focus_runtime.attention.reference import needs_gradient
+from focus_runtime.composition.call import Call, acting_factors, head_factors, kernels_read, plan_of, with_factors
+from focus_runtime.composition.heads import memberships
+from focus_runtime.composition.plan import Plan
+from focus_runtime.composition.state import FocusLayer
+from focus_runtime.gpu import attention_fits, tried
+from focus_runtime.mask.rule import Extent
+
+FULL_APART_FROM = 16384  # tokens; below, another launch costs more than the near kernel, which masks every tile (H100)
+
+
+def text_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
+    """Focus of a whole text, by the groups that the router decided and nobody changed.
+
+    Short texts are one kernel for all pairs, heads and factors. The shorter way saves 81 of 229 us of Python a layer
+    in a short text, and 204 of 449 in one of 8,192 tokens, whose layers take 1,000 to 1,400 (LOG.md, 2026-11-27).
+
+    Returns:
+        (B, T, H, D), or None where the kernels do not take the call, or one fails; nothing is changed then.
+    """
+    current, length = layer.current_pass, call.query.shape[2]
+    assignment, history = current.assignment, current.history
+    if assignment is None or not call.whole or call.sinks is not None or not fits(GROUPED, layer.owner.backend, call):
+        return None
+    if layer.sliding is not None and length > layer.sliding:
+        return None
+    if history is not None and history.length:  # the second call of a module, as in differential attention
+        return None
+    if not (assignment.uniform or assignment.beyond) or assignment.edit is not None:  # else bits from K on may be set
+        return None
+    plan = plan_of(layer, call)
+    if length <= plan.seen_whole:  # torch's kernel is faster
+        return None
+    groups_SBT = memberships(assignment, plan.heads.top_ks, plan.config.top_k)
+    with layer.owner.seconds("attention"):
+        if triton_kernels()[1].pairwise_pays(call.query, plan.config.num_groups, max(plan.heads.top_ks)):
+            out_BTHD = _every_pair(layer, plan, call, groups_SBT)
+        elif length < FULL_APART_FROM:
+            out_BTHD = _by_groups(layer, plan, call, groups_SBT, beyond=not assignment.uniform)
+        else:
+            out_BTHD = None
+    if out_BTHD is None:
+        return None
+    if history is not None and plan.config.assignment != "sinkhorn":  # whose groups nothing will continue from
+        history.append(groups_SBT, None, layer.owner.writer)
+    current.counts, current.backend = plan.counts, "decomposed"
+    return out_BTHD
+
+
+def _every_pair(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tensor) -> Tensor | None:
+    """A short text, (B, T, H, D), by the kernel that tests all pairs."""
+    factors_H, factors = acting_factors(layer), None
+    if factors_H is not None and call.total > plan.reach.least:
+        if not kernels_read(factors_H):
+            return None
+        factors = head_factors(factors_H, plan.reach)
+    groups_SBT = groups_SBT if groups_SBT.stride(-1) == 1 else groups_SBT.contiguous()
+
+    def run() -> Tensor:
+        out_BTHD: Tensor = triton_kernels()[1].pairwise_attention(
+            *call.tensors,
+            groups_SBT,
+            plan.rule,
+            call.scoring,
+            num_groups=plan.config.num_groups,
+            heads=None if plan.heads.uniform else plan.on_gpu.pairs,
+            factors=factors,
+            stage=layer.owner.seconds,
+        )
+        return out_BTHD
+
+    return tried(GROUPED, call.query, run)
+
+
+def _by_groups(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tensor, *, beyond: bool) -> Tensor | None:
+    """A longer text, (B, T, H, D), by the kernels that sort tokens by group."""
+    call = with_factors(layer, call)
+    if needs_gradient(call.query):  # of factors that are learned; these kernels have no backward
+        return None
+    if plan.heads.uniform and not grouped_fits(*call.tensors, plan.rule.near(call.total - 1), call.scoring):
+        return None
+    extents = [extent_of(top_k, plan.config.num_groups, beyond=beyond) for top_k in plan.heads.top_ks]
+    found = text_by_head(plan, call, groups_SBT.unbind(), extents, layer.owner.seconds)
+    return None if found is None else found[0]
+
+
+def fits(what: str, backend: str, call: Call) -> bool:
+    """Whether kernels take the call with all its heads: `GROUPED` for a whole text, `DECODING` for its newest token."""
+    return (
+        call.padding is None
+        and call.scoring.scale > 0
+        and backend in ("auto", "decomposed" if what == GROUPED else "decode")
+        and attention_fits(what, *call.tensors)
+        and not needs_gradient(*call.tensors)
+    )
+
+
+def extent_of(top_k: int, num_groups: int, *, beyond: bool) -> Extent:
+    """What is known of groups that a router decided, and nobody edited; `beyond`: some tokens may be in all groups."""
+    if top_k == 0:
+        return Extent(num_groups, 0, uniform=True)
+    return Extent(num_groups, top_k, uniform=not beyond, beyond=beyond)
+
+
+def step_by_head(plan: Plan, call: Call, groups_SBT: Tensor) -> Tensor | None:
+    """The newest token's output, (B, 1, H, D), of a call that `fits`; None where the kernel failed."""
+    from focus_runtime.attention.cuda.decoding import decode_on_gpu  # needs Triton
+
+    groups_SBT = groups_SBT if groups_SBT.stride(-1) == 1 else groups_SBT.contiguous()
+    step = plan.on_gpu.step
+    result = tried(
+        DECODING, call.query, lambda: decode_on_gpu(*call.tensors, groups_SBT, plan.rule, call.scoring, step)
+    )
+    return None if result is None else result[0].transpose(1, 2)
+
+
+def text_by_head(
+    plan: Plan, call: Call, groups_BT: Sequence[Tensor], extents: Sequence[Extent], clock: StageClock
+) -> tuple[Tensor, bool] | None:
+    """A whole text's output, (B, T, H, D), and whether full heads are in it, whose rows are else left as they are; None
+    where a kernel failed. Memberships and what is known of them are given for each distinct top-k."""
+    kernels, apart, own = triton_kernels()[0], call.query.shape[2] >= FULL_APART_FROM, plan.on_gpu
+
+    def run() -> Tensor:
+        inputs = (plan.rule, call.scoring)
+        if plan.heads.uniform:
+            out_BHTD = kernels.grouped_attention(*call.tensors, groups_BT[0], *inputs, extent=extents[0], stage=clock)[
+                0
+            ]
+            return out_BHTD.transpose(1, 2)
+        results, parts = kernels.new_results(call.query), own.focused if apart else own.parts
+        together = len(parts) > 1  # near pairs have nothing to do with groups: of all parts they are one launch
+        works = [(place, heads, extents[place]) for place, heads in parts if not together or extents[place].top_k > 0]
+        if together:
+            no_groups = Extent(extents[0].num_groups, 0, uniform=True)
+            works.insert(0, (0, own.every_focused if apart else own.every, no_groups))
+        for number, (place, heads, extent) in enumerate(works):
+            kernels.grouped_attention(
+                *call.tensors,
+                groups_BT[place],
+                *inputs,
+                extent=extent,
+                stage=clock,
+                heads=heads,
+                results=results,
+                near_known=together and number > 0,
+            )
+        return results[0]
+
+    out_BTHD = tried(GROUPED, call.query, run)
+    return None if out_BTHD is None else (out_BTHD, not apart)

@@ -14,13 +14,10 @@ from focus_explorer.usecases.acting_user import new_owner
 from focus_explorer.usecases.centroids.files import load_named_centroids
 from focus_explorer.usecases.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.usecases.service import Service
-from focus_runtime.budget import HeadException
 from focus_runtime.composition.changes import read_changes
-from focus_runtime.config import GROWTH, is_growth
-from focus_runtime.text.special import DEFAULT
+from focus_runtime.config import TextOptions
 
 if TYPE_CHECKING:
-    from focus_runtime.run.engine import RunOptions
     from focus_runtime.run.trace import Timing, Trace
 
 
@@ -29,49 +26,25 @@ Written = TypeVar("Written")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AnalyzeRequest:
-    """Options of an analysis; None means the centroid file's own setting.
+class AnalyzeRequest(TextOptions):
+    """What is analysed how: the settings of `FocusSettings` and `TextOptions`, and the model and centroids.
 
     Attributes:
         model: embedded name, Hugging Face id, folder or .gguf file.
         centroids: a shipped file's name such as default, random, an uploaded file's name or hash, or a path.
-        top_k: groups per token.
-        window: pairs at most this many tokens apart always attend, in heads without a window of their own.
-        num_sinks: first tokens that every token may attend to.
-        window_growth: positions from which to which windows grow, (1, 1) for windows of one length.
-        assignment: causal or sinkhorn.
-        budget: layers and key-value heads with settings of their own; none when empty.
-        max_tokens: longer texts are cut here; None means no cut.
-        special_tokens: "auto" for what the tokenizer puts before a text, such as BOS, or "none" for no token.
         chat: the text holds the turns of a chat, which go through the model's own template.
-        repeats: timed passes.
         device: auto, cpu, cuda, cuda:N, mps or split; the service's own when None.
         dtype: of the model: auto, float32, bfloat16 or float16; the service's own when None.
-        backend: of Focus attention, see `focus_attention`.
         num_groups, routing_dim: K and d_g of random centroids, whose default they replace.
-        seed: of random centroids.
-        changes: made by hand to what Focus does, see focus_runtime/composition/changes.py.
     """
 
     model: str = settings.SETTINGS["model"].default
     centroids: str = settings.SETTINGS["centroids"].default
-    top_k: int | None = None
-    window: int | None = None
-    num_sinks: int | None = None
-    window_growth: tuple[int, int] | None = None
-    assignment: str | None = None
-    budget: tuple[HeadException, ...] | None = None
-    max_tokens: int | None = None
-    special_tokens: str = DEFAULT
     chat: bool = False
-    repeats: int | None = None
     device: str | None = None
     dtype: str | None = None
-    backend: str = "auto"
     num_groups: int | None = None
     routing_dim: int | None = None
-    seed: int = RANDOM_SEED
-    changes: tuple[str, ...] = ()
 
     @property
     def drawn(self) -> DrawnCentroids:
@@ -85,23 +58,11 @@ class AnalyzeRequest:
         )
 
     def check(self) -> None:
-        """Refuse numbers that are invalid for every model.
+        """Refuse what is invalid for every model.
 
         Raises:
-            ConfigError: a number is out of range, or a change cannot be read.
+            ConfigError: a change cannot be read, or an option is for random centroids only.
         """
-        if self.max_tokens is not None and self.max_tokens < 2:
-            raise ConfigError(f"max_tokens is {self.max_tokens}", expected="at least 2")
-        if self.repeats is not None and self.repeats < 1:
-            raise ConfigError(f"repeats is {self.repeats}", expected="at least 1")
-        if self.backend not in settings.BACKENDS:
-            raise ConfigError(f"backend is {self.backend!r}", expected="one of " + ", ".join(settings.BACKENDS))
-        if self.window_growth is not None and not is_growth(self.window_growth):
-            raise ConfigError(f"window_growth is {self.window_growth!r}", expected=GROWTH)
-        if self.special_tokens not in settings.SPECIAL_TOKENS:
-            raise ConfigError(
-                f"special_tokens is {self.special_tokens!r}", expected=" or ".join(settings.SPECIAL_TOKENS)
-            )
         read_changes(self.changes)
         drawn = (self.num_groups, self.routing_dim, self.seed) != (None, None, RANDOM_SEED)
         if drawn and self.centroids != "random":
@@ -142,8 +103,8 @@ def analyze(
         InputError: text, model, centroids or settings cannot be used, or the database not written.
         Cancelled: `cancelled` returned True before the run was stored.
     """
-    from focus_runtime.run.engine import Early
-    from focus_runtime.run.engine import analyze as run_both
+    from focus_runtime.run.text import Early
+    from focus_runtime.run.text import analyze as run_both
     from focus_runtime.text.chat import chat_text, read_turns
     from focus_runtime.text.tokens import check_text
 
@@ -170,7 +131,7 @@ def analyze(
                 loaded.tokenizer,
                 text,
                 centroids,
-                _options(request),
+                request,
                 model_id=loaded.name,
                 model_fingerprint=loaded.fingerprint,
                 progress=progress,
@@ -232,22 +193,3 @@ class _Kept:
                 if time.monotonic() > deadline:
                     raise
                 self._progress("Waiting for the database, which another program writes", 0.98)
-
-
-def _options(request: AnalyzeRequest) -> RunOptions:
-    from focus_runtime.run.engine import RunOptions
-
-    return RunOptions(
-        top_k=request.top_k,
-        window=request.window,
-        num_sinks=request.num_sinks,
-        window_growth=request.window_growth,
-        assignment=request.assignment,
-        budget=request.budget,
-        max_tokens=request.max_tokens,
-        special_tokens=request.special_tokens,
-        repeats=request.repeats,
-        backend=request.backend,
-        seed=request.seed,
-        changes=read_changes(request.changes),
-    )

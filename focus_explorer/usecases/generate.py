@@ -89,7 +89,7 @@ def _generate_both(
     loaded: LoadedModel, focus: Any, start: Any, job: Job, *, max_tokens: int, temperature: float, seed: int
 ) -> None:
     """Generate token by token; `start` (1, T) holds the prompt's ids."""
-    from focus_runtime.run.generation import generate_both
+    from focus_runtime.run.cached_text import generate_both
 
     written: dict[str, list[int]] = {"full": [], "focus": []}
     sides: dict[str, GeneratedSidePayload] = {
@@ -128,7 +128,7 @@ def _finish(focus: Any, start: Any, written: list[int], side: GeneratedSidePaylo
     """The groups Focus would give to what full attention wrote."""
     import torch
 
-    from focus_runtime.run.generation import groups_afterwards
+    from focus_runtime.run.cached_text import groups_afterwards
 
     if not written:
         return

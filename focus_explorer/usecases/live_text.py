@@ -19,7 +19,7 @@ from focus_explorer.views.run import encode
 from focus_runtime.failures import Advice
 
 if TYPE_CHECKING:
-    from focus_runtime.run.live_text import LiveText
+    from focus_runtime.run.cached_text import LiveText
 
 MOST_TOKENS = 2000
 NEXT_TOKENS = 5
@@ -71,7 +71,7 @@ class LiveTexts:
 
     def _live(self, run: dict[str, Any], session: str, loaded: Any) -> LiveText:
         """The text of a session; begun anew where the model was loaded again since."""
-        from focus_runtime.run.live_text import LiveText
+        from focus_runtime.run.cached_text import LiveText
 
         key = (str(run["run_id"]), session)
         with self._lock:

@@ -16,9 +16,8 @@ from focus_explorer.usecases.centroids.fit import DrawnCentroids, calibrate, fit
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.runs import run_config, run_special_tokens
 from focus_explorer.usecases.service import Service
-from focus_runtime.budget import read_budget
 from focus_runtime.composition.changes import Change, last_token, read_changes
-from focus_runtime.config import CONSTANT
+from focus_runtime.config import FocusConfig, FocusSettings
 from focus_runtime.failures import Advice
 from focus_runtime.routing.saved_folder import CENTROIDS_FILE
 
@@ -128,17 +127,8 @@ def compose_run(
     from focus_runtime.composition.attach import compose
 
     config = run_config(run)
-    return compose(
-        loaded.model,
-        run_centroids(service, run, loaded),
-        top_k=config.top_k,
-        window=config.window,
-        num_sinks=config.num_sinks,
-        window_growth=config.growth,
-        assignment=assignment or config.assignment,
-        budget=config.budget,
-        backend=backend,
-    )
+    settings = FocusSettings.from_config(config, assignment=assignment or config.assignment)
+    return compose(loaded.model, run_centroids(service, run, loaded), settings=settings, backend=backend)
 
 
 @contextmanager
@@ -205,19 +195,10 @@ def request_of(config: Mapping[str, Any], centroids: str, seed: int | None, **mo
         seed: that they were drawn from, where they are random.
         more: further attributes of the request.
     """
-    random = {"num_groups": config["num_groups"], "routing_dim": config["routing_dim"], "seed": seed}
-    first, last = config.get("window_growth") or CONSTANT
-    return AnalyzeRequest(
-        centroids=centroids,
-        top_k=config["top_k"],
-        window=config["window"],
-        num_sinks=config["num_sinks"],
-        window_growth=(first, last),
-        assignment=config["assignment"],
-        budget=read_budget(config.get("budget", [])),
-        **(random if centroids == "random" else {}),
-        **more,
-    )
+    executed = FocusConfig.from_json(json.dumps(config))
+    random = {"num_groups": executed.num_groups, "routing_dim": executed.routing_dim, "seed": seed}
+    drawn = random if centroids == "random" else {}
+    return AnalyzeRequest.from_config(executed, centroids=centroids, **drawn, **more)
 
 
 def run_random_seed(service: Service, run: dict[str, Any]) -> int | None:

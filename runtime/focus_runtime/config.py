@@ -54,9 +54,9 @@ def checked(name: str, value: Any) -> Any:
         if value not in CHOICES[name]:
             raise ConfigError(f"{name} is {value!r}", expected=" or ".join(CHOICES[name]))
     elif name == "temperature":
-        least, most = TEMPERATURES
-        if not _is_number(value) or not least <= value <= most:
-            raise ConfigError(f"temperature is {value!r}", expected=f"a number from {least:g} to {most:g}")
+        low, high = TEMPERATURES
+        if not _is_number(value) or not low <= value <= high:
+            raise ConfigError(f"temperature is {value!r}", expected=f"a number from {low:g} to {high:g}")
     elif name == "text_sinks":
         if value is not None and (not _is_number(value) or not 0 < value <= 1):
             raise ConfigError(f"text_sinks is {value!r}", expected="a cosine similarity above 0, at most 1, or none")
@@ -92,7 +92,7 @@ def _checked_layers(value: Any) -> tuple[int, ...] | None:
 
 
 def is_growth(value: Any) -> bool:
-    """Whether this is the first and the last position of a growth: whole numbers from 1 on, not the larger one first."""
+    """Whether this is the first and the last position of a growth: whole numbers from 1 on, in that order."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         return False
     whole = all(isinstance(number, int) and not isinstance(number, bool) for number in value)

@@ -20,6 +20,7 @@ from focus_explorer.usecases.run_model import backend_again, lease_run_model, ru
 from focus_explorer.usecases.runs import run_config, run_special_tokens, token_ids
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.comparisons import GridCellPayload, GridValuesPayload, MeasuredGrid
+from focus_runtime.config import TextOptions
 from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.store.comparisons import write_setting
 
@@ -206,30 +207,31 @@ def _measure_cell(
 ) -> dict[str, Any]:
     import torch
 
+    from focus_runtime.measure.timing import MODES
     from focus_runtime.models.device_map import device_names, input_device
     from focus_runtime.models.precision import dtype_name
-    from focus_runtime.run.setting import measure_setting
+    from focus_runtime.routing.no_groups import has_no_groups
+    from focus_runtime.run.text import measure_setting
 
     kind, k, w = cell
     config = run_config(run)
     ids = torch.tensor([token_ids(service.database, run["run_id"])], device=input_device(loaded.model))
-    measured = measure_setting(
-        loaded.model,
-        centroids,
-        ids,
+    options = TextOptions.from_config(
+        config,
         top_k=k or None,
         window=w,
-        num_sinks=config.num_sinks,
-        window_growth=config.growth,
-        assignment=config.assignment,
-        budget=config.budget,
         backend=backend_again(run),
-        changes=run_changes(run) if kind == "focus" else (),
+        changes=tuple(map(str, run_changes(run))) if kind == "focus" else (),
         repeats=repeats,
-        cancelled=cancelled,
     )
-    full, focus = measured.nll["full"], measured.nll["focus"]
+    measured = measure_setting(loaded.model, centroids, ids, options, cancelled)
+    full, focus = (measured.predicted[mode].nll for mode in MODES)
     mean, low, high = moving_block_interval(focus - full)
+    times = {
+        f"{name}_{mode}": [one.milliseconds for one in measured.timings if (one.mode, one.stage) == (mode, stage)]
+        for name, stage in (("attention", "attention"), ("total", "end_to_end"))
+        for mode in MODES
+    }
     return {
         "run_id": run["run_id"],
         "kind": kind,
@@ -243,12 +245,9 @@ def _measure_cell(
         "delta_mean": mean,
         "delta_low": low,
         "delta_high": high,
-        "retained_pairs": measured.retained_pairs,
-        "dominance": measured.dominance,
-        "attention_full": measured.attention_ms["full"],
-        "attention_focus": measured.attention_ms["focus"],
-        "total_full": measured.total_ms["full"],
-        "total_focus": measured.total_ms["focus"],
+        "retained_pairs": float(np.mean([layer.retained_pairs for layer in measured.layers])),
+        "dominance": None if has_no_groups(centroids) else float(np.mean([one.dominance for one in measured.layers])),
+        **times,
         "backend": measured.backend,
         "device": device_names(loaded.model),
         "dtype": dtype_name(loaded.model),

@@ -155,7 +155,7 @@ class WhatIfs:
             Cancelled: `cancelled` returned True.
         """
         from focus_runtime.explain.what_if import what_if
-        from focus_runtime.run.setting import stoppable
+        from focus_runtime.run.text import stoppable
 
         changes = checked_changes(self.service, run_id, texts)
         run = fetch_run(self.service.database, run_id)

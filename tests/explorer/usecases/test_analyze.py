@@ -15,7 +15,7 @@ from focus_explorer.usecases.run_model import lease_run_model, run_centroids
 from focus_explorer.usecases.runs import list_runs, run_config, run_summary
 from focus_explorer.usecases.service import Service
 from focus_runtime.errors import Cancelled, DeviceError
-from focus_runtime.run import engine
+from focus_runtime.run import text as engine
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow

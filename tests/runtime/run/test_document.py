@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from focus_runtime.config import TextOptions
 from focus_runtime.errors import TextError
-from focus_runtime.run.document import DocumentAnalyst, DocumentOptions
-from focus_runtime.run.engine import RunOptions, analyze
+from focus_runtime.run.documents import DocumentAnalyst
 from focus_runtime.run.source import Document
+from focus_runtime.run.text import analyze
 from tests.helpers import build_centroids, build_model
 
 TEXT = "the harbour was quiet and the cat sat on the mat; nobody came, nobody left. " * 2
@@ -19,8 +22,8 @@ def test_learned_and_random_groups_are_those_of_the_engine(tiny_model, tokenizer
     learned, random = build_centroids(tiny_model), build_centroids(tiny_model, seed=7)
     before = torch.cat([p.flatten() for p in tiny_model.parameters()]).clone()
     implementation = tiny_model.config._attn_implementation
-    options = DocumentOptions(top_k=2, window=6, max_tokens=90, tags=False)
-    with DocumentAnalyst(tiny_model, tokenizer, learned, random, options) as analyst:
+    options = TextOptions(top_k=2, window=6, max_tokens=90)
+    with DocumentAnalyst(tiny_model, tokenizer, learned, random, options, tags=False) as analyst:
         with pytest.raises(TextError, match="1 token"):
             analyst.analyze(Document("short", "x"))
         tables = [analyst.analyze(Document("a", TEXT)) for _ in range(2)]
@@ -29,7 +32,7 @@ def test_learned_and_random_groups_are_those_of_the_engine(tiny_model, tokenizer
     assert torch.equal(before, torch.cat([p.flatten() for p in tiny_model.parameters()]))
     groups, document = tables[0]["assignments"], tables[0]["document"].to_pylist()[0]
     for centroids, prefix, mode in ((learned, "", "focus"), (random, "random_", "random")):
-        trace = analyze(tiny_model, tokenizer, TEXT, centroids, RunOptions(top_k=2, window=6, max_tokens=90, repeats=1))
+        trace = analyze(tiny_model, tokenizer, TEXT, centroids, replace(options, repeats=1))
         for name, values in (
             ("membership", [layer.membership for layer in trace.layers]),
             ("top_group", [layer.top_group for layer in trace.layers]),
@@ -44,7 +47,7 @@ def test_learned_and_random_groups_are_those_of_the_engine(tiny_model, tokenizer
 def test_a_text_beyond_learned_positions_is_a_text_error(tokenizer):
     model = build_model("GPT2")  # 256 of them
     with (
-        DocumentAnalyst(model, tokenizer, build_centroids(model), None, DocumentOptions(tags=False)) as analyst,
+        DocumentAnalyst(model, tokenizer, build_centroids(model), None, TextOptions(), tags=False) as analyst,
         pytest.raises(TextError, match="positions"),
     ):
         analyst.analyze(Document("a", TEXT * 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from focus_runtime.composition.attach import compose
-from focus_runtime.run.generation import generate_both, groups_afterwards
+from focus_runtime.run.cached_text import generate_both, groups_afterwards
 from tests.helpers import build_centroids
 
 

@@ -8,7 +8,7 @@ import torch
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError, ModelError
-from focus_runtime.run.live_text import LiveText
+from focus_runtime.run.cached_text import LiveText
 from tests.helpers import build_centroids, build_model, random_ids
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.synthetic_runs import LAYERS, layer_of, text_of, write_long_run
-from focus_explorer.statistics.run_statistics import NAMES, RunStatistics
+from focus_explorer.statistics import NAMES
+from focus_explorer.statistics.tables import RunStatistics
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import tag_run
 from focus_runtime.config import FocusConfig

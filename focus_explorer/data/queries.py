@@ -14,21 +14,13 @@ from focus_runtime.store.database import Database
 
 
 def fetch(database: Database, name: str, **parameters: Any) -> pa.Table:
-    """Run one named query.
-
-    Raises:
-        StoreError: the database cannot be read.
-    """
+    """Run one named query."""
     with database.read() as connection:
         return connection.sql(QUERIES[name], params=parameters or None).to_arrow_table()
 
 
 def fetch_several(database: Database, names: tuple[str, ...], **parameters: Any) -> dict[str, pa.Table]:
-    """Run named queries with the same parameters on one connection: opening a large file takes longer than most reads.
-
-    Raises:
-        StoreError: the database cannot be read.
-    """
+    """Run named queries with the same parameters on one connection: opening a file takes longer than most reads."""
     with database.read() as connection:
         return {name: connection.sql(QUERIES[name], params=parameters).to_arrow_table() for name in names}
 
@@ -64,21 +56,12 @@ def fetch_training(database: Database, training_id: str) -> dict[str, Any]:
 
 
 def fetch_run(database: Database, run_id: str) -> dict[str, Any]:
-    """The one row of a run.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """The one row of a run."""
     return only_run(database, run_id, fetch(database, "run", run_id=run_id))
 
 
 def only_run(database: Database, run_id: str, rows: pa.Table) -> dict[str, Any]:
     """The one row of the query `run`.
-
-    Args:
-        database: named in the message.
-        run_id: that was looked up.
-        rows: of the query.
 
     Raises:
         NotFoundError: it has none.

@@ -42,12 +42,6 @@ def lease_run_model(
 ) -> Iterator[LoadedModel]:
     """A lease of the model a run was made with, in its precision, on its device or, where that is missing, the CPU.
 
-    Args:
-        service: whose model is leased.
-        run: its row.
-        advice: what to do when the memory does not suffice for the work in the block.
-        progress: takes the place in line while others work with a model, see `ModelStore.lease`.
-
     Raises:
         InputError: it cannot be loaded, has other weights than the run's, or the memory does not suffice for the work.
     """
@@ -85,12 +79,6 @@ def backend_again(execution: Mapping[str, Any]) -> str:
 def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, name: str | None = None) -> Centroids:
     """The centroids a run was made with, looked up by their hash, balanced where the run needed that.
 
-    Args:
-        service: whose database has the run.
-        run: its row.
-        loaded: its model.
-        name: name or path of the centroids, when the caller knows it.
-
     Raises:
         NotFoundError: they are neither shipped, random nor uploaded.
     """
@@ -115,11 +103,7 @@ def compose_run(
     """Focus with a run's centroids and settings on its model, without changes made by hand; detach it afterwards.
 
     Args:
-        service: whose database has the run.
-        run: its row.
-        loaded: its model.
         assignment: the run's when None.
-        backend: see `compose`.
 
     Raises:
         NotFoundError: the centroids are not here.
@@ -137,9 +121,6 @@ def composed_run(
 ) -> Iterator[FocusModel]:
     """The same with the run's changes, until the block ends, however it ends.
 
-    Args:
-        service, run, loaded, assignment, backend: as in `compose_run`.
-
     Raises:
         NotFoundError: the centroids are not here.
     """
@@ -155,7 +136,6 @@ def run_changes(run: Mapping[str, Any], before: int | None = None) -> tuple[Chan
     """The changes made by hand that a run was executed with.
 
     Args:
-        run: its row.
         before: leave out changes of tokens from this position on; None for none.
     """
     changes = read_changes(json.loads(run["changes"] or "[]"))
@@ -164,11 +144,6 @@ def run_changes(run: Mapping[str, Any], before: int | None = None) -> tuple[Chan
 
 def request_again(service: Service, run: dict[str, Any], texts: Sequence[str] = ()) -> AnalyzeRequest:
     """What analyses a stored run's text again as it was analysed, with further changes.
-
-    Args:
-        service: whose database has the run.
-        run: its row.
-        texts: further changes, made after those of the run.
 
     Raises:
         NotFoundError: the centroids are not here.
@@ -191,9 +166,6 @@ def request_of(config: Mapping[str, Any], centroids: str, seed: int | None, **mo
 
     Args:
         config: as JSON.
-        centroids: name or path of them.
-        seed: that they were drawn from, where they are random.
-        more: further attributes of the request.
     """
     executed = FocusConfig.from_json(json.dumps(config))
     random = {"num_groups": executed.num_groups, "routing_dim": executed.routing_dim, "seed": seed}

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from focus_explorer.data.queries import fetch_run
-from focus_explorer.usecases.compare.heads import measure_heads
+from focus_explorer.usecases.compare.costs import check_token, explain_token, measure_heads
 from focus_explorer.usecases.compare.lengths import check_seconds, measure_lengths
-from focus_explorer.usecases.compare.missing_links import check_token, explain_token
 from focus_explorer.usecases.compare.settings import check_grid, measure_grid
 from focus_explorer.usecases.compare.what_if import WhatIfs, checked_changes, repeated_by, save_changed
 from focus_explorer.usecases.generate import check_generation, generate
@@ -41,12 +40,6 @@ class Comparisons:
     def start_grid(self, run_id: str, top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
         """Start `measure_grid`.
 
-        Args:
-            run_id: of the run.
-            top_k: groups per token to measure.
-            window: windows to measure, in tokens.
-            repeats: timed passes of each.
-
         Raises:
             InputError: the grid or the run cannot be measured, or another comparison is under way.
         """
@@ -69,11 +62,6 @@ class Comparisons:
     def start_lengths(self, run_id: str, layer: int, seconds: float) -> None:
         """Start `measure_lengths`.
 
-        Args:
-            run_id: of the run.
-            layer: layer number.
-            seconds: budget.
-
         Raises:
             InputError: the budget or the run cannot be used, or another comparison is under way.
         """
@@ -95,10 +83,6 @@ class Comparisons:
     def start_links(self, run_id: str, token: int) -> None:
         """Start `explain_token`.
 
-        Args:
-            run_id: of the run.
-            token: position of the token that is predicted.
-
         Raises:
             InputError: the token or the run cannot be used, or another comparison is under way.
         """
@@ -113,9 +97,6 @@ class Comparisons:
     def start_heads(self, run_id: str) -> None:
         """Start `measure_heads`.
 
-        Args:
-            run_id: of the run.
-
         Raises:
             InputError: the run cannot be used, or another comparison is under way.
         """
@@ -129,10 +110,6 @@ class Comparisons:
 
     def start_what_if(self, run_id: str, texts: Sequence[str]) -> None:
         """Start `WhatIfs.measure`, unless the same is being measured.
-
-        Args:
-            run_id: of the run.
-            texts: one for each change.
 
         Raises:
             InputError: a change or the run cannot be used, or another comparison is under way.
@@ -152,10 +129,6 @@ class Comparisons:
 
     def start_saving(self, run_id: str, texts: Sequence[str]) -> None:
         """Start `save_changed`.
-
-        Args:
-            run_id: of the run.
-            texts: one for each change.
 
         Raises:
             InputError: a change or the run cannot be used, or another comparison is under way.
@@ -183,13 +156,6 @@ class Comparisons:
 
     def start_generation(self, run_id: str, prompt: str, *, max_tokens: int, temperature: float, seed: int) -> None:
         """Start `generate`.
-
-        Args:
-            run_id: of the run.
-            prompt: text to continue.
-            max_tokens: tokens to generate.
-            temperature: 0 always takes the most probable token.
-            seed: of the draws.
 
         Raises:
             InputError: the prompt or the run cannot be used, or another comparison is under way.

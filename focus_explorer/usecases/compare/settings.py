@@ -35,12 +35,6 @@ NAMES = {"focus": "Focus", "window": "Window and sinks only", "random": "Random 
 def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> GridValuesPayload:
     """Values of a grid that suits a run; its own setting is always among them.
 
-    Args:
-        num_groups: K.
-        num_tokens: T, length of the text.
-        top_k: the run's groups per token.
-        window: the run's window in tokens.
-
     Returns:
         `top_k` and `window`, each in ascending order.
     """
@@ -51,12 +45,6 @@ def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> Grid
 
 def check_grid(run: dict[str, Any], top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
     """Refuse a grid that cannot be measured.
-
-    Args:
-        run: its row.
-        top_k: groups per token to measure.
-        window: windows to measure, in tokens.
-        repeats: timed passes of each.
 
     Raises:
         ConfigError: with what is wrong.
@@ -108,16 +96,6 @@ def measure_grid(
 ) -> list[GridCellPayload]:
     """Measure a run's text at every top-k and window: its centroids, window and sinks alone, and random centroids.
 
-    Args:
-        service: database and model.
-        run_id: of the run.
-        top_k: groups per token to measure.
-        window: windows to measure, in tokens.
-        repeats: timed passes of each.
-        centroids: path of the run's centroid file, for one that was never uploaded.
-        progress: called before each measurement; may raise Cancelled.
-        cancelled: called between layers; True stops the measurement.
-
     Returns:
         Every stored cell of the run, as `grid` has them.
 
@@ -148,10 +126,7 @@ def measure_again(
     """Measure settings of a run once more, without storing them: everything but the times comes out as before.
 
     Args:
-        service: database and model.
-        run_id: of the run.
         cells: (kind, top_k, window) of each measurement, as `grid_cells` has them.
-        progress: called before each measurement; may raise Cancelled.
 
     Returns:
         A row of `comparisons` for each, with the times of one pass.
@@ -174,11 +149,6 @@ def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids)
     """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced on the sample texts.
 
     Random centroids are balanced under the settings the run was executed with, as `measure_random` balances them.
-
-    Args:
-        run: its row.
-        loaded: its model.
-        own: its centroids.
     """
     from focus_runtime.routing.no_groups import no_groups
     from focus_runtime.run.random_baseline import COMPARISON_SEED, baseline_seed, random_baseline, random_seed

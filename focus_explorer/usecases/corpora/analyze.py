@@ -14,9 +14,9 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.data.corpus import CorpusData
 from focus_explorer.errors import InputError
+from focus_explorer.usecases.analyze import CorpusRequest, CorpusStopped
 from focus_explorer.usecases.centroids.files import load_named_centroids
 from focus_explorer.usecases.centroids.fit import calibrate, calibration_ids, fit_centroids
-from focus_explorer.usecases.corpora.request import CorpusRequest, CorpusStopped
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.service import Service
 from focus_runtime.config import TextOptions
@@ -64,13 +64,6 @@ def analyze_corpus(
     announce: Announce = lambda message: None,
 ) -> dict[str, Any]:
     """Analyse every document of a source that is not done yet.
-
-    Args:
-        service: the database and the loaded model.
-        request: source, model and settings.
-        command: command line to record.
-        counted: called after each document with how many are done or skipped, and of how many.
-        announce: called with notes for the user.
 
     Returns:
         The corpus's summary (see `CorpusData.summary`), with the work of this command as `this_time`.

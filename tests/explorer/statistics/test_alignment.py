@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from focus_explorer.statistics.alignment import align
+from focus_explorer.statistics.agreement import align
 from focus_runtime.measure.contingency import adjusted_rand, contingency
 
 

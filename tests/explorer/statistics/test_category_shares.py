@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from focus_explorer.statistics.category_shares import categories_table
+from focus_explorer.statistics.groups import categories_table
+from focus_explorer.statistics.resample import hypergeometric_p_values
 from focus_explorer.statistics.sample import Scheme
-from focus_explorer.statistics.significance import hypergeometric_p_values
 from tests.explorer.statistics.conftest import TOKENS, groups
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from focus_explorer.statistics.characteristic_pieces import characteristic_table
+from focus_explorer.statistics.groups import characteristic_table
 
 
 def test_pieces_that_make_a_group(sample):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from focus_explorer.statistics.crossover import crossing
+from focus_explorer.usecases.compare.lengths import crossing
 
 
 def point(tokens, full, focus, routing=1.0):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from focus_explorer.statistics import distances
+from focus_explorer.statistics import layer_measures as distances
 from focus_explorer.statistics.resample import Resampler
 from focus_runtime.config import CONSTANT
 from focus_runtime.mask.dense import allowed_pairs

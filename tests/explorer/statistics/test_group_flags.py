@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from focus_explorer.statistics.group_flags import group_flags
+from focus_explorer.statistics.groups import group_flags
 
 
 @pytest.mark.parametrize(

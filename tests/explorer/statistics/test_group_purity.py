@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from focus_explorer.statistics.group_purity import group_purity_estimates, shuffled_group_purity
+from focus_explorer.statistics.groups import group_purity_estimates, shuffled_group_purity
 from focus_explorer.statistics.resample import Resampler
 from focus_runtime.measure.contingency import contingency, group_purity
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from focus_explorer.statistics.umap_projection import project
+from focus_explorer.usecases.maps import project
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ def test_what_no_short_text_calls_is_not_compiled():
 
 THREADS = """
 import numpy as np, torch
-from focus_explorer.statistics.umap_projection import project
+from focus_explorer.usecases.maps import project
 routing = np.random.default_rng(7).normal(size=(40, 4)).astype(np.float32)
 project(routing, routing[:2])
 print(torch.get_num_threads())

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from focus_explorer.errors import InputError
-from focus_explorer.usecases.analyze import AnalyzeRequest
-from focus_explorer.usecases.first_run import FirstRun, check_first_run
+from focus_explorer.usecases.analyze import AnalyzeRequest, FirstRun, check_first_run
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 

@@ -9,7 +9,7 @@ import pytest
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.usecases.live_text import MOST_TOKENS, LiveTexts
+from focus_explorer.usecases.generate import TYPED_TOKENS, LiveTexts
 from focus_explorer.usecases.runs import run_text, token_pieces
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def test_an_empty_text_has_no_tokens(service, run_id):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("a" * (MOST_TOKENS + 1), "at most 2,000 while typing"), ("a\0b", "NUL character")]
+    ("text", "said"), [("a" * (TYPED_TOKENS + 1), "at most 2,000 while typing"), ("a\0b", "NUL character")]
 )
 def test_what_cannot_be_read_is_refused(service, run_id, text, said):
     with pytest.raises(InputError, match=said):

@@ -12,8 +12,8 @@ import pytest
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.usecases import token_attention as attention
+from focus_explorer.usecases.pairs import TokenAttentions
 from focus_explorer.usecases.runs import run_config
-from focus_explorer.usecases.token_attention import TokenAttentions
 from focus_explorer.web.requests.dispatch import dispatch
 
 

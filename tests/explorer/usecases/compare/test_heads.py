@@ -12,7 +12,7 @@ from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import Cancelled, NotFoundError
 from focus_explorer.exports.tables.write import table
-from focus_explorer.usecases.compare.heads import measure_heads, measured_heads
+from focus_explorer.usecases.compare.costs import measure_heads, measured_heads
 from focus_explorer.usecases.pairs import measure_attention
 from focus_explorer.usecases.run_model import composed_run, lease_run_model
 from focus_explorer.usecases.runs import token_ids

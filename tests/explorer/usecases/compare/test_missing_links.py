@@ -11,7 +11,7 @@ from focus_explorer.data.parts import executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError, NotFoundError
 from focus_explorer.exports.tables.write import write_table
-from focus_explorer.usecases.compare.missing_links import explain_token, measured_links, most_hurt
+from focus_explorer.usecases.compare.costs import explain_token, measured_links, most_hurt
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.api.comparisons import functions
 from focus_explorer.web.requests.dispatch import dispatch
@@ -90,7 +90,7 @@ def test_a_token_that_cannot_be_explained_is_refused(two_runs, token):
 
 def test_tokens_far_into_a_long_text_are_refused_with_the_limit(two_runs, monkeypatch):
     service, first, _ = two_runs
-    monkeypatch.setattr("focus_explorer.usecases.compare.missing_links.MOST_TOKENS", 50)
+    monkeypatch.setattr("focus_explorer.usecases.compare.costs.MOST_TOKENS", 50)
     with pytest.raises(InputError, match="first 50 tokens"):
         explain_token(service, first, 60)
     assert most_hurt(service, first) <= 50

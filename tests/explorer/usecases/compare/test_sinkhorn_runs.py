@@ -6,9 +6,8 @@ import pytest
 
 from focus_explorer.errors import InputError
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
-from focus_explorer.usecases.compare import heads, what_if
-from focus_explorer.usecases.compare.heads import measure_heads
-from focus_explorer.usecases.compare.missing_links import explain_token
+from focus_explorer.usecases.compare import costs, what_if
+from focus_explorer.usecases.compare.costs import explain_token, measure_heads
 from focus_explorer.usecases.compare.what_if import checked_changes
 from focus_explorer.usecases.generate import check_generation
 from tests.explorer.conftest import TEXT
@@ -34,7 +33,7 @@ def test_heads_and_changes_need_the_whole_text(service, sinkhorn_run, monkeypatc
     """Which they read where it is short."""
     assert measure_heads(service, sinkhorn_run, verify=1)["heads"]
     assert checked_changes(service, sinkhorn_run, ["full:0"])
-    monkeypatch.setattr(heads, "MOST_TOKENS", 100)
+    monkeypatch.setattr(costs, "ESTIMATED_TOKENS", 100)
     monkeypatch.setattr(what_if, "MOST_TOKENS", 100)
     with pytest.raises(InputError, match=REFUSED):
         measure_heads(service, sinkhorn_run, verify=1)

@@ -14,7 +14,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError, NotFoundError
 from focus_explorer.exports.bundle.manifest import describe_run
 from focus_explorer.exports.bundle.rerun import recorded_models, run_again
-from focus_explorer.usecases.compare.heads import measure_heads
+from focus_explorer.usecases.compare.costs import measure_heads
 from focus_explorer.usecases.compare.jobs import Comparisons
 from focus_explorer.usecases.compare.settings import measure_again
 from focus_explorer.usecases.compare.what_if import WhatIfs, repeated_by, save_changed

@@ -92,18 +92,16 @@ def measure_random(service: Service, run: dict[str, Any], progress: Progress, *,
     Raises:
         InputError: the model cannot be loaded or has other weights now, or the database cannot be written.
     """
-    from focus_runtime.run.random_baseline import STATISTICS_SEED, baseline_seed, random_focus, random_groups
+    from focus_runtime.run.random_baseline import STATISTICS_SEED, baseline_seed, random_groups
 
     if seed is None:
         seed = baseline_seed(run_random_seed(service, run), STATISTICS_SEED)
     run_id = str(run["run_id"])
     ids, layers = token_ids(service.database, run_id), layer_numbers(service.database, run_id)
     with lease_run_model(service, run, progress=held_at(progress, 0.1)) as loaded:
-        progress("Balancing random centroids", 0.1)
+        progress("Random centroids on this text", 0.1)
         balance = calibration_ids(loaded, run_special_tokens(run))
-        with random_focus(loaded.model, run_config(run), layers, balance, seed=seed) as focus:
-            progress("Random centroids on this text", 0.3)
-            groups = random_groups(focus, ids, seed=seed, balanced_on=len(balance))
+        groups = random_groups(loaded.model, run_config(run), layers, ids, balance, seed=seed)
     progress("Saving", 0.5)
     write_baseline(service.database, run_id, groups)
 

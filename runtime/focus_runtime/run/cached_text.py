@@ -81,12 +81,7 @@ def generate_both(
     their probabilities differ.
 
     Args:
-        max_tokens: of each mode.
-        seed: of the random numbers.
-        focus: a composed model with causal assignment.
         ids: (1, T) prompt on the model's device.
-        temperature: 0 always takes the most probable token.
-        stop_ids: tokens after which a mode ends.
     """
     writers = [_Writer(focus, mode, ids, temperature) for mode in MODES]
     generator = torch.Generator().manual_seed(seed)
@@ -108,9 +103,7 @@ def groups_afterwards(focus: FocusModel, ids: Tensor, start: int) -> list[dict[i
     """The groups Focus gives to the tokens from position `start` on when it reads a whole text, (1, T) ids.
 
     Args:
-        focus: a composed model.
         ids: (1, T) token ids on the model's device.
-        start: first position whose groups are returned.
     """
     final_hidden(focus.model, ids)
     tops = {
@@ -147,9 +140,6 @@ class LiveText:
     @torch.no_grad()
     def read(self, ids: Sequence[int]) -> int:
         """Read the text as it is now, from the first token that differs; the last token is always read.
-
-        Args:
-            ids: T token ids.
 
         Returns:
             How many tokens were read.

@@ -102,9 +102,6 @@ class Outcome:
 class CorpusWorker(AbstractContextManager["CorpusWorker"]):
     """One model with Focus on it, for many documents.
 
-    Args:
-        loaded: model and tokenizer, when they are in memory already.
-
     Raises:
         InputError: the model cannot be loaded, is another one, or does not fit the centroids.
     """
@@ -220,12 +217,7 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
     """Focus composed onto a model once, for any number of documents; leaving the block takes it off again.
 
     Args:
-        model: causal language model without Focus.
-        tokenizer: the model's.
-        centroids: with potentials, unless the assignment is "sinkhorn".
         random_baseline: random centroids of the same shape and settings, balanced likewise; None leaves that pass out.
-        options: how documents are analysed.
-        tags: see `CorpusJob`.
 
     Raises:
         InputError: model, centroids and settings do not fit together.
@@ -370,7 +362,6 @@ def _after_first(nll: NDArray[np.float32]) -> pa.Array:
 def _assignments(focus: FocusModel, learned: _Pass, random: _Pass | None) -> pa.Table:
     membership, g = learned.membership, learned.probabilities
     layers, tokens = membership.shape
-    entropy = -(g * np.log(np.clip(g, 1e-30, None))).sum(axis=2)
     unknown = {kind: pa.nulls(layers * tokens, kind) for kind in (pa.int64(), pa.int32())}
     columns: dict[str, Any] = {
         "layer": np.repeat(np.array(focus.focused_layers, dtype=np.int32), tokens),
@@ -378,7 +369,7 @@ def _assignments(focus: FocusModel, learned: _Pass, random: _Pass | None) -> pa.
         "membership": membership.ravel(),
         "top_group": g.argmax(axis=2).astype(np.int32).ravel(),
         "confidence": g.max(axis=2).ravel(),
-        "entropy": entropy.astype(np.float32).ravel(),
+        "entropy": np.concatenate([layer.entropy for layer in learned.layers]),
         "random_membership": unknown[pa.int64()],
         "random_top_group": unknown[pa.int32()],
     }

@@ -62,11 +62,6 @@ def work_on_ray(job: CorpusJob, tasks: Iterable[Task], cluster: Cluster) -> Iter
 
     Usage statistics stay off where the environment says RAY_USAGE_STATS_ENABLED=0, which the command line sets.
 
-    Args:
-        job: what is done with every document.
-        tasks: numbers and documents.
-        cluster: its address, workers and GPUs.
-
     Raises:
         InputError: no cluster can be reached, or a worker cannot work.
     """

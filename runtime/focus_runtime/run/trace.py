@@ -63,6 +63,12 @@ class LayerGroups:
         return self.probabilities.argmax(axis=1)
 
     @property
+    def entropy(self) -> NDArray[np.float32]:
+        """(T,) entropy of each token's probabilities, in nats."""
+        g = self.probabilities
+        return np.asarray(-(g * np.log(np.clip(g, 1e-30, None))).sum(axis=1), dtype=np.float32)
+
+    @property
     def dominance(self) -> float:
         """Share of tokens whose most probable group is the largest; 1/K is perfect balance."""
         return float(np.bincount(self.top_group).max() / self.top_group.size)

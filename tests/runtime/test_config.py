@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import pickle
 import random
 from fractions import Fraction
 
 import pytest
 
 from focus_runtime.budget import HeadCounts, HeadException, HeadSetting, query_settings, to_budget
-from focus_runtime.config import MAX_GROUPS, FocusConfig
+from focus_runtime.config import MAX_GROUPS, FocusConfig, FocusSettings, TextOptions
 from focus_runtime.errors import ConfigError, InputError
 from focus_runtime.mask.rule import PairRule
 
 WHOLE = ["num_groups", "routing_dim", "top_k", "window", "num_sinks", "sinkhorn_iterations"]
-
-
-def test_defaults_are_valid_and_immutable():
-    config = FocusConfig()
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        config.window = 3
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -28,17 +22,40 @@ def test_defaults_are_valid_and_immutable():
 def test_whole_numbers_are_checked_and_named(name, value):
     with pytest.raises(ConfigError, match=name):
         FocusConfig(**{name: value})
+    if name in ("window", "num_sinks"):
+        assert getattr(FocusConfig(**{name: 0}), name) == 0
+    else:
+        with pytest.raises(ConfigError, match=name):
+            FocusConfig(**{name: 0})
 
 
-@pytest.mark.parametrize("name", ["num_groups", "routing_dim", "top_k", "sinkhorn_iterations"])
-def test_zero_is_refused_where_it_means_nothing(name):
-    with pytest.raises(ConfigError, match=name):
-        FocusConfig(**{name: 0})
+def test_settings_left_alone_are_the_centroid_files_own():
+    file = FocusConfig(top_k=3, window=7, window_growth=(8, 64), budget=(HeadException(layer=0, full=True),))
+    assert FocusSettings().of(file) == file
+    chosen = FocusSettings(window=9, window_growth=(1, 1), budget=[]).of(file)
+    assert (chosen.top_k, chosen.window, chosen.window_growth, chosen.budget) == (3, 9, None, ())
 
 
-@pytest.mark.parametrize("name", ["window", "num_sinks"])
-def test_zero_is_allowed_where_it_means_none(name):
-    assert getattr(FocusConfig(**{name: 0}), name) == 0
+def test_an_executed_configuration_is_executed_again_whatever_the_file_says():
+    executed = FocusConfig(top_k=1, window=5, num_sinks=0, assignment="sinkhorn")
+    again = TextOptions.from_config(executed, max_tokens=50)
+    file = FocusConfig(top_k=2, window=99, window_growth=(8, 64), budget=(HeadException(layer=0, full=True),))
+    assert (again.of(file), again.max_tokens) == (executed, 50)
+    assert pickle.loads(pickle.dumps(again)) == again  # it goes to the workers of a corpus
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"window": -1}, {"top_k": 0}, {"assignment": "late"}, {"window_growth": (9, 3)}, {"budget": [{}]}]
+)
+def test_settings_are_checked_when_they_are_made(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        FocusSettings(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"max_tokens": 1}, {"repeats": 0}, {"backend": "magic"}, {"special_tokens": "all"}])
+def test_options_of_a_text_are_checked_when_they_are_made(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        TextOptions(**wrong)
 
 
 @pytest.mark.parametrize("value", [0, -0.1, float("nan"), float("inf"), "0.1", True, None, 10**400])
@@ -65,24 +82,16 @@ def test_too_many_groups_for_the_bit_set():
         FocusConfig(num_groups=64)
 
 
-@pytest.mark.parametrize("layers", [(), (1, 1), (-1,), (0.5,), (True,), "01", 3])
+@pytest.mark.parametrize("layers", [(), (1, 1), (-1,), (0.5,), (True,), "01", 3, {"a": 1}, [[0]], [None]])
 def test_bad_layers(layers):
     with pytest.raises(ConfigError, match="layers"):
-        FocusConfig(layers=layers)
-
-
-def test_layers_are_sorted():
-    assert FocusConfig(layers=(3, 0, 2)).layers == (0, 2, 3)
+        FocusConfig.from_dict({"layers": layers})
 
 
 @pytest.mark.parametrize("changes", [{}, {"layers": (2, 0)}, {"temperature": 0.25, "gate": "paper", "window": 0}])
 def test_json_round_trip(changes):
     config = FocusConfig(**changes)
     assert FocusConfig.from_json(config.to_json()) == config
-
-
-def test_equal_configurations_have_equal_json():
-    assert FocusConfig(layers=(1, 0)).to_json() == FocusConfig(layers=(0, 1)).to_json()
 
 
 def test_unknown_key_is_refused_not_dropped():
@@ -95,12 +104,6 @@ def test_unknown_key_is_refused_not_dropped():
 def test_text_that_is_no_configuration(text):
     with pytest.raises(ConfigError):
         FocusConfig.from_json(text)
-
-
-@pytest.mark.parametrize("layers", [5, "ab", {"a": 1}, [[0]], [None]])
-def test_bad_layers_from_json(layers):
-    with pytest.raises(ConfigError, match="layers"):
-        FocusConfig.from_dict({"layers": layers})
 
 
 def test_replace_validates_and_knows_its_names():
@@ -209,15 +212,6 @@ def test_settings_of_query_heads_are_a_budget_and_back(fresh_seed):
         assert FocusConfig.from_json(chosen.to_json()) == chosen
 
 
-def test_query_heads_that_agree_are_named_as_their_key_head():
-    usual = HeadSetting(1, 64)
-    settings = {(0, 0): FULL, (0, 1): FULL, (0, 2): usual, (0, 3): HeadSetting(0, 64)}
-    assert [entry.to_dict() for entry in to_budget(settings, usual, 2)] == [
-        {"layer": 0, "head": 0, "full": True},
-        {"layer": 0, "query_head": 3, "top_k": 0},
-    ]
-
-
 def test_json_and_back_in_one_order():
     one = config({"layer": 5, "full": True}, {"layer": 1, "head": 2, "top_k": 2, "window": 3})
     other = config(HeadException(layer=1, head=2, top_k=2, window=3), HeadException(layer=5, full=True))
@@ -261,3 +255,12 @@ def test_a_bad_budget_is_refused(budget, words):
 def test_a_budget_names_layers_with_routers():
     with pytest.raises(ConfigError, match="names layer 3, which has no router"):
         config({"layer": 3, "full": True}, layers=(0, 1))
+
+
+def test_query_heads_that_agree_are_named_as_their_key_head():
+    usual = HeadSetting(1, 64)
+    settings = {(0, 0): FULL, (0, 1): FULL, (0, 2): usual, (0, 3): HeadSetting(0, 64)}
+    assert [entry.to_dict() for entry in to_budget(settings, usual, 2)] == [
+        {"layer": 0, "head": 0, "full": True},
+        {"layer": 0, "query_head": 3, "top_k": 0},
+    ]

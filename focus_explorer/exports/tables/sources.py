@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from focus_explorer.data.named_sql import QUERIES
-from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.data.queries import QUERIES, fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables.arrays import repeated, text_array
 from focus_explorer.statistics import NAMES, OF_CORPUS

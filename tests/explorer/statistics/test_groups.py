@@ -59,13 +59,6 @@ def test_shuffled_purity_is_that_of_permuted_assignments(generator):
     assert (null.high[:4] >= null.mean[:4]).all()
 
 
-def test_shuffled_purity_repeats_with_its_seed():
-    counts = np.array([[9, 4, 1], [3, 8, 6]])
-    first, again = shuffled_group_purity(counts, seed=3), shuffled_group_purity(counts, seed=3)
-    np.testing.assert_array_equal(first.mean, again.mean)
-    assert not np.array_equal(first.mean, shuffled_group_purity(counts, seed=4).mean)
-
-
 def test_a_groups_purity_has_the_interval_of_its_resampled_shares(generator):
     """200 sentences of 10 tokens; a group without tokens has neither value nor interval."""
     groups, classes = generator.integers(0, 3, 2000), generator.integers(0, 3, 2000)

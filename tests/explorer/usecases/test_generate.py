@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from focus_explorer.data.queries import fetch
-from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.errors import InputError
 from focus_explorer.usecases.generate import TYPED_TOKENS, LiveTexts
 from focus_explorer.usecases.run_payload import load_run
 from focus_explorer.usecases.runs import run_text, token_pieces
@@ -75,8 +75,3 @@ def test_an_empty_text_has_no_tokens(service, run_id):
 def test_what_cannot_be_read_is_refused(service, run_id, text, said):
     with pytest.raises(InputError, match=said):
         LiveTexts(service).read(run_id, text, "a")
-
-
-def test_an_unknown_run_is_named(service):
-    with pytest.raises(NotFoundError, match="there is no run 'nope'"):
-        LiveTexts(service).read("nope", "a text", "a")

@@ -196,12 +196,3 @@ def test_a_token_that_is_not_drawn_has_neighbours_too(service, run_id, monkeypat
 def test_neighbours_of_what_there_is_not(service, run_id, details, part):
     with pytest.raises(InputError, match=part):
         ask(service, run_id, "map_neighbours", **details)
-
-
-def test_samples_are_evenly_spaced():
-    assert maps.evenly_spaced(5, 8).tolist() == [0, 1, 2, 3, 4]
-    picked = maps.evenly_spaced(100_000, 8000)
-    assert len(picked) == 8000
-    assert picked[0] == 0
-    assert picked[-1] == 99_999
-    assert set(np.diff(picked).tolist()) <= {12, 13}

@@ -13,7 +13,7 @@ import torch
 from focus_explorer.cli.main import main
 from focus_explorer.data.parts import executed
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.errors import Cancelled, InputError, NotFoundError
+from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.exports.tables.write import table
 from focus_explorer.usecases import pairs as attention
 from focus_explorer.usecases import pairs as attention_views
@@ -172,12 +172,6 @@ def test_a_stopped_or_impossible_measurement_keeps_nothing_new(own, monkeypatch)
     with pytest.raises(InputError, match="other weights than when this run was made"):
         measure_attention(*own)
     assert fetch(own[0].database, "attention_mass", run_id=own[1]).equals(before)
-
-
-def test_an_unknown_run_is_one_clear_message(own):
-    for what in ("attention", "measure_attention", "pair_distances_mean"):
-        with pytest.raises(NotFoundError, match="there is no run 'none'"):
-            dispatch(own[0], {"what": what, "run": "none"})
 
 
 def test_the_command_line_measures_at_analysis_time(tmp_path, model_folder, capsys):

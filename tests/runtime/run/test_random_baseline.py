@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -52,14 +50,6 @@ def test_the_seed_of_untrained_centroids_is_read_from_themselves_and_from_their_
     assert random_seed(drawn) is None
     drawn.training = {}
     assert random_seed(drawn) is None
-
-
-def test_different_seeds_are_different_centroids(model):
-    config = FocusConfig(num_groups=3)
-    drawn = [random_baseline(model, config, seed=seed) for seed in (0, 1000, 1)]
-    for one, two in itertools.combinations(drawn, 2):
-        assert all(not torch.equal(one.routers[index].centroids, two.routers[index].centroids) for index in one.routers)
-    assert not drawn[0].has_potentials
 
 
 @pytest.mark.slow

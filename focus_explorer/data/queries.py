@@ -1,4 +1,7 @@
-"""Named read-only SQL -> Arrow. Screen, command line and exports use these alone, so they cannot disagree."""
+"""Named read-only SQL -> Arrow. Screen, command line and exports use these alone, so they cannot disagree.
+
+Shares are of the run's tokens, or of its T(T+1)/2 causal pairs; every query names its denominator as a column.
+"""
 
 from __future__ import annotations
 

@@ -31,6 +31,38 @@ NO_WORD = ("punctuation", "whitespace", "continuation", "other")
 
 Flags = NDArray[np.bool_]
 
+LEAST_PHI = 0.25
+LEAST_SHARE = 0.25
+MOST_P_VALUE = 0.025
+MOST = 0.5  # share from which a name says "mostly"
+EVIDENCE = 3
+KEPT_RUNS = 4
+WORDS = {
+    "punctuation": "punctuation",
+    "whitespace": "spaces and line ends",
+    "determiner": "determiners",
+    "preposition": "prepositions",
+    "conjunction": "conjunctions",
+    "pronoun": "pronouns",
+    "auxiliary": "auxiliary verbs",
+    "function": "function words",
+    "number": "numbers",
+    "name": "names",
+    "content": "content words",
+    "continuation": "later parts of words",
+    "other": "other marks",
+    "word_start": "first parts of words",
+    "sentence_start": "starts of sentences",
+    "line_start": "starts of lines",
+    "after_punctuation": "after punctuation",
+    "capital": "capitalised",
+    "new": "first occurrences",
+    "repeated": "repeated tokens",
+    "copied": "repeated pairs of tokens",
+    "early": "from the first quarter of the text",
+    "late": "from the last quarter of the text",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Traits:
@@ -133,40 +165,6 @@ def _seen_before(values: Sequence[object]) -> Flags:
         seen[place] = value in known
         known.add(value)
     return seen
-
-
-LEAST_PHI = 0.25
-LEAST_SHARE = 0.25
-MOST_P_VALUE = 0.025
-MOST = 0.5  # share from which a name says "mostly"
-EVIDENCE = 3
-KEPT_RUNS = 4
-
-WORDS = {
-    "punctuation": "punctuation",
-    "whitespace": "spaces and line ends",
-    "determiner": "determiners",
-    "preposition": "prepositions",
-    "conjunction": "conjunctions",
-    "pronoun": "pronouns",
-    "auxiliary": "auxiliary verbs",
-    "function": "function words",
-    "number": "numbers",
-    "name": "names",
-    "content": "content words",
-    "continuation": "later parts of words",
-    "other": "other marks",
-    "word_start": "first parts of words",
-    "sentence_start": "starts of sentences",
-    "line_start": "starts of lines",
-    "after_punctuation": "after punctuation",
-    "capital": "capitalised",
-    "new": "first occurrences",
-    "repeated": "repeated tokens",
-    "copied": "repeated pairs of tokens",
-    "early": "from the first quarter of the text",
-    "late": "from the last quarter of the text",
-}
 
 
 @dataclass(frozen=True, slots=True)

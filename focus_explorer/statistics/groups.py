@@ -27,6 +27,12 @@ from focus_runtime.measure.intervals import percentile_ends, recentred_interval
 
 STARVED_SHARE = 0.1  # of an even share
 
+Counts = NDArray[np.int64]
+Values = NDArray[np.float64]
+DRAWS = 200
+CHARACTERISTIC, FREQUENT = 12, 12
+LEAST_USES, MOST_Q = 2, 0.05
+
 
 def group_flags(sizes: NDArray[np.int64]) -> list[list[str]]:
     """Marks of each group.
@@ -48,12 +54,6 @@ def group_flags(sizes: NDArray[np.int64]) -> list[list[str]]:
         }
         flags.append([name for name, holds in conditions.items() if holds])
     return flags
-
-
-Counts = NDArray[np.int64]
-Values = NDArray[np.float64]
-
-DRAWS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,6 @@ def shuffled_group_purity(counts: Counts, *, draws: int = DRAWS, seed: int = 0) 
             values = drawn.max(axis=1) / size
             mean[group], high[group] = values.mean(), percentile_ends(values)[1]
     return PurityNull(mean, high)
-
-
-CHARACTERISTIC, FREQUENT = 12, 12
-LEAST_USES, MOST_Q = 2, 0.05
 
 
 @dataclass(frozen=True, slots=True)

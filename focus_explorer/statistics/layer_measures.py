@@ -19,6 +19,9 @@ from focus_runtime.measure.contingency import balance, contingency, dominance, i
 Ints = NDArray[np.int64]
 TABLE_ENTRIES = 1 << 24  # entries of the running counts held at once
 
+LEAST_USES = 5  # of a token type, for its stability
+INFORMATION = ("nmi", "homogeneity", "completeness", "v_measure")
+
 
 @dataclass(frozen=True, slots=True)
 class Bins:
@@ -154,10 +157,6 @@ def _shared_far(membership: Ints, starts: Ints, near: Ints, bins: Bins, resample
             counts = flat[base + high] - flat[base + low]
             shared[:, number] += np.bincount(units, counts, minlength=resampler.bins)
     return shared
-
-
-LEAST_USES = 5  # of a token type, for its stability
-INFORMATION = ("nmi", "homogeneity", "completeness", "v_measure")
 
 
 @dataclass(slots=True)

@@ -19,6 +19,26 @@ from focus_runtime.text.word_classes import CLASSES, class_numbers, sentences
 if TYPE_CHECKING:
     from focus_explorer.data.corpus import CorpusData
 
+NEEDED = (
+    "all_assignments",
+    "pieces",
+    "token_tags",
+    "baseline_assignments",
+    "baseline_head_memberships",
+    "attention_queries",
+    "attention_mass",
+    "parts",
+    "all_head_memberships",
+)
+CAUSES = ("local", "sinks", "grouped", "dropped")
+NO_TAGGER = (
+    "The words are not tagged: categories are from English word lists and sentences from punctuation. "
+    "`focus-explorer statistics` tags them where the tagger is installed."
+)
+CORPUS_NOT_TAGGED = "The words are not tagged: categories are from English word lists."
+CORPUS_NO_RANDOM = "The corpus was analysed without random centroids, so that baseline is missing."
+NO_RANDOM = "Random centroids were not run on this text, so that baseline is missing. `focus-explorer statistics` does."
+
 
 @dataclass(frozen=True, slots=True)
 class Groups:
@@ -99,27 +119,6 @@ class Sample:
     def num_tokens(self) -> int:
         """T."""
         return int(self.piece.size)
-
-
-NEEDED = (
-    "all_assignments",
-    "pieces",
-    "token_tags",
-    "baseline_assignments",
-    "baseline_head_memberships",
-    "attention_queries",
-    "attention_mass",
-    "parts",
-    "all_head_memberships",
-)
-CAUSES = ("local", "sinks", "grouped", "dropped")
-NO_TAGGER = (
-    "The words are not tagged: categories are from English word lists and sentences from punctuation. "
-    "`focus-explorer statistics` tags them where the tagger is installed."
-)
-CORPUS_NOT_TAGGED = "The words are not tagged: categories are from English word lists."
-CORPUS_NO_RANDOM = "The corpus was analysed without random centroids, so that baseline is missing."
-NO_RANDOM = "Random centroids were not run on this text, so that baseline is missing. `focus-explorer statistics` does."
 
 
 def run_sample(database: Database, run_id: str) -> Sample:

@@ -1,4 +1,4 @@
-"""Analyse a text with full attention and with Focus, and store the run."""
+"""What is analysed and how: the requests of a text and of a corpus; a text analysed and stored, and the first run."""
 
 from __future__ import annotations
 
@@ -27,14 +27,24 @@ from focus_runtime.run.source import GLOB, TEXT_COLUMN, is_corpus
 if TYPE_CHECKING:
     from focus_runtime.run.trace import Timing, Trace
 
-
-__all__ = ["GLOB", "TEXT_COLUMN", "CorpusRequest", "CorpusStopped", "is_corpus"]  # the command line takes them here
-
+__all__ = [  # the command line takes the names of focus_runtime/run/source.py from here
+    "GLOB",
+    "TEXT_COLUMN",
+    "AnalyzeRequest",
+    "CorpusRequest",
+    "CorpusStopped",
+    "FirstRun",
+    "analyze",
+    "check_first_run",
+    "is_corpus",
+]
 ENGINES = ("local", "ray")
-
-
 PATIENCE_SECONDS = 1800.0  # that a finished analysis waits for a database that another program writes
 Written = TypeVar("Written")
+
+KEY = "first_run"
+SAMPLE = "Novel"
+LOADED = 0.5  # of the whole, on a machine that has not converted the model yet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +96,7 @@ class AnalyzeRequest(TextOptions):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusRequest:
-    """What a user requests.
+    """A corpus, and how it is analysed.
 
     Attributes:
         source: a folder, a .jsonl or a .parquet file.
@@ -262,11 +272,6 @@ class _Kept:
                 if time.monotonic() > deadline:
                     raise
                 self._progress("Waiting for the database, which another program writes", 0.98)
-
-
-KEY = "first_run"
-SAMPLE = "Novel"
-LOADED = 0.5  # of the whole, on a machine that has not converted the model yet
 
 
 class FirstRun:

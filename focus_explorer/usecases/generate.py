@@ -33,6 +33,11 @@ SHORTER_PROMPT = Advice(
     fits="give a prompt of at most {0} tokens", otherwise="give a shorter prompt, or close other programs"
 )
 
+TYPED_TOKENS = 2000
+NEXT_TOKENS = 5
+KEPT_TEXTS = 4  # each with the keys and values of its tokens
+SHORTER = Advice(fits="type at most {0} tokens", otherwise="type a shorter text, or close other programs")
+
 
 def check_generation(service: Service, run_id: str, prompt: str, max_tokens: int, temperature: float) -> None:
     """Refuse a generation that cannot be made.
@@ -141,12 +146,6 @@ def _stop_ids(model: Any) -> set[int]:
     if ends is None:
         return set()
     return set(ends) if isinstance(ends, list) else {int(ends)}
-
-
-TYPED_TOKENS = 2000
-NEXT_TOKENS = 5
-KEPT_TEXTS = 4  # each with the keys and values of its tokens
-SHORTER = Advice(fits="type at most {0} tokens", otherwise="type a shorter text, or close other programs")
 
 
 class LiveTexts:

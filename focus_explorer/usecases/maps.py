@@ -32,6 +32,11 @@ SHORTEST_FOR_UMAP = 32
 LONGEST_FOR_ALL_PAIRS = 4096  # as in umap-learn: beyond, it finds neighbours approximately
 TRUST_SAMPLE = 2000
 
+_IMPORTING = threading.Lock()
+ALL_LAYERS = -1
+NEAREST = 10  # neighbours of a token that are named
+MOST_TOKENS = 4000  # UMAP of more takes minutes on two cores
+
 
 @dataclass(frozen=True, slots=True)
 class Projection:
@@ -82,9 +87,6 @@ def _umap(points: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     with warnings.catch_warnings(), threadpool_limits(limits=None):
         warnings.simplefilter("ignore")
         return np.asarray(model.fit_transform(points), dtype=np.float64)
-
-
-_IMPORTING = threading.Lock()
 
 
 @cache
@@ -151,11 +153,6 @@ def _trust(points: NDArray[np.float64], xy: NDArray[np.float64], seed: int) -> f
     if len(points) > TRUST_SAMPLE:
         picked = np.sort(np.random.default_rng(seed).choice(len(points), TRUST_SAMPLE, replace=False))
     return float(trustworthiness(points[picked], xy[picked], n_neighbors=neighbours, metric=METRIC))
-
-
-ALL_LAYERS = -1
-NEAREST = 10  # neighbours of a token that are named
-MOST_TOKENS = 4000  # UMAP of more takes minutes on two cores
 
 
 def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:

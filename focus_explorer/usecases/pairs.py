@@ -56,11 +56,14 @@ from focus_runtime.mask.tiles import count_tile
 if TYPE_CHECKING:
     from focus_runtime.explain.token_attention import LayerAttention
 
-
 MOST_CELLS = 160  # cells of a tile a side; a cell is then a few pixels, and a tile a few hundred kilobytes
 LARGE_TOKENS, LARGE_CELLS = 8192, 80  # wider areas in fewer cells: the count takes tokens x cells
 MEASURED_TOKENS = 4096  # full attention is measured on at most the first so many; its cost grows with their square
 KEPT_LAYERS = 16
+
+AttentionState = AttentionMassPayload | AttentionRunningPayload | AttentionPlannedPayload
+MOST_TOKENS = 32_768
+BUSY = ("the attention of other tokens is being computed", "wait for it")
 
 
 def measure_attention(
@@ -111,9 +114,6 @@ def _chance(groups: Sequence[PartGroups], far: NDArray[np.float64], measured: in
     parts = [one.part for one in groups]
     sharing = [shuffled_sharing(one.membership[:measured]) for one in groups]
     return chance_beyond(sharing, sums_by_part(far, parts), parts)
-
-
-AttentionState = AttentionMassPayload | AttentionRunningPayload | AttentionPlannedPayload
 
 
 class PairViews:
@@ -228,10 +228,6 @@ class PairViews:
         """Stop a measurement before its next layer; nothing of it is kept."""
         self._jobs.stop(run_id)
         return self.attention(run_id)
-
-
-MOST_TOKENS = 32_768
-BUSY = ("the attention of other tokens is being computed", "wait for it")
 
 
 class TokenAttentions:

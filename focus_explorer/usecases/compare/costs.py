@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from focus_runtime.fit.budget.meter import BudgetMeter
     from focus_runtime.store.head_costs import HeadCost
 
-
 ESTIMATED_TOKENS = 4096  # the backward pass keeps every layer's activations
 VERIFIED = 10
+
+MOST_TOKENS = 8192  # hidden states of all layers are kept up to the token: half a gigabyte with the default model
 
 
 def measure_heads(
@@ -118,9 +119,6 @@ def measured_heads(service: Service, run_id: str) -> MeasuredHeads:
         "nll_focus": first["nll_focus"],
         "heads": cast(list[HeadCostPayload], heads),
     }
-
-
-MOST_TOKENS = 8192  # hidden states of all layers are kept up to the token: half a gigabyte with the default model
 
 
 def check_token(run: Mapping[str, Any], token: int) -> None:

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from focus_runtime.composition.attach import FocusModel
 
 
+SHORTEST, LONGEST = 256, 1 << 18
+REPEATS = 5
+GROWTH = 4.2  # full attention's time quadruples when the length doubles; a little is left for the rest
+
+
 @dataclass(frozen=True, slots=True)
 class Crossing:
     """Where the times of full attention and Focus cross.
@@ -80,11 +85,6 @@ def crossing(points: Sequence[Mapping[str, Any]]) -> Crossing | None:
     part = gains[at] / (gains[at] - gains[at + 1])
     tokens = math.exp(math.log(below) + part * (math.log(above) - math.log(below)))
     return Crossing("interpolated", tokens, below, above, clear)
-
-
-SHORTEST, LONGEST = 256, 1 << 18
-REPEATS = 5
-GROWTH = 4.2  # full attention's time quadruples when the length doubles; a little is left for the rest
 
 
 def check_seconds(seconds: float) -> None:

@@ -35,7 +35,7 @@ class RandomGroups:
         nll: (T-1,) nats under their mask.
     """
 
-    layers: list[LayerGroups]
+    layers: Sequence[LayerGroups]
     seed: int
     balanced_on: int
     nll: NDArray[np.float64]

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 
 from focus_runtime.composition.attach import FocusModel, compose
-from focus_runtime.config import FocusConfig
+from focus_runtime.config import FocusConfig, TextOptions
 from focus_runtime.errors import first_line
 from focus_runtime.measure.perplexity import perplexity
 from focus_runtime.measure.speed import decode_speed, prefill_speed
 from focus_runtime.routing.centroid_file import load_centroids
-from focus_runtime.run.engine import RunOptions, analyze
+from focus_runtime.run.text import analyze
 
 CENTROIDS = Path(__file__).parents[1] / "assets" / "centroids" / "smollm2-135m.safetensors"
 CONTEXT, GENERATED, ANALYSED = 8192, 512, 2048  # tokens
@@ -101,7 +101,7 @@ def both_perplexities(model: Any, ids: torch.Tensor, backend: str) -> dict[str, 
 def analysis(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     """A text through `analyze`, with every measurement the page shows."""
     centroids = default_centroids(model.device)
-    options = RunOptions(max_tokens=ANALYSED, repeats=2, attention_mass=True)
+    options = TextOptions(max_tokens=ANALYSED, repeats=2, attention_mass=True)
     before = time.perf_counter()
     trace = analyze(model, tokenizer, text, centroids, options)
     seconds = time.perf_counter() - before

@@ -20,10 +20,9 @@ import numpy as np
 
 from focus_explorer.data.corpus import CorpusData
 from focus_explorer.statistics.agreement import between_samples
-from focus_explorer.statistics.corpus_sample import corpus_sample
 from focus_explorer.statistics.resample import Estimate, Resampler
-from focus_explorer.statistics.run_statistics import RunStatistics
-from focus_explorer.statistics.sample import Groups, Sample
+from focus_explorer.statistics.sample import Groups, Sample, corpus_sample
+from focus_explorer.statistics.tables import RunStatistics
 from focus_explorer.usecases.service import Service
 from focus_runtime.measure.intervals import mean_interval
 from focus_runtime.store.corpora import corpora

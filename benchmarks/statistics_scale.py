@@ -18,12 +18,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.synthetic_runs import LAYERS, layer_of, text_of, write_long_run
-from focus_explorer.statistics.run_statistics import NAMES, RunStatistics
+from focus_explorer.statistics import NAMES
+from focus_explorer.statistics.tables import RunStatistics
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import tag_run
 from focus_runtime.config import FocusConfig
 from focus_runtime.measure.timing import machine
-from focus_runtime.run.random_baseline import RandomGroups, RandomLayerGroups
+from focus_runtime.run.random_baseline import RandomGroups
 from focus_runtime.store.measurements import write_attention_queries, write_baseline
 
 LIMITS = {"seconds": 30.0, "memory_mb": 4096.0}
@@ -36,13 +37,9 @@ def prepare(service: Service, num_tokens: int) -> str:
     generator = np.random.default_rng(1)
     config = FocusConfig(num_groups=8, top_k=1, window=128, routing_dim=16)
     ids = np.array(text_of(num_tokens).ids, dtype=np.int64)
-    layers, queries = {}, {}
+    layers, queries = [], {}
     for number in range(LAYERS):
-        drawn = layer_of(number, ids, config, generator)
-        confidence = drawn.probabilities.max(axis=1)
-        layers[number] = RandomLayerGroups(
-            drawn.membership, drawn.top_group.astype(np.uint8), confidence, 1 - confidence
-        )
+        layers.append(layer_of(number, ids, config, generator))
         queries[number] = generator.dirichlet(np.ones(4), ATTENTION_TOKENS)
     write_baseline(service.database, run_id, RandomGroups(layers, 1, 0, np.ones(num_tokens - 1)))
     write_attention_queries(service.database, run_id, {"focus": queries, "random": queries})

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from focus_explorer.usecases.texts import sample_text
 from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.config import FocusConfig
-from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.run.trace import HeadTrace, LayerTrace, Timing, Trace
 from focus_runtime.store.database import Database
@@ -59,7 +58,7 @@ def layer_of(number: int, ids: NDArray[np.int64], config: FocusConfig, generator
         routing=generator.normal(0, 1, (count, ROUTING_DIM)).astype(np.float32),
         centroids=generator.normal(0, 1, (groups, ROUTING_DIM)).astype(np.float32),
         potential=np.zeros(groups, np.float32),
-        heads=(HeadTrace(every_head, membership, count_pairs(membership, PairRule(config.window, config.num_sinks))),),
+        heads=(HeadTrace(every_head, PairRule(config.window, config.num_sinks), membership),),
     )
 
 

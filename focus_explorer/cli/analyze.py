@@ -25,15 +25,16 @@ from focus_explorer.cli.options import (
 )
 from focus_explorer.errors import InputError
 from focus_explorer.progress import document_bar, stage_bar
-from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
-from focus_explorer.usecases.budget import budget_of, other_settings
-from focus_explorer.usecases.corpora.request import (
+from focus_explorer.usecases.analyze import (
     GLOB,
     TEXT_COLUMN,
+    AnalyzeRequest,
     CorpusRequest,
     CorpusStopped,
+    analyze,
     is_corpus,
 )
+from focus_explorer.usecases.budget import budget_of, other_settings
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import read_text_file, read_text_stream

@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Explain the token, store what was found and print it."""
-    from focus_explorer.usecases.compare.missing_links import explain_token, most_hurt
+    from focus_explorer.usecases.compare.costs import explain_token, most_hurt
     from focus_explorer.usecases.runs import check_run, token_pieces
     from focus_explorer.usecases.service import Service
 

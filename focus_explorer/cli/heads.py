@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure the heads, store what was found and print it."""
-    from focus_explorer.usecases.compare.heads import measure_heads
+    from focus_explorer.usecases.compare.costs import measure_heads
     from focus_explorer.usecases.runs import check_run
     from focus_explorer.usecases.service import Service
 

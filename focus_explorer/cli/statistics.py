@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Measure what is missing, then print the statistics."""
     from focus_explorer.usecases.corpora.register import is_stored_corpus
     from focus_explorer.usecases.service import Service
-    from focus_explorer.usecases.statistics.tables import agreement_table, computed_statistics
+    from focus_explorer.usecases.statistics.measure import agreement_table, computed_statistics
 
     service = Service(arguments.db)
     if is_stored_corpus(service, arguments.run_id):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -20,15 +20,71 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from focus_explorer.data.corpus_pairs import DistantPairs
 from focus_explorer.data.parts import Part, corpus_parts
 from focus_explorer.errors import NotFoundError
 from focus_runtime.mask.counts import pair_totals
+from focus_runtime.mask.distances import distant_pairs
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.intervals import Interval, mean_interval
 from focus_runtime.run.folder import CorpusFolder
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class DistantPairs:
+    """Distant pairs (see mask/distances.py) of one head of each of P parts of heads in D documents.
+
+    Attributes:
+        kept, pairs: (D, P), parts layer by layer in the order of their numbers.
+        heads, layers: (P,) how many heads each part has; its layer's number.
+    """
+
+    kept: Floats
+    pairs: Floats
+    heads: Floats
+    layers: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, parts: Mapping[int, Sequence[Part]], dropped: Floats, tokens: NDArray[np.int64]) -> DistantPairs:
+        """Those of documents.
+
+        Args:
+            dropped: (D, P) pairs that one head of each drops.
+            tokens: (D,) tokens of each document.
+        """
+        columns = [(layer, part) for layer, of_layer in parts.items() for part in of_layer]
+        lengths, place = np.unique(tokens, return_inverse=True)
+        pairs = np.empty((lengths.size, len(columns)))
+        unreached = np.empty_like(pairs)
+        for rule in {part.rule for _, part in columns}:
+            own = [number for number, (_, part) in enumerate(columns) if part.rule == rule]
+            pairs[:, own] = [[distant_pairs(rule, count)] for count in lengths.tolist()]
+            unreached[:, own] = [[rule.unreached(count)] for count in lengths.tolist()]
+        return cls(
+            pairs[place] - (dropped - unreached[place]),
+            pairs[place],
+            np.array([part.weight for _, part in columns], dtype=np.float64),
+            np.array([layer for layer, _ in columns]),
+        )
+
+    def share_kept(self, resamples: int) -> Interval | None:
+        """Share kept of all documents together, mean over the heads that have distant pairs and over their layers, as
+        Statistics has it; None where there are none.
+
+        The interval is over documents, each standing for how far it moves the share (to first order).
+        """
+        documents, parts = self.pairs.any(axis=1), self.pairs.any(axis=0)
+        if not parts.any():
+            return None
+        kept, pairs, layers = self.kept[documents][:, parts], self.pairs[documents][:, parts], self.layers[parts]
+        _, place = np.unique(layers, return_inverse=True)
+        of_layer = np.bincount(place, weights=self.heads[parts])
+        weights = self.heads[parts] / of_layer[place] / of_layer.size
+        shares = kept.sum(axis=0) / pairs.sum(axis=0)
+        moved = (kept - shares * pairs) / pairs.mean(axis=0) @ weights
+        return mean_interval(shares @ weights + moved, resamples=resamples)
+
 
 ROWS_AT_ONCE = 4_000_000
 RESAMPLES = 2_000  # of documents; with a thousand of them 10,000 take longer than reading the files
@@ -59,11 +115,7 @@ class LayerGroups:
     random_others: dict[int, NDArray[np.int64]]
 
     def executed(self, part: Part) -> NDArray[np.int64]:
-        """(N,) bit sets that the attention of heads of this layer executed; one group of all tokens where it is full.
-
-        Args:
-            part: of the heads.
-        """
+        """(N,) bit sets that heads of this layer executed; one group of all tokens where their attention is full."""
         if part.top_k is None:
             return np.ones_like(self.membership)
         return self.others.get(part.top_k, self.membership)
@@ -94,13 +146,7 @@ class CorpusData:
             )
 
     def query(self, sql: str, table: str, parameters: tuple[Any, ...] = ()) -> pa.Table:
-        """Rows of a SELECT over one table's files.
-
-        Args:
-            sql: a SELECT from `rows`, which has the table's columns and `document`.
-            table: `document`, `tokens`, `layers` or `assignments`.
-            parameters: of the SELECT.
-        """
+        """Rows of a SELECT over one table's files."""
         connection = duckdb.connect()
         try:
             files = "read_parquet(?, hive_partitioning = true, union_by_name = true)"

@@ -24,6 +24,20 @@ from focus_runtime.mask.distances import distant_kept, mean_of_some
 from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.store.database import Database
 
+
+def placed(rows: pa.Table, layers: NDArray[np.integer], count: int, name: str) -> NDArray[Any]:
+    """(L, T) values of one column, by layer and position.
+
+    Args:
+        layers: (L,) layer numbers, ascending.
+    """
+    values = rows[name].to_numpy()
+    assert values.size == layers.size * count, "a visible run is whole"
+    array = np.empty((layers.size, count), dtype=values.dtype)
+    array[np.searchsorted(layers, rows["layer"].to_numpy()), rows["position"].to_numpy()] = values
+    return array
+
+
 Ints = NDArray[np.int64]
 
 
@@ -76,12 +90,7 @@ class PartGroups:
 
 
 def run_parts(config: Mapping[str, Any], rows: pa.Table) -> dict[int, tuple[Part, ...]]:
-    """Parts of a run's layers by layer number.
-
-    Args:
-        config: settings the run was executed with.
-        rows: of the query `parts`.
-    """
+    """Parts of a run's layers by layer number."""
     parts: dict[int, list[Part]] = {}
     for row in rows.to_pylist():
         first, last = config.get("window_growth") or CONSTANT
@@ -95,7 +104,6 @@ def corpus_parts(config: Mapping[str, Any], layers: pa.Table) -> dict[int, tuple
     """Parts of a corpus's layers by layer number.
 
     Args:
-        config: settings the corpus was executed with.
         layers: its rows by layer, with `sliding_window` unless written by 0.1, and `key_value_heads` and
             `query_heads` where the settings have a budget.
     """
@@ -119,20 +127,12 @@ def corpus_parts(config: Mapping[str, Any], layers: pa.Table) -> dict[int, tuple
 
 
 def full_layers(parts: Mapping[int, Sequence[Part]]) -> list[int]:
-    """Layers of which every head attends fully, as the budget says.
-
-    Args:
-        parts: of the layers of a run.
-    """
+    """Layers of which every head attends fully, as the budget says."""
     return [layer for layer, of_layer in parts.items() if all(part.full for part in of_layer)]
 
 
 def full_share(layers: Iterable[Sequence[Part]]) -> float:
-    """Share of the heads that attend fully, mean over layers.
-
-    Args:
-        layers: the parts of each.
-    """
+    """Share of the heads that attend fully, mean over layers."""
     return fmean(sum(part.weight for part in of if part.full) / sum(part.weight for part in of) for of in layers)
 
 
@@ -140,8 +140,6 @@ def executed(database: Database, run: Mapping[str, Any], layer: int | None = Non
     """Parts and their memberships by layer.
 
     Args:
-        database: with the run.
-        run: its row.
         layer: only this one; all when None.
 
     Raises:
@@ -161,7 +159,6 @@ def part_groups(
     """Parts with their memberships by layer, of the layers that have some.
 
     Args:
-        parts: by layer.
         usual: layer, position and membership under the configuration's top-k, in any order.
         own: the same by part, of parts that have others.
         count: T.
@@ -177,12 +174,7 @@ def part_groups(
 
 
 def head_memberships(rows: pa.Table, count: int) -> dict[tuple[int, int], Ints]:
-    """(layer, part) -> (T,) memberships of the parts whose groups are not their layer's.
-
-    Args:
-        rows: layer, part, position and membership, in any order.
-        count: T.
-    """
+    """(layer, part) -> (T,) memberships of the parts whose groups are not their layer's."""
     layer, part, position, bits = (rows[name].to_numpy() for name in ("layer", "part", "position", "membership"))
     found: dict[tuple[int, int], Ints] = {}
     for key in sorted(set(zip(layer[position == 0].tolist(), part[position == 0].tolist(), strict=True))):
@@ -194,11 +186,6 @@ def head_memberships(rows: pa.Table, count: int) -> dict[tuple[int, int], Ints]:
 
 def part_of(parts: Sequence[Part], layer: int, head: int | None) -> Part:
     """The part of a layer with one head; the first when None.
-
-    Args:
-        parts: of the layer.
-        layer: its number.
-        head: number of the head, of the kind that the parts number.
 
     Raises:
         NotFoundError: the layer has no such head.
@@ -217,12 +204,6 @@ def part_of(parts: Sequence[Part], layer: int, head: int | None) -> Part:
 def named_part(parts: Sequence[Part], layer: int, head: int | None, fix: str) -> Part:
     """The part of a layer with one head, which must be named where the heads differ.
 
-    Args:
-        parts: of the layer.
-        layer: its number.
-        head: as of `part_of`.
-        fix: how a head is named.
-
     Raises:
         InputError: the layer has no such head, or its heads differ and none was named.
     """
@@ -239,24 +220,14 @@ def by_top_k(parts: Sequence[PartGroups]) -> Ints:
 
 
 def mean_over_heads(values: Sequence[Any], parts: Sequence[Part]) -> Any:
-    """The mean over the heads of a layer of one value or array for each part; that of a single part as it is.
-
-    Args:
-        values: one for each part.
-        parts: of the layer.
-    """
+    """The mean over the heads of a layer of one value or array for each part; that of a single part as it is."""
     if len(parts) == 1:
         return values[0]
     return np.average(np.asarray(values, dtype=np.float64), axis=0, weights=[part.weight for part in parts])
 
 
 def sums_by_part(values: Sequence[float] | NDArray[np.float64], parts: Sequence[Part]) -> NDArray[np.float64]:
-    """(P,) sums of what each query head has, over the heads of each part of a layer.
-
-    Args:
-        values: one for each query head of the layer.
-        parts: of the layer.
-    """
+    """(P,) sums of what each query head has, over the heads of each part of a layer."""
     heads = len(values) if parts[0].by_query else sum(part.weight for part in parts)
     shared_by = max(1, len(values) // heads)  # a file that somebody wrote may have fewer rows than heads
     place = {head: number for number, part in enumerate(parts) for head in part.heads}
@@ -268,11 +239,6 @@ def chance_beyond(sharing: Sequence[float], far: Sequence[float] | NDArray[np.fl
     """Share of what lies beyond window and sinks of a layer that groups keep by chance.
 
     Every head counts with as much as it has there; all heads alike where none has any.
-
-    Args:
-        sharing: one for each part, the probability that two tokens share a group once groups are permuted.
-        far: pairs or attention beyond window and sinks, summed over the heads of each part.
-        parts: of the layer.
     """
     weights = far if sum(far) > 0 else [part.weight for part in parts]
     return float(np.average(sharing, weights=weights))
@@ -293,21 +259,12 @@ class PartPairs:
     pairs: dict[str, int]
 
     def distant_kept(self, num_tokens: int) -> float | None:
-        """Share of the distant pairs of one of its heads that is kept, see mask/distances.py; None where it has none.
-
-        Args:
-            num_tokens: T.
-        """
+        """Share of the distant pairs of one of its heads that is kept (mask/distances.py); None where it has none."""
         return distant_kept(self.pairs["dropped"], self.part.rule, num_tokens)
 
 
 def part_pairs(config: Mapping[str, Any], rows: pa.Table) -> dict[int, tuple[PartPairs, ...]]:
-    """Parts with their pairs by layer number.
-
-    Args:
-        config: settings the run was executed with.
-        rows: of the query `part_pairs`.
-    """
+    """Parts with their pairs by layer number."""
     parts, found = run_parts(config, rows), dict[int, list[PartPairs]]()
     for row in rows_of(rows):
         part = parts[row["layer"]][row["part"]]
@@ -317,10 +274,5 @@ def part_pairs(config: Mapping[str, Any], rows: pa.Table) -> dict[int, tuple[Par
 
 
 def mean_distant_kept(parts: Sequence[PartPairs], num_tokens: int) -> float | None:
-    """Share of a layer's distant pairs that is kept, mean over the heads that have some; None without any.
-
-    Args:
-        parts: of the layer.
-        num_tokens: T.
-    """
+    """Share of a layer's distant pairs that is kept, mean over the heads that have some; None without any."""
     return mean_of_some([one.distant_kept(num_tokens) for one in parts], [one.part.weight for one in parts])

@@ -164,11 +164,7 @@ def _clear(message: str, request: dict[str, Any]) -> str:
 
 
 def limit_resources(request: dict[str, Any]) -> None:
-    """Limit memory and processor time of this process, where the system can.
-
-    Args:
-        request: as for `answer`.
-    """
+    """Limit memory and processor time of this process, where the system can."""
     try:
         import resource
     except ImportError:  # not on Windows

@@ -10,30 +10,59 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.statistics.alignment import matched_groups
 from focus_explorer.statistics.resample import Estimate, Resampler, Values
+from focus_explorer.statistics.rows import schema_of
 from focus_explorer.statistics.sample import Sample
-from focus_runtime.measure.contingency import adjusted_rand, contingency, permuted_tables, shuffled_tables
+from focus_runtime.measure.contingency import Table, adjusted_rand, contingency, permuted_tables, shuffled_tables
 from focus_runtime.measure.intervals import percentile_ends
 
+Groups = NDArray[np.int64] | NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """Groups of a second run in the names of the first, for one layer.
+
+    Attributes:
+        names: for each group of the second run, the group of the first it is matched with, -1 where none is left.
+        overlap: share of tokens whose groups are matched with each other; at best 1.
+        rand: adjusted Rand index: 1 for the same partition, about 0 for unrelated ones.
+    """
+
+    names: list[int]
+    overlap: float
+    rand: float
+
+
+def matched_groups(table: Table) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of a contingency table matched one to one so that they hold as many tokens as possible.
+
+    The Hungarian method (Kuhn 1955).
+    """
+    from scipy.optimize import linear_sum_assignment  # importing scipy takes longer than the rest of this module
+
+    rows, columns = linear_sum_assignment(table, maximize=True)
+    return rows, columns
+
+
+def align(first: Groups, second: Groups, num_first: int, num_second: int) -> Aligned:
+    """Match groups one to one so that as many tokens as possible lie in matched groups.
+
+    Args:
+        first, second: (T,) group of every token in each run.
+    """
+    table = contingency(first, second, (num_first, num_second))
+    rows, columns = matched_groups(table)
+    names = [-1] * num_second
+    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        names[column] = row
+    return Aligned(names, float(table[rows, columns].sum() / first.size), float(adjusted_rand(table)))
+
+
 RESAMPLES, SHUFFLES = 300, 49
-COLUMNS = (
-    "layer",
-    "other_layer",
-    "adjusted_rand",
-    "low",
-    "high",
-    "shuffled",
-    "shuffled_high",
-    "random",
-    "overlap",
-    "overlap_low",
-    "overlap_high",
-    "overlap_shuffled",
-    "overlap_random",
-    "count",
-    "units",
-    "unit",
+SCHEMA = schema_of(
+    "layer:int32 other_layer:int32 adjusted_rand low high shuffled shuffled_high random "
+    "overlap overlap_low overlap_high overlap_shuffled overlap_random count:int64 units:int64 unit:string"
 )
 
 
@@ -61,9 +90,6 @@ def agree(
 
     Args:
         first, second: (T,) labels below `shape`.
-        shape: numbers of labels.
-        resampler: of the T tokens.
-        seed: of the permutations.
     """
     by_unit = resampler.tally(first.astype(np.int64) * shape[1] + second, shape[0] * shape[1])
     table = by_unit.sum(axis=0).reshape(shape)
@@ -98,19 +124,14 @@ def layer_agreement_table(sample: Sample, *, seed: int = 0) -> pa.Table:
             agreement = agree(sample.focus.tops[a], sample.focus.tops[b], shape, resampler, seed=seed)
             row = agreement_row(agreement, resampler, sample) | {"layer": first, "other_layer": sample.layers[b]}
             rows.append(row | _random(sample, a, b, shape))
-    return pa.Table.from_pylist(rows, schema=schema())
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def agreement_row(agreement: Agreement, resampler: Resampler, sample: Sample) -> dict[str, Any]:
     """One comparison as a row.
 
-    Args:
-        agreement: of two labellings of the sample's tokens.
-        resampler: that the agreement was measured with.
-        sample: whose tokens and unit are named.
-
     Returns:
-        Numbers under the names of `COLUMNS`, without layers.
+        Numbers under the names of `SCHEMA`, without layers.
     """
     low, high = agreement.rand.interval(resampler.count)
     overlap_low, overlap_high = agreement.overlap.interval(resampler.count)
@@ -142,12 +163,8 @@ def _random(sample: Sample, a: int, b: int, shape: tuple[int, int]) -> dict[str,
 def between_samples(first: Sample, second: Sample, *, seed: int = 0) -> pa.Table:
     """Two runs of the same tokens, layer by layer: centroid files, seeds or settings.
 
-    Args:
-        first, second: samples with the same tokens in the same order.
-        seed: of resamples and permutations.
-
     Returns:
-        Columns of `COLUMNS`.
+        Columns of `SCHEMA`.
     """
     resampler = Resampler(first.units, resamples=RESAMPLES, seed=seed)
     shape = (first.num_groups, second.num_groups)
@@ -160,7 +177,7 @@ def between_samples(first: Sample, second: Sample, *, seed: int = 0) -> pa.Table
             baseline = agree(first.random.tops[a], second.focus.tops[b], shape, resampler, seed=seed)
             row |= {"random": baseline.rand.value, "overlap_random": baseline.overlap.value}
         rows.append(row)
-    return pa.Table.from_pylist(rows, schema=schema())
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def layer_agreement(tops: NDArray[np.uint8], num_groups: int) -> Values:
@@ -168,7 +185,6 @@ def layer_agreement(tops: NDArray[np.uint8], num_groups: int) -> Values:
 
     Args:
         tops: (L, T) most probable groups.
-        num_groups: K.
 
     Returns:
         (L, L), symmetric, 1 on the diagonal.
@@ -187,8 +203,6 @@ def shuffled_agreement(tops: NDArray[np.uint8], num_groups: int, *, seed: int = 
 
     Args:
         tops: (L, T) most probable groups.
-        num_groups: K.
-        seed: of the permutations.
 
     Returns:
         (L - 1,).
@@ -197,9 +211,3 @@ def shuffled_agreement(tops: NDArray[np.uint8], num_groups: int, *, seed: int = 
     shape = (num_groups, num_groups)
     tables = (next(permuted_tables(a, b, shape, draws=1, generator=generator)) for a, b in pairwise(tops))
     return np.array([float(adjusted_rand(table)) for table in tables])
-
-
-def schema() -> pa.Schema:
-    """Types of `COLUMNS`."""
-    whole = {"layer": pa.int32(), "other_layer": pa.int32(), "count": pa.int64(), "units": pa.int64()}
-    return pa.schema([(name, pa.string() if name == "unit" else whole.get(name, pa.float64())) for name in COLUMNS])

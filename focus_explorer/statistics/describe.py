@@ -9,14 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.statistics.alignment import align
-from focus_explorer.statistics.distances import Bins
-from focus_explorer.statistics.layer_measures import INFORMATION, Measured, measure_layer
-from focus_explorer.statistics.resample import Estimate, Resampler, mean_of
-from focus_explorer.statistics.rows import StatisticRow, to_table
+from focus_explorer.statistics.agreement import align
+from focus_explorer.statistics.layer_measures import INFORMATION, Bins, Measured, measure_layer
+from focus_explorer.statistics.resample import Estimate, Resampler, corrected_p_values, mean_of
+from focus_explorer.statistics.rows import StatisticRow, caution, to_table
 from focus_explorer.statistics.sample import Sample
-from focus_explorer.statistics.significance import corrected_p_values
-from focus_explorer.statistics.warnings import caution
 from focus_runtime.mask.rule import group_label
 from focus_runtime.measure.contingency import group_purity, information, purity, shuffled_tables
 from focus_runtime.measure.intervals import percentile_ends
@@ -65,13 +62,7 @@ class Layer:
 def measure(
     sample: Sample, *, resamples: int = 1000, seed: int = 0, progress: Progress = lambda done, total: None
 ) -> tuple[list[Layer], Resampler, Bins]:
-    """Measure every layer of a sample.
-
-    Args:
-        sample: of a run or corpus.
-        resamples: of the bootstrap; seed: of resamples and permutations.
-        progress: called after each layer with the number done and the total.
-    """
+    """Measure every layer of a sample."""
     resampler = Resampler(sample.units, resamples=resamples, seed=seed)
     longest = int((np.arange(sample.num_tokens) - sample.starts).max()) + 1
     bins = Bins.of(longest, [part.rule for parts in sample.parts for part in parts])
@@ -83,11 +74,7 @@ def measure(
 
 
 def describe(sample: Sample, layers: list[Layer], resampler: Resampler) -> pa.Table:
-    """Rows of `rows.SCHEMA` for groups, layers and the run, with corrected p-values and warnings.
-
-    Args:
-        sample, layers, resampler: what `measure` was given and returned.
-    """
+    """Rows of `rows.SCHEMA` for groups, layers and the run, with corrected p-values and warnings."""
     rows: list[StatisticRow] = []
     for layer in layers:
         rows += _group_rows(sample, layer, resampler)

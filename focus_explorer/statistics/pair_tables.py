@@ -10,8 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.statistics.describe import Layer
-from focus_explorer.statistics.distances import Bins, PairCounts
+from focus_explorer.statistics.layer_measures import Bins, PairCounts
 from focus_explorer.statistics.resample import Estimate, Resampler, held, mean_of, ratio
+from focus_explorer.statistics.rows import schema_of
 from focus_explorer.statistics.sample import Sample
 from focus_runtime.mask.rule import group_label
 
@@ -20,12 +21,7 @@ NAMED = ("PROPN", "NOUN", "name", "content")  # parts of speech and word classes
 
 
 def distances_table(sample: Sample, layers: list[Layer], resampler: Resampler, bins: Bins) -> pa.Table:
-    """Share of causal pairs kept in each range of distances, by layer and as the mean over layers (layer null).
-
-    Args:
-        sample: of a run or corpus.
-        layers, resampler, bins: what `describe.measure` returned for it.
-    """
+    """Share of causal pairs kept in each range of distances, by layer and as the mean over layers (layer null)."""
     rows: list[dict[str, Any]] = []
     of_focus = [_shares(part, resampler) for part in _pairs(layers)]
     randoms = [layer.random.pairs for layer in layers if layer.random is not None and layer.random.pairs is not None]
@@ -39,32 +35,11 @@ def distances_table(sample: Sample, layers: list[Layer], resampler: Resampler, b
     if of_random:
         random_means = [mean_of([one[number] for one in of_random]) for number in range(bins.first.size)]
     rows += _rows(bins, _mean_counts(_pairs(layers)), means, random_means, None, sample, resampler)
-    names = (
-        "layer",
-        "first",
-        "last",
-        "pairs",
-        "kept",
-        "share",
-        "low",
-        "high",
-        "shuffled",
-        "random",
-        "random_low",
-        "random_high",
-        "window_only",
-        "units",
-        "unit",
+    schema = schema_of(
+        "layer:int32 first:int64 last:int64 pairs:int64 kept share low high shuffled random random_low random_high "
+        "window_only units:int64 unit:string"
     )
-    kinds = {
-        "layer": pa.int32(),
-        "first": pa.int64(),
-        "last": pa.int64(),
-        "pairs": pa.int64(),
-        "units": pa.int64(),
-        "unit": pa.string(),
-    }
-    return pa.Table.from_pylist(rows, schema=pa.schema([(name, kinds.get(name, pa.float64())) for name in names]))
+    return pa.Table.from_pylist(rows, schema=schema)
 
 
 def _pairs(layers: list[Layer]) -> list[PairCounts]:
@@ -141,7 +116,6 @@ def links_table(links: pa.Table, pieces: Sequence[str]) -> pa.Table:
 
     Args:
         links: rows of the query `all_attention_links`; empty until attention was measured.
-        pieces: of the run's tokens.
     """
     query, key = links["query"].to_numpy(), links["key"].to_numpy()
     return pa.table(
@@ -179,7 +153,6 @@ def long_range_rows(
     Every two pieces are listed once, at their highest affinity.
 
     Args:
-        sample: that holds them; layer: its number.
         places: (n,) positions of the words; chosen: (n, K) their probabilities in the layer.
 
     Returns:

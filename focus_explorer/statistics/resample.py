@@ -1,6 +1,7 @@
-"""Bootstrap over sentences or documents: one set of weights for every statistic, so that differences are paired.
+"""Uncertainty: a bootstrap over sentences or documents, and p-values, corrected for many comparisons.
 
-A resample draws as many units as there are, with replacement; intervals follow `recentred_interval`.
+A resample draws as many units as there are, with replacement. One set of weights serves every statistic, so that
+differences are paired; intervals follow `recentred_interval`. scipy is imported by the first p-value.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from focus_runtime.measure.intervals import recentred_interval
 
@@ -38,11 +39,7 @@ class Estimate:
     held_by: int | None = None
 
     def interval(self, units: int) -> tuple[float | None, float | None]:
-        """Ends of the 95 % interval; None for fewer than two units that hold something, or an undefined value.
-
-        Args:
-            units: that were resampled.
-        """
+        """Ends of the 95 % interval; None for fewer than two units that hold something, or an undefined value."""
         finite, units = self.replicates[np.isfinite(self.replicates)], self.units(units)
         if units < 2 or not np.isfinite(self.value) or finite.size < self.replicates.size / 2:
             return None, None
@@ -68,7 +65,6 @@ def mean_of(estimates: list[Estimate], weights: Sequence[int] | None = None) -> 
     """The mean over layers or heads of one statistic, resampled together.
 
     Args:
-        estimates: of each.
         weights: how much each counts; all alike when None.
     """
     first = estimates[0]
@@ -88,7 +84,6 @@ class Resampler:
 
     Args:
         units: (T,) number of the unit each token belongs to, from 0, each at least once.
-        resamples: R; seed: of the draws.
     """
 
     def __init__(self, units: NDArray[np.integer], *, resamples: int = RESAMPLES, seed: int = 0) -> None:
@@ -108,7 +103,6 @@ class Resampler:
 
         Args:
             codes: (n,) cells of the first n tokens.
-            cells: number of cells.
             values: (n,) what is summed; tokens are counted when None.
         """
         flat = self.of_token[: codes.size] * cells + codes
@@ -129,3 +123,42 @@ def ratio(numerator: Values, denominator: Values) -> Values:
     return np.divide(
         numerator, denominator, out=np.full(np.broadcast(numerator, denominator).shape, np.nan), where=denominator > 0
     )
+
+
+def two_sided_p_values(scores: Values) -> Values:
+    """Two-sided p-values of z-scores, of the same shape."""
+    from scipy.stats import norm
+
+    return np.asarray(2 * norm.sf(np.abs(scores)))
+
+
+def hypergeometric_p_values(counts: Values) -> Values:
+    """Two-sided p-values of every cell of a table when the labels of its rows are permuted over the tokens.
+
+    Twice the probability of a count as far from its expectation or farther on the same side, at most 1. It is exact: z
+    and the normal distribution call a rare category significant where it occurs once.
+
+    Args:
+        counts: (K, C) whole numbers.
+
+    Returns:
+        (K, C).
+    """
+    from scipy.stats import hypergeom
+
+    total = counts.sum()
+    rows, columns = counts.sum(axis=1, keepdims=True), counts.sum(axis=0, keepdims=True)
+    above = counts * total >= rows * columns
+    tail = np.empty(counts.shape)
+    for side, chance in ((above, lambda *cells: hypergeom.sf(cells[0] - 1, *cells[1:])), (~above, hypergeom.cdf)):
+        of_row, of_column = (np.broadcast_to(sizes, counts.shape)[side] for sizes in (rows, columns))
+        tail[side] = chance(counts[side], total, of_column, of_row)
+    return np.minimum(2 * tail, 1.0)
+
+
+def corrected_p_values(p_values: ArrayLike) -> Values:
+    """q-values over all p-values of one family (Benjamini and Hochberg 1995), of the same shape."""
+    from scipy.stats import false_discovery_control
+
+    values = np.asarray(p_values, dtype=np.float64)
+    return np.asarray(false_discovery_control(values.ravel())).reshape(values.shape)

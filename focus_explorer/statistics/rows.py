@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from focus_explorer.words import counted
+
 SCOPES = ("run", "layer", "group")
 
 
@@ -58,44 +60,18 @@ class StatisticRow:
     warning: str = ""
 
 
-_TEXT, _WHOLE = pa.string(), pa.int64()
-_KINDS = {
-    "scope": _TEXT,
-    "statistic": _TEXT,
-    "category": _TEXT,
-    "group": _TEXT,
-    "denominator": _TEXT,
-    "unit": _TEXT,
-    "warning": _TEXT,
-    "layer": pa.int32(),
-    "count": _WHOLE,
-    "units": _WHOLE,
-}
-COLUMNS = (
-    "scope",
-    "layer",
-    "group",
-    "statistic",
-    "category",
-    "value",
-    "low",
-    "high",
-    "shuffled",
-    "shuffled_low",
-    "shuffled_high",
-    "random",
-    "random_low",
-    "random_high",
-    "window_only",
-    "p_value",
-    "q_value",
-    "count",
-    "denominator",
-    "units",
-    "unit",
-    "warning",
+def schema_of(columns: str) -> pa.Schema:
+    """Names and types of a table, such as "layer:int32 group:string share"; float64 where no type is named."""
+    named = (column.partition(":") for column in columns.split())
+    return pa.schema([(name, getattr(pa, kind or "float64")()) for name, _, kind in named])
+
+
+SCHEMA = schema_of(
+    "scope:string layer:int32 group:string statistic:string category:string value low high "
+    "shuffled shuffled_low shuffled_high random random_low random_high window_only p_value q_value "
+    "count:int64 denominator:string units:int64 unit:string warning:string"
 )
-SCHEMA = pa.schema([(name, _KINDS.get(name, pa.float64())) for name in COLUMNS])
+COLUMNS = tuple(SCHEMA.names)
 assert set(COLUMNS) == {field.name for field in fields(StatisticRow)}
 
 
@@ -110,3 +86,24 @@ def _plain(row: StatisticRow) -> dict[str, Any]:
 
 def _number(value: Any) -> Any:
     return None if isinstance(value, float) and value != value else value
+
+
+FEW_UNITS, ENOUGH_UNITS = 10, 30
+FEW_TOKENS = 30
+
+
+def caution(row: StatisticRow, size: int, units: int) -> str:
+    """Why a row is not reliable, "" if it is."""
+    reasons = []
+    if size == 0:
+        return "no tokens in this group" if row.scope == "group" else "nothing to count"
+    if size < FEW_TOKENS:
+        reasons.append(f"only {counted(size, 'pair' if 'pairs' in row.denominator else 'token')}")
+    of_some = "" if units == row.units else "in "
+    if units < FEW_UNITS:
+        reasons.append(f"{of_some}{counted(units, row.unit)}: too {'few' if of_some else 'short'} to tell")
+    elif units < ENOUGH_UNITS:
+        reasons.append(f"only {of_some}{counted(units, row.unit)}: the interval is rough")
+    if row.p_value is not None and row.p_value > 0.05:
+        reasons.append("no more than under shuffled assignments")
+    return "; ".join(reasons)

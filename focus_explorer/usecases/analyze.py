@@ -1,77 +1,72 @@
-"""Analyse a text with full attention and with Focus, and store the run."""
+"""What is analysed and how: the requests of a text and of a corpus; a text analysed and stored, and the first run."""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from focus_explorer import settings
 from focus_explorer.errors import Cancelled, ConfigError, StoreBusyError
 from focus_explorer.progress import Progress
 from focus_explorer.usecases.acting_user import new_owner
-from focus_explorer.usecases.centroids.files import load_named_centroids
+from focus_explorer.usecases.centroids.files import load_named_centroids, shipped_names
 from focus_explorer.usecases.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
+from focus_explorer.usecases.jobs import Job, JobRunner
+from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
-from focus_runtime.budget import HeadException
+from focus_explorer.usecases.texts import sample_text
 from focus_runtime.composition.changes import read_changes
-from focus_runtime.config import GROWTH, is_growth
-from focus_runtime.text.special import DEFAULT
+from focus_runtime.config import TextOptions
+from focus_runtime.models.embedded import EMBEDDED, embedded_gguf
+from focus_runtime.run.source import GLOB, TEXT_COLUMN, is_corpus
 
 if TYPE_CHECKING:
-    from focus_runtime.run.engine import RunOptions
     from focus_runtime.run.trace import Timing, Trace
 
-
+__all__ = [  # the command line takes the names of focus_runtime/run/source.py from here
+    "GLOB",
+    "TEXT_COLUMN",
+    "AnalyzeRequest",
+    "CorpusRequest",
+    "CorpusStopped",
+    "FirstRun",
+    "analyze",
+    "check_first_run",
+    "is_corpus",
+]
+ENGINES = ("local", "ray")
 PATIENCE_SECONDS = 1800.0  # that a finished analysis waits for a database that another program writes
 Written = TypeVar("Written")
 
+KEY = "first_run"
+SAMPLE = "Novel"
+LOADED = 0.5  # of the whole, on a machine that has not converted the model yet
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AnalyzeRequest:
-    """Options of an analysis; None means the centroid file's own setting.
+class AnalyzeRequest(TextOptions):
+    """What is analysed how: the settings of `FocusSettings` and `TextOptions`, and the model and centroids.
 
     Attributes:
         model: embedded name, Hugging Face id, folder or .gguf file.
         centroids: a shipped file's name such as default, random, an uploaded file's name or hash, or a path.
-        top_k: groups per token.
-        window: pairs at most this many tokens apart always attend, in heads without a window of their own.
-        num_sinks: first tokens that every token may attend to.
-        window_growth: positions from which to which windows grow, (1, 1) for windows of one length.
-        assignment: causal or sinkhorn.
-        budget: layers and key-value heads with settings of their own; none when empty.
-        max_tokens: longer texts are cut here; None means no cut.
-        special_tokens: "auto" for what the tokenizer puts before a text, such as BOS, or "none" for no token.
         chat: the text holds the turns of a chat, which go through the model's own template.
-        repeats: timed passes.
         device: auto, cpu, cuda, cuda:N, mps or split; the service's own when None.
         dtype: of the model: auto, float32, bfloat16 or float16; the service's own when None.
-        backend: of Focus attention, see `focus_attention`.
         num_groups, routing_dim: K and d_g of random centroids, whose default they replace.
-        seed: of random centroids.
-        changes: made by hand to what Focus does, see focus_runtime/composition/changes.py.
     """
 
     model: str = settings.SETTINGS["model"].default
     centroids: str = settings.SETTINGS["centroids"].default
-    top_k: int | None = None
-    window: int | None = None
-    num_sinks: int | None = None
-    window_growth: tuple[int, int] | None = None
-    assignment: str | None = None
-    budget: tuple[HeadException, ...] | None = None
-    max_tokens: int | None = None
-    special_tokens: str = DEFAULT
     chat: bool = False
-    repeats: int | None = None
     device: str | None = None
     dtype: str | None = None
-    backend: str = "auto"
     num_groups: int | None = None
     routing_dim: int | None = None
-    seed: int = RANDOM_SEED
-    changes: tuple[str, ...] = ()
 
     @property
     def drawn(self) -> DrawnCentroids:
@@ -85,23 +80,11 @@ class AnalyzeRequest:
         )
 
     def check(self) -> None:
-        """Refuse numbers that are invalid for every model.
+        """Refuse what is invalid for every model.
 
         Raises:
-            ConfigError: a number is out of range, or a change cannot be read.
+            ConfigError: a change cannot be read, or an option is for random centroids only.
         """
-        if self.max_tokens is not None and self.max_tokens < 2:
-            raise ConfigError(f"max_tokens is {self.max_tokens}", expected="at least 2")
-        if self.repeats is not None and self.repeats < 1:
-            raise ConfigError(f"repeats is {self.repeats}", expected="at least 1")
-        if self.backend not in settings.BACKENDS:
-            raise ConfigError(f"backend is {self.backend!r}", expected="one of " + ", ".join(settings.BACKENDS))
-        if self.window_growth is not None and not is_growth(self.window_growth):
-            raise ConfigError(f"window_growth is {self.window_growth!r}", expected=GROWTH)
-        if self.special_tokens not in settings.SPECIAL_TOKENS:
-            raise ConfigError(
-                f"special_tokens is {self.special_tokens!r}", expected=" or ".join(settings.SPECIAL_TOKENS)
-            )
         read_changes(self.changes)
         drawn = (self.num_groups, self.routing_dim, self.seed) != (None, None, RANDOM_SEED)
         if drawn and self.centroids != "random":
@@ -109,6 +92,63 @@ class AnalyzeRequest:
                 "groups, routing size and seed are for random centroids; those of a file are fixed",
                 fix='leave them out, or choose the centroids "random"',
             )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CorpusRequest:
+    """A corpus, and how it is analysed.
+
+    Attributes:
+        source: a folder, a .jsonl or a .parquet file.
+        how: model, centroids, settings and most tokens of a document; repeats are not used.
+        name: shown in lists; the source's own when empty.
+        out: folder to write to; `corpora` in the database's folder when None.
+        engine, address, workers, gpus_per_worker: `local`, or `ray` with as many workers.
+        threads: of torch in each worker; all of the machine's, shared among its workers, when None.
+        tags, baseline: parts of speech; a pass with random centroids.
+    """
+
+    source: str
+    how: AnalyzeRequest = field(default_factory=AnalyzeRequest)
+    glob: str = GLOB
+    text_column: str = TEXT_COLUMN
+    name: str = ""
+    out: str | None = None
+    engine: str = "local"
+    address: str | None = None
+    workers: int | None = None
+    gpus_per_worker: float = 0.0
+    threads: int | None = None
+    tags: bool = True
+    baseline: bool = True
+
+    def check(self) -> None:
+        """Refuse invalid options before any work.
+
+        Raises:
+            ConfigError: a number is out of range, or an option does not go with the engine.
+        """
+        self.how.check()
+        least = {
+            "workers": (self.workers, 1),
+            "threads": (self.threads, 1),
+            "gpus_per_worker": (self.gpus_per_worker, 0),
+        }
+        for name, (value, low) in least.items():
+            if value is not None and value < low:
+                raise ConfigError(f"{name} is {value}", expected=f"at least {low}")
+        if self.engine not in ENGINES:
+            raise ConfigError(f"engine is {self.engine!r}", expected=" or ".join(ENGINES))
+        if self.engine == "local" and (self.address is not None or (self.workers or 1) > 1):
+            raise ConfigError("several workers or an address", expected="--engine ray with them")
+
+
+class CorpusStopped(Exception):  # noqa: N818 - it is no error
+    """The user stopped; what is done is kept, and the same command resumes."""
+
+    def __init__(self, corpus_id: str, done: int, total: int) -> None:
+        self.corpus_id, self.done, self.total = corpus_id, done, total
+        super().__init__(f"stopped with {done:,} of {total:,} documents done, which are kept")
 
 
 def analyze(
@@ -142,8 +182,8 @@ def analyze(
         InputError: text, model, centroids or settings cannot be used, or the database not written.
         Cancelled: `cancelled` returned True before the run was stored.
     """
-    from focus_runtime.run.engine import Early
-    from focus_runtime.run.engine import analyze as run_both
+    from focus_runtime.run.text import Early
+    from focus_runtime.run.text import analyze as run_both
     from focus_runtime.text.special import chat_text, read_turns
     from focus_runtime.text.tokens import check_text
 
@@ -170,7 +210,7 @@ def analyze(
                 loaded.tokenizer,
                 text,
                 centroids,
-                _options(request),
+                request,
                 model_id=loaded.name,
                 model_fingerprint=loaded.fingerprint,
                 progress=progress,
@@ -234,20 +274,73 @@ class _Kept:
                 self._progress("Waiting for the database, which another program writes", 0.98)
 
 
-def _options(request: AnalyzeRequest) -> RunOptions:
-    from focus_runtime.run.engine import RunOptions
+class FirstRun:
+    """The first run of one service's database; get it with `service.part(FirstRun)`."""
 
-    return RunOptions(
-        top_k=request.top_k,
-        window=request.window,
-        num_sinks=request.num_sinks,
-        window_growth=request.window_growth,
-        assignment=request.assignment,
-        budget=request.budget,
-        max_tokens=request.max_tokens,
-        special_tokens=request.special_tokens,
-        repeats=request.repeats,
-        backend=request.backend,
-        seed=request.seed,
-        changes=read_changes(request.changes),
-    )
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._jobs = JobRunner()
+        self._lock = threading.Lock()
+
+    def job(self, request: AnalyzeRequest, *, retry: bool = False) -> Job | None:
+        """The job that makes the run, started where the database is empty and none was started.
+
+        Returns:
+            The job, which may have failed; None where the database has a run and no job is live.
+        """
+        with self._lock:
+            job = self._jobs.get(KEY)
+            if job is not None and job.live:
+                return job
+            if list_runs(self._service.database):
+                return None
+            if job is None or retry or job.state == "done":  # done: its run was deleted since
+                job = self._jobs.start(KEY, lambda job: analyze_sample(self._service, request, job.step), kind=KEY)
+            return job
+
+
+def analyze_sample(service: Service, request: AnalyzeRequest, progress: Progress) -> str:
+    """Analyse a sample text; the page makes the map of a layer when it shows one.
+
+    Returns:
+        The run's id.
+
+    Raises:
+        InputError: the model, the centroids or the settings cannot be used, or the database not written.
+    """
+
+    def within(low: float, high: float) -> Progress:
+        return lambda stage, fraction: progress(stage, low + (high - low) * fraction)
+
+    progress("Loading libraries", 0.0)
+    load_named_centroids(service.database, request.centroids)  # before the model: a bad file is known at once
+    with service.models.lease(request.model, progress=within(0.0, LOADED)):
+        return analyze(
+            service,
+            sample_text(SAMPLE),
+            request,
+            command="focus-explorer serve",
+            progress=within(LOADED, 1.0),
+        )
+
+
+def check_first_run(service: Service, request: AnalyzeRequest) -> None:
+    """Refuse names of a model or a centroid file that the first run could not use, before the page is served.
+
+    Nothing is imported or loaded for the defaults, and nothing is checked where the database has a run.
+
+    Raises:
+        InputError: there is no such model or file, or the database cannot be used.
+    """
+    if list_runs(service.database):
+        return
+    with service.database.write():  # learn about a full disk or a foreign file
+        pass
+    if request.centroids not in (*shipped_names(), "random"):
+        load_named_centroids(service.database, request.centroids)
+    if request.model == EMBEDDED:
+        embedded_gguf(settings.cache_dir())
+    elif not os.path.isdir(os.path.expanduser(request.model)):
+        from focus_runtime.models.loading import check_name
+
+        check_name(request.model)

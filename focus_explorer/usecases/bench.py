@@ -13,7 +13,7 @@ from focus_explorer import settings
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
 from focus_explorer.usecases.texts import SAMPLES, read_text_file, sample_text, special_token_notes
-from focus_runtime.budget import HeadException
+from focus_runtime.config import FocusSettings
 from focus_runtime.failures import Advice
 from focus_runtime.files import cannot_write, check_writable_folder
 from focus_runtime.models.devices import input_device
@@ -28,14 +28,13 @@ LONGEST = 1 << 21  # tokens; at this many the layer's inputs alone take gigabyte
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BenchRequest:
+class BenchRequest(FocusSettings):
     """What is measured; None means the centroid file's own setting.
 
     Attributes:
         text: a UTF-8 text file; the sample texts when None.
         lengths: tokens for the whole model, ascending; those beyond the text are left out.
         layer_lengths: tokens for one attention layer, ascending.
-        top_k, window, num_sinks, window_growth, budget: settings; the one layer has no budget, its heads are all alike.
         repeats: timed repeats after one to warm up.
         device, dtype: as `place` takes them.
         backend: of Focus attention, see `focus_attention`.
@@ -50,11 +49,6 @@ class BenchRequest:
     text: str | None = None
     lengths: tuple[int, ...] = (512, 1024, 2048)
     layer_lengths: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384)
-    top_k: int | None = None
-    window: int | None = None
-    num_sinks: int | None = None
-    window_growth: tuple[int, int] | None = None
-    budget: tuple[HeadException, ...] | None = None
     device: str = "auto"
     dtype: str = "auto"
     backend: str = "auto"
@@ -112,7 +106,7 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
     from focus_runtime.models.devices import place
     from focus_runtime.models.loading import load_model
     from focus_runtime.routing.centroid_file import load_centroids
-    from focus_runtime.run.engine import versions
+    from focus_runtime.run.text import versions
     from focus_runtime.text.special import text_ids
 
     text = _text(request.text)
@@ -127,12 +121,8 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
     focus = compose(
         model,
         centroids,
-        top_k=request.top_k,
-        window=request.window,
-        num_sinks=request.num_sinks,
-        window_growth=request.window_growth,
+        settings=request,
         assignment="causal",
-        budget=request.budget,
         backend=request.backend,
     )
     try:

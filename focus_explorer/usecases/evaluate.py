@@ -13,7 +13,7 @@ from focus_explorer import settings
 from focus_explorer.errors import CentroidFileError, InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
 from focus_explorer.usecases.texts import read_text_file, special_token_notes
-from focus_runtime.budget import HeadException
+from focus_runtime.config import FocusSettings
 from focus_runtime.failures import SEQUENCES, Advice
 from focus_runtime.files import cannot_write, check_writable, replacing
 from focus_runtime.text.special import DEFAULT
@@ -22,7 +22,7 @@ TASKS = Advice(otherwise="set a smaller --batch, choose tasks with shorter texts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluateRequest:
+class EvaluateRequest(FocusSettings):
     """What is measured; None means the centroid file's own setting.
 
     Attributes:
@@ -46,12 +46,6 @@ class EvaluateRequest:
     task_folder: str | None = None
     limit: int | None = None
     batch: int = 1
-    top_k: int | None = None
-    window: int | None = None
-    num_sinks: int | None = None
-    window_growth: tuple[int, int] | None = None
-    assignment: str | None = None
-    budget: tuple[HeadException, ...] | None = None
     device: str = "auto"
     dtype: str = "auto"
     backend: str = "auto"
@@ -148,7 +142,7 @@ def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Pr
     from focus_runtime.models.devices import place
     from focus_runtime.models.loading import load_model
     from focus_runtime.routing.centroid_file import load_centroids
-    from focus_runtime.run.engine import versions
+    from focus_runtime.run.text import versions
 
     progress("Loading", 0.0)
     files = [load_centroids(source) for source in request.centroids]  # before the model: bad files are known at once
@@ -191,12 +185,7 @@ def _run_all(work: _Work, model: Any, files: list[Any]) -> tuple[Any, list[Run]]
         focus = compose(
             model,
             centroids,
-            top_k=request.top_k,
-            window=request.window,
-            num_sinks=request.num_sinks,
-            window_growth=request.window_growth,
-            assignment=request.assignment,
-            budget=request.budget,
+            settings=request,
             backend=request.backend,
         )
         try:

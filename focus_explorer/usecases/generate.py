@@ -1,19 +1,31 @@
-"""A prompt continued by full attention and by Focus, with a run's model, centroids and setting."""
+"""What a run's model, centroids and setting do with other text, unstored: a prompt continued by full attention and by
+Focus, and the groups of a text while it is being typed."""
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, TextError
 from focus_explorer.usecases.jobs import Job
 from focus_explorer.usecases.models import LoadedModel
-from focus_explorer.usecases.run_model import backend_again, composed_run, lease_run_model
+from focus_explorer.usecases.run_model import backend_again, compose_run, composed_run, lease_run_model
 from focus_explorer.usecases.runs import check_beginning, run_special_tokens
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
+from focus_explorer.views.payloads.live_text import LiveTextPayload
+from focus_explorer.views.run import encode
 from focus_runtime.failures import Advice
 from focus_runtime.models.devices import input_device
+
+if TYPE_CHECKING:
+    from focus_runtime.run.cached_text import LiveText
+
 
 MOST_TOKENS, LONGEST_PROMPT = 512, 4096
 MAX_TEMPERATURE = 2.0
@@ -21,16 +33,14 @@ SHORTER_PROMPT = Advice(
     fits="give a prompt of at most {0} tokens", otherwise="give a shorter prompt, or close other programs"
 )
 
+TYPED_TOKENS = 2000
+NEXT_TOKENS = 5
+KEPT_TEXTS = 4  # each with the keys and values of its tokens
+SHORTER = Advice(fits="type at most {0} tokens", otherwise="type a shorter text, or close other programs")
+
 
 def check_generation(service: Service, run_id: str, prompt: str, max_tokens: int, temperature: float) -> None:
     """Refuse a generation that cannot be made.
-
-    Args:
-        service: whose database has the run.
-        run_id: of the run.
-        prompt: text to continue.
-        max_tokens: tokens to generate.
-        temperature: 0 always takes the most probable token.
 
     Raises:
         InputError: with what is wrong.
@@ -57,14 +67,8 @@ def generate(
     """Continue a prompt with full attention and with Focus.
 
     Args:
-        service: database and model.
-        run_id: of the run whose model, centroids and settings are used.
-        prompt: text to continue.
         job: publishes in `job.partial`, by mode, `ids`, `pieces`, `groups` (by token, by layer; filled at the end for
             full attention, whose text Focus reads afterwards) and `ms`, and `prompt_tokens`.
-        max_tokens: tokens to generate.
-        temperature: 0 always takes the most probable token.
-        seed: of the draws.
 
     Raises:
         Cancelled: the job was stopped; what was generated stays.
@@ -89,7 +93,7 @@ def _generate_both(
     loaded: LoadedModel, focus: Any, start: Any, job: Job, *, max_tokens: int, temperature: float, seed: int
 ) -> None:
     """Generate token by token; `start` (1, T) holds the prompt's ids."""
-    from focus_runtime.run.generation import generate_both
+    from focus_runtime.run.cached_text import generate_both
 
     written: dict[str, list[int]] = {"full": [], "focus": []}
     sides: dict[str, GeneratedSidePayload] = {
@@ -128,7 +132,7 @@ def _finish(focus: Any, start: Any, written: list[int], side: GeneratedSidePaylo
     """The groups Focus would give to what full attention wrote."""
     import torch
 
-    from focus_runtime.run.generation import groups_afterwards
+    from focus_runtime.run.cached_text import groups_afterwards
 
     if not written:
         return
@@ -142,3 +146,70 @@ def _stop_ids(model: Any) -> set[int]:
     if ends is None:
         return set()
     return set(ends) if isinstance(ends, list) else {int(ends)}
+
+
+class LiveTexts:
+    """Texts that visitors are typing, the latest few; safe to use from several threads."""
+
+    LARGE = True  # see `VisitorService.part`
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._texts: OrderedDict[tuple[str, str], LiveText] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, run_id: str, text: str, session: str) -> LiveTextPayload:
+        """Groups of every token of a text; only what differs from the session's last text is computed.
+
+        Raises:
+            InputError: the text is too long, or the run's model, centroids or settings cannot be used.
+        """
+        run = fetch_run(self.service.database, run_id)
+        with lease_run_model(self.service, run, SHORTER) as loaded:
+            from focus_runtime.text.tokens import pieces_of
+
+            ids, pieces = pieces_of(loaded.tokenizer, text, special_tokens=run_special_tokens(run))
+            if len(ids) > TYPED_TOKENS:
+                raise TextError(f"the text has {len(ids):,} tokens", expected=f"at most {TYPED_TOKENS:,} while typing")
+            live = self._live(run, session, loaded)
+            started = time.perf_counter()
+            with live.focus.attached():
+                read = live.read(ids)
+                milliseconds = 1000 * (time.perf_counter() - started)
+            return {
+                "pieces": pieces,
+                "layers": list(live.groups),
+                "top": encode(np.stack([*live.groups.values()]).astype(np.uint8)) if live.groups else "",
+                "tokens_read": read,
+                "milliseconds": milliseconds,
+                "next": _next(live, loaded.tokenizer),
+            }
+
+    def _live(self, run: dict[str, Any], session: str, loaded: Any) -> LiveText:
+        """The text of a session; begun anew where the model was loaded again since."""
+        from focus_runtime.run.cached_text import LiveText
+
+        key = (str(run["run_id"]), session)
+        with self._lock:
+            live = self._texts.get(key)
+            if live is None or live.focus.model is not loaded.model:
+                focus = compose_run(self.service, run, loaded)
+                focus.detach()
+                self._texts[key] = live = LiveText(focus)
+            self._texts.move_to_end(key)
+            while len(self._texts) > KEPT_TEXTS:
+                self._texts.popitem(last=False)
+        return live
+
+
+def _next(live: LiveText, tokenizer: Any) -> list[tuple[str, float]]:
+    """The most probable tokens after the last one, with their probabilities; none after an empty text."""
+    from focus_runtime.text.tokens import vocabulary_piece
+
+    if live.logits is None:
+        return []
+    best = live.logits.softmax(dim=-1).topk(min(NEXT_TOKENS, live.logits.shape[-1]))
+    return [
+        (vocabulary_piece(tokenizer, token_id), probability)
+        for token_id, probability in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]

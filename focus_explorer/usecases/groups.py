@@ -11,13 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from pyarrow import Table
 
-from focus_explorer.data.placed import placed
+from focus_explorer.data.parts import placed
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import NotFoundError
 from focus_explorer.statistics.agreement import layer_agreement, shuffled_agreement
-from focus_explorer.statistics.characteristic_pieces import MOST_Q, prior_tokens, standing_out, strongest
-from focus_explorer.statistics.group_flags import group_flags
-from focus_explorer.statistics.group_purity import DRAWS, shuffled_group_purity
+from focus_explorer.statistics.groups import (
+    DRAWS,
+    MOST_Q,
+    group_flags,
+    prior_tokens,
+    shuffled_group_purity,
+    standing_out,
+    strongest,
+)
 from focus_explorer.views.payloads.groups import GroupPayload, GroupsPayload, LayerAgreementPayload
 from focus_explorer.views.run import encode
 from focus_runtime.measure.contingency import contingency, group_purity
@@ -52,11 +58,7 @@ class Routes:
 
 @lru_cache(maxsize=KEPT_RUNS)  # a stored run never changes
 def read_routes(database: Database, run_id: str) -> Routes:
-    """Read a run's most probable groups and classify its words.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """Read a run's most probable groups and classify its words."""
     shape = fetch(database, "run_shape", run_id=run_id).to_pylist()
     if not shape:
         raise NotFoundError(f"there is no run {run_id!r} in {database.path.name}", fix="reload the page")
@@ -78,9 +80,6 @@ def group_payload(database: Database, run_id: str) -> GroupsPayload:
         `groups`: L x K rows (see `_layer_rows`); `class_names`, `class_shares` of the text, `classes` of the tokens
         as base64 of bytes; `seed` and `draws` of the shuffled baseline; `prior_size` of the log-odds in tokens;
         `attention_tokens` and `attention_heads` that the rows' `attention_mass` is a mean over, None until measured.
-
-    Raises:
-        NotFoundError: there is no such run.
     """
     routes = read_routes(database, run_id)
     stored = fetch(database, "groups", run_id=run_id).to_pylist()
@@ -156,9 +155,6 @@ def agreement_payload(database: Database, run_id: str) -> LayerAgreementPayload:
     Returns:
         `agreement`: L x L adjusted Rand indices; `shuffled`: the smallest and largest one of neighbouring layers when
         one of them is shuffled, with its `seed`; None for a single layer.
-
-    Raises:
-        NotFoundError: there is no such run.
     """
     routes = read_routes(database, run_id)
     shuffled = shuffled_agreement(routes.tops, routes.num_groups, seed=SEED)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError, NotFoundError
 from focus_explorer.progress import Progress
 from focus_explorer.usecases.jobs import Job, JobRunner
-from focus_explorer.usecases.run_model import lease_run_model
+from focus_explorer.usecases.run_model import composed_run, lease_run_model, run_changes
 from focus_explorer.usecases.runs import layer_parts, run_config, token_ids
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.pairs import (
@@ -46,14 +47,23 @@ from focus_explorer.views.payloads.pairs import (
     DistancePayload,
     MaskTilePayload,
 )
+from focus_explorer.views.payloads.runs import AttentionOfTokenPayload, LayerAttentionOfTokenPayload
+from focus_explorer.views.run import encode
 from focus_runtime.mask.counts import count_tile
 from focus_runtime.mask.distances import DistanceCounts, count_by_distance, shuffled_sharing
 from focus_runtime.mask.rule import PairRule
+
+if TYPE_CHECKING:
+    from focus_runtime.explain.token_attention import LayerAttention
 
 MOST_CELLS = 160  # cells of a tile a side; a cell is then a few pixels, and a tile a few hundred kilobytes
 LARGE_TOKENS, LARGE_CELLS = 8192, 80  # wider areas in fewer cells: the count takes tokens x cells
 MEASURED_TOKENS = 4096  # full attention is measured on at most the first so many; its cost grows with their square
 KEPT_LAYERS = 16
+
+AttentionState = AttentionMassPayload | AttentionRunningPayload | AttentionPlannedPayload
+MOST_TOKENS = 32_768
+BUSY = ("the attention of other tokens is being computed", "wait for it")
 
 
 def measure_attention(
@@ -64,12 +74,6 @@ def measure_attention(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> int:
     """Run a stored run's model once on its tokens and keep where full attention goes under the run's mask.
-
-    Args:
-        service: database and model.
-        run_id: of the run.
-        progress: takes each stage and the fraction done.
-        cancelled: called before each layer; True stops the measurement, and nothing is kept.
 
     Returns:
         Tokens measured: the run's first `MEASURED_TOKENS`. No token sees a later one, so nothing that is measured would
@@ -112,9 +116,6 @@ def _chance(groups: Sequence[PartGroups], far: NDArray[np.float64], measured: in
     return chance_beyond(sharing, sums_by_part(far, parts), parts)
 
 
-AttentionState = AttentionMassPayload | AttentionRunningPayload | AttentionPlannedPayload
-
-
 class PairViews:
     """Payloads about pairs of one database; safe to call from several threads."""
 
@@ -128,12 +129,6 @@ class PairViews:
     def part_with(self, run_id: str, layer: int, head: int | None, fix: str) -> Part:
         """The heads of a layer that are alike with one of them, which must be named where they differ.
 
-        Args:
-            run_id: of the run.
-            layer: layer number.
-            head: key-value head, or query head where the heads of a key-value head differ.
-            fix: how a head is named.
-
         Raises:
             InputError: there is no such run, layer or head, or the heads differ and none was named.
         """
@@ -143,13 +138,6 @@ class PairViews:
         self, run_id: str, layer: int, rows: tuple[int, int], keys: tuple[int, int], part: int = 0
     ) -> MaskTilePayload:
         """Pairs by cause in a rectangle, in at most `MOST_CELLS` cells a side; single pairs where they fit.
-
-        Args:
-            run_id: of the run.
-            layer: layer number.
-            rows: first and one past the last query; cut to the text and widened to whole cells.
-            keys: the same of the keys.
-            part: number of the heads, where those of the layer differ.
 
         Raises:
             InputError: nothing of the rectangle lies within the text, or there is no such layer or part.
@@ -240,3 +228,74 @@ class PairViews:
         """Stop a measurement before its next layer; nothing of it is kept."""
         self._jobs.stop(run_id)
         return self.attention(run_id)
+
+
+class TokenAttentions:
+    """Passes of one service; a result is kept while few others are asked for."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._jobs = JobRunner(most_live=4, busy=BUSY)
+
+    def start(self, run_id: str, token: int) -> None:
+        """Compute the attention of a token, unless that is done or under way.
+
+        Raises:
+            InputError: the token or the run cannot be used, or too many others are computed.
+        """
+        run = fetch_run(self.service.database, run_id)
+        last = min(run["num_tokens"], MOST_TOKENS) - 1
+        if not 0 <= token <= last:
+            limit = ": the model reads all tokens before it" if run["num_tokens"] > MOST_TOKENS else ""
+            raise InputError(
+                f"the attention of token {token:,} of this run cannot be computed", expected=f"0 to {last:,}{limit}"
+            )
+        if run_changes(run):
+            raise InputError(
+                "this run was changed by hand, and its attention cannot be computed here",
+                fix="look at the run that it came from",
+            )
+
+        def work(job: Job) -> list[LayerAttentionOfTokenPayload]:
+            return self._measure(run_id, token, job)
+
+        key = (run_id, token)
+        self._jobs.start(key, work, kind="token_attention", run_id=run_id, reuse_done=True, join=True)
+
+    def state(self, run_id: str, token: int) -> AttentionOfTokenPayload:
+        """What is known of a token's attention: the job that computes it, and its result."""
+        job = self._jobs.get((run_id, token))
+        return {
+            "token": token,
+            "job": None if job is None else job.status(),
+            "layers": job.result if job is not None and job.state == "done" else None,
+        }
+
+    def stop(self, run_id: str, token: int) -> None:
+        """Request that the work on a token stops."""
+        self._jobs.stop((run_id, token))
+
+    def _measure(self, run_id: str, token: int, job: Job) -> list[LayerAttentionOfTokenPayload]:
+        from focus_runtime.explain.token_attention import token_attention
+
+        run = fetch_run(self.service.database, run_id)
+        ids = token_ids(self.service.database, run_id)
+        job.step("Loading the model", 0.0)
+        leased = lease_run_model(self.service, run, progress=job.step)
+        with leased as loaded, composed_run(self.service, run, loaded) as focus:
+            layers = token_attention(
+                focus, ids, token, progress=lambda done, total: job.step("Reading the text twice", done / total)
+            )
+        return [_payload(layer) for layer in layers]
+
+
+def _payload(layer: LayerAttention) -> LayerAttentionOfTokenPayload:
+    return {
+        "layer": layer.layer,
+        "rows": layer.keys.shape[0],
+        "keys": encode(layer.keys.astype(np.int32)),
+        "full": encode(layer.full),
+        "focus": encode(layer.focus),
+        "kept": encode(layer.kept),
+        "full_kept": encode(layer.full_kept),
+    }

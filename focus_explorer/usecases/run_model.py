@@ -16,9 +16,8 @@ from focus_explorer.usecases.centroids.fit import DrawnCentroids, calibrate, fit
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.runs import run_config, run_special_tokens
 from focus_explorer.usecases.service import Service
-from focus_runtime.budget import read_budget
 from focus_runtime.composition.changes import Change, last_token, read_changes
-from focus_runtime.config import CONSTANT
+from focus_runtime.config import FocusConfig, FocusSettings
 from focus_runtime.failures import Advice
 from focus_runtime.routing.places import CENTROIDS_FILE
 
@@ -42,12 +41,6 @@ def lease_run_model(
     progress: Progress = lambda stage, fraction: None,
 ) -> Iterator[LoadedModel]:
     """A lease of the model a run was made with, in its precision, on its device or, where that is missing, the CPU.
-
-    Args:
-        service: whose model is leased.
-        run: its row.
-        advice: what to do when the memory does not suffice for the work in the block.
-        progress: takes the place in line while others work with a model, see `ModelStore.lease`.
 
     Raises:
         InputError: it cannot be loaded, has other weights than the run's, or the memory does not suffice for the work.
@@ -85,12 +78,6 @@ def backend_again(execution: Mapping[str, Any]) -> str:
 def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, name: str | None = None) -> Centroids:
     """The centroids a run was made with, looked up by their hash, balanced where the run needed that.
 
-    Args:
-        service: whose database has the run.
-        run: its row.
-        loaded: its model.
-        name: name or path of the centroids, when the caller knows it.
-
     Raises:
         NotFoundError: they are neither shipped, random nor uploaded.
     """
@@ -115,11 +102,7 @@ def compose_run(
     """Focus with a run's centroids and settings on its model, without changes made by hand; detach it afterwards.
 
     Args:
-        service: whose database has the run.
-        run: its row.
-        loaded: its model.
         assignment: the run's when None.
-        backend: see `compose`.
 
     Raises:
         NotFoundError: the centroids are not here.
@@ -127,17 +110,8 @@ def compose_run(
     from focus_runtime.composition.attach import compose
 
     config = run_config(run)
-    return compose(
-        loaded.model,
-        run_centroids(service, run, loaded),
-        top_k=config.top_k,
-        window=config.window,
-        num_sinks=config.num_sinks,
-        window_growth=config.growth,
-        assignment=assignment or config.assignment,
-        budget=config.budget,
-        backend=backend,
-    )
+    settings = FocusSettings.from_config(config, assignment=assignment or config.assignment)
+    return compose(loaded.model, run_centroids(service, run, loaded), settings=settings, backend=backend)
 
 
 @contextmanager
@@ -145,9 +119,6 @@ def composed_run(
     service: Service, run: dict[str, Any], loaded: LoadedModel, *, assignment: str | None = None, backend: str = "auto"
 ) -> Iterator[FocusModel]:
     """The same with the run's changes, until the block ends, however it ends.
-
-    Args:
-        service, run, loaded, assignment, backend: as in `compose_run`.
 
     Raises:
         NotFoundError: the centroids are not here.
@@ -164,7 +135,6 @@ def run_changes(run: Mapping[str, Any], before: int | None = None) -> tuple[Chan
     """The changes made by hand that a run was executed with.
 
     Args:
-        run: its row.
         before: leave out changes of tokens from this position on; None for none.
     """
     changes = read_changes(json.loads(run["changes"] or "[]"))
@@ -173,11 +143,6 @@ def run_changes(run: Mapping[str, Any], before: int | None = None) -> tuple[Chan
 
 def request_again(service: Service, run: dict[str, Any], texts: Sequence[str] = ()) -> AnalyzeRequest:
     """What analyses a stored run's text again as it was analysed, with further changes.
-
-    Args:
-        service: whose database has the run.
-        run: its row.
-        texts: further changes, made after those of the run.
 
     Raises:
         NotFoundError: the centroids are not here.
@@ -200,23 +165,11 @@ def request_of(config: Mapping[str, Any], centroids: str, seed: int | None, **mo
 
     Args:
         config: as JSON.
-        centroids: name or path of them.
-        seed: that they were drawn from, where they are random.
-        more: further attributes of the request.
     """
-    random = {"num_groups": config["num_groups"], "routing_dim": config["routing_dim"], "seed": seed}
-    first, last = config.get("window_growth") or CONSTANT
-    return AnalyzeRequest(
-        centroids=centroids,
-        top_k=config["top_k"],
-        window=config["window"],
-        num_sinks=config["num_sinks"],
-        window_growth=(first, last),
-        assignment=config["assignment"],
-        budget=read_budget(config.get("budget", [])),
-        **(random if centroids == "random" else {}),
-        **more,
-    )
+    executed = FocusConfig.from_json(json.dumps(config))
+    random = {"num_groups": executed.num_groups, "routing_dim": executed.routing_dim, "seed": seed}
+    drawn = random if centroids == "random" else {}
+    return AnalyzeRequest.from_config(executed, centroids=centroids, **drawn, **more)
 
 
 def run_random_seed(service: Service, run: dict[str, Any]) -> int | None:

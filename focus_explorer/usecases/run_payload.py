@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import full_layers, head_memberships, part_pairs, run_parts
-from focus_explorer.data.placed import placed
+from focus_explorer.data.parts import full_layers, head_memberships, part_pairs, placed, run_parts
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.usecases.runs import run_config

@@ -16,8 +16,7 @@ from starlette.types import ASGIApp
 from focus_explorer import settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
-from focus_explorer.usecases.analyze import AnalyzeRequest
-from focus_explorer.usecases.first_run import analyze_sample, check_first_run
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze_sample, check_first_run
 from focus_explorer.usecases.job_limits import set_job_limits
 from focus_explorer.usecases.labels import purge_expired
 from focus_explorer.usecases.logs import JSONLog

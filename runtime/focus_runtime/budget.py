@@ -129,9 +129,6 @@ class HeadGroup:
 def read_budget(values: Any) -> tuple[HeadException, ...]:
     """Exceptions from JSON values or as they are, in order of layer and head.
 
-    Args:
-        values: a sequence of `HeadException` or of mappings of their attributes.
-
     Raises:
         ConfigError: it is none, an entry cannot be read, or two are for the same place.
     """
@@ -162,14 +159,7 @@ def _rank(entry: HeadException) -> int:
 def head_groups(
     budget: Iterable[HeadException], usual: HeadSetting, layer: int, counts: HeadCounts
 ) -> tuple[HeadGroup, ...]:
-    """Heads of one layer by what they execute; heads of equal settings are together, the group of head 0 first.
-
-    Args:
-        budget: exceptions, of all layers; those of heads that the layer lacks are passed over.
-        usual: top-k and window of heads without an exception.
-        layer: layer number.
-        counts: heads of the layer.
-    """
+    """Heads of one layer by what they execute; heads of equal settings are together, the group of head 0 first."""
     settings = [usual] * counts.query
     for entry in sorted((entry for entry in budget if entry.layer == layer), key=_rank):
         for head in heads_of(entry, counts):
@@ -183,12 +173,7 @@ def head_groups(
 
 
 def heads_of(entry: HeadException, counts: HeadCounts) -> range:
-    """The query heads that an exception is for; none where the layer lacks its head.
-
-    Args:
-        entry: of the layer.
-        counts: heads of the layer.
-    """
+    """The query heads that an exception is for; none where the layer lacks its head."""
     if entry.query_head is not None:
         return range(entry.query_head, min(entry.query_head + 1, counts.query))
     if entry.head is None:
@@ -197,24 +182,14 @@ def heads_of(entry: HeadException, counts: HeadCounts) -> range:
 
 
 def query_numbers(group: HeadGroup, counts: HeadCounts) -> list[int]:
-    """The query heads of a group, ascending.
-
-    Args:
-        group: of a layer.
-        counts: heads of the layer.
-    """
+    """The query heads of a group, ascending."""
     if group.by_query:
         return list(group.heads)
     return [head * counts.shared_by + number for head in group.heads for number in range(counts.shared_by)]
 
 
 def query_settings(groups: Iterable[HeadGroup], counts: HeadCounts) -> list[HeadSetting]:
-    """What each query head of a layer executes.
-
-    Args:
-        groups: all of the layer's.
-        counts: heads of the layer.
-    """
+    """What each query head of a layer executes."""
     settings: dict[int, HeadSetting] = {}
     for group in groups:
         settings |= dict.fromkeys(query_numbers(group, counts), group.setting)
@@ -228,7 +203,6 @@ def to_budget(
 
     Args:
         settings: by layer and query head, of all heads of a layer or none.
-        usual: of heads without an exception.
         shared_by: query heads that share a key-value head; where they agree, the exception is the key-value head's.
     """
     exceptions = []

@@ -1,4 +1,5 @@
-"""FocusConfig: every setting that decides which token pairs attend to each other."""
+"""The settings that decide which token pairs attend to each other (`FocusConfig` has all of them, `FocusSettings` those
+that replace a centroid file's), and how a text is analysed with them (`TextOptions`)."""
 
 from __future__ import annotations
 
@@ -8,43 +9,90 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from focus_runtime.budget import MAX_WHOLE, HeadCounts, HeadException, HeadGroup, HeadSetting, head_groups, read_budget
 from focus_runtime.errors import ConfigError
 
 MAX_GROUPS = 63  # membership is a signed 64-bit integer with one bit per group
-MAX_ITERATIONS = 1000  # of Sinkhorn's normalisation: twenty are enough
 TEMPERATURES = (1e-6, 1e6)  # beyond, scores are no numbers in float32
-CHOICES = {
-    "normalisation": ("sinkhorn", "softmax"),
-    "assignment": ("causal", "sinkhorn"),
-    "gate": ("log", "paper"),
-}
 BACKENDS = ("auto", "reference", "masked", "decomposed", "fused", "decode", "flex")  # of focus_attention
 SLIDING_LAYERS = ("auto", "own", "focus")  # what layers with a sliding window do, see `compose`
 DTYPES = ("float32", "bfloat16", "float16")  # that a frozen model may be loaded in
 SPECIAL_TOKENS = ("auto", "none")  # what a text begins with, see focus_runtime/text/special.py
 CONSTANT = (1, 1)  # growth of windows that do not grow
 GROWTH = "two positions from 1 on, the second not the smaller, such as 1024 and 8192: windows grow between them"
-
-MINIMA = {
-    "num_groups": 1,
-    "routing_dim": 1,
-    "top_k": 1,
-    "window": 0,
-    "num_sinks": 0,
-    "sinkhorn_iterations": 1,
-    "text_sinks_from": 0,
+CHOICES = {
+    "normalisation": ("sinkhorn", "softmax"),
+    "assignment": ("causal", "sinkhorn"),
+    "gate": ("log", "paper"),
+}
+WHOLE = {  # least and largest value
+    "num_groups": (1, MAX_GROUPS),
+    "routing_dim": (1, MAX_WHOLE),
+    "top_k": (1, MAX_WHOLE),
+    "window": (0, MAX_WHOLE),
+    "num_sinks": (0, MAX_WHOLE),
+    "sinkhorn_iterations": (1, 1000),  # twenty are enough
+    "text_sinks_from": (0, MAX_WHOLE),
 }
 
 
-def is_growth(value: Any) -> bool:
-    """Whether this is the first and the last position of a growth: whole numbers from 1 on, not the larger one first.
+def checked(name: str, value: Any) -> Any:
+    """The value of a setting in the form that `FocusConfig` keeps.
 
-    Args:
-        value: anything.
+    Raises:
+        ConfigError: it is none, or out of range.
     """
+    if name in WHOLE:
+        least, most = WHOLE[name]
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ConfigError(f"{name} is {value!r}", expected=f"a whole number of at least {least}")
+        if value > most:
+            raise ConfigError(f"{name} is {value}", expected=f"at most {most}")
+    elif name in CHOICES:
+        if value not in CHOICES[name]:
+            raise ConfigError(f"{name} is {value!r}", expected=" or ".join(CHOICES[name]))
+    elif name == "temperature":
+        low, high = TEMPERATURES
+        if not _is_number(value) or not low <= value <= high:
+            raise ConfigError(f"temperature is {value!r}", expected=f"a number from {low:g} to {high:g}")
+    elif name == "text_sinks":
+        if value is not None and (not _is_number(value) or not 0 < value <= 1):
+            raise ConfigError(f"text_sinks is {value!r}", expected="a cosine similarity above 0, at most 1, or none")
+    elif name == "logit_factors":
+        if not isinstance(value, bool):
+            raise ConfigError(f"logit_factors is {value!r}", expected="true or false")
+    elif name == "window_growth":
+        if value is not None and not is_growth(value):
+            raise ConfigError(f"window_growth is {value!r}", expected=f"{GROWTH}, or none")
+        return None if value is None else (value[0], value[1])
+    elif name == "budget":
+        return read_budget(value)
+    elif name == "layers":
+        return _checked_layers(value)
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _checked_layers(value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, tuple | list):
+        raise ConfigError(f"layers is {value!r}", expected="a list of layer numbers, or none for every layer")
+    layers = tuple(value)
+    if any(isinstance(i, bool) or not isinstance(i, int) or i < 0 for i in layers):
+        raise ConfigError(f"layers is {list(layers)}", expected="layer numbers from 0 up")
+    if len(set(layers)) != len(layers) or not layers:
+        raise ConfigError(f"layers is {list(layers)}", expected="at least one layer, none twice")
+    return tuple(sorted(layers))
+
+
+def is_growth(value: Any) -> bool:
+    """Whether this is the first and the last position of a growth: whole numbers from 1 on, in that order."""
     if not isinstance(value, tuple | list) or len(value) != 2:
         return False
     whole = all(isinstance(number, int) and not isinstance(number, bool) for number in value)
@@ -52,25 +100,107 @@ def is_growth(value: Any) -> bool:
 
 
 def grown_window(window: int, growth: tuple[int, int], position: int) -> int:
-    """The window of a query where windows grow in proportion to the position.
-
-    Args:
-        window: at the start of a text.
-        growth: first and last position.
-        position: of the query.
-    """
+    """The window of a query at a position, of windows of that length at the start of a text."""
     first, last = growth
     return window * min(max(position, first), last) // first
 
 
 def growth_words(growth: Sequence[int]) -> str:
-    """How windows grow, such as "growing from token 1,024 to 8,192".
-
-    Args:
-        growth: first and last position.
-    """
+    """How windows grow, such as "growing from token 1,024 to 8,192"."""
     first, last = growth
     return f"growing from token {first:,} to {last:,}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FocusSettings:
+    """Settings that a user chooses in place of the centroid file's; None keeps the file's own.
+
+    The page's form, the command line and the API build one, alone or as the base of a request that says more, and it
+    goes as it is down to `compose`. A setting added here, and to `FocusConfig`, reaches all of them.
+
+    Attributes:
+        top_k: groups per token.
+        window: pairs at most this many tokens apart always attend, in heads without a window of their own.
+        num_sinks: first tokens that every token may attend to.
+        window_growth: positions from which to which windows grow; (1, 1) for windows of one length.
+        assignment: "causal" or "sinkhorn".
+        budget: layers and heads with settings of their own; empty for no such heads.
+        logit_factors: whether heads multiply their logits by the centroid file's factors.
+    """
+
+    top_k: int | None = None
+    window: int | None = None
+    num_sinks: int | None = None
+    window_growth: tuple[int, int] | None = None
+    assignment: str | None = None
+    budget: Sequence[HeadException] | None = None
+    logit_factors: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self.chosen().items():
+            object.__setattr__(self, name, checked(name, value))
+
+    @classmethod
+    def from_config(cls, config: FocusConfig, **more: Any) -> Self:
+        """What executes a configuration again with its own or similar centroids, whose factors decide for themselves.
+
+        Args:
+            config: that was executed.
+            more: what differs from it, or further attributes of a request.
+        """
+        names = [name for name in SETTINGS if name != "logit_factors"]
+        executed = {name: getattr(config, name) for name in names} | {"window_growth": config.growth}
+        return cls(**(executed | more))
+
+    def chosen(self) -> dict[str, Any]:
+        """The settings that are not left to the centroid file."""
+        values = {name: getattr(self, name) for name in SETTINGS}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def of(self, config: FocusConfig) -> FocusConfig:
+        """A centroid file's configuration with what was chosen in its place.
+
+        Raises:
+            ConfigError: a setting does not fit the centroids.
+        """
+        return config.replace(**self.chosen())
+
+
+SETTINGS = tuple(field.name for field in dataclasses.fields(FocusSettings))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextOptions(FocusSettings):
+    """How a text is analysed, alone or as a document of a corpus, which is neither timed nor changed.
+
+    Attributes:
+        backend: of Focus attention, see `focus_attention`.
+        max_tokens: longer texts are cut here. None: no limit.
+        special_tokens: "auto" for what the tokenizer puts before a text, such as BOS, or "none" for no token.
+        repeats: timed repeats of each mode. None: 5, or as few as 3 where they take long.
+        seed: that random centroids were drawn from; recorded, for nothing else here is random.
+        attention_mass: also measure how much of full attention's probability the mask keeps: one more pass.
+        changes: made by hand to what Focus does, as texts, see composition/changes.py.
+    """
+
+    backend: str = "auto"
+    max_tokens: int | None = None
+    special_tokens: str = "auto"
+    repeats: int | None = None
+    seed: int = 0
+    attention_mass: bool = False
+    changes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        FocusSettings.__post_init__(self)
+        if self.max_tokens is not None and self.max_tokens < 2:
+            raise ConfigError(f"max_tokens is {self.max_tokens}", expected="at least 2")
+        if self.repeats is not None and self.repeats < 1:
+            raise ConfigError(f"repeats is {self.repeats}", expected="at least 1")
+        if self.backend not in BACKENDS:
+            raise ConfigError(f"backend is {self.backend!r}", expected="one of " + ", ".join(BACKENDS))
+        if self.special_tokens not in SPECIAL_TOKENS:
+            raise ConfigError(f"special_tokens is {self.special_tokens!r}", expected=" or ".join(SPECIAL_TOKENS))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,7 +225,7 @@ class FocusConfig:
         layers: layers with a router; None means every layer.
         budget: layers, key-value heads and query heads with another top-k or window, or with full attention.
         text_sinks: tokens whose input of a layer has at least this cosine similarity with the first token's belong to
-            all groups from there on (composition/groups.py); None for none.
+            all groups from there on (composition/groups.py); None: no text sinks.
         text_sinks_from: first layer that looks for them: before it, inputs say which token it is, not whether it is a
             sink.
         logit_factors: every query head multiplies its logits by the factor that the centroids have for it, to the power
@@ -120,61 +250,16 @@ class FocusConfig:
     window_growth: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        for name, minimum in MINIMA.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-                raise ConfigError(f"{name} is {value!r}", expected=f"a whole number of at least {minimum}")
-            if value > MAX_WHOLE:
-                raise ConfigError(f"{name} is {value}", expected=f"at most {MAX_WHOLE}")
-        if self.sinkhorn_iterations > MAX_ITERATIONS:
-            raise ConfigError(
-                f"sinkhorn_iterations is {self.sinkhorn_iterations}", expected=f"at most {MAX_ITERATIONS:,}"
-            )
-        if self.num_groups > MAX_GROUPS:
-            raise ConfigError(f"num_groups is {self.num_groups}", expected=f"at most {MAX_GROUPS} groups")
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, checked(field.name, getattr(self, field.name)))
+        if self.window_growth is not None and self.window_growth[0] == self.window_growth[1]:
+            object.__setattr__(self, "window_growth", None)
         if self.top_k > self.num_groups:
             raise ConfigError(
                 f"top_k is {self.top_k} but these centroids have {self.num_groups} groups",
                 expected=f"top_k between 1 and {self.num_groups}",
                 fix="choose a smaller top_k or a centroid file with more groups",
             )
-        temperature = self.temperature
-        if isinstance(temperature, bool) or not isinstance(temperature, int | float):
-            raise ConfigError(f"temperature is {temperature!r}", expected="a number above 0")
-        if not TEMPERATURES[0] <= temperature <= TEMPERATURES[1]:
-            raise ConfigError(
-                f"temperature is {temperature!r}", expected=f"a number from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g}"
-            )
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise ConfigError(f"{name} is {getattr(self, name)!r}", expected=" or ".join(allowed))
-        sinks = self.text_sinks
-        if sinks is not None and (isinstance(sinks, bool) or not isinstance(sinks, int | float) or not 0 < sinks <= 1):
-            raise ConfigError(f"text_sinks is {sinks!r}", expected="a cosine similarity above 0, at most 1, or none")
-        if not isinstance(self.logit_factors, bool):
-            raise ConfigError(f"logit_factors is {self.logit_factors!r}", expected="true or false")
-        if self.window_growth is not None:
-            if not is_growth(self.window_growth):
-                raise ConfigError(f"window_growth is {self.window_growth!r}", expected=f"{GROWTH}, or none")
-            first, last = self.window_growth
-            object.__setattr__(self, "window_growth", (first, last) if first < last else None)
-        self._check_layers()
-        self._check_budget()
-
-    def _check_layers(self) -> None:
-        if self.layers is None:
-            return
-        if not isinstance(self.layers, tuple | list):
-            raise ConfigError(f"layers is {self.layers!r}", expected="a list of layer numbers, or none for every layer")
-        layers = tuple(self.layers)
-        if any(isinstance(i, bool) or not isinstance(i, int) or i < 0 for i in layers):
-            raise ConfigError(f"layers is {list(layers)}", expected="layer numbers from 0 up")
-        if len(set(layers)) != len(layers) or not layers:
-            raise ConfigError(f"layers is {list(layers)}", expected="at least one layer, none twice")
-        object.__setattr__(self, "layers", tuple(sorted(layers)))
-
-    def _check_budget(self) -> None:
-        object.__setattr__(self, "budget", read_budget(self.budget))
         for entry in self.budget:
             if self.layers is not None and entry.layer not in self.layers:
                 raise ConfigError(
@@ -215,12 +300,7 @@ class FocusConfig:
         return min(kept, (window + 1) * last // first if grows_along else window + 1)
 
     def head_groups(self, layer: int, counts: HeadCounts) -> tuple[HeadGroup, ...]:
-        """Heads of one layer by what they execute, the group of head 0 first.
-
-        Args:
-            layer: layer number.
-            counts: heads of the layer.
-        """
+        """Heads of one layer by what they execute, the group of head 0 first."""
         return head_groups(self.budget, HeadSetting(self.top_k, self.window), layer, counts)
 
     def replace(self, **changes: Any) -> FocusConfig:

@@ -12,9 +12,8 @@ from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
-from focus_explorer.usecases.compare.heads import measured_heads
+from focus_explorer.usecases.compare.costs import explained, measured_heads, most_hurt
 from focus_explorer.usecases.compare.lengths import lengths, measure_lengths
-from focus_explorer.usecases.compare.missing_links import explained, most_hurt
 from focus_explorer.usecases.compare.runs import compare_runs
 from focus_explorer.usecases.compare.settings import grid_rows
 from focus_explorer.usecases.compare.what_if import WhatIfs

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.exports.figures.write import write_figure
-from focus_explorer.statistics.run_statistics import statistics_table
+from focus_explorer.statistics.tables import statistics_table
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.run_payload import load_run
 from focus_explorer.usecases.runs import list_runs

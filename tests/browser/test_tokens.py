@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 from benchmarks.synthetic_runs import write_long_run
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
-from focus_explorer.usecases.live_text import LiveTexts
+from focus_explorer.usecases.generate import LiveTexts
 from focus_explorer.usecases.runs import run_config, run_summary
 from focus_explorer.usecases.service import Service
 from focus_runtime.mask.counts import count_pairs

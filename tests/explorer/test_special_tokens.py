@@ -13,7 +13,7 @@ from focus_explorer.exports.bundle.rebuild import rebuild
 from focus_explorer.exports.bundle.write import write_bundle
 from focus_explorer.exports.tables.sources import read
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
-from focus_explorer.usecases.live_text import LiveTexts
+from focus_explorer.usecases.generate import LiveTexts
 from focus_explorer.usecases.run_model import request_again
 from focus_explorer.usecases.run_payload import load_run_of
 from focus_explorer.usecases.runs import run_summary, run_text

@@ -190,7 +190,7 @@ def main():
     names, folder, count, seed = sys.argv[1].split(","), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     import torch
 
-    import focus_runtime.run.engine
+    import focus_runtime.run.text
     import focus_runtime.store.runs  # noqa: F401
 
     torch.set_num_threads(1)

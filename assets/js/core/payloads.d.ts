@@ -597,7 +597,7 @@ export interface LengthPayload {
   threads: number;
 }
 
-/** crossing_payload of focus_explorer/statistics/crossover.py. */
+/** crossing_payload of focus_explorer/usecases/compare/lengths.py. */
 export interface CrossingPayload {
   kind: "interpolated" | "from the start" | "never" | "mixed";
   tokens: number | null;
@@ -666,7 +666,7 @@ export interface HeadCostsPayload {
   job: JobPayload | null;
 }
 
-/** Groups of a text while it is being typed (focus_explorer/usecases/live_text.py). */
+/** Groups of a text while it is being typed (focus_explorer/usecases/generate.py). */
 export interface LiveTextPayload {
   pieces: string[];
   layers: number[];

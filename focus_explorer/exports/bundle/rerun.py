@@ -271,8 +271,7 @@ def _measure_more(service: Service, entry: Row, progress: Progress) -> list[str]
     Returns:
         What could not be measured, and why.
     """
-    from focus_explorer.usecases.compare.heads import measure_heads
-    from focus_explorer.usecases.compare.missing_links import explain_token
+    from focus_explorer.usecases.compare.costs import explain_token, measure_heads
     from focus_explorer.usecases.pairs import measure_attention
     from focus_explorer.usecases.statistics.measure import measure_random, measure_run, tag_run
 

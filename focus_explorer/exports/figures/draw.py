@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from focus_explorer.data.parts import full_share, part_of, run_parts
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
-from focus_explorer.statistics.run_statistics import run_statistics, statistics_table
+from focus_explorer.statistics.tables import run_statistics, statistics_table
 from focus_explorer.usecases.budget import kept_budget
 from focus_explorer.views.figures import (
     agreement,

@@ -142,7 +142,7 @@ def checked_layer(database: Database, run_id: str, layer: int | None) -> int:
         NotFoundError: the run has no such layer.
     """
     if corpus_row(database, run_id) is not None:
-        from focus_explorer.statistics.run_statistics import run_statistics
+        from focus_explorer.statistics.tables import run_statistics
 
         layers = run_statistics(database, run_id).sample.layers
     else:

@@ -18,7 +18,6 @@ from focus_runtime.store.database import Database
 Row = dict[str, Any]
 OVERALL = ("dominance", "nmi", "purity", "stability")
 MOST_CATEGORIES, MOST_PIECES = 2, 7
-LEAST_UNITS = 30
 ROUTED = "attention"
 
 
@@ -72,7 +71,7 @@ def read_run(database: Database, run_id: str) -> RunReport:
     Raises:
         NotFoundError: there is no such run.
     """
-    from focus_explorer.statistics.run_statistics import run_statistics
+    from focus_explorer.statistics.tables import run_statistics
 
     run = fetch_run(database, run_id)
     run |= {name: json.loads(run[name]) for name in ("config", "versions", "notes")}

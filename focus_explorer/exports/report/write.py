@@ -14,6 +14,7 @@ from focus_explorer.exports.bundle.manifest import SteadyDatabase
 from focus_explorer.exports.report import charts, numbers
 from focus_explorer.exports.report.data import OVERALL, RunReport, cause_shares, read_run
 from focus_explorer.exports.report.pdf import print_pdf
+from focus_explorer.statistics.rows import ENOUGH_UNITS, FEW_UNITS
 from focus_explorer.usecases.budget import budget_words, kept_budget, text_sinks_words
 from focus_explorer.usecases.service import Service
 from focus_explorer.words import counted
@@ -215,11 +216,11 @@ def cautions(report: RunReport) -> list[str]:
     """Limits of the numbers, most important first."""
     run, config, measured = report.run, report.run["config"], report.measured
     notes = [str(note) for note in run["notes"]]
-    if report.units < 30:
+    if report.units < ENOUGH_UNITS:
         sentences = "1 sentence" if report.units == 1 else f"{report.units} sentences"
         notes.append(
-            f"The text has {sentences}. Intervals come from drawing whole sentences again, so with fewer than 30 they "
-            "are rough, and with fewer than 10 they tell next to nothing."
+            f"The text has {sentences}. Intervals come from drawing whole sentences again, so with fewer than "
+            f"{ENOUGH_UNITS} they are rough, and with fewer than {FEW_UNITS} they tell next to nothing."
         )
     common = {warning for warning in report.warnings if "shuffled" in warning}
     if common:

@@ -12,11 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from focus_explorer.data.named_sql import QUERIES
-from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.data.queries import QUERIES, fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables.arrays import repeated, text_array
-from focus_explorer.statistics.names import NAMES, OF_CORPUS
+from focus_explorer.statistics import NAMES, OF_CORPUS
 from focus_explorer.words import counted
 from focus_runtime.budget import budget_digest
 from focus_runtime.mask.rule import group_label
@@ -179,7 +178,7 @@ def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.T
 
         yield CorpusData(database, run_id).documents()
     elif what in NAMES:
-        from focus_explorer.statistics.run_statistics import statistics_table
+        from focus_explorer.statistics.tables import statistics_table
 
         yield statistics_table(database, run_id, what)
     elif what in _QUERIES:

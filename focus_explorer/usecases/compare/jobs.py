@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, cast
 
 from focus_explorer.data.queries import fetch_run
-from focus_explorer.usecases.compare.heads import measure_heads
+from focus_explorer.usecases.compare.costs import check_token, explain_token, measure_heads
 from focus_explorer.usecases.compare.lengths import check_seconds, measure_lengths
-from focus_explorer.usecases.compare.missing_links import check_token, explain_token
 from focus_explorer.usecases.compare.settings import check_grid, measure_grid
 from focus_explorer.usecases.compare.what_if import WhatIfs, checked_changes, repeated_by, save_changed
 from focus_explorer.usecases.generate import check_generation, generate
@@ -21,7 +21,10 @@ BUSY = ("another comparison is being measured", "stop it, or wait for it")
 
 
 class Comparisons:
-    """The background comparisons of one service."""
+    """The background comparisons of one service.
+
+    Whatever starts one raises an `InputError` where it cannot be measured, or another comparison is under way.
+    """
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -38,141 +41,42 @@ class Comparisons:
         if job is not None:
             job.stop()
 
+    def _start(self, kind: str, run_id: str, work: Callable[..., Any], *more: Hashable, **how: Any) -> None:
+        """Start work that takes `progress` and `cancelled`; `more` tells it from others of its kind and run."""
+        fetch_run(self.service.database, run_id)
+        self._jobs.start((kind, run_id, *more), lambda job: work(**job.controls()), kind=kind, run_id=run_id, **how)
+
     def start_grid(self, run_id: str, top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
-        """Start `measure_grid`.
-
-        Args:
-            run_id: of the run.
-            top_k: groups per token to measure.
-            window: windows to measure, in tokens.
-            repeats: timed passes of each.
-
-        Raises:
-            InputError: the grid or the run cannot be measured, or another comparison is under way.
-        """
+        """Start `measure_grid`."""
         check_grid(fetch_run(self.service.database, run_id), top_k, window, repeats)
-        self._jobs.start(
-            ("grid", run_id),
-            lambda job: measure_grid(
-                self.service,
-                run_id,
-                top_k,
-                window,
-                repeats=repeats,
-                **job.controls(),
-            ),
-            kind="grid",
-            run_id=run_id,
-            steady=True,
-        )
+        work = partial(measure_grid, self.service, run_id, top_k, window, repeats=repeats)
+        self._start("grid", run_id, work, steady=True)
 
     def start_lengths(self, run_id: str, layer: int, seconds: float) -> None:
-        """Start `measure_lengths`.
-
-        Args:
-            run_id: of the run.
-            layer: layer number.
-            seconds: budget.
-
-        Raises:
-            InputError: the budget or the run cannot be used, or another comparison is under way.
-        """
+        """Start `measure_lengths`."""
         check_seconds(seconds)
-        fetch_run(self.service.database, run_id)
-        self._jobs.start(
-            ("lengths", run_id),
-            lambda job: measure_lengths(
-                self.service,
-                run_id,
-                layer,
-                seconds=seconds,
-                **job.controls(),
-            ),
-            kind="lengths",
-            run_id=run_id,
-        )
+        self._start("lengths", run_id, partial(measure_lengths, self.service, run_id, layer, seconds=seconds))
 
     def start_links(self, run_id: str, token: int) -> None:
-        """Start `explain_token`.
-
-        Args:
-            run_id: of the run.
-            token: position of the token that is predicted.
-
-        Raises:
-            InputError: the token or the run cannot be used, or another comparison is under way.
-        """
+        """Start `explain_token`."""
         check_token(fetch_run(self.service.database, run_id), token)
-        self._jobs.start(
-            ("links", run_id, token),
-            lambda job: explain_token(self.service, run_id, token, **job.controls()),
-            kind="links",
-            run_id=run_id,
-        )
+        self._start("links", run_id, partial(explain_token, self.service, run_id, token), token)
 
     def start_heads(self, run_id: str) -> None:
-        """Start `measure_heads`.
-
-        Args:
-            run_id: of the run.
-
-        Raises:
-            InputError: the run cannot be used, or another comparison is under way.
-        """
-        fetch_run(self.service.database, run_id)
-        self._jobs.start(
-            ("heads", run_id),
-            lambda job: measure_heads(self.service, run_id, **job.controls()),
-            kind="heads",
-            run_id=run_id,
-        )
+        """Start `measure_heads`."""
+        self._start("heads", run_id, partial(measure_heads, self.service, run_id))
 
     def start_what_if(self, run_id: str, texts: Sequence[str]) -> None:
-        """Start `WhatIfs.measure`, unless the same is being measured.
-
-        Args:
-            run_id: of the run.
-            texts: one for each change.
-
-        Raises:
-            InputError: a change or the run cannot be used, or another comparison is under way.
-        """
+        """Start `WhatIfs.measure`, unless the same is being measured: two pages may open one link."""
         checked_changes(self.service, run_id, texts)
-        self._jobs.start(
-            ("what_if", run_id, tuple(texts)),
-            lambda job: self.service.part(WhatIfs).measure(
-                run_id,
-                texts,
-                **job.controls(),
-            ),
-            kind="what_if",
-            run_id=run_id,
-            join=True,  # two pages may open one link
-        )
+        work = partial(self.service.part(WhatIfs).measure, run_id, texts)
+        self._start("what_if", run_id, work, tuple(texts), join=True)
 
     def start_saving(self, run_id: str, texts: Sequence[str]) -> None:
-        """Start `save_changed`.
-
-        Args:
-            run_id: of the run.
-            texts: one for each change.
-
-        Raises:
-            InputError: a change or the run cannot be used, or another comparison is under way.
-        """
+        """Start `save_changed`."""
         checked_changes(self.service, run_id, texts)
-        self._jobs.start(
-            ("what_if_save", run_id),
-            lambda job: save_changed(
-                self.service,
-                run_id,
-                texts,
-                command=repeated_by(run_id, texts),
-                **job.controls(),
-            ),
-            kind="what_if_save",
-            run_id=run_id,
-        )
+        work = partial(save_changed, self.service, run_id, texts, command=repeated_by(run_id, texts))
+        self._start("what_if_save", run_id, work)
 
     def saved(self, run_id: str) -> str | None:
         """The run that was saved last, while that is the newest comparison and of this run."""
@@ -183,13 +87,6 @@ class Comparisons:
 
     def start_generation(self, run_id: str, prompt: str, *, max_tokens: int, temperature: float, seed: int) -> None:
         """Start `generate`.
-
-        Args:
-            run_id: of the run.
-            prompt: text to continue.
-            max_tokens: tokens to generate.
-            temperature: 0 always takes the most probable token.
-            seed: of the draws.
 
         Raises:
             InputError: the prompt or the run cannot be used, or another comparison is under way.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from focus_explorer.data.parts import by_top_k, executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError, MemoryShortError
 from focus_explorer.progress import Progress, held_at
-from focus_explorer.statistics.crossover import crossing
 from focus_explorer.usecases.job_limits import job_limits
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.run_model import backend_again, compose_run, lease_run_model, run_changes
@@ -34,9 +34,57 @@ from focus_runtime.store.runs import write_length
 if TYPE_CHECKING:
     from focus_runtime.composition.attach import FocusModel
 
+
 SHORTEST, LONGEST = 256, 1 << 18
 REPEATS = 5
 GROWTH = 4.2  # full attention's time quadruples when the length doubles; a little is left for the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Where the times of full attention and Focus cross.
+
+    Attributes:
+        kind: "interpolated", "from the start" (faster at every measured length), "never" (slower at every one) or
+            "mixed" (slower at the longest, faster at a shorter one).
+        tokens: length of equal times, between two measured lengths; None unless interpolated.
+        below, above: the measured lengths on both sides; None unless interpolated.
+        clear: whether the repeats of the two modes do not overlap at the longest measured length.
+    """
+
+    kind: Literal["interpolated", "from the start", "never", "mixed"]
+    tokens: float | None = None
+    below: int | None = None
+    above: int | None = None
+    clear: bool = True
+
+
+def crossing(points: Sequence[Mapping[str, Any]]) -> Crossing | None:
+    """The length from which Focus with routing stays faster up to the longest measured length.
+
+    Between two measured lengths the logarithm of the ratio of the times is taken as linear in the logarithm of the
+    length; beyond them nothing is claimed.
+
+    Returns:
+        None without a point.
+    """
+    rows = sorted(points, key=lambda row: row["tokens"])
+    if not rows:
+        return None
+    gains = [math.log(row["full_median"] / (row["focus_median"] + row["routing_median"])) for row in rows]
+    last = rows[-1]
+    routing = last["routing_median"]
+    clear = last["full_low"] > last["focus_high"] + routing or last["full_high"] < last["focus_low"] + routing
+    slower = [number for number, gain in enumerate(gains) if gain <= 0]
+    if not slower:
+        return Crossing("from the start", clear=clear)
+    at = slower[-1]
+    if at == len(rows) - 1:
+        return Crossing("never" if len(slower) == len(rows) else "mixed", clear=clear)
+    below, above = rows[at]["tokens"], rows[at + 1]["tokens"]
+    part = gains[at] / (gains[at] - gains[at + 1])
+    tokens = math.exp(math.log(below) + part * (math.log(above) - math.log(below)))
+    return Crossing("interpolated", tokens, below, above, clear)
 
 
 def check_seconds(seconds: float) -> None:
@@ -64,15 +112,6 @@ def measure_lengths(
 
     The layer is composed with the run's centroids and settings, and called as the model calls it. Queries, keys and
     values are random; the groups have the shares they have in this layer of the run.
-
-    Args:
-        service: database and model.
-        run_id: of the run.
-        layer: layer number.
-        seconds: budget; the next length is left out when it is expected to exceed it. The first is always measured.
-        repeats: timed passes at each length.
-        progress: called before each length; may raise Cancelled.
-        cancelled: called before each length; True stops the measurement.
 
     Returns:
         As `lengths`.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several
 from focus_explorer.errors import InputError
-from focus_explorer.statistics.alignment import align
+from focus_explorer.statistics.agreement import align
 from focus_explorer.usecases.runs import list_runs, run_config, run_summary
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.config import config_payload
@@ -51,11 +51,6 @@ def partners(service: Service, run_id: str) -> list[PartnerPayload]:
 def compare_runs(service: Service, run_id: str, other_id: str) -> MatchedRunsPayload:
     """Two runs of the same tokens, the other's groups matched with this one's in every layer both have.
 
-    Args:
-        service: whose database has the runs.
-        run_id: of this run.
-        other_id: of the other run.
-
     Returns:
         `layers` (layer, names, overlap, rand), `top` (bytes, layer by layer: the other run's groups in this run's
         names, 255 for a group without a partner), `losses` of the other run's Focus, and `difference`, its loss
@@ -86,16 +81,8 @@ def compare_runs(service: Service, run_id: str, other_id: str) -> MatchedRunsPay
 def compare_numbers(service: Service, first: str, second: str) -> RunNumbersPayload:
     """The numbers of any two runs, also of different texts.
 
-    Args:
-        service: whose database has the runs.
-        first: id of a run.
-        second: id of another run.
-
     Returns:
         `first` and `second` (summary, title, name), `settings_that_differ`.
-
-    Raises:
-        NotFoundError: there is no such run.
     """
     a, b = (_summary(service, run_id) for run_id in (first, second))
     one, two = dict[str, Any](a["config"]), dict[str, Any](b["config"])

@@ -20,6 +20,7 @@ from focus_explorer.usecases.run_model import backend_again, lease_run_model, ru
 from focus_explorer.usecases.runs import run_config, run_special_tokens, token_ids
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.comparisons import GridCellPayload, GridValuesPayload, MeasuredGrid
+from focus_runtime.config import TextOptions
 from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.store.runs import write_setting
 
@@ -34,12 +35,6 @@ NAMES = {"focus": "Focus", "window": "Window and sinks only", "random": "Random 
 def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> GridValuesPayload:
     """Values of a grid that suits a run; its own setting is always among them.
 
-    Args:
-        num_groups: K.
-        num_tokens: T, length of the text.
-        top_k: the run's groups per token.
-        window: the run's window in tokens.
-
     Returns:
         `top_k` and `window`, each in ascending order.
     """
@@ -50,12 +45,6 @@ def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> Grid
 
 def check_grid(run: dict[str, Any], top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
     """Refuse a grid that cannot be measured.
-
-    Args:
-        run: its row.
-        top_k: groups per token to measure.
-        window: windows to measure, in tokens.
-        repeats: timed passes of each.
 
     Raises:
         ConfigError: with what is wrong.
@@ -107,16 +96,6 @@ def measure_grid(
 ) -> list[GridCellPayload]:
     """Measure a run's text at every top-k and window: its centroids, window and sinks alone, and random centroids.
 
-    Args:
-        service: database and model.
-        run_id: of the run.
-        top_k: groups per token to measure.
-        window: windows to measure, in tokens.
-        repeats: timed passes of each.
-        centroids: path of the run's centroid file, for one that was never uploaded.
-        progress: called before each measurement; may raise Cancelled.
-        cancelled: called between layers; True stops the measurement.
-
     Returns:
         Every stored cell of the run, as `grid` has them.
 
@@ -147,10 +126,7 @@ def measure_again(
     """Measure settings of a run once more, without storing them: everything but the times comes out as before.
 
     Args:
-        service: database and model.
-        run_id: of the run.
         cells: (kind, top_k, window) of each measurement, as `grid_cells` has them.
-        progress: called before each measurement; may raise Cancelled.
 
     Returns:
         A row of `comparisons` for each, with the times of one pass.
@@ -173,11 +149,6 @@ def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids)
     """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced on the sample texts.
 
     Random centroids are balanced under the settings the run was executed with, as `measure_random` balances them.
-
-    Args:
-        run: its row.
-        loaded: its model.
-        own: its centroids.
     """
     from focus_runtime.routing.centroids import no_groups
     from focus_runtime.run.random_baseline import COMPARISON_SEED, baseline_seed, random_baseline, random_seed
@@ -206,29 +177,30 @@ def _measure_cell(
 ) -> dict[str, Any]:
     import torch
 
+    from focus_runtime.measure.timing import MODES
     from focus_runtime.models.devices import device_names, dtype_name, input_device
-    from focus_runtime.run.setting import measure_setting
+    from focus_runtime.routing.centroids import has_no_groups
+    from focus_runtime.run.text import measure_setting
 
     kind, k, w = cell
     config = run_config(run)
     ids = torch.tensor([token_ids(service.database, run["run_id"])], device=input_device(loaded.model))
-    measured = measure_setting(
-        loaded.model,
-        centroids,
-        ids,
+    options = TextOptions.from_config(
+        config,
         top_k=k or None,
         window=w,
-        num_sinks=config.num_sinks,
-        window_growth=config.growth,
-        assignment=config.assignment,
-        budget=config.budget,
         backend=backend_again(run),
-        changes=run_changes(run) if kind == "focus" else (),
+        changes=tuple(map(str, run_changes(run))) if kind == "focus" else (),
         repeats=repeats,
-        cancelled=cancelled,
     )
-    full, focus = measured.nll["full"], measured.nll["focus"]
+    measured = measure_setting(loaded.model, centroids, ids, options, cancelled)
+    full, focus = (measured.predicted[mode].nll for mode in MODES)
     mean, low, high = moving_block_interval(focus - full)
+    times = {
+        f"{name}_{mode}": [one.milliseconds for one in measured.timings if (one.mode, one.stage) == (mode, stage)]
+        for name, stage in (("attention", "attention"), ("total", "end_to_end"))
+        for mode in MODES
+    }
     return {
         "run_id": run["run_id"],
         "kind": kind,
@@ -242,12 +214,9 @@ def _measure_cell(
         "delta_mean": mean,
         "delta_low": low,
         "delta_high": high,
-        "retained_pairs": measured.retained_pairs,
-        "dominance": measured.dominance,
-        "attention_full": measured.attention_ms["full"],
-        "attention_focus": measured.attention_ms["focus"],
-        "total_full": measured.total_ms["full"],
-        "total_focus": measured.total_ms["focus"],
+        "retained_pairs": float(np.mean([layer.retained_pairs for layer in measured.layers])),
+        "dominance": None if has_no_groups(centroids) else float(np.mean([one.dominance for one in measured.layers])),
+        **times,
         "backend": measured.backend,
         "device": device_names(loaded.model),
         "dtype": dtype_name(loaded.model),

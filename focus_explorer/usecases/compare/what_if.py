@@ -57,14 +57,8 @@ class ChangedRun:
 def checked_changes(service: Service, run_id: str, texts: Sequence[str]) -> tuple[Change, ...]:
     """Changes of a run from their texts, refused before any model is loaded.
 
-    Args:
-        service: whose database has the run.
-        run_id: of the run.
-        texts: one for each change.
-
     Raises:
         InputError: a text is no change, or the change is impossible.
-        NotFoundError: there is no such run.
     """
     run, changes = fetch_run(service.database, run_id), read_changes(texts)
     check_beginning(run, MOST_TOKENS)
@@ -98,14 +92,6 @@ def save_changed(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
     """Analyse a run's text again with changes and store that as a run of its own; its own changes stay.
-
-    Args:
-        service: database and model.
-        run_id: of the run.
-        texts: one for each change.
-        command: recorded with the new run.
-        progress: takes each stage and the fraction done.
-        cancelled: called between steps; True stops, and nothing is stored.
 
     Returns:
         The new run's id.
@@ -144,18 +130,12 @@ class WhatIfs:
     ) -> WhatIfResultPayload:
         """Read a run's text again with changes, from the first changed layer on.
 
-        Args:
-            run_id: of the run.
-            texts: one for each change.
-            progress: takes each stage and the fraction done.
-            cancelled: called before every layer; True stops.
-
         Raises:
             InputError: a change is impossible, or the run's model or centroids are not here.
             Cancelled: `cancelled` returned True.
         """
         from focus_runtime.explain.what_if import what_if
-        from focus_runtime.run.setting import stoppable
+        from focus_runtime.run.text import stoppable
 
         changes = checked_changes(self.service, run_id, texts)
         run = fetch_run(self.service.database, run_id)
@@ -189,13 +169,8 @@ class WhatIfs:
         """What was measured of a changed run.
 
         Args:
-            run_id: of the run.
-            texts: one for each change.
             layer: whose pairs are wanted; None for none.
             token: whose prediction is wanted; None for none.
-
-        Raises:
-            NotFoundError: there is no such run.
         """
         fetch_run(self.service.database, run_id)
         with self._lock:
@@ -218,7 +193,6 @@ def _summary(before: FocusPass, after: FocusPass, nll_full: float) -> WhatIfResu
     """Losses, predictions, groups and pairs of two passes over the same tokens.
 
     Args:
-        before, after: without and with the changes.
         nll_full: mean loss of full attention on the same tokens, nats per token.
     """
     old, new = before.predictions, after.predictions

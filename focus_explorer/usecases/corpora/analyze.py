@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,24 +14,21 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.data.corpus import CorpusData
 from focus_explorer.errors import InputError
+from focus_explorer.usecases.analyze import CorpusRequest, CorpusStopped
 from focus_explorer.usecases.centroids.files import load_named_centroids
 from focus_explorer.usecases.centroids.fit import calibrate, calibration_ids, fit_centroids
-from focus_explorer.usecases.corpora.request import CorpusRequest, CorpusStopped
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.service import Service
-from focus_runtime.config import FocusConfig
+from focus_runtime.config import TextOptions
 from focus_runtime.models.devices import AUTO, Placement
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.run.document import DocumentOptions
-from focus_runtime.run.engine import versions
+from focus_runtime.run.documents import CorpusJob, Outcome, Task, check_gpu, work_here
 from focus_runtime.run.folder import CorpusFolder
 from focus_runtime.run.ray_worker import Cluster, check_ray, work_on_ray
 from focus_runtime.run.source import Document, Skipped, Source
-from focus_runtime.run.worker import CorpusJob, Outcome, Task, check_gpu, work_here
+from focus_runtime.run.text import versions
 from focus_runtime.store.corpora import close_corpus, find_corpus, resume_corpus
 from focus_runtime.text.special import added_tokens
-
-REQUESTED = ("top_k", "window", "num_sinks", "window_growth", "assignment", "budget")  # the file's own where None
 
 Announce = Callable[[str], None]
 Counted = Callable[[int, int], None]
@@ -67,13 +64,6 @@ def analyze_corpus(
     announce: Announce = lambda message: None,
 ) -> dict[str, Any]:
     """Analyse every document of a source that is not done yet.
-
-    Args:
-        service: the database and the loaded model.
-        request: source, model and settings.
-        command: command line to record.
-        counted: called after each document with how many are done or skipped, and of how many.
-        announce: called with notes for the user.
 
     Returns:
         The corpus's summary (see `CorpusData.summary`), with the work of this command as `this_time`.
@@ -132,7 +122,6 @@ def _prepare(
         special_tokens = added_tokens(loaded.tokenizer, how.special_tokens).choice
     elsewhere = Placement("cuda", how.dtype or AUTO)  # its workers choose what is left to auto
     placement = elsewhere if _gpus_elsewhere(request) else service.models.place(*_device_and_dtype(request))
-    requested: dict[str, Any] = {name: getattr(how, name) for name in REQUESTED}
     tagger = _tagger(announce) if request.tags else ""
     threads = request.threads or (1 if request.engine == "ray" and not request.gpus_per_worker else None)
     job = CorpusJob(
@@ -141,13 +130,8 @@ def _prepare(
         fingerprint=loaded.fingerprint,
         centroids=centroids,
         random_baseline=None,
-        options=DocumentOptions(
-            **requested,
-            backend=how.backend,
-            max_tokens=how.max_tokens,
-            special_tokens=how.special_tokens,
-            tags=bool(tagger),
-        ),
+        options=TextOptions(**{each.name: getattr(how, each.name) for each in fields(TextOptions)}),
+        tags=bool(tagger),
         folder=CorpusFolder(out),
         device=placement.device,
         dtype=placement.dtype,
@@ -173,17 +157,11 @@ def _prepare(
         "model_fingerprint": loaded.fingerprint,
         "centroids_name": centroids.name,
         "centroids_sha256": centroids.sha256,
-        "config": _executed(centroids, job.options).to_dict(),
+        "config": job.options.of(centroids.config).to_dict(),
         "settings": identity,
         "versions": versions(),
     }
     return job, values
-
-
-def _executed(centroids: Centroids, options: DocumentOptions) -> FocusConfig:
-    """The centroids' configuration with what was requested instead."""
-    requested = {name: getattr(options, name) for name in REQUESTED}
-    return centroids.config.replace(**{name: value for name, value in requested.items() if value is not None})
 
 
 def _gpus_elsewhere(request: CorpusRequest) -> bool:
@@ -277,7 +255,7 @@ def _balanced(request: CorpusRequest, job: CorpusJob, loaded: LoadedModel) -> Co
 
     random = random_baseline(
         loaded.model,
-        _executed(own, job.options),
+        job.options.of(own.config),
         seed=_baseline_seed(own),
         layers=own.routers,
         calibrate_on=calibration_ids(loaded, how.special_tokens) if causal else None,

@@ -41,11 +41,6 @@ def is_stored_corpus(service: Service, corpus_id: str) -> bool:
 def corpus_summary(service: Service, corpus_id: str, *, documents: bool = False) -> dict[str, Any]:
     """Pooled numbers of a corpus; with `documents` also those of every document, as `per_document`.
 
-    Args:
-        service: whose database has the corpus.
-        corpus_id: as listed by `list_corpora`.
-        documents: whether to add the numbers of every document.
-
     Raises:
         NotFoundError: there is no such corpus, or it has no documents.
     """

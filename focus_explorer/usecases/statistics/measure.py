@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 from focus_explorer.data.parts import by_top_k, part_groups
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.progress import Progress, held_at
-from focus_explorer.statistics.run_sample import stored_measurements
+from focus_explorer.statistics import tables
+from focus_explorer.statistics.sample import stored_measurements
+from focus_explorer.statistics.tables import RunStatistics
 from focus_explorer.usecases.centroids.fit import calibration_ids
 from focus_explorer.usecases.pairs import MEASURED_TOKENS, measure_attention
 from focus_explorer.usecases.run_model import lease_run_model, run_random_seed
@@ -32,16 +36,6 @@ def measure_run(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> list[str]:
     """Measure what is requested and not stored yet.
-
-    Args:
-        service: database and model.
-        run_id: of the run.
-        tags: part of speech, syntactic relation and sentence of every token.
-        random: the groups random centroids give the same text, one pass of the model.
-        attention: full attention by query under both masks, a slower pass each, on the first 4,096 tokens.
-        again: also what is stored already.
-        progress: takes each stage and the fraction done.
-        cancelled: called between steps; True stops the measurement, and results stored so far stay.
 
     Returns:
         What could not be measured and why, in readable sentences: a missing tagger stops nothing else.
@@ -93,26 +87,21 @@ def measure_random(service: Service, run: dict[str, Any], progress: Progress, *,
     """Run random centroids of the run's shape on its tokens and keep their groups.
 
     Args:
-        service: database and model.
-        run: its row.
-        progress: takes each stage and the fraction done.
         seed: of the random centroids, where a manifest records it; that of `baseline_seed` when None.
 
     Raises:
         InputError: the model cannot be loaded or has other weights now, or the database cannot be written.
     """
-    from focus_runtime.run.random_baseline import STATISTICS_SEED, baseline_seed, random_focus, random_groups
+    from focus_runtime.run.random_baseline import STATISTICS_SEED, baseline_seed, random_groups
 
     if seed is None:
         seed = baseline_seed(run_random_seed(service, run), STATISTICS_SEED)
     run_id = str(run["run_id"])
     ids, layers = token_ids(service.database, run_id), layer_numbers(service.database, run_id)
     with lease_run_model(service, run, progress=held_at(progress, 0.1)) as loaded:
-        progress("Balancing random centroids", 0.1)
+        progress("Random centroids on this text", 0.1)
         balance = calibration_ids(loaded, run_special_tokens(run))
-        with random_focus(loaded.model, run_config(run), layers, balance, seed=seed) as focus:
-            progress("Random centroids on this text", 0.3)
-            groups = random_groups(focus, ids, seed=seed, balanced_on=len(balance))
+        groups = random_groups(loaded.model, run_config(run), layers, ids, balance, seed=seed)
     progress("Saving", 0.5)
     write_baseline(service.database, run_id, groups)
 
@@ -143,3 +132,23 @@ def _measure_attention(
     with lease_run_model(service, run, progress=held_at(progress, 0.5)) as loaded:
         layers = measure(loaded.model, ids, groups, run_config(run), top=1, progress=step)
     write_attention_queries(service.database, run_id, {"random": {one.layer: one.queries for one in layers}})
+
+
+def computed_statistics(service: Service, run_id: str) -> RunStatistics:
+    """The statistics of a run or corpus, computed when a table is read for the first time."""
+    return tables.run_statistics(service.database, run_id)
+
+
+def statistics_rows(service: Service, run_id: str, name: str) -> list[dict[str, Any]]:
+    """The rows of one table of statistics."""
+    rows: list[dict[str, Any]] = tables.statistics_table(service.database, run_id, name).to_pylist()
+    return rows
+
+
+def agreement_table(service: Service, run_id: str, other_id: str) -> pa.Table:
+    """Agreement of two runs of the same tokens, a row for each layer they share.
+
+    Raises:
+        InputError: a run does not exist, or their tokens differ.
+    """
+    return tables.agreement_between(service.database, run_id, other_id)

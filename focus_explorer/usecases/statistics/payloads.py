@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.statistics.run_sample import stored_measurements
-from focus_explorer.statistics.run_statistics import RunStatistics, agreement_between, run_statistics
-from focus_explorer.statistics.warnings import ENOUGH_UNITS, FEW_UNITS
+from focus_explorer.statistics.rows import ENOUGH_UNITS, FEW_UNITS
+from focus_explorer.statistics.sample import stored_measurements
+from focus_explorer.statistics.tables import RunStatistics, agreement_between, run_statistics
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import measure_run

@@ -27,7 +27,7 @@ def training_info(model: Any, domains: Sequence[DomainTexts], **values: Any) -> 
     """
     from focus_runtime.fit.domains import texts_sha256
     from focus_runtime.models.devices import dtype_name, input_device
-    from focus_runtime.run.engine import versions
+    from focus_runtime.run.text import versions
     from focus_runtime.store.training import TrainingInfo
 
     files = {domain.name: [str(path.resolve()) for path in domain.files] for domain in domains}

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from focus_explorer.usecases.compare.heads import measure_heads, measured_heads
-from focus_explorer.usecases.compare.missing_links import explain_token, measured_links
+from focus_explorer.usecases.compare.costs import explain_token, measure_heads, measured_heads, measured_links
 from focus_explorer.usecases.compare.runs import NO_PARTNER
 from focus_explorer.usecases.compare.what_if import WhatIfs
 from focus_explorer.usecases.jobs import done_here

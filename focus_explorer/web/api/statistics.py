@@ -7,7 +7,7 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.statistics.tables import statistics_rows
+from focus_explorer.usecases.statistics.measure import statistics_rows
 
 ALL_LAYERS = -1
 MOST_ROWS = 5000

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from focus_explorer.usecases.compare.heads import measured_heads
+from focus_explorer.usecases.compare.costs import measured_heads, measured_links
 from focus_explorer.usecases.compare.jobs import Comparisons
 from focus_explorer.usecases.compare.lengths import lengths
-from focus_explorer.usecases.compare.missing_links import measured_links
 from focus_explorer.usecases.compare.runs import compare_numbers, compare_runs, partners
 from focus_explorer.usecases.compare.settings import REPEATS, grid
 from focus_explorer.usecases.compare.what_if import WhatIfs, repeated_by

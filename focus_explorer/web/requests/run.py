@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from focus_explorer.usecases.centroids.cards import CentroidCards
-from focus_explorer.usecases.live_text import LiveTexts
+from focus_explorer.usecases.generate import LiveTexts
+from focus_explorer.usecases.pairs import TokenAttentions
 from focus_explorer.usecases.run_payload import (
     group_orders,
     layer_cells,
@@ -13,7 +14,6 @@ from focus_explorer.usecases.run_payload import (
     word_classes,
 )
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.token_attention import TokenAttentions
 from focus_explorer.web.parameters import Payload, Request, run_of, whole_number
 
 

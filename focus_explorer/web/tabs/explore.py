@@ -13,8 +13,7 @@ import gradio as gr
 from fastapi import Response
 
 from focus_explorer.errors import InputError, TextError
-from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
-from focus_explorer.usecases.first_run import FirstRun
+from focus_explorer.usecases.analyze import AnalyzeRequest, FirstRun, analyze
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.labels import deleted_runs, undelete_run
 from focus_explorer.usecases.names import known_to_page

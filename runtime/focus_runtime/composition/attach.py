@@ -37,7 +37,7 @@ from focus_runtime.composition.modes import (
 )
 from focus_runtime.composition.save import SavedModel
 from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks, Mode
-from focus_runtime.config import BACKENDS, FocusConfig
+from focus_runtime.config import BACKENDS, FocusConfig, FocusSettings
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.devices import compute_devices, execution_device, input_device
@@ -359,6 +359,7 @@ def compose(
     model: nn.Module,
     centroids: Any,
     *,
+    settings: FocusSettings | None = None,
     top_k: int | None = None,
     window: int | None = None,
     num_sinks: int | None = None,
@@ -375,6 +376,7 @@ def compose(
     Args:
         model: a Hugging Face causal language model.
         centroids: `Centroids` from `load_centroids` or `random_centroids`.
+        settings: what is chosen in the centroid file's place, as one object; those below go before it.
         top_k, window, num_sinks, assignment: inference settings; the centroid file's own when None.
         budget: layers and key-value heads with settings of their own, see `FocusConfig`; the centroid file's when None,
             none when empty. It stays in force where top_k or window are given.
@@ -403,16 +405,16 @@ def compose(
             f"centroids is {type(centroids).__name__}", expected="Centroids", fix="use load_centroids(name or path)"
         )
     centroids.check_fits(model)
-    config = _settings(
-        centroids,
+    chosen = FocusSettings(
         top_k=top_k,
         window=window,
         num_sinks=num_sinks,
+        window_growth=window_growth,
         assignment=assignment,
         budget=budget,
         logit_factors=logit_factors,
-        window_growth=window_growth,
     )
+    config = _executable(chosen.of(centroids.config if settings is None else settings.of(centroids.config)), centroids)
     centroids.check_budget(model, config.budget)
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
@@ -425,9 +427,8 @@ def compose(
     return focus
 
 
-def _settings(centroids: Centroids, **chosen: Any) -> FocusConfig:
-    """The centroid file's settings with those that were chosen, which are not None."""
-    config = centroids.config.replace(**{name: value for name, value in chosen.items() if value is not None})
+def _executable(config: FocusConfig, centroids: Centroids) -> FocusConfig:
+    """The same configuration; refused where the centroids lack what it needs."""
     if config.logit_factors and any(router.logit_factors is None for router in centroids.routers.values()):
         raise ConfigError("these centroids have no factors of the logits", fix="leave out logit_factors")
     if config.assignment == "causal" and not centroids.has_potentials:

@@ -18,8 +18,8 @@ from typing import Any
 from focus_runtime.errors import InputError, first_line
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import Centroids
+from focus_runtime.run.documents import CorpusJob, CorpusWorker, Outcome, Task
 from focus_runtime.run.source import Document
-from focus_runtime.run.worker import CorpusJob, CorpusWorker, Outcome, Task
 
 WAVE_CHARACTERS = 1 << 28  # texts handed to Ray at once; workers load the model again for every further wave
 BLOCK = 4  # documents a worker takes at a time: what is looked at again when it dies
@@ -61,11 +61,6 @@ def work_on_ray(job: CorpusJob, tasks: Iterable[Task], cluster: Cluster) -> Iter
     """Do all documents on a cluster; outcomes come in the order in which documents are finished.
 
     Usage statistics stay off where the environment says RAY_USAGE_STATS_ENABLED=0, which the command line sets.
-
-    Args:
-        job: what is done with every document.
-        tasks: numbers and documents.
-        cluster: its address, workers and GPUs.
 
     Raises:
         InputError: no cluster can be reached, or a worker cannot work.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,54 +11,45 @@ from numpy.typing import NDArray
 
 from focus_runtime.budget import HeadGroup
 from focus_runtime.errors import ModelError
-from focus_runtime.mask.counts import BlockCounts
+from focus_runtime.mask.counts import BlockCounts, count_pairs
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import Predictions
 from focus_runtime.text.tokens import TokenizedText
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HeadTrace:
-    """Key-value heads of a layer that ran with one setting.
+    """Heads of a layer that ran with one setting.
 
     Attributes:
-        group: the heads and their setting.
+        rule: pairs that are allowed whatever the groups.
         membership: (T,) int64 bit sets that their attention executed; one group of all tokens under full attention.
-        counts: pairs by cause in blocks, of one head.
     """
 
     group: HeadGroup
+    rule: PairRule
     membership: NDArray[np.int64]
-    counts: BlockCounts
+
+    @cached_property
+    def counts(self) -> BlockCounts:
+        """Pairs by cause in blocks, of one head; counted when they are needed first."""
+        return count_pairs(self.membership, self.rule)
 
 
-@dataclass(frozen=True, slots=True)
-class LayerTrace:
-    """One layer of a run, T tokens, K groups, routing size G.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerGroups:
+    """What one pass decided in one layer: T tokens, K groups.
 
     Attributes:
-        layer: layer number in the model.
-        attention_kind: class of the attention module.
         membership: (T,) int64 bit sets of the configuration's top-k, which all heads without an exception executed.
         probabilities: (T, K) float32.
-        routing: (T, G) float32 routing vectors h W_g.
-        centroids: (K, G) float32.
-        potential: (K,) float32 column potential that was used.
         heads: what was executed, by group of heads that share a setting.
-        sliding_window: tokens that the layer's own attention reaches, the query's own among them; None for all.
-        attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None when not
-            measured.
     """
 
     layer: int
-    attention_kind: str
     membership: NDArray[np.int64]
     probabilities: NDArray[np.float32]
-    routing: NDArray[np.float32]
-    centroids: NDArray[np.float32]
-    potential: NDArray[np.float32]
     heads: tuple[HeadTrace, ...]
-    sliding_window: int | None = None
-    attention_mass_retained: float | None = None
 
     @property
     def retained_pairs(self) -> float:
@@ -71,9 +63,37 @@ class LayerTrace:
         return self.probabilities.argmax(axis=1)
 
     @property
+    def entropy(self) -> NDArray[np.float32]:
+        """(T,) entropy of each token's probabilities, in nats."""
+        g = self.probabilities
+        return np.asarray(-(g * np.log(np.clip(g, 1e-30, None))).sum(axis=1), dtype=np.float32)
+
+    @property
     def dominance(self) -> float:
         """Share of tokens whose most probable group is the largest; 1/K is perfect balance."""
         return float(np.bincount(self.top_group).max() / self.top_group.size)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerTrace(LayerGroups):
+    """One layer of a run, routing size G.
+
+    Attributes:
+        attention_kind: class of the attention module.
+        routing: (T, G) float32 routing vectors h W_g.
+        centroids: (K, G) float32.
+        potential: (K,) float32 column potential that was used.
+        sliding_window: tokens that the layer's own attention reaches, the query's own among them. None: no limit.
+        attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None when not
+            measured.
+    """
+
+    attention_kind: str
+    routing: NDArray[np.float32]
+    centroids: NDArray[np.float32]
+    potential: NDArray[np.float32]
+    sliding_window: int | None = None
+    attention_mass_retained: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

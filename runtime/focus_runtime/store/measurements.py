@@ -204,18 +204,20 @@ def write_baseline(database: Database, run_id: str, random: RandomGroups) -> Non
         random: (T,) groups of every layer.
     """
     parts, own = [], []
-    for layer, groups in random.layers.items():
-        own += [_own_groups(run_id, layer, part, membership) for part, membership in groups.others.items()]
+    for groups in random.layers:
+        for part, heads in enumerate(groups.heads):
+            if not heads.group.setting.full and not np.array_equal(heads.membership, groups.membership):
+                own.append(_own_groups(run_id, groups.layer, part, heads.membership))
         count = groups.membership.size
         parts.append(
             pa.table(
                 {
                     "run_id": constant(run_id, count),
-                    "layer": constant(layer, count, pa.int32()),
+                    "layer": constant(groups.layer, count, pa.int32()),
                     "position": np.arange(count),
                     "membership": groups.membership,
-                    "top_group": groups.top.astype(np.int32),
-                    "confidence": groups.confidence,
+                    "top_group": groups.top_group.astype(np.int32),
+                    "confidence": groups.probabilities.max(axis=1),
                     "entropy": groups.entropy,
                 }
             )

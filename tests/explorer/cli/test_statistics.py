@@ -7,7 +7,7 @@ import json
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.statistics.run_statistics import statistics_table
+from focus_explorer.statistics.tables import statistics_table
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import measure_run

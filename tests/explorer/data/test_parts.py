@@ -15,7 +15,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.mask.write import write_mask
 from focus_explorer.exports.tables.write import table
-from focus_explorer.statistics.run_statistics import run_statistics
+from focus_explorer.statistics.tables import run_statistics
 from focus_explorer.usecases.pairs import PairViews
 from focus_explorer.usecases.run_payload import layer_cells, load_run
 from focus_explorer.usecases.runs import mask_blocks, run_summary

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from focus_explorer.data.parts import Part
-from focus_explorer.statistics.category_shares import categories_table
 from focus_explorer.statistics.describe import describe, measure
+from focus_explorer.statistics.groups import categories_table
 from focus_explorer.statistics.rows import COLUMNS
 from focus_explorer.statistics.sample import Sample, Scheme
 from focus_runtime.mask.distances import distant_pairs

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact
 
-from focus_explorer.statistics.group_traits import FEWEST, associations, token_traits
+from focus_explorer.statistics.group_names import FEWEST, associations, token_traits
 
 PIECES = ["The", " cat", " sat", ".", "\n", "The", " cat", " ran", ",", " and", " ran", "."] * 6
 

@@ -10,12 +10,12 @@ import pytest
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, InputError, ModelError, NotFoundError, StoreBusyError
-from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.usecases.analyze import AnalyzeRequest, FirstRun, analyze, check_first_run
 from focus_explorer.usecases.run_model import lease_run_model, run_centroids
 from focus_explorer.usecases.runs import list_runs, run_config, run_summary
 from focus_explorer.usecases.service import Service
 from focus_runtime.errors import Cancelled, DeviceError
-from focus_runtime.run import engine
+from focus_runtime.run import text as engine
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow
@@ -184,3 +184,39 @@ def test_random_centroids_are_drawn_as_requested(service, model_folder):
     with lease_run_model(service, row) as loaded:
         again = run_centroids(service, row, loaded)
         assert again.sha256 == row["centroids_sha256"]
+
+
+@pytest.fixture
+def empty(tmp_path):
+    return Service(tmp_path / "runs.duckdb")
+
+
+def test_visitors_share_one_run_and_nothing_starts_when_there_is_one(empty, model_folder):
+    request = AnalyzeRequest(model=model_folder, centroids="random", max_tokens=64, repeats=1)
+    job = empty.part(FirstRun).job(request)
+    assert empty.part(FirstRun).job(request) is job
+    stages = [(each.stage, each.fraction) for each in job.changes()]
+    assert job.state == "done", job.message
+    fractions = [fraction for _, fraction in stages]
+    assert fractions == sorted(fractions)
+    assert [run["run_id"] for run in list_runs(empty.database)] == [job.result]
+    assert empty.part(FirstRun).job(request) is None
+
+
+def test_a_failure_is_kept_until_a_retry(empty, model_folder, tmp_path):
+    broken = AnalyzeRequest(model=str(tmp_path), centroids="random", max_tokens=64, repeats=1)
+    failed = empty.part(FirstRun).job(broken)
+    assert failed.wait(60)
+    assert failed.state == "failed"
+    assert "cannot be loaded" in failed.message
+    assert empty.part(FirstRun).job(broken) is failed
+    again = empty.part(FirstRun).job(AnalyzeRequest(model=model_folder, centroids="random", max_tokens=64), retry=True)
+    assert again.wait(120)
+    assert again.state == "done", again.message
+
+
+@pytest.mark.parametrize("names", [{"model": "who-knows"}, {"centroids": "nowhere.safetensors"}])
+def test_names_of_nothing_are_refused_before_the_page_is_served(empty, names):
+    with pytest.raises(InputError, match=next(iter(names.values()))):
+        check_first_run(empty, AnalyzeRequest(**names))
+    check_first_run(empty, AnalyzeRequest())

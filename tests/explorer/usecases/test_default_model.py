@@ -16,9 +16,8 @@ import pytest
 
 from focus_explorer.errors import ModelError
 from focus_explorer.usecases import default_model
-from focus_explorer.usecases.analyze import AnalyzeRequest
+from focus_explorer.usecases.analyze import AnalyzeRequest, check_first_run
 from focus_explorer.usecases.default_model import set_up
-from focus_explorer.usecases.first_run import check_first_run
 from focus_explorer.usecases.service import Service
 from focus_runtime.models import embedded
 from focus_runtime.models.loading import load_model

@@ -15,7 +15,7 @@ from focus_explorer.usecases.runs import list_runs
 from focus_explorer.web.tabs import explore
 from focus_explorer.web.tabs.explore import Runner
 from focus_explorer.web.text import MESSAGES
-from focus_runtime.run import engine
+from focus_runtime.run import text as engine
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow

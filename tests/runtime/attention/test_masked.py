@@ -12,12 +12,13 @@ from focus_runtime.attention import masked as masked_module
 from focus_runtime.attention.flash import causal_sdpa
 from focus_runtime.attention.masked import WindowedFocus, covers_everything
 from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.config import TextOptions
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.run.engine import RunOptions, analyze
+from focus_runtime.run.text import analyze
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.attention.by_keyword import (
     masked_attention,
@@ -211,7 +212,7 @@ def test_centroids_with_routers_for_sliding_layers_load_and_calibrate(tmp_path, 
 
 def test_a_run_tells_which_layers_kept_their_own_attention(tokenizer):
     model = family_model("Gemma2")
-    trace = analyze(model, tokenizer, "The far-off lighthouse blinked.", build_centroids(model), RunOptions(repeats=1))
+    trace = analyze(model, tokenizer, "The far-off lighthouse blinked.", build_centroids(model), TextOptions(repeats=1))
     assert [layer.layer for layer in trace.layers] == [1]
     assert any(note.startswith("1 layer(s) attend through a sliding window") for note in trace.notes)
 

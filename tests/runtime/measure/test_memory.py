@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from focus_runtime.config import TextOptions
 from focus_runtime.errors import DeviceError, MemoryShortError, TextError
 from focus_runtime.failures import Advice
 from focus_runtime.measure import memory
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.memory import free_bytes, longest_that_fits, within_memory
-from focus_runtime.run import engine
-from focus_runtime.run.engine import RunOptions, analyze
+from focus_runtime.run import text as engine
+from focus_runtime.run.text import analyze
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
 
 CPU = torch.device("cpu")
@@ -104,7 +105,7 @@ def test_an_analysis_names_the_length_that_fits_and_leaves_the_model_as_it_was(m
 
     monkeypatch.setattr(engine, "token_predictions", full_memory)
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1 << 30)
-    options = RunOptions(repeats=1)
+    options = TextOptions(repeats=1)
     with pytest.raises(
         TextError, match=r"1,\d+ tokens need more memory than there is on cpu; expected about [\d,]+ tokens"
     ):
@@ -118,4 +119,4 @@ def test_a_gpu_that_fails_is_one_line(monkeypatch):
     model = build_model()
     monkeypatch.setattr(engine, "token_predictions", lambda *_: (_ for _ in ()).throw(error))
     with pytest.raises(DeviceError, match="the GPU failed"):
-        analyze(model, build_tokenizer(), "The cat sat. " * 9, build_centroids(model), RunOptions(repeats=1))
+        analyze(model, build_tokenizer(), "The cat sat. " * 9, build_centroids(model), TextOptions(repeats=1))

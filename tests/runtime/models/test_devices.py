@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
+from focus_runtime.config import TextOptions
 from focus_runtime.errors import DeviceError, ModelError
 from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.measure.loss import evaluate_focus, evaluate_full
@@ -29,7 +30,7 @@ from focus_runtime.models.devices import (
 )
 from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.models.structure import attention_modules
-from focus_runtime.run.engine import RunOptions, analyze
+from focus_runtime.run.text import analyze
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
 
 
@@ -163,7 +164,7 @@ def test_a_split_model_computes_what_the_whole_one_does(tmp_path, names, changes
 def test_a_text_is_analysed_on_a_split_model(tmp_path):
     whole, model = build_model(vocab_size=512), _split(tmp_path, "model.embed_tokens", "model.layers.1", vocab_size=512)
     traces = [
-        analyze(network, build_tokenizer(), TEXT, build_centroids(network), RunOptions(repeats=1, attention_mass=True))
+        analyze(network, build_tokenizer(), TEXT, build_centroids(network), TextOptions(repeats=1, attention_mass=True))
         for network in (whole, model)
     ]
     assert traces[1].info["device"] == device_names(model) == "cpu"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 
-from focus_runtime.config import FocusConfig
+from focus_runtime.config import FocusConfig, TextOptions
+from focus_runtime.measure.loss import final_hidden
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.run.random_baseline import (
@@ -16,10 +15,10 @@ from focus_runtime.run.random_baseline import (
     STATISTICS_SEED,
     baseline_seed,
     random_baseline,
-    random_focus,
     random_groups,
     random_seed,
 )
+from focus_runtime.run.text import composed
 from paper.studies.group_balance import group_balance
 from paper.studies.layers import restrict
 from tests.helpers import build_centroids, build_model, random_ids
@@ -53,14 +52,6 @@ def test_the_seed_of_untrained_centroids_is_read_from_themselves_and_from_their_
     assert random_seed(drawn) is None
 
 
-def test_different_seeds_are_different_centroids(model):
-    config = FocusConfig(num_groups=3)
-    drawn = [random_baseline(model, config, seed=seed) for seed in (0, 1000, 1)]
-    for one, two in itertools.combinations(drawn, 2):
-        assert all(not torch.equal(one.routers[index].centroids, two.routers[index].centroids) for index in one.routers)
-    assert not drawn[0].has_potentials
-
-
 @pytest.mark.slow
 def test_random_centroids_have_the_given_layers_and_are_balanced(model):
     centroids = restrict(build_centroids(model, num_groups=3, window=4, num_sinks=1), [0, 2])
@@ -76,12 +67,14 @@ def test_random_centroids_have_the_given_layers_and_are_balanced(model):
 def test_groups_of_a_text_are_those_of_the_composed_baseline(model):
     config = FocusConfig(num_groups=3, window=4, num_sinks=1)
     ids, balance = random_ids(30, seed=2)[0].tolist(), random_ids(50, seed=3)[0].tolist()
-    with random_focus(model, config, [0, 2], balance, seed=4) as focus:
-        groups = random_groups(focus, ids, seed=4, balanced_on=len(balance))
-        executed = {index: assignment.membership[0].numpy() for index, assignment in focus.assignments().items()}
-    assert (groups.seed, groups.balanced_on, sorted(groups.layers)) == (4, 50, [0, 2])
+    groups = random_groups(model, config, [0, 2], ids, balance, seed=4)
+    assert (groups.seed, groups.balanced_on, [layer.layer for layer in groups.layers]) == (4, 50, [0, 2])
     assert groups.nll.shape == (29,)
     assert groups.perplexity == pytest.approx(float(np.exp(groups.nll.mean())))
-    for index, layer in groups.layers.items():
-        np.testing.assert_array_equal(layer.membership, executed[index])
-        assert ((layer.membership >> layer.top) & 1).all(), "the most probable group is one of the token's groups"
+    baseline = random_baseline(model, config, seed=4, layers=[0, 2], calibrate_on=balance)
+    with composed(model, baseline, TextOptions(), len(ids)) as focus:
+        final_hidden(model, torch.tensor([ids]))
+        executed = {index: assignment.membership[0].numpy() for index, assignment in focus.assignments().items()}
+    for layer in groups.layers:
+        np.testing.assert_array_equal(layer.membership, executed[layer.layer])
+        assert ((layer.membership >> layer.top_group) & 1).all(), "the most probable group is one of the token's groups"

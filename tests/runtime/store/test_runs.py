@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
-from focus_runtime.config import FocusConfig
+from focus_runtime.config import FocusConfig, TextOptions
 from focus_runtime.errors import StoreError
 from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.attention_mass import attention_mass_kept
 from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.run.engine import RunOptions, analyze
+from focus_runtime.run.text import analyze
 from focus_runtime.store.database import Database
 from focus_runtime.store.measurements import write_projection
 from focus_runtime.store.runs import write_run
@@ -31,7 +31,7 @@ def trace():
     model = build_model(vocab_size=512)
     centroids = random_centroids(model, FocusConfig(num_groups=3, top_k=2, window=5, num_sinks=1))
     calibrate_potentials(model, centroids, torch.randint(0, 300, (1, 64)))
-    return analyze(model, build_tokenizer(), "a small text, twice. " * 8, centroids, RunOptions(repeats=2))
+    return analyze(model, build_tokenizer(), "a small text, twice. " * 8, centroids, TextOptions(repeats=2))
 
 
 def test_blank_database_has_every_table(tmp_path):
@@ -97,7 +97,7 @@ def test_a_run_says_what_every_head_executed(tmp_path, growth):
     config = FocusConfig(num_groups=4, top_k=1, window=5, num_sinks=1, budget=BUDGET, window_growth=growth)
     centroids = random_centroids(model, config)
     calibrate_potentials(model, centroids, torch.randint(0, 300, (1, 64)))
-    trace = analyze(model, build_tokenizer(), "a small text, twice. " * 4, centroids, RunOptions(repeats=1))
+    trace = analyze(model, build_tokenizer(), "a small text, twice. " * 4, centroids, TextOptions(repeats=1))
     assert "full attention" in trace.info["backend"]
     assert not any("budget" in note for note in trace.notes)  # its words stand with the settings, not as a warning
     database = Database(tmp_path / "a.duckdb")
@@ -147,7 +147,7 @@ def test_the_attention_mass_is_stored_when_it_was_measured(tmp_path, trace):
     model = build_model(vocab_size=512)
     centroids = random_centroids(model, FocusConfig(num_groups=3, top_k=1, window=5, num_sinks=1))
     calibrate_potentials(model, centroids, torch.randint(0, 300, (1, 64)))
-    options = RunOptions(repeats=1, attention_mass=True)
+    options = TextOptions(repeats=1, attention_mass=True)
     text = "a small text, twice. " * 8
     measured = analyze(model, build_tokenizer(), text, centroids, options)
     focus = compose(model, centroids)

@@ -18,7 +18,7 @@ from focus_explorer.exports.bundle.rebuild import rebuild
 from focus_explorer.exports.bundle.write import write_bundle
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.centroids.files import register_in_place
-from focus_explorer.usecases.compare.missing_links import explain_token
+from focus_explorer.usecases.compare.costs import explain_token
 from focus_explorer.usecases.compare.settings import measure_grid
 from focus_explorer.usecases.pairs import measure_attention
 from focus_explorer.usecases.service import Service

@@ -10,7 +10,7 @@ import pytest
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.statistics.alignment import align
+from focus_explorer.statistics.agreement import align
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.compare.runs import compare_numbers, compare_runs, partners
 from focus_explorer.usecases.labels import delete_run

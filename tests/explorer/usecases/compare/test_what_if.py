@@ -11,10 +11,10 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.errors import Cancelled, InputError, NotFoundError
+from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.exports.bundle.manifest import describe_run
 from focus_explorer.exports.bundle.rerun import recorded_models, run_again
-from focus_explorer.usecases.compare.heads import measure_heads
+from focus_explorer.usecases.compare.costs import measure_heads
 from focus_explorer.usecases.compare.jobs import Comparisons
 from focus_explorer.usecases.compare.settings import measure_again
 from focus_explorer.usecases.compare.what_if import WhatIfs, repeated_by, save_changed
@@ -187,9 +187,3 @@ def test_stopped_it_keeps_nothing(two_runs):
         own.measure(first, ["silence:1:B"], cancelled=lambda: True)
     assert own.measured(first, ["silence:1:B"], 1, 3) == {"result": None, "pairs": None, "prediction": None}
     assert own.measure(first, ["silence:1:B"])["layers"]
-
-
-def test_an_unknown_run_is_named(two_runs):
-    service, _, _ = two_runs
-    with pytest.raises(NotFoundError, match="there is no run 'nope'"):
-        service.part(WhatIfs).measure("nope", ["silence:1:B"])

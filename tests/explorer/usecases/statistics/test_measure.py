@@ -10,13 +10,13 @@ import pytest
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.statistics.run_sample import NO_RANDOM, NO_TAGGER, stored_measurements
-from focus_explorer.statistics.run_statistics import NAMES, agreement_between, run_statistics, statistics_table
-from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
+from focus_explorer.statistics import NAMES
+from focus_explorer.statistics.sample import NO_RANDOM, NO_TAGGER, stored_measurements
+from focus_explorer.statistics.tables import agreement_between, run_statistics, statistics_table
+from focus_explorer.usecases.analyze import AnalyzeRequest, CorpusRequest, analyze
 from focus_explorer.usecases.centroids.files import add_centroids
 from focus_explorer.usecases.compare.settings import baseline_centroids
 from focus_explorer.usecases.corpora.analyze import analyze_corpus
-from focus_explorer.usecases.corpora.request import CorpusRequest
 from focus_explorer.usecases.run_model import lease_run_model, run_centroids
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.usecases.service import Service

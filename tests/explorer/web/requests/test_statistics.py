@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from focus_explorer.statistics.run_statistics import statistics_table
+from focus_explorer.statistics.tables import statistics_table
 from focus_explorer.web.requests.answers import packed
 from tests.explorer.web.requests.conftest import until_done
 

@@ -12,17 +12,15 @@ import pyarrow as pa
 from focus_explorer.data.corpus import CorpusData
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
+from focus_explorer.statistics import NAMES, OF_CORPUS
 from focus_explorer.statistics.agreement import between_samples, layer_agreement_table
-from focus_explorer.statistics.category_shares import categories_table
-from focus_explorer.statistics.characteristic_pieces import characteristic_table
-from focus_explorer.statistics.corpus_sample import corpus_sample
 from focus_explorer.statistics.describe import Layer, describe, measure
-from focus_explorer.statistics.distances import Bins
-from focus_explorer.statistics.names import NAMES, OF_CORPUS
+from focus_explorer.statistics.groups import categories_table, characteristic_table
+from focus_explorer.statistics.layer_measures import Bins
 from focus_explorer.statistics.pair_tables import content_words, distances_table, links_table, long_range_rows
 from focus_explorer.statistics.resample import Resampler
-from focus_explorer.statistics.run_sample import run_sample, stored_measurements
-from focus_explorer.statistics.sample import Sample
+from focus_explorer.statistics.rows import schema_of
+from focus_explorer.statistics.sample import Sample, corpus_sample, run_sample, stored_measurements
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 
@@ -82,9 +80,11 @@ class RunStatistics:
         chosen = flat.reshape(layer.size, -1) if layer.size else flat.reshape(0, self.sample.num_groups)
         for number in self.sample.layers:
             rows += long_range_rows(self.sample, number, places, chosen[layer == number])
-        kinds = {"affinity": pa.float64(), "group": pa.string(), "query_piece": pa.string(), "key_piece": pa.string()}
-        names = ("layer", "rank", "query", "key", "query_piece", "key_piece", "distance", "affinity", "group")
-        return pa.Table.from_pylist(rows, schema=pa.schema([(name, kinds.get(name, pa.int64())) for name in names]))
+        schema = schema_of(
+            "layer:int64 rank:int64 query:int64 key:int64 query_piece:string key_piece:string distance:int64 affinity "
+            "group:string"
+        )
+        return pa.Table.from_pylist(rows, schema=schema)
 
     def _pieces(self) -> list[str]:
         return [self.sample.pieces[code] for code in self.sample.piece.tolist()]
@@ -120,11 +120,6 @@ def run_statistics(database: Database, run_id: str) -> RunStatistics:
 def statistics_table(database: Database, run_id: str, name: str) -> pa.Table:
     """One table of a run or corpus.
 
-    Args:
-        database: that holds it.
-        run_id: of a run or a corpus.
-        name: one of `NAMES`.
-
     Raises:
         InputError: unknown table or run.
     """
@@ -137,10 +132,6 @@ def statistics_table(database: Database, run_id: str, name: str) -> pa.Table:
 
 def agreement_between(database: Database, run_id: str, other_id: str) -> pa.Table:
     """Two runs of the same tokens, layer by layer; see `agreement.between_samples`.
-
-    Args:
-        database: that holds them.
-        run_id, other_id: runs or corpora.
 
     Raises:
         InputError: the tokens differ, or there is no such run.

@@ -1,4 +1,4 @@
-"""Pairs by distance against the dense mask, documents kept apart."""
+"""Pairs by distance and as tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from focus_explorer.statistics import distances
+from focus_explorer.statistics import layer_measures as distances
+from focus_explorer.statistics.pair_tables import content_words, distances_table, long_range_rows
 from focus_explorer.statistics.resample import Resampler
 from focus_runtime.config import CONSTANT
 from focus_runtime.mask.dense import allowed_pairs
@@ -56,3 +57,28 @@ def test_counts_are_those_of_the_dense_mask(fresh_seed, monkeypatch, window, sli
         for number, (first, last) in enumerate(zip(bins.first, bins.last, strict=True)):
             rows = (pairs & (apart >= first) & (apart <= last)).sum(axis=1)
             assert getattr(counts, name)[:, number].tolist() == np.bincount(units, rows).tolist(), name
+
+
+def test_distances_have_their_baselines(measured, sample):
+    rows = distances_table(sample, *measured[1:]).to_pylist()
+    near = [row for row in rows if row["last"] <= sample.parts[0][0].rule.window]
+    assert near
+    assert all(row["share"] == row["window_only"] == row["random"] == 1 for row in near)
+    far = next(row for row in rows if row["layer"] == 3 and row["first"] > 100)
+    assert far["window_only"] < 0.02
+    assert far["low"] < far["share"] < far["high"]
+    assert far["shuffled"] == pytest.approx(0.25, abs=0.03)
+    mean = next(row for row in rows if row["layer"] is None and row["first"] == far["first"])
+    assert mean["share"] == pytest.approx(
+        np.mean([row["share"] for row in rows if row["layer"] is not None and row["first"] == far["first"]])
+    )
+
+
+def test_long_range_pairs_are_distant_nouns_of_one_group(sample):
+    places = content_words(sample)
+    assert set(sample.schemes["pos"].codes[places]) == {2}
+    chosen = np.eye(4, dtype=np.float32)[sample.focus.tops[1][places]]
+    rows = long_range_rows(sample, 7, places, chosen)
+    assert rows
+    assert all(row["distance"] > sample.parts[0][0].rule.window and row["affinity"] == 1 for row in rows)
+    assert len({frozenset((row["query_piece"], row["key_piece"])) for row in rows}) == len(rows)

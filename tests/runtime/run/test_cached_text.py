@@ -1,4 +1,4 @@
-"""A text that is being typed: after every keystroke its groups are those of the whole text read at once."""
+"""A text from its key-value cache: a prompt continued, and a text while it is typed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,41 @@ import torch
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError, ModelError
-from focus_runtime.run.live_text import LiveText
+from focus_runtime.run.cached_text import LiveText, generate_both, groups_afterwards
 from tests.helpers import build_centroids, build_model, random_ids
+
+
+def test_greedy_tokens_are_those_of_generate(tiny_model, ids):
+    plain = tiny_model.generate(ids, max_new_tokens=8, do_sample=False, eos_token_id=-1)[0, 40:].tolist()
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    sparse = tiny_model.generate(ids, max_new_tokens=8, do_sample=False, eos_token_id=-1)[0, 40:].tolist()
+    steps = list(generate_both(focus, ids, max_tokens=8))
+    assert [s.token_id for s in steps if s.mode == "full"] == plain
+    assert [s.token_id for s in steps if s.mode == "focus"] == sparse
+    whole = torch.cat([ids, torch.tensor([sparse])], dim=1)
+    assert [s.groups for s in steps if s.mode == "focus"] == groups_afterwards(focus, whole, 40)
+    focus.detach()
+
+
+def test_temperature_is_repeatable_and_one_mode_may_end_first(tiny_model, ids):
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    drawn = [
+        [s.token_id for s in generate_both(focus, ids, max_tokens=6, temperature=1.0, seed=seed)] for seed in (1, 1, 2)
+    ]
+    assert drawn[0] == drawn[1]
+    assert drawn[0] != drawn[2]
+    first = next(generate_both(focus, ids, max_tokens=6)).token_id
+    steps = list(generate_both(focus, ids, max_tokens=6, stop_ids={first}))
+    assert [s.token_id for s in steps if s.mode == "full"] == [first]
+    focus.detach()
+
+
+def test_a_window_over_everything_writes_as_full_attention(tiny_model, ids):
+    focus = compose(tiny_model, build_centroids(tiny_model), window=100)
+    steps = list(generate_both(focus, ids, max_tokens=8, temperature=1.0))
+    texts = {mode: [s.token_id for s in steps if s.mode == mode] for mode in ("full", "focus")}
+    assert texts["full"] == texts["focus"]
+    focus.detach()
 
 
 def live_text(family="Llama", **settings):

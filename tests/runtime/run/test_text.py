@@ -8,15 +8,15 @@ import torch
 
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import compose
-from focus_runtime.config import FocusConfig
+from focus_runtime.config import FocusConfig, TextOptions
 from focus_runtime.errors import Cancelled, ConfigError, InputError
 from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.measure.attention_mass import attention_mass_kept
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.run import engine
-from focus_runtime.run.engine import MIN_REPEATS, Early, RunOptions, analyze, versions
+from focus_runtime.run import text as engine
+from focus_runtime.run.text import MIN_REPEATS, Early, analyze, versions
 from focus_runtime.run.trace import Trace
 from tests.helpers import build_model, build_tokenizer
 
@@ -38,13 +38,13 @@ def centroids(model):
 
 @pytest.fixture(scope="module")
 def trace(model, centroids):
-    return analyze(model, build_tokenizer(), TEXT, centroids, RunOptions(repeats=2), model_id="tiny")
+    return analyze(model, build_tokenizer(), TEXT, centroids, TextOptions(repeats=2), model_id="tiny")
 
 
 def run(model, centroids, text=TEXT, *, progress=None, cancelled=lambda: False, announce=None, early=None, **options):
     calls = {"progress": progress, "announce": announce, "early": early}
     calls = {name: call for name, call in calls.items() if call is not None}
-    options = RunOptions(**{"repeats": 1, **options})
+    options = TextOptions(**{"repeats": 1, **options})
     return analyze(model, build_tokenizer(), text, centroids, options, cancelled=cancelled, **calls)
 
 
@@ -117,8 +117,9 @@ def test_every_repeat_of_both_modes_is_timed_by_stage(trace):
         assert 0 < of_pass["attention"] <= of_pass["end_to_end"]
 
 
-def test_without_time_left_there_are_as_few_repeats_as_allowed(model, centroids):
-    timings = run(model, centroids, repeats=None, timing_seconds=0.0).timings
+def test_without_time_left_there_are_as_few_repeats_as_allowed(monkeypatch, model, centroids):
+    monkeypatch.setattr(engine, "TIMING_SECONDS", 0.0)
+    timings = run(model, centroids, repeats=None).timings
     assert {t.repeat for t in timings} == set(range(MIN_REPEATS))
 
 

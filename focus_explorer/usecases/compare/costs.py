@@ -1,4 +1,4 @@
-"""Why Focus predicts a token worse: the dropped pairs that would have helped, each added and run."""
+"""What the mask costs: full attention in one head at a time, and the dropped pairs that would have helped a token."""
 
 from __future__ import annotations
 
@@ -7,26 +7,122 @@ from typing import TYPE_CHECKING, Any, cast
 
 from focus_explorer.data.parts import part_groups
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.errors import InputError
+from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.progress import Progress
 from focus_explorer.usecases.run_model import composed_run, lease_run_model
 from focus_explorer.usecases.runs import check_beginning, layer_parts, token_ids
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import measure_run
-from focus_explorer.views.payloads.comparisons import ExplainedTokenPayload, MeasuredLinks, MissingLinkPayload
+from focus_explorer.views.payloads.comparisons import (
+    ExplainedTokenPayload,
+    HeadCostPayload,
+    MeasuredHeads,
+    MeasuredLinks,
+    MissingLinkPayload,
+)
 
 if TYPE_CHECKING:
+    from focus_runtime.config import FocusConfig
     from focus_runtime.explain.missing_links import MissingLink, MissingLinks
+    from focus_runtime.fit.budget.meter import BudgetMeter
+    from focus_runtime.store.measurements import HeadCost
+
+ESTIMATED_TOKENS = 4096  # the backward pass keeps every layer's activations
+VERIFIED = 10
 
 MOST_TOKENS = 8192  # hidden states of all layers are kept up to the token: half a gigabyte with the default model
 
 
+def measure_heads(
+    service: Service,
+    run_id: str,
+    *,
+    verify: int = VERIFIED,
+    progress: Progress = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> MeasuredHeads:
+    """Estimate what every key-value head would win alone by full attention, measure the best, and store all.
+
+    Returns:
+        What `measured_heads` does.
+
+    Raises:
+        InputError: the model or the centroids of the run cannot be used.
+        Cancelled: `cancelled` returned True.
+    """
+    import torch
+
+    from focus_runtime.fit.budget.meter import BudgetMeter
+    from focus_runtime.store.measurements import write_head_costs
+
+    run = fetch_run(service.database, run_id)
+    check_beginning(run, ESTIMATED_TOKENS)
+    ids = token_ids(service.database, run_id)[:ESTIMATED_TOKENS]
+    if len(ids) < 2:
+        raise InputError("this run has no token with a prediction", fix="explore a longer text")
+
+    def step(stage: str, fraction: float) -> None:
+        if cancelled():
+            raise Cancelled
+        progress(stage, fraction)
+
+    step("Loading the model", 0.0)
+    with lease_run_model(service, run, progress=step) as loaded, composed_run(service, run, loaded) as focus:
+        step("Reading the text", 0.1)
+        meter = BudgetMeter(focus, {"text": torch.tensor([ids])})
+        costs = _costs(meter, focus.config, verify, step)
+    step("Saving", 0.98)
+    write_head_costs(service.database, run_id, len(ids), float(meter.full[0]), float(meter.base.nll[0]), costs)
+    return measured_heads(service, run_id)
+
+
+def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress) -> list[HeadCost]:
+    """Every key-value head of every layer with groups: all estimated, those measured that promise most."""
+    from focus_runtime.budget import HeadException, HeadSetting, query_settings
+    from focus_runtime.composition.changes import ChangeHeads, changed_budget
+    from focus_runtime.models.structure import head_counts
+    from focus_runtime.store.measurements import HeadCost
+
+    counts = head_counts(meter.focus.model)
+    step("Estimating every head", 0.2)
+    found = meter.sensitivities(config.budget, [HeadSetting(0, 0, full=True)], lambda: None)
+    settings = {layer: query_settings(config.head_groups(layer, counts), counts) for layer in found.layers}
+    full = {
+        (layer, head): all(one.full for one in own[head * counts.shared_by : (head + 1) * counts.shared_by])
+        for layer, own in settings.items()
+        for head in range(counts.key)
+    }
+    estimated = {
+        (layer, head): 0.0 if full[layer, head] else -float(value)
+        for layer, row in zip(found.layers, found.gain, strict=True)
+        for head, value in enumerate(row[0])
+    }
+    best = sorted((place for place in estimated if not full[place]), key=estimated.__getitem__)[:verify]
+    measured = {}
+    for number, (layer, head) in enumerate(best):
+        step(f"Measuring layer {layer}, head {head}", 0.5 + 0.45 * number / len(best))
+        change = ChangeHeads(HeadException(layer=layer, head=head, full=True))
+        budget = changed_budget(config, [change], counts)
+        measured[layer, head] = float(meter.measure(budget).nll[0])
+    return [HeadCost(*place, value, measured.get(place)) for place, value in estimated.items()]
+
+
+def measured_heads(service: Service, run_id: str) -> MeasuredHeads:
+    """What was measured of a run's heads; `heads` is empty before that."""
+    fetch_run(service.database, run_id)
+    rows = fetch(service.database, "head_cost_runs", run_id=run_id).to_pylist()
+    heads = fetch(service.database, "head_costs", run_id=run_id).to_pylist()
+    first = rows[0] if rows else {"num_tokens": None, "nll_full": None, "nll_focus": None}
+    return {
+        "num_tokens": first["num_tokens"],
+        "nll_full": first["nll_full"],
+        "nll_focus": first["nll_focus"],
+        "heads": cast(list[HeadCostPayload], heads),
+    }
+
+
 def check_token(run: Mapping[str, Any], token: int) -> None:
     """Refuse a token that has no prediction, lies too far into the text, or whose groups depend on later ones.
-
-    Args:
-        run: its row.
-        token: position.
 
     Raises:
         InputError: with what can be explained.
@@ -43,10 +139,6 @@ def check_token(run: Mapping[str, Any], token: int) -> None:
 
 def most_hurt(service: Service, run_id: str) -> int:
     """The token that Focus predicts worst against full attention, of those that can be explained.
-
-    Args:
-        service: whose database has the run.
-        run_id: of the run.
 
     Raises:
         InputError: the run has no token with a prediction.
@@ -73,13 +165,6 @@ def explain_token(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> ExplainedTokenPayload:
     """Find the dropped pairs that would have helped one token, verify the best, and store them.
-
-    Args:
-        service: database and model.
-        run_id: of the run.
-        token: position of the token that is predicted.
-        progress: takes each stage and the fraction done.
-        cancelled: called between steps; True stops, and nothing is stored.
 
     Raises:
         InputError: the token, the model or the centroids cannot be used.
@@ -112,14 +197,7 @@ def explain_token(
 
 
 def _random_keeps(service: Service, run: dict[str, Any], found: MissingLinks, shared: int) -> list[bool | None]:
-    """For each link whether random centroids keep it: no link is near or a sink, so a common group decides.
-
-    Args:
-        service: whose database has the groups of random centroids.
-        run: its row.
-        found: links of one token.
-        shared: query heads of a key-value head.
-    """
+    """For each link whether random centroids keep it: no link is near or a sink, so a common group decides."""
     run_id = run["run_id"]
     rows = fetch(service.database, "baseline_assignments", run_id=run_id)
     own = fetch(service.database, "baseline_head_memberships", run_id=run_id)
@@ -138,11 +216,6 @@ def _random_keeps(service: Service, run: dict[str, Any], found: MissingLinks, sh
 
 def explained(service: Service, run_id: str, token: int) -> ExplainedTokenPayload:
     """What was measured of one token.
-
-    Args:
-        service: whose database has the run.
-        run_id: of the run.
-        token: position.
 
     Raises:
         InputError: it was not measured.
@@ -167,8 +240,6 @@ def measured_links(service: Service, run_id: str, token: int | None) -> Measured
     """Tokens of a run that were explained, and what was measured of one of them.
 
     Args:
-        service: whose database has the run.
-        run_id: of the run.
         token: position; None for none.
     """
     tokens = fetch(service.database, "explained_tokens", run_id=run_id)["token"].to_pylist()

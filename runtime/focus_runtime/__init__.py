@@ -47,7 +47,7 @@ _MODULES = {
     "InputError": "errors",
     "Perplexity": "measure.perplexity",
     "__version__": "version",
-    "calibrate_potentials": "training.calibrate",
+    "calibrate_potentials": "fit.calibrate",
     "compose": "composition.attach",
     "doctor": "diagnosis.doctor",
     "focus_attention": "attention",

@@ -12,10 +12,10 @@ import torch
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TextError, TrainingError, TrainingStopped
-from focus_runtime.fit.centroids import train_centroids, validate
-from focus_runtime.fit.hashes import ModelHashes
+from focus_runtime.fit.centroids import retained_pairs, train_centroids
+from focus_runtime.fit.inputs import ModelHashes
 from focus_runtime.fit.settings import TrainConfig
-from focus_runtime.fit.shares import retained_pairs
+from focus_runtime.fit.validation import validate
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.loading import fingerprint, weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids

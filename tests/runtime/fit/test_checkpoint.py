@@ -17,8 +17,10 @@ from tests.runtime.fit.tiny import TEXTS, same, train
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("stop_after", [1, 2, 5])
-@pytest.mark.parametrize("changes", [{}, {"hard": True, "accumulation": 2}, {"mixed_precision": "bf16"}])
+@pytest.mark.parametrize(
+    ("changes", "stop_after"),
+    [({}, 1), ({}, 5), ({"hard": True, "accumulation": 2}, 2), ({"mixed_precision": "bf16"}, 5)],
+)
 def test_a_resumed_training_is_the_uninterrupted_one(changes, stop_after, tmp_path):
     whole, losses = train(**changes)
     file = tmp_path / "run.ckpt"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from focus_runtime.errors import ConfigError, TextError, TrainingError, TrainingStopped
-from focus_runtime.fit import domains
-from focus_runtime.fit.domains import TextDomain
-from tests.runtime.fit.tiny import TEXTS, same, train
+from focus_runtime.errors import ConfigError, TextError, TrainingError
+from focus_runtime.fit.inputs import TextDomain, encode_domains
+from tests.runtime.fit.tiny import TEXTS, train
 
 MIXED = [TextDomain("novels", TEXTS[:1], 3.0), TextDomain("code", TEXTS[1:], 1.0)]
 
 
 def test_a_mixture_is_drawn_by_weight_and_recorded(tokenizer, batches):
     made, losses = train(texts=MIXED, steps=8)
-    novels = tokenizer.decode(domains.encode(tokenizer, MIXED, 1).streams[0].ids)
+    novels = tokenizer.decode(encode_domains(tokenizer, MIXED, 1, "auto").streams[0].ids)
     sequences = [tokenizer.decode(row) for batch in batches for row in batch]
     assert len(losses) == 8
     assert abs(sum(text in novels for text in sequences) - 12) <= 2
@@ -25,27 +24,22 @@ def test_a_mixture_is_drawn_by_weight_and_recorded(tokenizer, batches):
     assert made.training["stopped"] == "all 8 steps are done"
 
 
-def test_a_resumed_training_on_a_mixture_is_the_uninterrupted_one(tmp_path):
-    whole, losses = train(texts=MIXED)
-    file, seen = tmp_path / "run.ckpt", []
-    with pytest.raises(TrainingStopped):
-        train(texts=MIXED, checkpoint=file, should_stop=lambda: seen.append(1) or len(seen) == 3)
-    resumed, rest = train(texts=MIXED, checkpoint=file, resume=True)
-    assert rest == losses[3:]
-    assert same(resumed, whole)
-    other = [TextDomain("novels", TEXTS[:1], 2.0), MIXED[1]]
-    with pytest.raises(TrainingError, match="another training: domains was"):
-        train(texts=other, checkpoint=file, resume=True)
-
-
 def test_a_domain_with_too_little_text_is_named(tokenizer):
     with pytest.raises(TextError, match="the domain 'code' has 5 tokens; expected at least 33; give it more text"):
-        domains.encode(tokenizer, [MIXED[0], TextDomain("code", ["short"])], 33)
+        encode_domains(tokenizer, [MIXED[0], TextDomain("code", ["short"])], 33, "auto")
 
 
 def test_domains_with_one_name_are_refused(tokenizer):
     with pytest.raises(ConfigError, match="the domains are novels, novels; expected every name once"):
-        domains.encode(tokenizer, [MIXED[0], MIXED[0]], 1)
+        encode_domains(tokenizer, [MIXED[0], MIXED[0]], 1, "auto")
+
+
+def test_a_checkpoint_of_other_weights_is_refused(tmp_path):
+    file = tmp_path / "run.ckpt"
+    train(texts=MIXED, checkpoint=file, steps=2)
+    other = [TextDomain("novels", TEXTS[:1], 2.0), MIXED[1]]
+    with pytest.raises(TrainingError, match="another training: domains was"):
+        train(texts=other, checkpoint=file, steps=2, resume=True)
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])

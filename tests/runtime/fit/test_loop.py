@@ -14,9 +14,9 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.composition.state import SoftGate
 from focus_runtime.errors import ConfigError, TrainingError
 from focus_runtime.fit.centroids import training_focus
-from focus_runtime.fit.contexts import checkpointing
+from focus_runtime.fit.loop import checkpointing
 from focus_runtime.fit.objective import training_loss
-from focus_runtime.fit.settings import TrainConfig, rate_at
+from focus_runtime.fit.settings import TrainConfig
 from tests.helpers import build_centroids, build_model, free_port
 from tests.runtime.fit.tiny import environment, state, train
 
@@ -43,12 +43,12 @@ def test_bad_training_settings_are_named(name, value):
 
 def test_learning_rate_warms_up_and_falls_to_a_tenth():
     settings_ = TrainConfig(steps=100, warmup=10, learning_rate=1.0)
-    rates = [rate_at(s, settings_) for s in range(100)]
+    rates = [settings_.rate_at(s) for s in range(100)]
     assert rates[0] == pytest.approx(0.1)
     assert max(rates) == rates[9] == pytest.approx(1.0)
     assert rates[9:] == sorted(rates[9:], reverse=True)
     assert rates[-1] == pytest.approx(0.1, abs=0.01)
-    assert rate_at(0, TrainConfig(warmup=0)) == pytest.approx(3e-3)
+    assert TrainConfig(warmup=0).rate_at(0) == pytest.approx(3e-3)
 
 
 def test_unknown_precision_is_refused():

@@ -10,8 +10,7 @@ from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingStopped
 from focus_runtime.fit.calibrate import balanced
-from focus_runtime.fit.centroids import centroid_loop, train_centroids, training_focus
-from focus_runtime.fit.phases import Phases
+from focus_runtime.fit.centroids import RouterSteps, centroid_loop, train_centroids, training_focus
 from focus_runtime.fit.settings import TrainConfig
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import PairRule
@@ -77,7 +76,7 @@ def test_potentials_move_towards_even_groups():
     assert torch.equal(balanced(torch.ones(4), torch.full((4,), 0.25), 0.1), torch.ones(4))
 
 
-@pytest.mark.parametrize("stop_after", [3, 4, 5])
+@pytest.mark.parametrize("stop_after", [4, 5])
 @pytest.mark.slow
 def test_a_training_resumed_around_the_change_is_the_uninterrupted_one(stop_after, tmp_path):
     whole, losses = train(hard_steps=2, loss="both")
@@ -166,7 +165,7 @@ def test_the_paper_gate_has_no_hard_phase():
         training_focus(model, build_centroids(model, gate="paper")) as focus,
         pytest.raises(ConfigError, match="log gate, not with gate 'paper'"),
     ):
-        Phases(focus, TrainConfig(**PLAN, hard_steps=1), focus.config)
+        RouterSteps(focus, None, None, TrainConfig(**PLAN, hard_steps=1), focus.config)
 
 
 def test_an_unknown_loss_is_named():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from focus_runtime.fit.shortage import Pass, training_shortage
+from focus_runtime.fit.loop import training_shortage
+from focus_runtime.fit.settings import TrainConfig
 
-ALONE = {"batch": 1, "seq_len": 512, "accumulation": 1, "gradient_checkpointing": False, "device": "cuda:0"}
+ALONE = {"batch": 1, "seq_len": 512, "accumulation": 1, "gradient_checkpointing": False}
 
 
 def message(room, checkpoint=None, **settings):
-    return str(training_shortage(Pass(**{**ALONE, **settings}), room, checkpoint))
+    return str(training_shortage(TrainConfig(**{**ALONE, **settings}), "cuda:0", room, checkpoint))
 
 
 @pytest.mark.parametrize(

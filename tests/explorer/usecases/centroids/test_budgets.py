@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.usecases.centroids.budget_record import MOST_EXCEPTIONS, read_record, record_payload
-from focus_explorer.usecases.centroids.budgets import use_budget
+from focus_explorer.usecases.budget import MOST_EXCEPTIONS, read_record, record_payload
 from focus_explorer.usecases.centroids.cards import CentroidCards
+from focus_explorer.usecases.centroids.copies import use_budget
 from focus_explorer.usecases.centroids.files import add_centroids, uploaded_centroids
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.api.centroids import functions as centroid_functions

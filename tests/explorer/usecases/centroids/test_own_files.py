@@ -12,8 +12,13 @@ from focus_explorer.usecases.acting_user import acting_as
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.centroids import files
 from focus_explorer.usecases.centroids.cards import CentroidCards
-from focus_explorer.usecases.centroids.files import add_centroids, kept_folder, uploaded_centroids
-from focus_explorer.usecases.centroids.own_files import remove_file, rename_file
+from focus_explorer.usecases.centroids.files import (
+    add_centroids,
+    kept_folder,
+    remove_file,
+    rename_file,
+    uploaded_centroids,
+)
 from focus_explorer.usecases.run_model import lease_run_model, run_centroids
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.usecases.service import Service

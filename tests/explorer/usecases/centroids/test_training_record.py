@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from focus_explorer.usecases.centroids.training_record import balanced_on, domain_names
+from focus_explorer.usecases.centroids.files import balanced_on, domain_names
 
 
 @pytest.mark.parametrize("record", [None, 3, "novels", [], {}, {"domains": "novels"}, {"domains": [{"name": 3}, "x"]}])

@@ -280,17 +280,9 @@ def to_json(tuned: Tuned) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BalanceRequest:
-    """What is balanced on which text.
+    """What is balanced on which text; names as in `TuneRequest`, and `text` may have weights.
 
-    Attributes:
-        file: a centroid file, or its name.
-        text: by domain, NAME=PATH[:WEIGHT] each, or only paths; see `parse_domains`.
-        out: the new file.
-        model: name of the model that the file is for.
-        sequences: of all domains together, each with its share of them but at least one.
-        seq_len: tokens of a sequence.
-        device, dtype: as `place` takes them.
-        special_tokens: as in `TuneRequest`.
+    `sequences` is of all domains together, each with its share of them but at least one.
     """
 
     file: str
@@ -314,11 +306,7 @@ class Balanced:
 
 
 def balance(service: Service, request: BalanceRequest, *, bar: StageBar = no_stages) -> Balanced:
-    """Write a copy of a centroid file whose groups are as large as each other on the given text.
-
-    Raises:
-        InputError: file, text or model cannot be used, or there is a file of that name.
-    """
+    """Write a copy of a centroid file whose groups are as large as each other on the given text."""
     from focus_runtime.files import cannot_write, check_writable
     from focus_runtime.fit.calibrate import balance_groups
     from focus_runtime.routing.centroid_file import save_centroids

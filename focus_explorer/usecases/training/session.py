@@ -81,6 +81,18 @@ def _check_empty(out: Path, besides: Path) -> None:
         raise InputError(f"the folder {out} is not empty", expected="a new folder", fix="choose another --out")
 
 
+def check_database(database: Any) -> None:
+    """Refuse a foreign or unwritable file before the model is loaded; one that is only busy may be free later."""
+    from focus_runtime.errors import StoreBusyError
+    from focus_runtime.store.database import Database
+
+    try:
+        with Database(database.path, wait=1.0).write():
+            pass
+    except StoreBusyError:
+        pass
+
+
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
     """SIGINT and SIGTERM set the event, so that the step under way is finished; a second one stops at once.

@@ -21,7 +21,7 @@ from focus_explorer.progress import Bar, bars_hidden, no_bar, stage_bar, step_ba
 from focus_explorer.usecases.acting_user import new_owner
 from focus_explorer.usecases.centroids.files import load_named_centroids
 from focus_explorer.usecases.training.request import TrainingPlan, TrainRequest, plan_training, snapshot_of
-from focus_explorer.usecases.training.session import claimed, stop_on_signal, training_device
+from focus_explorer.usecases.training.session import check_database, claimed, stop_on_signal, training_device
 from focus_explorer.usecases.training.texts import (
     DomainTexts,
     describe_evaluation,
@@ -145,7 +145,7 @@ def _load(request: TrainRequest, database: Any, held: ExitStack) -> _Training:
     held.enter_context(claimed(request))
     check_targets(plan.log_to)
     if database is not None:
-        _check_database(database)
+        check_database(database)
     device = training_device(request.device)
     dtype = native_dtype(device) if request.dtype == "auto" else request.dtype
     model, tokenizer = load_model(request.model, dtype=dtype, device=device, cache_dir=settings.cache_dir())
@@ -171,18 +171,6 @@ def _initial(name: str, database: Any) -> Centroids:
     if centroids is None:
         raise InputError("--init is random", expected="trained centroids", fix="leave it out: random is the default")
     return centroids
-
-
-def _check_database(database: Any) -> None:
-    """Refuse a foreign or unwritable file before the model is loaded; one that is only busy may be free later."""
-    from focus_runtime.errors import StoreBusyError
-    from focus_runtime.store.database import Database
-
-    try:
-        with Database(database.path, wait=1.0).write():
-            pass
-    except StoreBusyError:
-        pass
 
 
 def _check_layers(plan: TrainingPlan, model: Any) -> None:

@@ -53,8 +53,7 @@ class Measured:
     Attributes:
         nll: (N,) mean loss of every sequence in nats per token.
         loss: their mean, by their tokens.
-        retained_pairs: allowed pairs over causal pairs, mean over sequences as long as the first, layers with routers
-            and heads.
+        retained_pairs: kept over causal pairs, mean over sequences as long as the first, layers with routers and heads.
     """
 
     budget: Budget
@@ -65,13 +64,12 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivities:
-    """Estimates around one budget.
+    """Estimates around one budget, means over sequences.
 
     Attributes:
-        layers: numbers of the L layers.
-        settings: S settings that every head may get.
-        gain: (L, S, H) nats per token that one head gains by a setting, mean over sequences; 0 for its own.
-        pairs: (L, S) share of causal pairs that a head keeps at a setting, mean over sequences.
+        layers, settings: L numbers of layers, S settings that every head may get.
+        gain: (L, S, H) nats per token that one head gains by a setting; 0 for its own.
+        pairs: (L, S) share of causal pairs that a head keeps at a setting.
     """
 
     layers: tuple[int, ...]
@@ -85,10 +83,8 @@ class Costs:
     """Estimates around full attention.
 
     Attributes:
-        layers: numbers of the L layers.
-        counts: heads of a layer.
+        layers, settings: L numbers of layers, S settings that every head may get; full attention costs nothing.
         by_query: whether the H heads are query heads; else key-value heads, each with the query heads that share it.
-        settings: S settings that every head may get; full attention costs nothing.
         products: (L, H, S, L, H, S) float32, mean over tokens of the product of what two heads' settings would change
             in a token's loss. Half the sum over all pairs of heads, a head with itself among them, at their settings is
             the divergence in nats per token. (L H S)² numbers.
@@ -194,11 +190,8 @@ class BudgetMeter:
     ) -> Costs:
         """What settings of heads cost together, estimated: a forward and a backward pass for each sequence.
 
-        Args:
-            settings: that every head may get.
-            on_sequence: called after every sequence with the estimates so far; may raise to stop.
-            start: estimates from the first of the sequences, which are not read again.
-            by_query: whether query heads are told apart.
+        `start` are estimates from the first of the sequences, which are not read again; `on_sequence` gets those so far
+        and may raise to stop. `by_query`: query heads are told apart.
         """
         costs = start or _no_costs(self.focus, settings, by_query=by_query)
         lengths = self._lengths

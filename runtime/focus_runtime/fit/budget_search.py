@@ -40,13 +40,9 @@ class Proposal:
 
 
 class Proposals:
-    """Budgets that follow from estimates.
+    """Budgets that follow from estimates, of which full attention is a setting.
 
-    Args:
-        costs: estimates; full attention is among the settings.
-
-    Attributes:
-        fewest_pairs: share of causal pairs if every head has the cheapest setting.
+    `fewest_pairs` is the share of causal pairs if every head has the cheapest setting.
     """
 
     def __init__(self, costs: Costs) -> None:
@@ -191,8 +187,8 @@ class Progress:
 
     Attributes:
         on_step: called after every measurement with the number done and the number expected; may raise to stop.
-        known: measurements by budget that need not be made again; grows.
-        costs: estimates so far. None: before the first sequence.
+        known: measurements by budget that need not be made again.
+        costs: estimates so far.
     """
 
     on_step: Callable[[int, int], None] = lambda done, total: None
@@ -212,13 +208,10 @@ def search(
     """The cheapest measured budget that meets a target.
 
     Args:
-        meter: on calibration text.
         settings: that every head may get, besides full attention and the usual one.
-        target: of perplexity in every domain, or of pairs.
         progress: takes every measurement.
         by_query: whether query heads that share a key-value head may get different settings.
         own: a budget that the groups may have been trained under, measured too; estimates know nothing of that.
-            Empty: there is none.
     """
     return _Search(meter, settings, target, progress, by_query, own).run()
 

@@ -30,14 +30,10 @@ FIRST_RATE = 0.3  # size of the first of them; it falls to 0
 
 
 def hard_potential(logits: Tensor, start: Tensor) -> Tensor:
-    """Potentials under which equally many tokens choose each group first: (K,) float, mean 0.
+    """(K,) potentials of mean 0 under which equally many tokens choose each group first, for (T, K) logits.
 
     Sinkhorn balances soft mass; the hard mask uses the argmax, which may stay lopsided. This lowers the potential
     of groups that are chosen too often, with a falling step, and returns the best potential seen.
-
-    Args:
-        logits: (T, K) scores over temperature.
-        start: (K,) initial potential.
     """
     groups = logits.shape[1]
     potential, best, best_share = start.clone(), start.clone(), float("inf")

@@ -172,13 +172,8 @@ def evaluate_training(
 ) -> Evaluation:
     """Score the centroids of a training as their file would be used if it ended there; the training stays as it is.
 
-    Args:
-        focus: the composed model of the training, outside its gate.
-        centroids: those that are trained.
-        calibration: (N, T) token ids on which the potentials of a copy are estimated.
-        sequences: held-out token ids (N, T) by domain.
-        inference: settings of later use.
-        step: steps finished.
+    `calibration` are (N, T) token ids on which the potentials of a copy are estimated; `sequences` are held out, by
+    domain.
     """
     copied = replace(centroids, routers=copy.deepcopy(centroids.routers))
     with focus.with_routers(copied.routers):
@@ -191,9 +186,7 @@ def evaluate_training(
 def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -> Iterator[FocusModel]:
     """Focus composed for training, with Sinkhorn or softmax assignment, without dropout; it is all undone at the end.
 
-    Args:
-        centroids: whose routers are trained.
-        weights: whether the model's own weights get gradients too.
+    `weights`: the model's own weights get gradients too.
     """
     before = {p: p.requires_grad for p in model.parameters()}
     model.requires_grad_(weights)
@@ -233,10 +226,6 @@ def centroid_loop(
     """The loop that trains the routers of a composed model, and its own weights if they are given.
 
     Args:
-        focus: the composed model.
-        centroids: whose routers are trained.
-        ids: token stream of the training texts, or those of several domains.
-        settings: optimisation.
         identity, checkpoint, validation: as in `Loop`.
         extra_loss: added to the language model's loss, from the routers' assignments in this pass.
         phase: recorded with every step.
@@ -371,11 +360,8 @@ class RouterSteps:
 def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, step: int) -> None:
     """Update the potentials after a pass, in place: the running average of Sinkhorn's column terms.
 
-    Causal assignment uses the potentials, so it moves them towards equally many tokens in every group.
-
-    Args:
-        decay: factor of the old average.
-        step: steps finished before this one; the first one replaces the average.
+    Causal assignment uses the potentials, so it moves them towards equally many tokens in every group. The first step
+    replaces the average, of which `decay` is the factor later.
     """
     for index, assignment in focus.assignments().items():
         router = centroids.routers[index]
@@ -391,12 +377,7 @@ def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, ste
 
 @torch.no_grad()
 def group_shares(focus: FocusModel, inference: FocusConfig) -> Shares:
-    """Dominance, its mean and largest over layers, and the pairs that the mask of later use retains with these groups.
-
-    Args:
-        focus: the composed model, after a pass and still at its settings.
-        inference: settings of later use, which may have another window than the pass had.
-    """
+    """Dominance, mean and largest over layers, and the pairs that the mask of later use keeps with a pass's groups."""
     masks = focus.head_masks(inference)
     shares, kept = [], []
     for index, assignment in focus.assignments().items():

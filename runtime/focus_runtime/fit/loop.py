@@ -159,11 +159,6 @@ class Loop:
     ) -> TrainStep | None:
         """Run the steps that are left, up to `until` in all; returns the last finished step's report.
 
-        Args:
-            on_step: called after every step.
-            should_stop: called after every step; True stops the training.
-            until: None: to the end.
-
         Raises:
             TrainingStopped: stopped by `should_stop` or Ctrl-C; the last finished step is in the checkpoint.
             TrainingError: the loss is no finite number, or the checkpoint cannot be written.
@@ -353,11 +348,7 @@ def signals_deferred() -> Iterator[None]:
 
 
 def save_state(path: Path, identity: Mapping[str, Any], step: int, content: Mapping[str, Any]) -> None:
-    """Replace a checkpoint; if that fails the old one stays as it was.
-
-    Raises:
-        TrainingError: it cannot be written, for instance because the disk is full.
-    """
+    """Replace a checkpoint; if that fails (TrainingError), the old one stays as it was."""
 
     def explain(target: Path, error: Exception) -> TrainingError:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
@@ -409,14 +400,7 @@ def _short(value: Any) -> str:
 
 
 def training_shortage(config: TrainConfig, device: str, room: int | None, checkpoint: Path | None) -> MemoryShortError:
-    """The error for a pass that did not fit, with settings that would.
-
-    Args:
-        config: of the training.
-        device: that it runs on.
-        room: tokens of a pass that would fit. None: not known.
-        checkpoint: of the training; it is named if it exists.
-    """
+    """The error for a pass that did not fit, with settings that would: `room` is the tokens of one, if known."""
     problem = f"a training pass over {tokens(config.batch, config.seq_len)} needs more memory than there is on {device}"
     more = "" if config.gradient_checkpointing else ", or add --gradient-checkpointing"
     if checkpoint is not None and checkpoint.exists():

@@ -108,11 +108,8 @@ def tune_budgets(
         model: of the centroids, Focus not composed.
         centroids: from a file; their own budget is measured too if the search could give it.
         calibration, held_out: (N, T) token ids by domain; lengths of domains may differ.
-        targets: what is looked for.
-        choices: settings that heads may get.
         settings: of the composition, as `compose` takes them.
-        kept: file of an unfinished search; `forget_progress` removes it.
-        resume: continue the search in that file.
+        kept: file of an unfinished search, which `resume` continues; `forget_progress` removes it.
         on_progress: takes the stage and the fraction done.
         cancelled: asked after every measurement.
 

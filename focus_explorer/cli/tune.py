@@ -33,9 +33,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         ("--out", True, "FILE", "centroid file to write (.safetensors), one for each target"),
     )
     for name, required, metavar, text in several:
-        count, default = ("+", None) if required else ("*", [])
+        count = "+" if required else "*"
         parser.add_argument(
-            name, nargs=count, action="extend", required=required, default=default, metavar=metavar, help=text
+            name, nargs=count, action="extend", required=required, default=[], metavar=metavar, help=text
         )
     target = parser.add_mutually_exclusive_group(required=True)
     for name, text in (
@@ -100,8 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Search; returns the exit status: 3 where no budget meets a target and its file was not written."""
     from focus_explorer.usecases.service import Service
 
-    same = ("model", "centroids", "top_k", "special_tokens", "window", "sequences", "held_out_sequences", "device")
-    same += ("dtype", "backend", "write_best", "resume")
+    same: list[str] = ["model", "centroids", "top_k", "special_tokens", "window", "sequences", "held_out_sequences"]
+    same += ["device", "dtype", "backend", "write_best", "resume"]
     request = TuneRequest(
         text=tuple(arguments.text),
         held_out=tuple(arguments.held_out),

@@ -377,8 +377,11 @@ class TrainingTrackers:
     ) -> None:
         """Write the end and close what is open; keep the state of a training that can be continued."""
         if self._end is None:
-            stopped = isinstance(error, KeyboardInterrupt | TrainingStopped)
-            self.finish("done" if error is None else "stopped" if stopped else "failed", str(error or ""))
+            if isinstance(error, TrainingStopped):
+                self.finish("stopped", f"stopped after step {error.step}")
+            else:
+                stopped = isinstance(error, KeyboardInterrupt)
+                self.finish("done" if error is None else "stopped" if stopped else "failed", str(error or ""))
         assert self._end is not None
         end = self._end
         notes = {f"result/{name}": text for name, text in end["notes"].items() if text}

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from focus_explorer.cli.main import main, parser
+from focus_explorer.cli.main import main
 from focus_explorer.usecases.training import train
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
@@ -98,8 +98,8 @@ def test_a_stopped_training_continues_to_the_same_end(train_text, tmp_path, caps
     ("more", "message"),
     [
         (["--steps", "0"], "steps is 0"),
-        (["--seq-len", "8"], "seq_len is 8"),
-        (["--lr", "0"], "learning_rate is 0"),
+        (["--centroid-lr", "0"], "learning_rate is 0"),
+        (["--loss", "distil"], "unrecognized arguments: --loss"),
         (["--resume"], "there is no checkpoint"),
         (["--seq-len", "200000"], "tokens"),
     ],
@@ -129,7 +129,7 @@ def test_a_folder_that_is_trained_now_is_left_alone(train_text, tmp_path, capsys
     assert not list((tmp_path / "out").glob(".*"))
 
 
-def test_of_two_processes_the_first_alone_writes(train_text, tmp_path):
+def test_of_two_processes_the_first_alone_writes_what_one_trains_with_twice_the_batch(train_text, tmp_path, capsys):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
@@ -170,6 +170,9 @@ def test_of_two_processes_the_first_alone_writes(train_text, tmp_path):
     assert json.loads(ended[0][1])["out"] == str(tmp_path / "out")
     assert ended[1] == []
     load_model(str(tmp_path / "out"))
+    assert main([*train_text, "--batch", "2", "--out", str(tmp_path / "one"), "--json"]) == 0
+    one, two = json.loads(capsys.readouterr().out.splitlines()[-1]), json.loads(ended[0][1])
+    assert two["final_loss"] == pytest.approx(one["final_loss"], rel=1e-3)
 
 
 def test_without_a_whole_checkpoint_it_starts_over(train_text, tmp_path, capsys, monkeypatch):
@@ -198,16 +201,6 @@ def test_help_names_the_options(capsys):
     assert options_in_help(capsys, "finetune") >= named
 
 
-def test_a_recipe_decides_what_is_not_given(train_text, tmp_path, capsys):
-    published = [*train_text, "--recipe", "paper", "--groups", "4", "--steepness", "2"]
-    assert main([*published, "--out", str(tmp_path / "a"), "--json"]) == 0
-    made = json.loads(capsys.readouterr().out.splitlines()[-1])
-    settings = ("num_groups", "window", "num_sinks", "gate", "assignment", "sinkhorn_iterations")
-    assert [made["config"][name] for name in settings] == [4, 4, 0, "paper", "sinkhorn", 10]
-    assert made["plan"]["weights"]["steepness"] == made["plan"]["centroids"]["steepness"] == 2.0
-    assert load_centroids(tmp_path / "a" / "centroids.safetensors").config.gate == "paper"
-
-
 @pytest.mark.parametrize(
     ("seconds", "phases", "said"),
     [
@@ -232,8 +225,3 @@ def test_the_bar_of_a_continued_training_counts_the_steps_of_all_phases(train_te
         assert main([*train_text, "--out", str(tmp_path / "out")]) == 130
     assert main([*train_text, "--out", str(tmp_path / "out"), "--resume"]) == 0
     assert shown == [1, 2, 3, 4, 5, 6]
-
-
-def test_texts_given_one_by_one_are_all_read(words):
-    arguments = parser(["finetune"]).parse_args([*words, "--text", "b.txt", "--val", "c.txt", "--out", "out"])
-    assert (arguments.text, arguments.val) == ([words[2], "b.txt"], [words[4], "c.txt"])

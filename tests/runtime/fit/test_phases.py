@@ -146,19 +146,6 @@ def test_a_file_of_sinkhorn_assignment_keeps_it(tiny_model):
     assert made.has_potentials
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"hard_steps": 6}, "hard_steps is 6 of 6 steps; expected fewer than all"),
-        ({"hard_steps": -1}, "hard_steps is -1; expected at least 0"),
-        ({"hard_steps": 2, "hard": True}, "hard and hard_steps are both set"),
-    ],
-)
-def test_settings_that_cannot_be_are_named(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        TrainConfig(**(PLAN | changes))
-
-
 def test_the_paper_gate_has_no_hard_phase():
     model = build_model()
     with (
@@ -166,10 +153,3 @@ def test_the_paper_gate_has_no_hard_phase():
         pytest.raises(ConfigError, match="log gate, not with gate 'paper'"),
     ):
         RouterSteps(focus, None, None, TrainConfig(**PLAN, hard_steps=1), focus.config)
-
-
-def test_an_unknown_loss_is_named():
-    with pytest.raises(ConfigError, match="loss is 'kl'; expected lm or distil or both"):
-        TrainConfig(loss="kl")
-    with pytest.raises(ConfigError, match="distil_weight is 0; expected a number above 0"):
-        TrainConfig(loss="both", distil_weight=0)

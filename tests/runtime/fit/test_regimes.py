@@ -118,13 +118,6 @@ def test_from_scratch_starts_from_the_configuration_and_the_seed_alone():
     assert whole("from_scratch").weights_before == weights_sha256(initialised(trained, WEIGHTS.seed))
 
 
-def test_the_hard_gate_trains_otherwise_than_the_soft_one():
-    hard = TrainConfig(**PHASE, steps=4, learning_rate=1e-3, seed=7, hard=True)
-    soft, other = whole("from_scratch"), run(plan("from_scratch", weights=hard))
-    assert soft.weights_before == other.weights_before
-    assert soft.weights_after != other.weights_after
-
-
 def test_mixed_precision_leaves_the_weights_in_fp32():
     model = build_model().to(torch.bfloat16)
     settings = TrainConfig(**PHASE, steps=2, learning_rate=1e-3, mixed_precision="bf16")

@@ -126,15 +126,6 @@ def test_bad_options_are_known_before_any_work(changes, message):
     assert message in str(raised.value)
 
 
-def test_scores_during_the_training_come_with_patience():
-    def every(**changes):
-        return plan_training(TrainRequest(text=("t",), out="a.safetensors", **changes)).val_every
-
-    assert every() == every(val=("v",)) == 0
-    assert every(val=("v",), patience=2) == 50
-    assert every(val=("v",), patience=2, val_every=7) == 7
-
-
 def test_domains_without_distant_pairs_are_left_out_of_those_that_are_kept(tiny_model):
     sequences = {"short": random_ids(20, batch=2), "long": random_ids(60, batch=2)}
     report = score(tiny_model, build_centroids(tiny_model, window=20), sequences)

@@ -101,13 +101,3 @@ def test_pairs_are_those_of_the_setting_and_sequences_are_averaged():
         other = meter.base.retained_pairs - found.pairs[1, 0] / 2
         assert found.pairs[1, place] / 2 + other == pytest.approx(measured)
     focus.detach()
-
-
-def test_a_budget_names_what_differs():
-    usual = HeadSetting(1, 8)
-    settings = {(0, 0): usual, (0, 1): FULL, (1, 0): HeadSetting(2, 8), (1, 1): HeadSetting(1, 2)}
-    assert [entry.to_dict() for entry in to_budget(settings, usual)] == [
-        {"layer": 0, "head": 1, "full": True},
-        {"layer": 1, "head": 0, "top_k": 2},
-        {"layer": 1, "head": 1, "window": 2},
-    ]

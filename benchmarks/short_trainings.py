@@ -17,7 +17,7 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.config import FocusConfig
 from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.fit.centroids import train_centroids
-from focus_runtime.fit.domains import TextDomain
+from focus_runtime.fit.inputs import TextDomain
 from focus_runtime.fit.settings import TrainConfig
 from focus_runtime.measure.intervals import mean_interval, sign_flip_test
 from focus_runtime.measure.perplexity import Scores, score

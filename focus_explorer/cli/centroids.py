@@ -11,13 +11,12 @@ from typing import Any
 from focus_explorer.cli.options import add_action_database, add_place, add_settings, add_token_choice, print_note
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
-from focus_explorer.usecases.balance import BalanceRequest, balance
 from focus_explorer.usecases.centroids.cards import CentroidCards
-from focus_explorer.usecases.centroids.files import check_centroids, copy_with_growing_windows, copy_with_text_sinks
-from focus_explorer.usecases.centroids.imports import ImportRequest, import_file
-from focus_explorer.usecases.centroids.own_files import remove_file, rename_file
+from focus_explorer.usecases.centroids.copies import ImportRequest, copy_with, import_file
+from focus_explorer.usecases.centroids.files import check_centroids, remove_file, rename_file
 from focus_explorer.usecases.centroids.publish import prepare, pull, push, write_folder
 from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.tune import BalanceRequest, balance
 from focus_explorer.words import counted
 
 
@@ -203,12 +202,13 @@ def _remove(arguments: argparse.Namespace) -> None:
 
 
 def _text_sinks(arguments: argparse.Namespace) -> None:
-    digest = copy_with_text_sinks(Service(), arguments.file, arguments.similarity, arguments.out)
+    digest = copy_with(Service(), arguments.file, arguments.out, text_sinks=arguments.similarity)
     print(f"wrote {arguments.out}, sha256 {digest}")
 
 
 def _grow_windows(arguments: argparse.Namespace) -> None:
-    digest = copy_with_growing_windows(Service(), arguments.file, arguments.first, arguments.last, arguments.out)
+    positions = (arguments.first, arguments.last)
+    digest = copy_with(Service(), arguments.file, arguments.out, window_growth=positions)
     constant = " with windows of one length" if arguments.first == arguments.last else ""
     print(f"wrote {arguments.out}{constant}, sha256 {digest}")
 

@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _refused(failure)
     except (KeyboardInterrupt, TrainingStopped):
-        print("error: stopped; nothing of this run was kept", file=sys.stderr)
+        print("error: stopped; nothing unfinished was kept", file=sys.stderr)
         return 130
     except BrokenPipeError:
         sys.stderr.close()

@@ -21,11 +21,32 @@ from focus_explorer.usecases.tune import TuneRequest, describe, to_json, tune
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Texts, targets and their files, what heads may get, how much is measured."""
-    _add_texts_and_targets(parser)
+    several = (
+        ("--text", True, "NAME=FOLDER", "calibration text by domain: text files, or folders of .txt files"),
+        (
+            "--held-out",
+            False,
+            "NAME=FOLDER",
+            "text for the check at the end, left out of --text folders (default: other sequences of the calibration "
+            "text)",
+        ),
+        ("--out", True, "FILE", "centroid file to write (.safetensors), one for each target"),
+    )
+    for name, required, metavar, text in several:
+        count = "+" if required else "*"
+        parser.add_argument(
+            name, nargs=count, action="extend", required=required, default=[], metavar=metavar, help=text
+        )
+    target = parser.add_mutually_exclusive_group(required=True)
+    for name, text in (
+        ("--loss", "largest rise in perplexity in every domain, such as 1%% or 0.01"),
+        ("--pairs", "largest share of causal pairs kept, such as 30%% or 0.3"),
+    ):
+        text += "; several are searched together"
+        target.add_argument(name, nargs="+", action="extend", default=[], metavar="SHARE", help=text)
     add_settings(parser, "model", "centroids", "db")
     add_focus_settings(parser, assignment=False, budget=False)
     _add_choices(parser)
-    _add_amounts(parser)
     add_token_choice(parser)
     add_compute(parser)
     parser.add_argument("--write-best", action="store_true", help="write the closest budget where none meets a target")
@@ -34,52 +55,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def _add_texts_and_targets(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--text",
-        nargs="+",
-        action="extend",
-        required=True,
-        metavar="NAME=FOLDER",
-        help="calibration text by domain: text files, or folders of .txt files",
-    )
-    parser.add_argument(
-        "--held-out",
-        nargs="*",
-        action="extend",
-        default=[],
-        metavar="NAME=FOLDER",
-        help="text for the check at the end, left out of --text folders (default: other sequences of the calibration "
-        "text)",
-    )
-    parser.add_argument(
-        "--out",
-        nargs="+",
-        action="extend",
-        required=True,
-        metavar="FILE",
-        help="centroid file to write (.safetensors), one for each target",
-    )
-    target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument(
-        "--loss",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="SHARE",
-        help="largest rise in perplexity in every domain, such as 1%% or 0.01; several are searched together",
-    )
-    target.add_argument(
-        "--pairs",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="SHARE",
-        help="largest share of causal pairs kept, such as 30%% or 0.3; several are searched together",
-    )
-
-
 def _add_choices(parser: argparse.ArgumentParser) -> None:
+    """What heads may get, and how much is measured."""
     parser.add_argument(
         "--head-top-k",
         default="0,2",
@@ -99,9 +76,6 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         help="which heads get settings of their own: each query head, or key-value heads with all that share them "
         "(default: query)",
     )
-
-
-def _add_amounts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sequences",
         type=int,
@@ -126,30 +100,21 @@ def run(arguments: argparse.Namespace) -> int:
     """Search; returns the exit status: 3 where no budget meets a target and its file was not written."""
     from focus_explorer.usecases.service import Service
 
+    same: list[str] = ["model", "centroids", "top_k", "special_tokens", "window", "sequences", "held_out_sequences"]
+    same += ["device", "dtype", "backend", "write_best", "resume"]
     request = TuneRequest(
         text=tuple(arguments.text),
         held_out=tuple(arguments.held_out),
         out=tuple(arguments.out),
-        model=arguments.model,
-        centroids=arguments.centroids,
         loss=tuple(_share(text, "--loss") for text in arguments.loss),
         pairs=tuple(_share(text, "--pairs") for text in arguments.pairs),
-        top_k=arguments.top_k,
-        special_tokens=arguments.special_tokens,
-        window=arguments.window,
         window_growth=window_growth_of(arguments),
         num_sinks=arguments.sinks,
         top_ks=_numbers(arguments.head_top_k, "--head-top-k"),
         windows=_numbers(arguments.head_window, "--head-window"),
         by_query=arguments.heads == "query",
-        sequences=arguments.sequences,
-        held_out_sequences=arguments.held_out_sequences,
         seq_lens=tuple(arguments.seq_len),
-        device=arguments.device,
-        dtype=arguments.dtype,
-        backend=arguments.backend,
-        write_best=arguments.write_best,
-        resume=arguments.resume,
+        **{name: getattr(arguments, name) for name in same},
     )
     try:
         found = tune(Service(arguments.db), request, bar=stage_bar)

@@ -10,8 +10,8 @@ from typing import Any
 
 from focus_explorer.exports.tables.markdown import escape, line
 from focus_explorer.usecases.budget import budget_words, text_sinks_words
+from focus_explorer.usecases.centroids.files import balanced_on
 from focus_explorer.usecases.centroids.publish import Publication
-from focus_explorer.usecases.centroids.training_record import balanced_on
 from focus_explorer.words import counted
 from focus_runtime.config import FocusConfig, growth_words
 

@@ -22,10 +22,9 @@ from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import TextError
 from focus_runtime.fit.centroids import train_centroids
-from focus_runtime.fit.domains import texts_sha256
+from focus_runtime.fit.inputs import texts_sha256
 from focus_runtime.fit.loop import NO_GROUPS, Loop
-from focus_runtime.fit.recipes import Recipe, recipe_named
-from focus_runtime.fit.settings import TrainConfig, TrainStep
+from focus_runtime.fit.settings import Recipe, TrainConfig, TrainStep, recipe_named
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.perplexity import Scores, score
 from focus_runtime.measure.timing import machine

@@ -15,8 +15,7 @@ from focus_explorer import settings
 from focus_explorer.errors import InputError, MemoryShortError, ModelError
 from focus_explorer.progress import stage_bar
 from focus_explorer.usecases.texts import SAMPLES, sample_text
-from focus_explorer.usecases.training.domains import parse_domains
-from focus_explorer.usecases.training.texts import gather_texts
+from focus_explorer.usecases.training.texts import gather_texts, parse_domains
 from focus_runtime.files import cannot_write, check_writable_folder
 from focus_runtime.version import __version__
 from paper.reports.merging import merged
@@ -145,7 +144,7 @@ def _domains(given: list[str]) -> dict[str, list[str]]:
 
 def _texts_of(name: str, lab: Lab) -> dict[str, str]:
     """Hashes of the further kinds of text that a report is about."""
-    from focus_runtime.fit.domains import texts_sha256
+    from focus_runtime.fit.inputs import texts_sha256
 
     return {kind: texts_sha256(texts) for kind, texts in lab.domains.items()} if name == "domains" else {}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from focus_runtime.fit.domains import texts_sha256
+from focus_runtime.fit.inputs import texts_sha256
 from focus_runtime.fit.regimes import RegimePlan, RegimeResult, run_regime
 from focus_runtime.measure.perplexity import Scores
 from paper.reports import paper

@@ -23,7 +23,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError
 from focus_runtime.fit.calibrate import calibrate_potentials, hard_potential
 from focus_runtime.fit.centroids import centroid_loop, training_focus
-from focus_runtime.fit.contexts import checkpointing
+from focus_runtime.fit.loop import checkpointing
 from focus_runtime.fit.settings import TrainConfig, TrainStep
 from focus_runtime.measure.loss import check_positions
 from focus_runtime.measure.perplexity import Scores, score

@@ -26,7 +26,7 @@ from focus_runtime.composition.observe import observe_routing
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError
 from focus_runtime.fit.centroids import centroid_loop, training_focus
-from focus_runtime.fit.contexts import checkpointing
+from focus_runtime.fit.loop import checkpointing
 from focus_runtime.fit.settings import TrainConfig, TrainStep
 from focus_runtime.measure.loss import check_positions, final_hidden
 from focus_runtime.routing.centroids import Centroids, random_centroids

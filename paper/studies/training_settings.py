@@ -21,7 +21,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, StoreError
 from focus_runtime.fit.centroids import train_centroids
-from focus_runtime.fit.domains import texts_sha256
+from focus_runtime.fit.inputs import texts_sha256
 from focus_runtime.fit.settings import TrainConfig, TrainStep
 from focus_runtime.measure.perplexity import score
 from focus_runtime.models.loading import fingerprint

@@ -9,13 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.usecases.centroids.budget_record import BudgetRecord, read_record, record_payload
-from focus_explorer.usecases.centroids.comparison import RANDOM_SEED, LayerCentroids, cosines, match_layers
-from focus_explorer.usecases.centroids.files import centroid_row, every_centroid_file, load_row
-from focus_explorer.usecases.centroids.training_record import balanced_on, domain_names
+from focus_explorer.usecases.budget import BudgetRecord, read_record, record_payload
+from focus_explorer.usecases.centroids.files import (
+    balanced_on,
+    centroid_row,
+    domain_names,
+    every_centroid_file,
+    load_row,
+)
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.centroids import (
     CentroidCardPayload,
@@ -25,11 +30,69 @@ from focus_explorer.views.payloads.centroids import (
     CentroidTrainingPayload,
     HeldOutPayload,
     HeldOutSettingPayload,
+    LayerMatch,
     SimilarityPayload,
     TrainedOnPayload,
 )
 from focus_explorer.views.payloads.runs import SettingValue
 from focus_runtime.config import FocusConfig
+
+Floats = NDArray[np.float64]
+RANDOM_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCentroids:
+    """Centroids of one layer.
+
+    Attributes:
+        centroids: (K, d_g) in routing space.
+        directions: (K, d) hidden states that score highest with each centroid: projection times centroid.
+    """
+
+    centroids: Floats
+    directions: Floats
+
+
+def cosines(a: Floats, b: Floats) -> Floats:
+    """(Ka, Kb) cosines of the rows of (Ka, d) and (Kb, d); a zero vector has cosine 0 to all."""
+    unit_a, unit_b = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in (a, b))
+    products: Floats = unit_a @ unit_b.T
+    return products
+
+
+def _match(a: Floats, b: Floats) -> list[tuple[int, int, float]]:
+    from scipy.optimize import linear_sum_assignment
+
+    distance = 1.0 - cosines(a, b)
+    rows, columns = linear_sum_assignment(distance)
+    return [(int(i), int(j), float(distance[i, j])) for i, j in zip(rows, columns, strict=True)]
+
+
+def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator) -> LayerMatch:
+    """Match the groups of one layer of two files by the distance of their directions, 1 - cosine.
+
+    `rng` draws the untrained random centroids of the `null` distance, matched the same way; `unmatched` are the groups
+    of each file without a partner.
+    """
+    pairs = _match(a.directions, b.directions)
+    groups, width = b.directions.shape
+    rank = b.centroids.shape[1]
+    random = rng.standard_normal((groups, rank)) @ rng.standard_normal((rank, width))
+    null = [distance for _, _, distance in _match(a.directions, random)]
+    distances = [distance for _, _, distance in pairs]
+    taken_a, taken_b = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
+    return {
+        "pairs": [(i, j, round(distance, 4)) for i, j, distance in pairs],
+        "mean": round(float(np.mean(distances)), 4),
+        "worst": round(max(distances), 4),
+        "null": round(float(np.mean(null)), 4),
+        "unmatched": (
+            [i for i in range(len(a.directions)) if i not in taken_a],
+            [j for j in range(groups) if j not in taken_b],
+        ),
+    }
+
 
 MOST_CACHED = 24
 FACTS = tuple(CentroidTrainingPayload.__annotations__)
@@ -56,12 +119,7 @@ class CentroidCards:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def cards(self) -> list[CentroidCardPayload]:
-        """Every shipped and uploaded file; a file that cannot be read any more has `problem` in place of its details.
-
-        Returns:
-            For each: sha256, name, base_model, config, num_groups, routing_dim, layers, added, owner, runs (how many
-            used it), training, held_out, budget_held_out.
-        """
+        """Every shipped and uploaded file; one that cannot be read any more has `problem` in place of its details."""
         database = self.service.database
         with database.read():  # once: opening the file takes longer than the reads
             uses = {row["centroids_sha256"]: row["runs"] for row in fetch(database, "centroid_runs").to_pylist()}
@@ -92,12 +150,8 @@ class CentroidCards:
         return card
 
     def detail(self, sha256: str) -> CentroidDetailPayload:
-        """Similarity of the centroids in every layer, and the balance of the runs that used the file.
-
-        Returns:
-            layers: number and similarity, (K, K) cosines in routing space; runs: those that used this file, newest
-            first, with dominance, balance (see `balance`) and the share of every group in every layer; budgets: those
-            measured for the file, see `read_record`.
+        """Similarity of the centroids in every layer, (K, K) cosines in routing space; the runs that used the file, the
+        newest first; and the budgets measured for it.
 
         Raises:
             InputError: there is no such file, or it cannot be read any more.
@@ -118,11 +172,7 @@ class CentroidCards:
         }
 
     def trained_on(self, run_id: str) -> TrainedOnPayload:
-        """What a run's file says it was trained on; empty where it is not here, or says nothing.
-
-        Raises:
-            NotFoundError: there is no such run.
-        """
+        """What a run's file says it was trained on; empty if it is not here, or says nothing."""
         sha256 = fetch_run(self.service.database, run_id)["centroids_sha256"]
         try:
             read = self._read(self._row(sha256))
@@ -162,15 +212,11 @@ class CentroidCards:
         return list(runs.values())
 
     def compare(self, first: str, second: str) -> CentroidChangesPayload:
-        """What changed between two files.
+        """What changed between two files: settings that differ, and the distance of the groups in every layer.
 
-        Groups are numbered anew by every training, so those of a layer are matched by the Hungarian method. Distance is
+        Groups are numbered by every training anew, so those of a layer are matched by the Hungarian method. Distance is
         1 - cosine between the directions of the hidden state that two centroids answer to (projection times centroid);
-        `null` is the same against untrained random centroids, matched the same way.
-
-        Returns:
-            settings: those that differ, (name, first, second); layers: number, pairs (group, group, distance),
-            mean, worst, null, unmatched (groups without a partner); problem where the layers cannot be compared.
+        `null` is the same against untrained random centroids. `problem` says why layers cannot be compared.
 
         Raises:
             InputError: a file does not exist or cannot be read any more, or both are the same one.
@@ -222,9 +268,7 @@ class CentroidCards:
 def balance(sizes: Sequence[int], num_groups: int) -> float:
     """Entropy of the group sizes over that of even groups: 1 for even ones, 0 when one group has every token.
 
-    Args:
-        sizes: tokens of each group; groups without any may be left out.
-        num_groups: K; a single group counts as even.
+    Groups without any token may be left out of `sizes`; a single group counts as even.
     """
     if num_groups == 1:
         return 1.0
@@ -249,7 +293,7 @@ def _facts(training: dict[str, Any]) -> CentroidTrainingPayload:
 
 
 def held_out_payload(record: Any) -> HeldOutPayload | None:
-    """The held-out perplexities a training wrote into its file: full, scored and focus by setting."""
+    """The held-out perplexities a training wrote into its file, if it did."""
     if not isinstance(record, dict) or not _is_number(record.get("full")):
         return None
     focus: dict[str, HeldOutSettingPayload] = {}

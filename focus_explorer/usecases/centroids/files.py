@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.settings import MAX_KEPT_BYTES
-from focus_explorer.usecases.acting_user import new_owner
+from focus_explorer.usecases.acting_user import check_owner, new_owner
 from focus_explorer.usecases.budget import budget_words
 from focus_explorer.usecases.centroids.fit import check_model, groups_on_samples
-from focus_explorer.usecases.centroids.training_record import balanced_on
+from focus_explorer.usecases.logs import log_change
 from focus_explorer.usecases.service import Service
 from focus_explorer.words import counted
 from focus_runtime.assets import SHIPPED_CENTROIDS
@@ -28,29 +30,19 @@ if TYPE_CHECKING:
     from focus_runtime.routing.centroids import Centroids
     from focus_runtime.routing.places import Place
 
+NAME_LENGTH = 120
+
 
 def load_named_centroids(database: Database, name: str) -> Centroids | None:
-    """Centroids by name.
+    """Centroids by name: a shipped file's, an uploaded file's name or hash, a path, or a repository of a hub.
 
-    Args:
-        database: with the uploaded files.
-        name: a shipped file's name, random, an uploaded file's name or hash, a path, or a repository of a hub.
-
-    Returns:
-        The centroids; None for random ones, which are drawn for a model.
-
-    Raises:
-        InputError: there is no such file, or it cannot be used.
+    None for "random", which are drawn for a model. An InputError if there is no such file, or it cannot be used.
     """
     return None if name == "random" else find_centroids(database, name)[1]
 
 
 def find_centroids(database: Database, name: str) -> tuple[Place, Centroids]:
-    """Where a named file lies, and what is in it.
-
-    Args:
-        database: with the uploaded files.
-        name: as for `load_named_centroids`, but not random.
+    """Where a named file lies, and what is in it; `load_named_centroids` says what names there are, but not random.
 
     Raises:
         InputError: there is no such file, or it cannot be used.
@@ -96,15 +88,7 @@ def _path_of(database: Database, name: str) -> str:
 
 
 def check_centroids(service: Service, path: str | Path, model: str | None = None) -> tuple[Centroids, list[str]]:
-    """Validate a centroid file, against a model too when one is named.
-
-    Args:
-        service: whose model is used.
-        path: of the file.
-        model: name of the model; None to check the file alone.
-
-    Returns:
-        The centroids and a readable report.
+    """Validate a centroid file, against a model too when one is named; returns the centroids and a readable report.
 
     Raises:
         InputError: the file or the model cannot be used.
@@ -118,7 +102,7 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
             centroids.check_budget(loaded.model, centroids.config.budget)
             tried = groups_on_samples(loaded, centroids)
     config, total = centroids.config, centroids.num_model_layers or len(centroids.routers)
-    unfocused = total - len(centroids.routers)
+    unfocused, balanced = total - len(centroids.routers), balanced_on(centroids.training)
     report = [
         f"{counted(len(centroids.routers), 'layer')}, K = {counted(config.num_groups, 'group')}, routing size "
         f"{config.routing_dim}, "
@@ -134,67 +118,37 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         *(["factors of the logits, one for each query head"] if config.logit_factors else []),
         *([f"budget: {budget_words(config.budget)}"] if config.budget else []),
         "column potentials present" if centroids.has_potentials else "no column potentials",
-        *([f"groups balanced on {', '.join(balanced)}"] if (balanced := balanced_on(centroids.training)) else []),
+        *([f"groups balanced on {', '.join(balanced)}"] if balanced else []),
         *tried,
         *(f"note: {warning}" for warning in centroids.warnings),
     ]
     return centroids, report
 
 
-def check_new(out: str | Path) -> None:
-    """Refuse a file or folder that is there: a copy never replaces anything.
+def domain_names(record: Any) -> list[str]:
+    """Names of the domains of a training, or of what groups were balanced on; the record may be anything."""
+    domains = record.get("domains") if isinstance(record, Mapping) else None
+    names = [one.get("name") for one in domains if isinstance(one, Mapping)] if isinstance(domains, list) else []
+    return [name for name in names if isinstance(name, str)]
 
-    Raises:
-        InputError: it is there.
-    """
+
+def balanced_on(training: Mapping[str, Any]) -> list[str]:
+    """Text that the groups were balanced on after training: its domains, or how much it was; may be empty."""
+    record = training.get("balanced")
+    if not isinstance(record, Mapping):
+        return []
+    sequences, length = record.get("sequences"), record.get("seq_len")
+    if names := domain_names(record):
+        return names
+    if isinstance(sequences, int) and isinstance(length, int):
+        return [f"{counted(sequences, 'sequence')} of {counted(length, 'token')}"]
+    return []
+
+
+def check_new(out: str | Path) -> None:
+    """Refuse a file or folder that exists, with an InputError: a copy never replaces anything."""
     if Path(out).exists():
         raise InputError(f"{out} exists", expected="a new file", fix="name another or remove it")
-
-
-def copy_with_text_sinks(service: Service, path: str, similarity: float, out: str) -> str:
-    """Write a copy of a centroid file that also keeps sinks in the middle of a text.
-
-    Args:
-        service: whose uploads may be named.
-        path: of the file, or its name.
-        similarity: least cosine similarity with the first token, see `FocusConfig.text_sinks`.
-        out: the new file.
-
-    Returns:
-        Its sha256.
-
-    Raises:
-        InputError: the file or the similarity cannot be used, or there is a file of that name.
-    """
-    return _copy_with(service, path, out, text_sinks=similarity)
-
-
-def copy_with_growing_windows(service: Service, path: str, first: int, last: int, out: str) -> str:
-    """Write a copy of a centroid file whose windows grow with the position.
-
-    Args:
-        service: whose uploads may be named.
-        path: of the file, or its name.
-        first, last: positions from which to which they grow, see `FocusConfig.window_growth`; equal ones for windows
-            of one length.
-        out: the new file.
-
-    Returns:
-        Its sha256.
-
-    Raises:
-        InputError: the file or the positions cannot be used, or there is a file of that name.
-    """
-    return _copy_with(service, path, out, window_growth=(first, last))
-
-
-def _copy_with(service: Service, path: str, out: str, **changes: Any) -> str:
-    from focus_runtime.routing.centroid_file import save_centroids
-
-    centroids = find_centroids(service.database, path)[1]
-    check_new(out)
-    centroids.config = centroids.config.replace(**changes)
-    return save_centroids(centroids, out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +156,6 @@ class AddedCentroids:
     """A file that can be used from now on.
 
     Attributes:
-        sha256: of its content.
         name: shown in lists: the name asked for, or the one it is known by already.
         report: readable lines of the validation.
         known: it was here before, and nothing was added.
@@ -221,7 +174,7 @@ def add_centroids(service: Service, path: str | Path, name: str, model: str | No
         service: whose database registers it.
         path: of the file.
         name: shown in lists.
-        model: check that it fits this one; None when the file was made from the model.
+        model: check that it fits this one. None: the file was made from the model.
 
     Raises:
         InputError: the file is bad, or the kept files take too much space; nothing is kept.
@@ -242,7 +195,7 @@ def add_centroids(service: Service, path: str | Path, name: str, model: str | No
 
 
 def kept_folder(database: Database) -> Path:
-    """Where copies of uploaded files lie."""
+    """The folder of the copies of uploaded files."""
     return database.path.parent / "centroids"
 
 
@@ -265,34 +218,74 @@ def _cannot_keep(target: Path, error: OSError) -> InputError:
 
 
 def file_sha256(path: str | Path) -> str:
-    """Hash of a valid centroid file.
-
-    Raises:
-        InputError: the file cannot be used.
-    """
+    """Hash of a valid centroid file; an InputError if it cannot be used."""
     from focus_runtime.routing.centroid_file import load_centroids
 
     return load_centroids(path).sha256
 
 
 def register_in_place(database: Database, path: str | Path) -> None:
-    """Register a centroid file without a copy or a report.
-
-    Raises:
-        InputError: the file cannot be used.
-    """
+    """Register a centroid file without a copy or a report; an InputError if it cannot be used."""
     from focus_runtime.routing.centroid_file import load_centroids
     from focus_runtime.store.user_records import register_centroids
 
     register_centroids(database, load_centroids(path), [], str(path))
 
 
-def centroid_row(database: Database, sha256: str) -> dict[str, Any]:
-    """The shipped or uploaded file of a hash.
+def rename_file(service: Service, file: str, name: str) -> None:
+    """Give an uploaded file, by sha256 or name, another name in every list; runs made with it keep the name they have.
 
     Raises:
-        NotFoundError: there is none.
+        InputError: the name is too long or another file's, or the file is shipped, unknown or another user's.
     """
+    from focus_runtime.store.user_records import rename_centroids
+
+    row = _own_row(service, file, "renamed")
+    name = " ".join(name.split())
+    if not name or len(name) > NAME_LENGTH:
+        raise InputError(
+            f"the name has {len(name)} characters" if name else "the name is empty",
+            expected=f"1 to {NAME_LENGTH} characters",
+        )
+    others = [each["name"] for each in uploaded_centroids(service.database) if each["sha256"] != row["sha256"]]
+    if name in (*others, "random") or name in shipped_names():
+        raise InputError(f"another file is called {name!r}", fix="choose a name that no file has yet")
+    rename_centroids(service.database, row["sha256"], name)
+    log_change("file renamed", file=row["sha256"])
+
+
+def remove_file(service: Service, file: str) -> None:
+    """Remove an uploaded file, by sha256 or name, and its copy; a file in a training's folder stays in that folder.
+
+    Runs made with it stay; what is measured for them later needs it again.
+
+    Raises:
+        InputError: the file is shipped, unknown or another user's.
+    """
+    from focus_runtime.store.user_records import forget_centroids
+
+    row = _own_row(service, file, "removed")
+    forget_centroids(service.database, row["sha256"])
+    path = Path(row["path"])
+    if path.parent == kept_folder(service.database):
+        with suppress(OSError):  # it is in no list any more
+            path.unlink()
+    log_change("file removed", file=row["sha256"])
+
+
+def _own_row(service: Service, file: str, what: str) -> dict[str, Any]:
+    shipped = file if file in shipped_names() else shipped_name(file)
+    if shipped is not None:
+        raise InputError(f"{shipped} ships with the project and cannot be {what}")
+    row = uploaded_row(service.database, file)
+    if row is None:
+        raise NotFoundError(f"there is no centroid file {file[:64]!r}", fix="look at the list of files again")
+    check_owner(f"the file {row['name']}", row["owner"])
+    return row
+
+
+def centroid_row(database: Database, sha256: str) -> dict[str, Any]:
+    """The shipped or uploaded file of a hash; a NotFoundError if there is none."""
     for row in every_centroid_file(database):
         if row["sha256"] == sha256:
             return row
@@ -318,19 +311,19 @@ def every_centroid_file(database: Database) -> list[dict[str, Any]]:
     return shipped_centroids() + uploaded_centroids(database)
 
 
+def shipped_centroids() -> list[dict[str, Any]]:
+    """The shipped files in the form of rows of `uploaded_centroids`, the default first."""
+    return [_shipped_row(name) for name in SHIPPED_CENTROIDS]
+
+
 def uploaded_centroids(database: Database) -> list[dict[str, Any]]:
     """Uploaded centroid files, newest first."""
     return fetch(database, "centroid_files").to_pylist()
 
 
 def uploaded_row(database: Database, name: str) -> dict[str, Any] | None:
-    """The uploaded file of a hash, or the newest of a name; None where there is none."""
+    """The uploaded file of a hash, or the newest of a name, if there is one."""
     return next((row for row in uploaded_centroids(database) if name in (row["sha256"], row["name"])), None)
-
-
-def shipped_centroids() -> list[dict[str, Any]]:
-    """The shipped files in the form of rows of `uploaded_centroids`, the default first."""
-    return [_shipped_row(name) for name in SHIPPED_CENTROIDS]
 
 
 def shipped_names() -> tuple[str, ...]:
@@ -339,8 +332,8 @@ def shipped_names() -> tuple[str, ...]:
 
 
 def shipped_name(sha256: str) -> str | None:
-    """The name of the shipped file with a hash; None where none has it."""
-    return next((row["name"] for row in shipped_centroids() if row["sha256"] == sha256), None)
+    """The name of the shipped file with a hash, if one has it."""
+    return next((name for name in SHIPPED_CENTROIDS if _shipped_row(name)["sha256"] == sha256), None)
 
 
 @functools.cache

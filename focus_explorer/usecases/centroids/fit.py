@@ -32,12 +32,9 @@ _potentials_lock = threading.Lock()
 
 
 def calibration_ids(loaded: LoadedModel, special_tokens: str = DEFAULT) -> list[int]:
-    """The tokens of the sample texts that groups are balanced on where nothing better is known, within the model's
-    context.
+    """The tokens of the sample texts that groups are balanced on if nothing better is known; they fit the context.
 
-    Args:
-        loaded: the model.
-        special_tokens: "auto" or "none", as the text is read that the groups are for.
+    `special_tokens` is "auto" or "none", as the text is read that the groups are for.
     """
     from focus_runtime.models.structure import context_length
 
@@ -49,12 +46,7 @@ def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str = D
     """Estimate the column potentials of centroids on the sample texts, in place, and note that in their warnings.
 
     A process that has estimated them before, for the same model, centroids and settings, uses them again: random
-    centroids are drawn and balanced anew for every run that names them.
-
-    Args:
-        loaded: the model.
-        centroids: whose potentials are estimated.
-        special_tokens: see `calibration_ids`.
+    centroids are drawn and balanced for every run that names them.
     """
     import torch
 
@@ -92,13 +84,7 @@ def _inputs(loaded: LoadedModel, centroids: Centroids, ids: list[int]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DrawnCentroids:
-    """How random centroids are drawn; None means what the shipped files have.
-
-    Attributes:
-        num_groups, routing_dim: K and d_g.
-        top_k, window: groups per token, and reach of the local window in tokens.
-        seed: of the draw.
-    """
+    """How random centroids are drawn, in the names of `FocusConfig`. None: what the shipped files have."""
 
     num_groups: int | None = None
     routing_dim: int | None = None
@@ -107,26 +93,14 @@ class DrawnCentroids:
     seed: int = RANDOM_SEED
 
     def config(self) -> FocusConfig:
-        """The configuration they get.
-
-        Raises:
-            ConfigError: a number is out of range.
-        """
+        """The configuration they get; a ConfigError if a number is out of range."""
         names = ("num_groups", "routing_dim", "top_k", "window")
         chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return FocusConfig().replace(**LIKE_SHIPPED | chosen)
 
 
 def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, drawn: DrawnCentroids | None = None) -> Centroids:
-    """Check centroids against a model, or draw random ones for it.
-
-    Args:
-        centroids: read from a file; None for random ones.
-        loaded: the model.
-        drawn: how random ones are drawn.
-
-    Returns:
-        The same centroids with a warning where the model has other weights, or random ones.
+    """Check centroids of a file against a model, or draw random ones for it if there are none.
 
     Raises:
         CentroidFileError: they are for a model of another shape. ConfigError: random ones cannot be drawn like that.
@@ -143,9 +117,7 @@ def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, drawn: Drawn
 def groups_on_samples(loaded: LoadedModel, centroids: Centroids) -> list[str]:
     """Lines on what the groups do with a sample text: the pairs kept, and groups that no token chooses.
 
-    Args:
-        loaded: the model.
-        centroids: that fit it; missing potentials are estimated for this alone.
+    Missing potentials are estimated only for this.
     """
     import torch
 
@@ -181,11 +153,7 @@ def _unchosen(assignment: Assignment, num_groups: int) -> list[int]:
 
 
 def check_model(centroids: Centroids, loaded: LoadedModel) -> None:
-    """Refuse centroids for a model of another shape; add a warning where the weights or the special tokens differ.
-
-    Raises:
-        CentroidFileError: they are for a model of another shape.
-    """
+    """Refuse centroids for a model of another shape (CentroidFileError); warn of other weights or special tokens."""
     centroids.check_fits(loaded.model)
     if centroids.base_fingerprint and centroids.base_fingerprint != loaded.fingerprint:
         centroids.warnings.append(

@@ -13,7 +13,7 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.settings import SETTINGS, VERSION
-from focus_explorer.usecases.centroids.budget_record import BudgetRecord, read_record
+from focus_explorer.usecases.budget import BudgetRecord, read_record
 from focus_explorer.usecases.centroids.cards import held_out_payload
 from focus_explorer.usecases.centroids.files import check_new, find_centroids
 from focus_explorer.usecases.service import Service
@@ -33,20 +33,15 @@ class Publication:
     """A centroid file as it is published, and all that its card tells of it.
 
     Attributes:
-        repo: user or organisation, a slash, and the repository's name.
-        path: of the file.
         settings: that are written beside it.
-        size: bytes of the file.
-        config: settings of the groups.
         layers: routers in the file.
-        num_model_layers: of the model, None if unknown.
-        hidden_size: width of the hidden states that are read.
+        num_model_layers: of the model, if known.
         training: the file's own record, free-form.
-        held_out: perplexities that the training measured, None where the record has none.
-        budget_record: measurements of the search for a budget, None where there was none.
-        table: content of a file of benchmarks/domains.py about this file, with the name it has there; None without one.
-        licence: identifier that the hub knows, None where none was given.
-        hub_base_model: hub id of the base model, None where no hub id of it is known.
+        held_out: perplexities that the training measured, if it did.
+        budget_record: measurements of the search for a budget, if there was one.
+        table: content of a file of benchmarks/domains.py about this file, with the name it has there.
+        licence: identifier that the hub knows.
+        hub_base_model: hub id of the base model, if known.
         notes: what the publisher should know.
     """
 
@@ -82,7 +77,7 @@ def prepare(
         service: whose uploads may be named.
         file: a path, a shipped or uploaded file's name, or a folder of `FocusModel.save_pretrained`.
         repo: where it goes.
-        base_model: hub id of the base model; what the file says when None.
+        base_model: hub id of the base model. None: what the file says.
         licence: of the centroids, an identifier that the hub knows.
         table: JSON file of benchmarks/domains.py that has measured this file.
 
@@ -160,12 +155,7 @@ def _table(path: Path, sha256: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def write_folder(publication: Publication, card: str, folder: str | Path) -> None:
-    """Write what a push would send to a new folder.
-
-    Args:
-        publication: from `prepare`.
-        card: text of its README.md.
-        folder: must not be there, or be empty.
+    """Write what a push would send to a new or empty folder.
 
     Raises:
         InputError: it has files already, or cannot be written.
@@ -182,12 +172,7 @@ def _fill(folder: Path, publication: Publication, card: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What the hub has now.
-
-    Attributes:
-        name: repository and commit, as `--centroids` takes it.
-        url: of the commit.
-    """
+    """What the hub has now: repository and commit, as `--centroids` takes it, and the commit's address."""
 
     name: str
     url: str
@@ -201,13 +186,11 @@ def push(
     branch: str | None = None,
     message: str | None = None,
 ) -> Pushed:
-    """Put file, settings and card into a repository in one commit; a repository or branch that is missing is made.
+    """Put file, settings and card (README.md) into a repository in one commit; a missing repository or branch is made.
 
     Args:
-        publication: from `prepare`.
-        card: text of its README.md.
         private: whether a repository that is made is private.
-        branch: the hub's main one when None.
+        branch: None: the hub's main one.
         message: of the commit.
 
     Raises:
@@ -257,13 +240,7 @@ def _refused(repo: str, error: Exception) -> InputError:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """A file that was fetched.
-
-    Attributes:
-        name: repository and commit, as `--centroids` takes it.
-        sha256: of the file.
-        path: where it lies: the given one, or in the hub's cache.
-    """
+    """A file that was fetched: repository and commit, hash, and the path, which may be in the hub's cache."""
 
     name: str
     sha256: str
@@ -271,13 +248,13 @@ class Pulled:
 
 
 def pull(name: str, *, revision: str | None = None, sha256: str | None = None, out: str | None = None) -> Pulled:
-    """Fetch a repository's centroids into the hub's cache, check them, and copy the file where that is asked for.
+    """Fetch a repository's centroids into the hub's cache, check them, and copy the file if asked to.
 
     Args:
         name: user/repo, or user/repo@revision.
-        revision: branch, tag or commit; the newest when None.
+        revision: branch, tag or commit. None: the newest.
         sha256: the file's hash; another file is refused.
-        out: where a copy goes; None for none.
+        out: where a copy goes.
 
     Raises:
         InputError: the hub does not give the file, it is not as it should be, or there is a file in its way.

@@ -24,7 +24,7 @@ from focus_explorer.views.payloads.comparisons import (
 if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
     from focus_runtime.explain.missing_links import MissingLink, MissingLinks
-    from focus_runtime.fit.budget.meter import BudgetMeter
+    from focus_runtime.fit.budget_meter import BudgetMeter
     from focus_runtime.store.measurements import HeadCost
 
 ESTIMATED_TOKENS = 4096  # the backward pass keeps every layer's activations
@@ -52,7 +52,7 @@ def measure_heads(
     """
     import torch
 
-    from focus_runtime.fit.budget.meter import BudgetMeter
+    from focus_runtime.fit.budget_meter import BudgetMeter
     from focus_runtime.store.measurements import write_head_costs
 
     run = fetch_run(service.database, run_id)
@@ -85,7 +85,7 @@ def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress)
 
     counts = head_counts(meter.focus.model)
     step("Estimating every head", 0.2)
-    found = meter.sensitivities(config.budget, [HeadSetting(0, 0, full=True)], lambda: None)
+    found = meter.sensitivities(config.budget, [HeadSetting(0, 0, full=True)])
     settings = {layer: query_settings(config.head_groups(layer, counts), counts) for layer in found.layers}
     full = {
         (layer, head): all(one.full for one in own[head * counts.shared_by : (head + 1) * counts.shared_by])

@@ -77,15 +77,12 @@ class Films:
         self._lock = threading.Lock()
 
     def payload(self, row: dict[str, Any], layer: int | None, text: str) -> FilmPayload:
-        """The film of one layer; of files that are many only those that were read within some seconds.
+        """The film of one layer; of many files only those read within some seconds, and `waiting` counts the rest.
 
         Args:
             row: the training's, as `Trainings.get` returns it.
-            layer: layer number; None for the middle one with a router.
+            layer: layer number. None: the middle one with a router.
             text: name of a sample text.
-
-        Returns:
-            `waiting` counts the files that are still to be read: ask again.
 
         Raises:
             InputError: the training has no groups, kept no files here, or its model cannot be loaded or has changed.

@@ -37,8 +37,7 @@ from focus_explorer.usecases.logs import log_change
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import SAMPLES
 from focus_explorer.usecases.training.film import Films
-from focus_explorer.usecases.training.plan import plan_training
-from focus_explorer.usecases.training.request import TrainRequest, checkpoint_of, flag
+from focus_explorer.usecases.training.request import TrainRequest, checkpoint_of, flag, plan_training
 from focus_explorer.usecases.training.texts import gather_texts
 from focus_explorer.views.payloads.trainings import (
     CurvePayload,
@@ -114,21 +113,15 @@ class Trainings:
         return row
 
     def get(self, training_id: str) -> dict[str, Any]:
-        """One training, as `rows` has it.
-
-        Raises:
-            NotFoundError: there is none of that id.
-        """
+        """One training, as `rows` has it; a NotFoundError if there is none."""
         return self._with_status(fetch_training(self.service.database, training_id))
 
     def payload(self, shown: dict[str, dict[str, int]]) -> TrainingsPayload:
-        """What the Training tab needs now.
+        """What the Training tab needs now: `trainings`, `curves` (only newer steps) and `job`, the process started last
+        while it has no row.
 
         Args:
             shown: trainings whose curves are drawn, each with the last step the page already has of each mode.
-
-        Returns:
-            `trainings`, `curves` (only newer steps) and `job`, the process started last while it has no row.
         """
         rows = self.rows()
         curves: dict[str, dict[str, CurvePayload]] = {}
@@ -143,7 +136,7 @@ class Trainings:
         return {"trainings": [training_summary(row) for row in rows], "curves": curves, "job": self._job_state(rows)}
 
     def _job_state(self, rows: list[dict[str, Any]]) -> TrainingJobPayload | None:
-        """name, out, state (starting, stopping, stopped or failed) and message; None when its row says the same."""
+        """The process started last; None when its row says the same."""
         with self._lock:
             job = self._job
             if job is None:
@@ -171,17 +164,14 @@ class Trainings:
         domains: bool = False,
         name: Callable[[str], str] = flag,
     ) -> str:
-        """Start a training in its own process.
+        """Start a training in its own process; returns the path of its result, which identifies it in `payload`.
 
         Args:
             request: what to train; its `text`, `val` and `out` are chosen here.
             uploads: text files, copied so that the training can be continued later; none means the sample texts.
-            held_out: text files scored at the end, and during the training where `request` says so.
+            held_out: text files scored at the end, and during the training if `request` says so.
             domains: every file is a domain of its own, named after it: drawn from equally often, scored apart.
             name: option -> its name in messages, as the user chose it.
-
-        Returns:
-            The path of its result, which identifies it in `payload`.
 
         Raises:
             InputError: a setting or a text cannot be used, or another training is running.
@@ -283,7 +273,7 @@ class Trainings:
         """Make a training save its last finished step and end.
 
         Args:
-            training_id: which; None for the process started last, even before its first step.
+            training_id: None: the process started last, even before its first step.
             wait: seconds to wait until it has ended.
 
         Raises:
@@ -322,18 +312,11 @@ class Trainings:
         return is_alive(socket.gethostname(), pid, 0)
 
     def film(self, training_id: str, layer: int | None, text: str) -> FilmPayload:
-        """What the files a training kept on the way do with a sample text, see `Films.payload`.
-
-        Raises:
-            InputError: there is no such training, layer or text, or no film of it can be made here.
-        """
+        """What the files a training kept on the way do with a sample text, see `Films.payload`."""
         return self.films.payload(self.get(training_id), layer, text)
 
     def use(self, training_id: str) -> UsedTrainingPayload:
         """Make a finished training's result a centroid file one can choose.
-
-        Returns:
-            `sha256`, `name` and `model` of the file.
 
         Raises:
             InputError: it is not finished, or its file is gone or another one by now.

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from focus_explorer.errors import InputError
-from focus_explorer.usecases.centroids.budgets import use_budget
 from focus_explorer.usecases.centroids.cards import CentroidCards
+from focus_explorer.usecases.centroids.copies import use_budget
 from focus_explorer.usecases.service import Service
 
 

@@ -11,10 +11,9 @@ import gradio as gr
 
 from focus_explorer.errors import InputError
 from focus_explorer.usecases.analyze import AnalyzeRequest
-from focus_explorer.usecases.centroids.budgets import use_budget
 from focus_explorer.usecases.centroids.cards import CentroidCards
-from focus_explorer.usecases.centroids.files import add_centroids, shipped_name
-from focus_explorer.usecases.centroids.own_files import remove_file, rename_file
+from focus_explorer.usecases.centroids.copies import use_budget
+from focus_explorer.usecases.centroids.files import add_centroids, remove_file, rename_file, shipped_name
 from focus_explorer.usecases.names import known_model
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.visitors.service import visitor_limits

@@ -88,7 +88,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     gr.HTML(f'<p class="fe-intro">{TRAINING_INTRO}</p>', padding=False)
     with gr.Row(elem_classes="fe-explore"):
         with gr.Column(scale=1, min_width=300, elem_classes="fe-form"):
-            files = _files()
+            files = _files("files", 120)
             inputs, held_out = _form(request)
             start = gr.Button(BUTTONS["train"], variant="primary", elem_id="fe-train-start")
             status = gr.HTML(elem_id="fe-train-status", padding=False)
@@ -134,14 +134,14 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     ).then(None, js=OPEN_FORM)
 
 
-def _files() -> gr.File:
+def _files(name: str, height: int) -> gr.File:
     return gr.File(
-        label=TRAIN_HELP["files"],
+        label=TRAIN_HELP[name],
         file_types=[".txt"],
         file_count="multiple",
         type="filepath",
-        height=120,
-        elem_id="fe-train-files",
+        height=height,
+        elem_id=f"fe-train-{name}",
     )
 
 
@@ -158,70 +158,38 @@ def _view(trainings: Trainings) -> gr.HTML:
 
 
 def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
-    def number(name: str) -> gr.Number:
-        precision = None if name == "lr" else 0
-        return gr.Number(
-            getattr(DEFAULTS, name) or 0,
-            label=TRAIN_LABELS[name],
-            info=TRAIN_HELP[name],
-            precision=precision,
-            min_width=120,
-            elem_id=f"fe-train-{name}",
-        )
+    def named(name: str) -> dict[str, Any]:
+        return {"label": TRAIN_LABELS[name], "info": TRAIN_HELP[name], "elem_id": f"fe-train-{name}"}
 
-    def choice(name: str, choices: list[str]) -> gr.Radio:
-        return gr.Radio(
-            choices,
-            value=getattr(DEFAULTS, name),
-            label=TRAIN_LABELS[name],
-            info=TRAIN_HELP[name],
-            elem_id=f"fe-train-{name}",
-        )
+    def numbers(*names: str) -> None:
+        for name in names:
+            precision = None if name == "lr" else 0
+            made[name] = gr.Number(getattr(DEFAULTS, name) or 0, precision=precision, min_width=120, **named(name))
+
+    def choice(name: str, *choices: str) -> None:
+        made[name] = gr.Radio([*choices], value=getattr(DEFAULTS, name), **named(name))
 
     made: dict[str, Any] = {}
     with gr.Group():
-        made["name"] = gr.Textbox(
-            DEFAULTS.name, label=TRAIN_LABELS["name"], info=TRAIN_HELP["name"], elem_id="fe-train-name"
-        )
-        made["model"] = gr.Dropdown(
-            [request.model],
-            value=request.model,
-            label=TRAIN_LABELS["model"],
-            info=TRAIN_HELP["model"],
-            allow_custom_value=True,
-            elem_id="fe-train-model",
-        )
+        made["name"] = gr.Textbox(DEFAULTS.name, **named("name"))
+        made["model"] = gr.Dropdown([request.model], value=request.model, allow_custom_value=True, **named("model"))
         with gr.Row():
-            made["groups"], made["top_k"] = number("groups"), number("top_k")
-        made["steps"] = number("steps")
-        made["recipe"] = choice("recipe", ["ours", "paper"])
+            numbers("groups", "top_k")
+        numbers("steps")
+        choice("recipe", "ours", "paper")
     with gr.Accordion(LABELS["more"], open=False) as more:
+        for pair in (("seq_len", "batch"), ("window", "sinks"), ("lr", "seed")):
+            with gr.Row():
+                numbers(*pair)
+        choice("loss", "lm", "distil", "both", "layers")
+        choice("gate", "log", "paper")
+        numbers("hard_steps")
+        choice("dtype", "auto", "float32", "bfloat16")
+        made["device"] = device_field(request.device or "auto", **named("device"))
+        held_out = _files("val", 110)
         with gr.Row():
-            made["seq_len"], made["batch"] = number("seq_len"), number("batch")
-        with gr.Row():
-            made["window"], made["sinks"] = number("window"), number("sinks")
-        with gr.Row():
-            made["lr"], made["seed"] = number("lr"), number("seed")
-        made["loss"] = choice("loss", ["lm", "distil", "both", "layers"])
-        made["gate"] = choice("gate", ["log", "paper"])
-        made["hard_steps"] = number("hard_steps")
-        made["dtype"] = choice("dtype", ["auto", "float32", "bfloat16"])
-        made["device"] = device_field(
-            request.device or "auto", label=TRAIN_LABELS["device"], info=TRAIN_HELP["device"], elem_id="fe-train-device"
-        )
-        held_out = gr.File(
-            label=TRAIN_HELP["val"],
-            file_types=[".txt"],
-            file_count="multiple",
-            type="filepath",
-            height=110,
-            elem_id="fe-train-val",
-        )
-        with gr.Row():
-            made["val_every"], made["patience"] = number("val_every"), number("patience")
-        made["domains"] = gr.Checkbox(
-            False, label=TRAIN_LABELS["domains"], info=TRAIN_HELP["domains"], elem_id="fe-train-domains"
-        )
+            numbers("val_every", "patience")
+        made["domains"] = gr.Checkbox(False, **named("domains"))
     list_devices(more, made["device"], training=True)
     by_recipe = ("groups", "window", "sinks", "gate")  # what else a recipe decides is not in the form
     made["recipe"].input(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,8 +12,7 @@ from torch import Tensor
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.composition.observe import observe_hidden_states, observe_routing
 from focus_runtime.failures import Advice
-from focus_runtime.fit.contexts import evaluation_mode
-from focus_runtime.fit.domains import TextDomain, encode
+from focus_runtime.fit.inputs import Texts, encode_domains
 from focus_runtime.measure.loss import check_positions, final_hidden
 from focus_runtime.measure.memory import within_memory
 from focus_runtime.models.devices import input_device
@@ -25,50 +25,46 @@ BALANCING = Advice(
     otherwise="close other programs, or choose another device or precision (--device, --dtype)",
     work="to balance the groups, ",
 )
+UPDATES = 300  # of a potential that balances the hard mask
+FIRST_RATE = 0.3  # size of the first of them; it falls to 0
 
 
-def hard_potential(logits: Tensor, start: Tensor, *, iterations: int = 300, rate: float = 0.3) -> Tensor:
-    """Potentials under which equally many tokens choose each group first.
+def hard_potential(logits: Tensor, start: Tensor) -> Tensor:
+    """(K,) potentials of mean 0 under which equally many tokens choose each group first, for (T, K) logits.
 
     Sinkhorn balances soft mass; the hard mask uses the argmax, which may stay lopsided. This lowers the potential
     of groups that are chosen too often, with a falling step, and returns the best potential seen.
-
-    Args:
-        logits: (T, K) scores over temperature.
-        start: (K,) initial potential.
-        iterations: updates of the potential.
-        rate: size of the first update; it falls to 0.
-
-    Returns:
-        (K,) float, mean 0.
     """
     groups = logits.shape[1]
     potential, best, best_share = start.clone(), start.clone(), float("inf")
-    for step in range(iterations):
+    for step in range(UPDATES):
         share = torch.bincount((logits + potential).argmax(dim=-1), minlength=groups) / logits.shape[0]
         if share.max().item() < best_share:
             best, best_share = potential.clone(), share.max().item()
-        potential = balanced(potential, share, rate * (1.0 - step / iterations))
+        potential = balanced(potential, share, FIRST_RATE * (1.0 - step / UPDATES))
     return best - best.mean()
 
 
 def balanced(potential: Tensor, share: Tensor, rate: float) -> Tensor:
-    """Potentials that make groups chosen too often less likely, and the others more.
-
-    Args:
-        potential: (K,).
-        share: (K,) of the tokens whose first choice is each group.
-        rate: how far they move.
-
-    Returns:
-        (K,).
-    """
+    """(K,) potentials moved so that groups chosen too often become less likely; `share` is (K,), of all tokens."""
     return potential - rate * torch.log((share * share.numel()).clamp_min(0.05))
 
 
+@contextmanager
+def evaluation_mode(model: Any) -> Iterator[None]:
+    """Dropout is off while the block runs: Focus layers know none, and neither groups nor a teacher should be noisy."""
+    before = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training
+
+
 @torch.no_grad()
-def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *, hard: bool = True) -> Centroids:
-    """Estimate every layer's column potential on some text, in place.
+def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor) -> Centroids:
+    """Estimate every layer's column potential on some text, in place, so that the hard mask's groups are even.
 
     The text runs once with Sinkhorn assignment, so that deeper layers see the hidden states Focus gives them.
 
@@ -76,7 +72,6 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *,
         model: the frozen model, Focus not composed.
         centroids: routers to complete; their old potentials are replaced.
         sequences: (N, T) token ids.
-        hard: balance the argmax (see `hard_potential`) rather than Sinkhorn's soft mass.
 
     Raises:
         MemoryShortError: the memory does not suffice for a sequence. DeviceError: the GPU failed.
@@ -84,56 +79,15 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor, *,
     with evaluation_mode(model):
         focus = compose(model, centroids, assignment="sinkhorn")
         try:
-            calibrate_composed(focus, centroids, sequences, hard=hard)
+            calibrate_composed(focus, centroids, sequences)
         finally:
             focus.detach()
     return centroids
 
 
-def balance_groups(
-    model: Any,
-    tokenizer: Any,
-    centroids: Centroids,
-    texts: Sequence[str] | Sequence[TextDomain],
-    *,
-    count: int = 32,
-    length: int = 1024,
-    special_tokens: str = DEFAULT,
-) -> None:
-    """Balance the groups of trained centroids on other text, in place, and record that; nothing else changes.
-
-    Args:
-        model: the frozen model, Focus not composed.
-        tokenizer: the model's.
-        centroids: whose potentials are estimated anew; `training["balanced"]` says on what.
-        texts: joined in order, or domains, each with its share of the sequences but at least one.
-        count: sequences, spread evenly over the text.
-        length: tokens of a sequence.
-        special_tokens: "auto" where every sequence begins with what the tokenizer puts before a text, or "none".
-
-    Raises:
-        TextError: too little text. ConfigError: two domains have one name, or the sequences are longer than the model
-        can read. MemoryShortError, DeviceError: as for `calibrate_potentials`.
-    """
-    check_positions(model, length)
-    ids = encode(tokenizer, texts, length, special_tokens)
-    sequences = even_sequences(ids, count, length)
-    calibrate_potentials(model, centroids, sequences.to(input_device(model)))
-    record: dict[str, Any] = {"sequences": sequences.shape[0], "seq_len": length}
-    record |= recorded_special_tokens(ids)
-    if isinstance(ids, Mixture):
-        record["domains"] = [{"name": n, "weight": w} for n, w in zip(ids.names, ids.weights, strict=True)]
-    centroids.training = centroids.training | {"balanced": record}
-
-
 @torch.no_grad()
-def calibrate_composed(focus: FocusModel, centroids: Centroids, sequences: Tensor, *, hard: bool = True) -> None:
-    """`calibrate_potentials` on a model that has the centroids composed onto it, with Sinkhorn assignment.
-
-    Args:
-        focus: the composed model, outside any training gate.
-        centroids, sequences, hard: as in `calibrate_potentials`; the centroids' routers are those in use.
-    """
+def calibrate_composed(focus: FocusModel, centroids: Centroids, sequences: Tensor) -> None:
+    """`calibrate_potentials` on a model that has the centroids composed, with Sinkhorn assignment, outside any gate."""
     logits: dict[int, list[Tensor]] = {index: [] for index in centroids.routers}
     unfocused = set(centroids.routers) - set(focus.focused_layers)
 
@@ -151,5 +105,41 @@ def calibrate_composed(focus: FocusModel, centroids: Centroids, sequences: Tenso
     for index, router in centroids.routers.items():
         rows = torch.cat(logits[index])
         potential = sinkhorn_potential(rows[None], max(50, centroids.config.sinkhorn_iterations))[0]
-        router.potential.copy_(hard_potential(rows, potential) if hard else potential)
+        router.potential.copy_(hard_potential(rows, potential))
         router.has_potential = True
+
+
+def balance_groups(
+    model: Any,
+    tokenizer: Any,
+    centroids: Centroids,
+    texts: Texts,
+    *,
+    count: int = 32,
+    length: int = 1024,
+    special_tokens: str = DEFAULT,
+) -> None:
+    """Balance the groups of trained centroids on other text, in place, and record that; nothing else changes.
+
+    Args:
+        model: the frozen model, Focus not composed.
+        tokenizer: the model's.
+        centroids: whose potentials are estimated again; `training["balanced"]` says on what.
+        texts: joined in order, or domains, each with its share of the sequences but at least one.
+        count: sequences, spread evenly over the text.
+        length: tokens of a sequence.
+        special_tokens: "auto" (every sequence begins with what the tokenizer puts before a text) or "none".
+
+    Raises:
+        TextError: too little text. ConfigError: two domains have one name, or the sequences are longer than the model
+        can read. MemoryShortError, DeviceError: as for `calibrate_potentials`.
+    """
+    check_positions(model, length)
+    ids = encode_domains(tokenizer, texts, length, special_tokens)
+    sequences = even_sequences(ids, count, length)
+    calibrate_potentials(model, centroids, sequences.to(input_device(model)))
+    record: dict[str, Any] = {"sequences": sequences.shape[0], "seq_len": length}
+    record |= recorded_special_tokens(ids)
+    if isinstance(ids, Mixture):
+        record["domains"] = [{"name": n, "weight": w} for n, w in zip(ids.names, ids.weights, strict=True)]
+    centroids.training = centroids.training | {"balanced": record}

@@ -1,51 +1,55 @@
-"""Centroid training on a frozen model: only routers get gradients."""
+"""Centroid training on a frozen model: only routers get gradients, or factors of logits for trained routers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.composition.attach import FocusModel, SoftGate, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingError
-from focus_runtime.fit import domains
-from focus_runtime.fit.calibrate import balanced, calibrate_composed, calibrate_potentials
-from focus_runtime.fit.contexts import checkpointing, evaluation_mode
-from focus_runtime.fit.domains import TextDomain
-from focus_runtime.fit.hashes import ModelHashes
-from focus_runtime.fit.loop import Loop, Shares
+from focus_runtime.fit.calibrate import balanced, calibrate_composed, calibrate_potentials, evaluation_mode
+from focus_runtime.fit.inputs import ModelHashes, Texts, encode_domains, texts_identity
+from focus_runtime.fit.loop import Loop, Shares, checkpointing
 from focus_runtime.fit.objective import StepLoss, training_loss
-from focus_runtime.fit.phases import Phases
-from focus_runtime.fit.processes import average
-from focus_runtime.fit.record import final_step, recorded_settings, training_summary
 from focus_runtime.fit.settings import TrainConfig, TrainStep
-from focus_runtime.fit.shares import group_shares
-from focus_runtime.fit.validation import Evaluation, Validation, ValidationPlan, evaluate_training
+from focus_runtime.fit.validation import (
+    Evaluation,
+    Validation,
+    ValidationPlan,
+    average,
+    evaluate_domains,
+)
+from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import (
     check_positions,
-    evaluate_focus,
-    evaluate_full,
+    dominance,
 )
 from focus_runtime.models.devices import input_device
 from focus_runtime.models.loading import weights_sha256
 from focus_runtime.models.structure import num_query_heads
 from focus_runtime.routing.centroids import Centroids, continued_centroids, random_centroids
-from focus_runtime.text.sequences import Mixture, TokenStream, even_sequences
+from focus_runtime.text.sequences import Mixture, TokenStream, even_sequences, recorded_special_tokens
 
 SMALLEST_FACTOR = 0.01  # of the logits: below 0 it would turn attention round
 STEP_RATE = 0.1  # of the potentials in steps at the settings of inference; a step sees few tokens
+ROWS_COUNTED = 1024  # query rows of which a step counts the kept pairs
 
 
 def train_centroids(
     model: Any,
     tokenizer: Any,
-    texts: Sequence[str] | Sequence[TextDomain],
+    texts: Texts,
     config: FocusConfig,
     settings: TrainConfig,
     *,
@@ -71,23 +75,21 @@ def train_centroids(
         texts: training texts, joined in order; or domains, from which sequences are drawn by weight.
         config: K, d_g, window, sinks, gate, layers; top_k matters only with `settings.hard`.
         settings: optimisation.
-        inference: `config` as the result is to be used, which may have another window; in force in evaluations and in
-            `settings.hard_steps`, and in every step what its retained pairs are counted at. The same when None.
-        initial: trained centroids to start from, of the same groups, routing size and layers; random ones when None.
-            Where factors are learned their groups and potentials stay as they are.
+        inference: `config` as the result is to be used, which may have another window; it applies in evaluations and in
+            `settings.hard_steps`, and every step counts its retained pairs at it. None: `config`.
+        initial: trained centroids to start from, of the same groups, routing size and layers. None: random ones.
+            While factors are learned, groups and potentials stay as they are.
         validation: held-out text scored during the training, which may end it early.
         model_id: recorded in the result.
-        on_step: called after every step.
-        on_evaluation: called after every evaluation.
+        on_step, on_evaluation: called after every step, after every evaluation.
         checkpoint: file in which every `settings.checkpoint_every` steps, and the last one on Ctrl-C, are kept.
         resume: continue from that file; the losses are those of a training that was never interrupted.
         should_stop: called after every step; True stops the training.
         history: takes every step's report, those before a resume included.
         on_snapshot: called with the step and the centroids at that step, after every `snapshot_every` steps but the
             last one; to be saved at once, since later steps change them. Their potentials are the running averages of
-            training; those of the result are estimated anew at the end.
-        snapshot_every: steps between calls of `on_snapshot`; 0 for none.
-        hashes: of the model before training, where the caller has them; computed when None.
+            training; those of the result are estimated at the end.
+        hashes: of the model before training. None: they are computed.
 
     Returns:
         Centroids with potentials, ready for `save_centroids`.
@@ -97,27 +99,28 @@ def train_centroids(
         configuration. TrainingError: the checkpoint does not fit, cannot be written, or the loss is no
         number. TrainingStopped: stopped by the user.
     """
-    ids = domains.encode(tokenizer, texts, settings.seq_len + 1, settings.special_tokens)
+    ids = encode_domains(tokenizer, texts, settings.seq_len + 1, settings.special_tokens)
     check_positions(model, settings.seq_len)
     factors = settings.learn == "factors"
-    if factors and initial is None:
-        raise ConfigError("factors of logits are learned for trained groups", fix="give centroids to start from")
     if factors:
         config = config.replace(logit_factors=True)
         inference = (inference or config).replace(logit_factors=True)
-    centroids = _first_centroids(model, config, initial, settings.seed)
-    if factors:
-        _give_factors(centroids, num_query_heads(model))
+    centroids = _first_centroids(model, config, initial, settings)
     hashes = hashes or ModelHashes.of(model)
     centroids.base_model, centroids.base_fingerprint = model_id, hashes.fingerprint
-    identity = {"config": config.to_json(), "model": hashes.fingerprint, **domains.identity(texts)}
+    identity = {"config": config.to_json(), "model": hashes.fingerprint, **texts_identity(texts)}
     if inference is not None and (factors or settings.hard_steps or validation is not None):
         identity["inference"] = inference.to_json()
     if initial is not None:
         identity["initial"] = initial.sha256
     if on_snapshot is not None and snapshot_every > 0:
-        on_step = _with_snapshots(on_step, on_snapshot, snapshot_every, centroids, recorded_settings(settings, ids))
+        on_step = _with_snapshots(on_step, on_snapshot, snapshot_every, centroids, _recorded_settings(settings, ids))
     with training_focus(model, centroids) as focus:
+        calibration = _calibration_sequences(model, ids, settings)
+        evaluations = None
+        if validation is not None:
+            scored = (focus, centroids, calibration, validation.sequences, inference or config)
+            evaluations = Validation(validation, lambda step: evaluate_training(*scored, step), on_evaluation)
         loop = centroid_loop(
             focus,
             centroids,
@@ -126,102 +129,73 @@ def train_centroids(
             identity=identity,
             checkpoint=checkpoint,
             inference=inference,
-            validation=_validation(focus, centroids, ids, settings, inference or config, validation, on_evaluation),
+            validation=evaluations,
         )
-        _run(loop, model, settings, on_step, should_stop, resume=resume)
+        if resume:
+            loop.resume()
+        with checkpointing(model, settings.gradient_checkpointing):
+            loop.run(on_step, should_stop)
+        if evaluations is not None and evaluations.plan.patience:
+            evaluations.restore_best(loop.values)
     if history is not None:
         history.extend(loop.history)
-    _check_unchanged(model, hashes)
+    if weights_sha256(model) != hashes.weights:
+        raise TrainingError("training changed the base model's weights", fix="report this; the result was not kept")
     if not factors:
-        calibrate_potentials(model, centroids, calibration_sequences(model, ids, settings))
+        calibrate_potentials(model, centroids, calibration)
     seconds = loop.seconds
-    centroids.training = training_summary(loop, settings, config, initial)
-    centroids.training["base_weights_sha256"] = hashes.weights
+    centroids.training = _summary(loop, settings, config, initial) | {"base_weights_sha256": hashes.weights}
     if seconds is not None:
         centroids.training["seconds"] = round(seconds, 1)
     return centroids
 
 
-def _first_centroids(model: Any, config: FocusConfig, initial: Centroids | None, seed: int) -> Centroids:
-    """Random centroids, or those of `initial` with the settings of this training."""
+def _first_centroids(model: Any, config: FocusConfig, initial: Centroids | None, settings: TrainConfig) -> Centroids:
+    """Random centroids, or those of `initial` at `config`; with factors of 1 where factors are learned."""
     if initial is None:
-        return random_centroids(model, config, seed=seed, name="trained")
-    return continued_centroids(model, initial, config)
+        if settings.learn == "factors":
+            raise ConfigError("factors of logits are learned for trained groups", fix="give centroids to start from")
+        return random_centroids(model, config, seed=settings.seed, name="trained")
+    centroids = continued_centroids(model, initial, config)
+    if settings.learn == "factors":
+        for router in centroids.routers.values():
+            if router.logit_factors is None:
+                ones = torch.ones(num_query_heads(model), device=router.projection.device)
+                router.logit_factors = nn.Parameter(ones)
+    return centroids
 
 
-def _run(
-    loop: Loop,
-    model: Any,
-    settings: TrainConfig,
-    on_step: Callable[[TrainStep], None] | None,
-    should_stop: Callable[[], bool],
-    *,
-    resume: bool,
-) -> None:
-    """Run the loop, from its checkpoint where it resumes; with patience it ends with the best routers."""
-    if resume:
-        loop.resume()
-    with checkpointing(model, settings.gradient_checkpointing):
-        loop.run(on_step, should_stop)
-    if loop.validation is not None and loop.validation.plan.patience:
-        loop.validation.restore_best(loop.values)
-
-
-def _check_unchanged(model: Any, hashes: ModelHashes) -> None:
-    if weights_sha256(model) != hashes.weights:
-        raise TrainingError("training changed the base model's weights", fix="report this; the result was not kept")
-
-
-def _validation(
-    focus: FocusModel,
-    centroids: Centroids,
-    ids: TokenStream | Mixture,
-    settings: TrainConfig,
-    inference: FocusConfig,
-    plan: ValidationPlan | None,
-    report: Callable[[Evaluation], None],
-) -> Validation | None:
-    if plan is None:
-        return None
-    calibration = calibration_sequences(focus.model, ids, settings)
-
-    def evaluate(step: int) -> Evaluation:
-        return evaluate_training(focus, centroids, calibration, plan.sequences, inference, step)
-
-    return Validation(plan, evaluate, report)
-
-
-def calibration_sequences(model: Any, ids: TokenStream | Mixture, settings: TrainConfig) -> Tensor:
+def _calibration_sequences(model: Any, ids: TokenStream | Mixture, settings: TrainConfig) -> Tensor:
     """(N, T) token ids of the training text on which potentials are estimated, on the model's device."""
     return even_sequences(ids, settings.calibration_sequences, settings.seq_len).to(input_device(model))
 
 
-def _with_snapshots(
-    on_step: Callable[[TrainStep], None] | None,
-    on_snapshot: Callable[[int, Centroids], None],
-    every: int,
+@torch.no_grad()
+def evaluate_training(
+    focus: FocusModel,
     centroids: Centroids,
-    recorded: dict[str, Any],
-) -> Callable[[TrainStep], None]:
-    """`on_step`, and after every so many steps but the last one `on_snapshot`; its centroids share the routers."""
+    calibration: Tensor,
+    sequences: Mapping[str, Tensor],
+    inference: FocusConfig,
+    step: int,
+) -> Evaluation:
+    """Score the centroids of a training as their file would be used if it ended there; the training stays as it is.
 
-    def report(step: TrainStep) -> None:
-        if on_step is not None:
-            on_step(step)
-        if step.step < recorded["steps"] and step.step % every == 0:
-            training = {**recorded, "steps": step.step, "planned_steps": recorded["steps"], **final_step(step)}
-            on_snapshot(step.step, replace(centroids, training=training))
-
-    return report
+    `calibration` are (N, T) token ids on which the potentials of a copy are estimated; `sequences` are held out, by
+    domain.
+    """
+    copied = replace(centroids, routers=copy.deepcopy(centroids.routers))
+    with focus.with_routers(copied.routers):
+        calibrate_composed(focus, copied, calibration)
+        with focus.with_config(inference):
+            return evaluate_domains(focus, sequences, step)
 
 
 @contextmanager
 def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -> Iterator[FocusModel]:
     """Focus composed for training, with Sinkhorn or softmax assignment, without dropout; it is all undone at the end.
 
-    Args:
-        centroids: whose routers are trained.
-        weights: whether the model's own weights get gradients too.
+    `weights`: the model's own weights get gradients too.
     """
     before = {p: p.requires_grad for p in model.parameters()}
     model.requires_grad_(weights)
@@ -258,104 +232,145 @@ def centroid_loop(
     inference: FocusConfig | None = None,
     validation: Validation | None = None,
 ) -> Loop:
-    """The loop that trains the routers of a composed model, and its own weights where they are given.
+    """The loop that trains the routers of a composed model, and its own weights if they are given.
 
     Args:
-        focus: the composed model.
-        centroids: whose routers are trained.
-        ids: token stream of the training texts, or those of several domains.
-        settings: optimisation.
-        identity: what a checkpoint must have been made for.
-        checkpoint: where the state is kept; None for nowhere.
+        identity, checkpoint, validation: as in `Loop`.
         extra_loss: added to the language model's loss, from the routers' assignments in this pass.
         phase: recorded with every step.
         weights: parameters of the model that are trained along, at the settings' learning rate.
-        router_rate: the routers' peak learning rate; the settings' when None.
-        learn_centroids: False where `after_step` moves the centroids and gradients move the projections alone.
+        router_rate: the routers' peak learning rate. None: the settings'.
+        learn_centroids: False where `after_step` moves the centroids, so that gradients move only the projections.
         after_step: called once potentials are updated.
-        inference: settings of later use, in force during `settings.hard_steps`, and at which the pairs of every step
-            are counted; the centroids' own when None.
-        validation: evaluations during the training, which may end it early; None for none.
+        inference: settings of later use, for `settings.hard_steps`, and at which the pairs of every step are counted.
+            None: the centroids' own.
 
     Raises:
         ConfigError: distillation while weights are trained, which would change the teacher too.
     """
     if weights and settings.loss != "lm":
         raise ConfigError(f"loss is {settings.loss!r}", expected="'lm' where the model's own weights are trained")
-    phases = Phases(focus, settings, inference or centroids.config)
-    routers = [centroids.routers[index] for index in sorted(centroids.routers)]
+    routers = {index: centroids.routers[index] for index in sorted(centroids.routers)}
     learned: list[nn.Parameter] = []
-    for router in routers:
+    for router in routers.values():
         if settings.learn == "factors":
             assert router.logit_factors is not None, "the centroids of such a training have some"
-            router.logit_factors.requires_grad_(True)
-            learned.append(router.logit_factors)
-            continue
-        router.projection.requires_grad_(True)
-        router.centroids.requires_grad_(learn_centroids)
-        learned += [router.projection, router.centroids] if learn_centroids else [router.projection]
-    state = {f"potential.{i}": centroids.routers[i].potential for i in sorted(centroids.routers)}
+            own = [router.logit_factors]
+        else:
+            router.centroids.requires_grad_(False)
+            own = [router.projection, router.centroids] if learn_centroids else [router.projection]
+        for parameter in own:
+            parameter.requires_grad_(True)
+        learned += own
+    state = {f"potential.{index}": router.potential for index, router in routers.items()}
     if not learn_centroids:
-        state |= {f"centroids.{i}": centroids.routers[i].centroids for i in sorted(centroids.routers)}
+        state |= {f"centroids.{index}": router.centroids for index, router in routers.items()}
     rates = None
     if router_rate is not None:
         rates = [settings.learning_rate] * len(weights) + [router_rate] * len(learned)
-
-    def loss(batch: Tensor) -> Tensor | StepLoss:
-        made = training_loss(focus, batch, loss=settings.loss, distil_weight=settings.distil_weight)
-        if extra_loss is None:
-            return made
-        if isinstance(made, StepLoss):
-            return replace(made, objective=made.objective + extra_loss(focus))
-        return made + extra_loss(focus)
-
-    def finish(step: int) -> Shares:
-        with phases.config(step):
-            shares = group_shares(focus, phases.inference)
-            if settings.learn != "factors":
-                update_potentials(focus, centroids, settings.potential_decay, step)
-        if settings.learn == "factors":
-            for factors in learned:
-                factors.data.clamp_(min=SMALLEST_FACTOR)
-        if phases.precedes_hard(step):  # the next step's mask is the one inference would use now
-            calibrate_composed(focus, centroids, calibration_sequences(focus.model, ids, settings))
-        after_step(step)
-        return shares
-
+    steps = RouterSteps(focus, centroids, ids, settings, inference or centroids.config, extra_loss, after_step)
     return Loop(
         ids,
         settings,
         [*weights, *learned],
-        loss,
-        after_step=finish,
+        steps.loss,
+        after_step=steps.finish,
         state=state,
         identity=identity or {},
         checkpoint=checkpoint,
-        around_step=phases.attention,
+        around_step=steps.attention,
         phase=phase,
         rates=rates,
         validation=validation,
     )
 
 
-def _give_factors(centroids: Centroids, num_heads: int) -> None:
-    """Factors of 1 for the query heads of every layer that has none."""
-    for router in centroids.routers.values():
-        if router.logit_factors is None:
-            router.logit_factors = nn.Parameter(torch.ones(num_heads, device=router.projection.device))
+@dataclass(frozen=True, slots=True)
+class RouterSteps:
+    """How a composed model attends in every step of a training, and what follows the step; steps count from 0.
+
+    The soft gate, and for the last `settings.hard_steps`, or where factors of logits are learned, the settings of later
+    use (`inference`).
+    """
+
+    focus: FocusModel
+    centroids: Centroids
+    ids: TokenStream | Mixture
+    settings: TrainConfig
+    inference: FocusConfig
+    extra_loss: Callable[[FocusModel], Tensor] | None = None
+    after_step: Callable[[int], None] = field(default=lambda step: None)
+
+    def __post_init__(self) -> None:
+        if self.settings.hard_steps and self.focus.config.gate != "log":
+            raise ConfigError(
+                f"hard_steps goes with the log gate, not with gate {self.focus.config.gate!r}",
+                fix="choose the log gate, or no steps on the hard mask",
+            )
+
+    @property
+    def learns_factors(self) -> bool:
+        """Whether the groups stay as they are."""
+        return self.settings.learn == "factors"
+
+    def is_hard(self, step: int) -> bool:
+        """Whether a step is one of the last, on the hard mask."""
+        return step >= self.settings.steps - self.settings.hard_steps
+
+    @contextmanager
+    def config(self, step: int) -> Iterator[None]:
+        """The window, sinks, top-k and assignment of a step."""
+        if not self.is_hard(step) and not self.learns_factors:
+            yield
+            return
+        with self.focus.with_config(self.inference):
+            yield
+
+    @contextmanager
+    def attention(self, step: int) -> Iterator[None]:
+        """Config and gate of a step's forward and backward passes."""
+        settings = self.settings
+        with self.config(step):
+            if self.learns_factors:
+                yield
+                return
+            hard = settings.hard or self.is_hard(step)
+            with self.focus.training_gate(SoftGate(self.focus.config.gate, settings.steepness_at(step), hard)):
+                yield
+
+    def loss(self, batch: Tensor) -> Tensor | StepLoss:
+        """What is minimised on (B, T) token ids."""
+        made = training_loss(self.focus, batch, loss=self.settings.loss, distil_weight=self.settings.distil_weight)
+        if self.extra_loss is None:
+            return made
+        if isinstance(made, StepLoss):
+            return replace(made, objective=made.objective + self.extra_loss(self.focus))
+        return made + self.extra_loss(self.focus)
+
+    def finish(self, step: int) -> Shares:
+        """Measure the groups of a step, and update their potentials or clamp the factors."""
+        with self.config(step):
+            shares = group_shares(self.focus, self.inference)
+            if not self.learns_factors:
+                update_potentials(self.focus, self.centroids, self.settings.potential_decay, step)
+        if self.learns_factors:
+            for router in self.centroids.routers.values():
+                assert router.logit_factors is not None
+                router.logit_factors.data.clamp_(min=SMALLEST_FACTOR)
+        starts_hard = self.settings.hard_steps > 0 and self.is_hard(step + 1) and not self.is_hard(step)
+        if starts_hard:  # the next step's mask is the one inference would use now
+            sequences = _calibration_sequences(self.focus.model, self.ids, self.settings)
+            calibrate_composed(self.focus, self.centroids, sequences)
+        self.after_step(step)
+        return shares
 
 
 @torch.no_grad()
 def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, step: int) -> None:
-    """Update the potentials: the running average of Sinkhorn's column terms.
+    """Update the potentials after a pass, in place: the running average of Sinkhorn's column terms.
 
-    Under causal assignment, which uses the potentials, they are moved towards equally many tokens in every group.
-
-    Args:
-        focus: the composed model, after a pass.
-        centroids: whose potentials are updated in place.
-        decay: factor of the old average.
-        step: steps finished before this one; the first one replaces the average.
+    Causal assignment uses the potentials, so it moves them towards equally many tokens in every group. The first step
+    replaces the average, of which `decay` is the factor later.
     """
     for index, assignment in focus.assignments().items():
         router = centroids.routers[index]
@@ -369,24 +384,100 @@ def update_potentials(focus: FocusModel, centroids: Centroids, decay: float, ste
         router.has_potential = True
 
 
-def validate(
-    model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tuple[int, ...] = (1, 2), window: int | None = None
-) -> dict[str, Any]:
-    """Held-out perplexity under the hard mask for several k, with balance and sparsity, and of full attention.
+@torch.no_grad()
+def group_shares(focus: FocusModel, inference: FocusConfig) -> Shares:
+    """Dominance, mean and largest over layers, and the pairs that the mask of later use keeps with a pass's groups."""
+    masks = focus.head_masks(inference)
+    shares, kept = [], []
+    for index, assignment in focus.assignments().items():
+        shares.append(dominance(assignment.probabilities))
+        by_head = [retained_pairs(mask.membership[0], mask.rule) for mask in masks[index]]
+        kept.append(np.average(by_head, weights=[len(mask.group.heads) for mask in masks[index]]))
+    return float(np.mean(shares)), max(shares), float(np.mean(kept))
 
-    Args:
-        model: the base model, Focus not composed.
-        centroids: trained and calibrated.
-        sequences: (N, T) token ids.
-        top_ks: groups per token, one evaluation each.
-        window: the centroids' own when None.
-    """
-    full, scored = evaluate_full(model, sequences)
-    report: dict[str, Any] = {"full": full, "scored_tokens": scored, "sequence_length": sequences.shape[1]}
-    for top_k in top_ks:
-        focus = compose(model, centroids, top_k=top_k, window=window)
-        try:
-            report[f"k={top_k}"] = asdict(evaluate_focus(focus, sequences))
-        finally:
-            focus.detach()
+
+def retained_pairs(membership: Tensor, rule: PairRule) -> float:
+    """Share of causal pairs that the hard mask keeps for (T,) memberships, from evenly spaced rows of a longer text."""
+    length = membership.shape[0]
+    count = min(length, ROWS_COUNTED)
+    position = torch.arange(length, device=membership.device)
+    rows = position if count == length else torch.linspace(0, length - 1, count, device=membership.device).long()
+    allowed = allowed_pairs(membership[rows], membership, rows, position, rule)
+    return allowed.sum().item() / (rows + 1).sum().item()
+
+
+def _with_snapshots(
+    on_step: Callable[[TrainStep], None] | None,
+    on_snapshot: Callable[[int, Centroids], None],
+    every: int,
+    centroids: Centroids,
+    recorded: dict[str, Any],
+) -> Callable[[TrainStep], None]:
+    """`on_step`, and `on_snapshot` after every so many steps but the last one; its centroids share the routers."""
+
+    def report(step: TrainStep) -> None:
+        if on_step is not None:
+            on_step(step)
+        if step.step < recorded["steps"] and step.step % every == 0:
+            training = {**recorded, "steps": step.step, "planned_steps": recorded["steps"], **_final_step(step)}
+            on_snapshot(step.step, replace(centroids, training=training))
+
     return report
+
+
+def _summary(loop: Loop, settings: TrainConfig, config: FocusConfig, initial: Centroids | None) -> dict[str, Any]:
+    """What a centroid file records of its training: of the step whose centroids it holds."""
+    validation, kept = loop.validation, loop.done
+    if validation is not None and validation.plan.patience and validation.best is not None:
+        kept = validation.best.step
+    last = loop.history[kept - 1] if 0 < kept <= len(loop.history) else loop.last
+    sequences = kept * settings.batch * settings.accumulation * loop.processes.num_processes
+    summary: dict[str, Any] = {
+        **_recorded_settings(settings, loop.ids),
+        "steps": kept,
+        "planned_steps": settings.steps,
+        "stopped": loop.stop_reason,
+        **_final_step(last),
+        "tokens_seen": sequences * settings.seq_len,
+        "training_tokens": loop.ids.numel(),
+    }
+    if isinstance(loop.ids, Mixture):
+        parts = zip(loop.ids.names, loop.ids.weights, loop.ids.streams, strict=True)
+        summary["domains"] = [{"name": n, "weight": w, "tokens": stream.numel()} for n, w, stream in parts]
+    if validation is not None:
+        summary["evaluations"] = [asdict(one) | {"mean": one.mean} for one in validation.history]
+        summary["validation_every"], summary["patience"] = validation.plan.every, validation.plan.patience
+    if initial is not None:
+        summary["initial"] = {"name": initial.name, "sha256": initial.sha256}
+        if settings.learn == "factors":
+            summary |= _of_groups(initial, keeps_budget=config.budget == initial.config.budget)
+    return summary
+
+
+def _recorded_settings(settings: TrainConfig, texts: TokenStream | Mixture) -> dict[str, Any]:
+    """The settings of a training; of special tokens only if the tokenizer adds some."""
+    values = asdict(settings)
+    del values["special_tokens"]
+    return values | recorded_special_tokens(texts)
+
+
+def _of_groups(initial: Centroids, *, keeps_budget: bool) -> dict[str, Any]:
+    """What a file with factors records of its groups, which another training made: that training and its budgets."""
+    record = dict(initial.training)
+    searched = record.pop("budget", None)
+    balanced_on = record.pop("balanced", None)
+    kept: dict[str, Any] = {"groups_training": record.get("groups_training", record)}
+    if balanced_on is not None:
+        kept["balanced"] = balanced_on
+    if keeps_budget and isinstance(searched, dict):
+        kept["budget"] = searched | {"before_factors": True}  # the same groups and budget, but other logits
+    return kept
+
+
+def _final_step(step: TrainStep | None) -> dict[str, float | None]:
+    """What a file records of the step whose centroids it holds; parts that were not measured are left out."""
+    if step is None:
+        return {"final_loss": None, "final_dominance": None}
+    parts = {"final_loss": step.loss, "final_divergence": step.divergence, "final_layer_error": step.layer_error}
+    measured: dict[str, float | None] = {name: value for name, value in parts.items() if not math.isnan(value)}
+    return measured | {"final_dominance": step.dominance}

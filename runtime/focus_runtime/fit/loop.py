@@ -1,16 +1,17 @@
 """The training loop every training shares: data order, schedule, accumulation, precision, checkpoint and resume.
 
-The caller gives the parameters and the loss. With several processes (started by
-`accelerate launch`) each takes its share of a step's sequences and gradients are averaged, so the loss curve is that of
-one process with a larger batch.
+The caller gives the parameters and the loss. With several processes (started by `accelerate launch`) each takes its
+share of a step's sequences and gradients are averaged, so the loss curve is that of one process with a larger batch.
 """
 
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -20,18 +21,20 @@ import torch
 from accelerate import PartialState
 from torch import Tensor, nn
 
-from focus_runtime.errors import InputError, TrainingError, TrainingStopped
-from focus_runtime.fit.checkpoint import load_state, save_state
-from focus_runtime.fit.contexts import signals_deferred
+from focus_runtime.errors import ConfigError, InputError, MemoryShortError, TrainingError, TrainingStopped
+from focus_runtime.files import replacing
 from focus_runtime.fit.objective import StepLoss, StepValues, with_values
-from focus_runtime.fit.processes import average
-from focus_runtime.fit.settings import PRECISIONS, TrainConfig, TrainStep, rate_at
-from focus_runtime.fit.shortage import Pass, training_shortage
-from focus_runtime.fit.validation import Validation
-from focus_runtime.measure.memory import failures_named, longest_that_fits
+from focus_runtime.fit.settings import TrainConfig, TrainStep
+from focus_runtime.fit.validation import Validation, average
+from focus_runtime.measure.memory import failures_named, longest_that_fits, tokens
 from focus_runtime.text.sequences import Mixture, TokenStream, step_sequences
 
-Shares = tuple[float, float, float]
+FORMAT = "focus-training-1"
+SHORTEST = 16  # tokens of a sequence, as TrainConfig has it
+LATER_SETTINGS = ("loss", "distil_weight", "hard_steps", "steepness_start", "special_tokens")  # older checkpoints: none
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+Shares = tuple[float, float, float]  # dominance (mean, largest) and retained pairs
 NO_GROUPS: Shares = (math.nan, math.nan, math.nan)
 
 
@@ -47,11 +50,11 @@ class Loop:
         after_step: called after each optimiser step; returns dominance (mean, largest) and retained pairs.
         state: further tensors a checkpoint must hold, written back in place on resume.
         identity: what a checkpoint must have been made for.
-        checkpoint: where it is kept; None for nowhere.
+        checkpoint: file it is kept in. None: it is not kept.
         around_step: step counted from 0 -> context in which its forward and backward passes run.
-        rates: peak learning rate of every parameter, where they differ; the configuration's for all when None.
+        rates: peak learning rate of every parameter, where they differ. None: the configuration's.
         history: every finished step's report, those before a resume included.
-        validation: evaluations during the training, which may end it early; None for none.
+        validation: evaluations during the training, which may end it early.
     """
 
     ids: TokenStream | Mixture
@@ -79,10 +82,9 @@ class Loop:
         self._started = time.perf_counter()
         self._earlier_seconds: float | None = 0.0
         self.last: TrainStep | None = None
-        if self.rates is not None:
-            self.identity = {**self.identity, "rates": sorted(set(self.rates))}
         self.identity = {
             **self.identity,
+            **({} if self.rates is None else {"rates": sorted(set(self.rates))}),
             "settings": _lasting(self.config),
             "phase": self.phase,
             "processes": self.processes.num_processes,
@@ -102,7 +104,7 @@ class Loop:
     def seconds(self) -> float | None:
         """How long the training took so far, pauses between stop and resume left out.
 
-        None where it resumed a checkpoint of an older version, which says nothing of its time.
+        None: it resumed a checkpoint of an older version, which says nothing of its time.
         """
         if self._earlier_seconds is None:
             return None
@@ -138,20 +140,16 @@ class Loop:
         """Write the checkpoint; only the first process does."""
         if self.checkpoint is None or not self.processes.is_main_process:
             return
-        save_state(
-            self.checkpoint,
-            self.identity,
-            self.done,
-            {
-                "parameters": [p.detach().cpu() for p in self.parameters],
-                "state": {name: value.detach().cpu() for name, value in self.state.items()},
-                "optimiser": self.optimiser.state_dict(),
-                "scaler": self.scaler.state_dict(),
-                "history": [astuple(step) for step in self.history],
-                "seconds": self.seconds,
-                "validation": None if self.validation is None else self.validation.state(),
-            },
-        )
+        content = {
+            "parameters": [p.detach().cpu() for p in self.parameters],
+            "state": {name: value.detach().cpu() for name, value in self.state.items()},
+            "optimiser": self.optimiser.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "history": [astuple(step) for step in self.history],
+            "seconds": self.seconds,
+            "validation": None if self.validation is None else self.validation.state(),
+        }
+        save_state(self.checkpoint, self.identity, self.done, content)
 
     def run(
         self,
@@ -159,15 +157,7 @@ class Loop:
         should_stop: Callable[[], bool] = lambda: False,
         until: int | None = None,
     ) -> TrainStep | None:
-        """Run the steps that are left.
-
-        Args:
-            on_step: called after every step.
-            should_stop: called after every step; True stops the training.
-            until: stop quietly after so many steps in all.
-
-        Returns:
-            The last finished step's report.
+        """Run the steps that are left, up to `until` in all; returns the last finished step's report.
 
         Raises:
             TrainingStopped: stopped by `should_stop` or Ctrl-C; the last finished step is in the checkpoint.
@@ -176,27 +166,22 @@ class Loop:
         """
         last = min(self.config.steps, self.config.steps if until is None else until)
         with failures_named(self._shortage):
-            self._run(last, on_step, should_stop)
+            try:
+                self._evaluate()  # the one that a stop came before
+                while self.done < last and not self.ended_early:
+                    self._step(self.done)
+                    self.last = self.history[-1]
+                    if self.done % self.config.checkpoint_every == 0 or self.done == self.config.steps:
+                        self.save()
+                    if on_step is not None:
+                        on_step(self.last)
+                    self._evaluate()
+                    if self.done < last and not self.ended_early and self._agreed(should_stop()):
+                        raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                self.save()
+                raise TrainingStopped(self.done, self.checkpoint) from None
         return self.last
-
-    def _run(self, last: int, on_step: Callable[[TrainStep], None] | None, should_stop: Callable[[], bool]) -> None:
-        try:
-            self._evaluate()  # the one that a stop came before
-            while self.done < last and not self.ended_early:
-                self._step(self.done)
-                self.last = self.history[-1]
-                if self.done % self.config.checkpoint_every == 0 or self.done == self.config.steps:
-                    self.save()
-                if on_step is not None:
-                    on_step(self.last)
-                self._evaluate()
-                if self.ended_early:
-                    break
-                if self.done < last and self._agreed(should_stop()):
-                    raise KeyboardInterrupt
-        except KeyboardInterrupt:
-            self.save()
-            raise TrainingStopped(self.done, self.checkpoint) from None
 
     def _shortage(self) -> InputError:
         """The error for a step that did not fit, with what would fit in its place."""
@@ -212,12 +197,10 @@ class Loop:
             self.scaler.scale(objective).backward()
 
         room = longest_that_fits(read, config.batch * config.seq_len, self.device, reserve=moments)
-        names = ("batch", "seq_len", "accumulation", "gradient_checkpointing")
-        whole = Pass(**{name: getattr(config, name) for name in names}, device=str(self.device))
-        return training_shortage(whole, room, self.checkpoint)
+        return training_shortage(config, str(self.device), room, self.checkpoint)
 
     def _autocast(self) -> Any:
-        precision = PRECISIONS[self.config.mixed_precision]
+        precision = AUTOCAST.get(self.config.mixed_precision)
         return torch.autocast(self.device.type, dtype=precision) if precision else nullcontext()
 
     @property
@@ -250,7 +233,7 @@ class Loop:
     def _step(self, step: int) -> None:
         clock = time.perf_counter()
         config, world = self.config, self.processes.num_processes
-        rate = rate_at(step, config)
+        rate = config.rate_at(step)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("factor", 1.0)  # older checkpoints hold none
         count = config.batch * config.accumulation * world
@@ -309,10 +292,131 @@ def _lasting(config: TrainConfig) -> dict[str, Any]:
     """The settings a resumed training must share; how often it saves may change."""
     values = asdict(config)
     del values["checkpoint_every"]
-    for option in fields(config):  # a checkpoint from before they existed has none of them
-        if (
-            option.name in ("loss", "distil_weight", "hard_steps", "steepness_start", "special_tokens")
-            and values[option.name] == option.default
-        ):
+    for option in fields(config):
+        if option.name in LATER_SETTINGS and values[option.name] == option.default:
             del values[option.name]
     return values
+
+
+@contextmanager
+def checkpointing(model: Any, enabled: bool) -> Iterator[None]:
+    """Gradient checkpointing while the block runs, without switching dropout on."""
+    if not enabled:
+        yield
+        return
+    if not getattr(model, "supports_gradient_checkpointing", False):
+        raise ConfigError(f"{type(model).__name__} does not support gradient checkpointing", fix="leave it off")
+    keep = {"use_reentrant": False}
+    if hasattr(model, "activation_checkpointing_enable"):  # its name in newer transformers
+        model.activation_checkpointing_enable(activation_checkpointing_kwargs=keep)
+    else:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=keep)
+    layers = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
+    before = [layer.training for layer in layers]
+    for layer in layers:
+        layer.training = True  # of the layer alone: its children, dropout among them, stay as they are
+    try:
+        yield
+    finally:
+        for layer, training in zip(layers, before, strict=True):
+            layer.training = training
+        getattr(model, "activation_checkpointing_disable", model.gradient_checkpointing_disable)()
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Delay SIGINT and SIGTERM until the block ends, so that no half-finished update is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[tuple[int, Any]] = []
+    before = {
+        one: signal.signal(one, lambda number, frame: received.append((number, frame)))
+        for one in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    for number, frame in received:
+        handler = before[signal.Signals(number)]
+        if callable(handler):
+            handler(number, frame)
+        elif handler is not signal.SIG_IGN:
+            raise KeyboardInterrupt
+
+
+def save_state(path: Path, identity: Mapping[str, Any], step: int, content: Mapping[str, Any]) -> None:
+    """Replace a checkpoint; if that fails (TrainingError), the old one stays as it was."""
+
+    def explain(target: Path, error: Exception) -> TrainingError:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        return TrainingError(
+            f"the checkpoint {target} cannot be written after step {step}: {reason}",
+            fix="free some space; an older checkpoint is still there, continue with --resume"
+            if target.exists()
+            else "free some space or choose another folder, and start again; no checkpoint was written yet",
+        )
+
+    try:
+        with replacing(path, explain=explain, mode=0o600, sync=True) as part, part.open("wb") as stream:
+            torch.save({"format": FORMAT, "identity": dict(identity), "step": step, "content": dict(content)}, stream)
+    except RuntimeError as error:  # how torch reports a full disk
+        raise explain(path, error) from error
+
+
+def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Read a checkpoint of this very training; returns the steps finished and the content.
+
+    Raises:
+        TrainingError: missing, damaged, or of another model, text or setting; the first difference is named.
+    """
+    if not path.exists():
+        raise TrainingError(f"there is no checkpoint {path}", fix="start without --resume, or give the same --out")
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises its own and pickle's types for damaged or unsafe files
+        raise TrainingError(
+            f"the checkpoint {path} is damaged or no training checkpoint", fix="start again without --resume"
+        ) from error
+    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
+        raise TrainingError(f"{path} is no training checkpoint", fix="start again without --resume")
+    before = saved["identity"]
+    for name in {**before, **identity}:
+        if before.get(name) != identity.get(name):
+            raise TrainingError(
+                f"the checkpoint {path} is of another training: {name} was {_short(before.get(name))}, "
+                f"now it is {_short(identity.get(name))}",
+                expected="the same model, texts and settings",
+                fix="give the settings it was started with, or start again without --resume",
+            )
+    return saved["step"], saved["content"]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def training_shortage(config: TrainConfig, device: str, room: int | None, checkpoint: Path | None) -> MemoryShortError:
+    """The error for a pass that did not fit, with settings that would: `room` is the tokens of one, if known."""
+    problem = f"a training pass over {tokens(config.batch, config.seq_len)} needs more memory than there is on {device}"
+    more = "" if config.gradient_checkpointing else ", or add --gradient-checkpointing"
+    if checkpoint is not None and checkpoint.exists():
+        more += f"; {checkpoint} keeps the training as it was, for --resume with the same settings"
+    if room is None or room < SHORTEST:
+        fix = "set fewer tokens per sequence (--seq-len), fewer sequences per pass (--batch)"
+        return MemoryShortError(problem, fix=fix + more)
+    expected = f"about {room:,} tokens or fewer at a time"
+    return MemoryShortError(problem, expected=expected, fix=_smaller(config, room) + more)
+
+
+def _smaller(config: TrainConfig, room: int) -> str:
+    """Settings with at most `room` tokens in a pass: fewer sequences in more passes, else shorter ones."""
+    if room < config.seq_len:
+        alone = ", --batch 1" if config.batch > 1 else ""
+        return f"set the tokens per sequence to {room} (--seq-len {room}{alone})"
+    batch = min(config.batch - 1, room // config.seq_len)
+    passes = -(-config.batch * config.accumulation // batch)
+    return f"set the sequences per pass to {batch} (--batch {batch}; --accumulate {passes} keeps the step's size)"

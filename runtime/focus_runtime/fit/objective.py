@@ -2,8 +2,12 @@
 Focus changes in every layer.
 
 Distillation needs the vocabulary twice for every token. The logits are computed in slabs of tokens, and the gradient of
-a slab is taken at once with respect to its hidden states: kept are hidden states and their gradient alone, so memory
-is linear in the text and free of the vocabulary's size. That is possible because the output embedding is frozen.
+a slab is taken at once with respect to its hidden states: only hidden states and their gradient are kept, so memory is
+linear in the text and independent of the vocabulary's size. That is possible because the output embedding is frozen.
+
+The loss of layers compares them one by one. The model runs with full attention, so every layer sees what it sees
+without Focus; beside its output each routed layer computes Focus's under the soft gate. Gradients stay inside a layer:
+a step needs no backward pass through the model, and layers cannot make up for each other's errors.
 """
 
 from __future__ import annotations
@@ -17,21 +21,18 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.fit.layerwise import layer_error
 from focus_runtime.measure.loss import final_hidden, slabs, token_nll, vocabulary_logits
-
-LOSSES = ("lm", "distil", "both", "layers")
 
 
 @dataclass(frozen=True, slots=True)
 class StepLoss:
-    """The loss of one pass, with its parts, which carry no gradient; None where a part was not measured.
+    """The loss of one pass, with its parts, which carry no gradient. None: not measured.
 
     Attributes:
         objective: scalar that is minimised.
         nll: scalar, negative log-likelihood of the text in nats per token.
         divergence: scalar, KL(full attention || Focus) in nats per token.
-        layer_error: scalar, see `layer_error`.
+        layer_error: scalar, mean of `layer_errors`.
     """
 
     objective: Tensor
@@ -56,10 +57,39 @@ def with_values(loss: Tensor | StepLoss) -> tuple[Tensor, StepValues]:
     return made.objective, StepValues(*(math.nan if part is None else part.item() for part in parts))
 
 
+def training_loss(focus: FocusModel, ids: Tensor, *, loss: str, distil_weight: float) -> Tensor | StepLoss:
+    """The loss of one pass over (B, T) token ids of a model within its training gate.
+
+    `loss` and `distil_weight` are as in `TrainConfig`; "distil" and "both" run the same weights once more with full
+    attention and without gradient.
+    """
+    if loss == "layers":
+        errors = layer_errors(focus, ids).values()
+        mean = torch.stack([error.to(ids.device) for error in errors]).mean()
+        return StepLoss(mean, layer_error=mean.detach())
+    if loss == "lm":
+        return token_nll(focus.model, final_hidden(focus.model, ids), ids).mean()
+    with torch.no_grad(), focus.full_attention():
+        teacher = final_hidden(focus.model, ids)
+    hidden = final_hidden(focus.model, ids)  # last: the groups that are read afterwards are this pass's
+    weights = (0.0, 1.0) if loss == "distil" else (1.0, distil_weight)
+    return distillation_loss(focus.model, hidden, teacher, ids, nll_weight=weights[0], divergence_weight=weights[1])
+
+
+def layer_errors(focus: FocusModel, ids: Tensor) -> dict[int, Tensor]:
+    """Error of every routed layer in one pass: sums over tokens of |W (Focus - full)|^2 / |W full|^2, fp32 scalars.
+
+    0: Focus returns what full attention does; 1: it returns none of it. W is the output projection.
+    """
+    with focus.compared_by_layer() as comparison:
+        final_hidden(focus.model, ids)
+    return dict(comparison.errors)
+
+
 def distillation_loss(
     model: Any, hidden: Tensor, teacher: Tensor, ids: Tensor, *, nll_weight: float, divergence_weight: float
 ) -> StepLoss:
-    """Weighted sum of language model loss and divergence, means over all tokens but the last.
+    """Weighted sum of language model loss and divergence, means over all tokens but the last, in nats per token.
 
     The divergence of a token is KL(p || q) = sum over the vocabulary of p (log p - log q), with p the prediction from
     `teacher` and q the one from `hidden`.
@@ -69,7 +99,7 @@ def distillation_loss(
         hidden: (B, T, d) from `final_hidden` under Focus; gets the gradient.
         teacher: (B, T, d) from `final_hidden` with full attention.
         ids: (B, T) token ids, T at least 2.
-        nll_weight, divergence_weight: of the two means in nats per token.
+        nll_weight, divergence_weight: of the two means.
     """
     return StepLoss(*_InSlabs.apply(hidden, teacher, ids, model, nll_weight, divergence_weight))
 
@@ -107,28 +137,3 @@ class _InSlabs(torch.autograd.Function):
         (grads,) = ctx.saved_tensors
         # divided here, after a scaler's factor: a mean's gradient would underflow in fp16
         return (grads * (grad / ctx.count)).to(grads.dtype), None, None, None, None, None
-
-
-def training_loss(focus: FocusModel, ids: Tensor, *, loss: str, distil_weight: float) -> Tensor | StepLoss:
-    """The loss of one pass of a composed model in training.
-
-    Args:
-        focus: the composed model, within its training gate.
-        ids: (B, T) token ids.
-        loss: "lm"; "distil", which runs the same weights once more with full attention and without gradient;
-            "both", lm + distil_weight * distil; or "layers", the mean error of the layers.
-        distil_weight: see above.
-
-    Returns:
-        The mean negative log-likelihood for "lm", else the objective with its parts.
-    """
-    if loss == "layers":
-        error = layer_error(focus, ids)
-        return StepLoss(error, layer_error=error.detach())
-    if loss == "lm":
-        return token_nll(focus.model, final_hidden(focus.model, ids), ids).mean()
-    with torch.no_grad(), focus.full_attention():
-        teacher = final_hidden(focus.model, ids)
-    hidden = final_hidden(focus.model, ids)  # last: the groups that are read afterwards are this pass's
-    weights = (0.0, 1.0) if loss == "distil" else (1.0, distil_weight)
-    return distillation_loss(focus.model, hidden, teacher, ids, nll_weight=weights[0], divergence_weight=weights[1])

@@ -1,8 +1,7 @@
-"""Three ways to train with Focus, each with a full-attention twin that sees the same sequences in the same order.
+"""Two ways to train the weights with Focus, each with a full-attention twin on the same sequences in the same order.
 
-"centroid_only": routers of a frozen model. "two_phase": routers first, then all weights with them. "from_scratch":
-weights and routers together, both from random initialisation (paper, section 4). Evaluation is `RegimeResult.score`,
-always under the hard mask.
+"two_phase": routers first, then all weights with them. "from_scratch": weights and routers together, both from random
+initialisation (paper, section 4). Evaluation is `RegimeResult.score`, always under the hard mask.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, ModelError
 from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.fit.centroids import centroid_loop, train_centroids, training_focus
-from focus_runtime.fit.contexts import checkpointing
-from focus_runtime.fit.domains import texts_sha256
-from focus_runtime.fit.hashes import ModelHashes
-from focus_runtime.fit.loop import Loop
+from focus_runtime.fit.inputs import ModelHashes, texts_sha256
+from focus_runtime.fit.loop import Loop, checkpointing
 from focus_runtime.fit.settings import TrainConfig, TrainStep
 from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
 from focus_runtime.measure.perplexity import Scores, score
@@ -34,8 +31,8 @@ from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids, random_centroids
 from focus_runtime.text.sequences import TokenStream, encode_texts, even_sequences, recorded_special_tokens
 
-PHASES = {"centroid_only": ("centroids",), "two_phase": ("centroids", "weights"), "from_scratch": ("weights",)}
-ROUTER_RATE = 3e-4
+PHASES = {"two_phase": ("centroids", "weights"), "from_scratch": ("weights",)}
+ROUTER_RATE = 3e-4  # a tenth of the usual rate of routers alone, which is where the first phase's cosine ends
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,39 +40,32 @@ class RegimePlan:
     """What is trained, for how long and how fast.
 
     Attributes:
-        regime: "centroid_only", "two_phase" or "from_scratch".
-        centroids: the phase that trains routers alone; its `seed` also initialises the routers.
+        regime: "two_phase" or "from_scratch".
+        centroids: the phase of "two_phase" that trains only routers; its `seed` also initialises them.
         weights: the phase that trains all weights with the routers; `learning_rate` is the weights', `seed`
             initialises a model from scratch, and `hard` trains on the hard mask (straight-through) instead of the
             soft gate. Every phase counts its steps from 0, so equal seeds show both phases the same sequences.
-        router_rate: the routers' peak learning rate while weights train, on the same schedule. The default is a tenth
-            of the usual rate of routers alone, which is where the first phase's cosine ends.
+        router_rate: the routers' peak learning rate while weights train, on the same schedule.
     """
 
     regime: str
     centroids: TrainConfig | None = None
-    weights: TrainConfig | None = None
+    weights: TrainConfig
     router_rate: float = ROUTER_RATE
 
     def __post_init__(self) -> None:
         if self.regime not in PHASES:
             raise ConfigError(f"regime is {self.regime!r}", expected=" or ".join(PHASES))
-        for phase in ("centroids", "weights"):
-            needed, present = phase in PHASES[self.regime], getattr(self, phase) is not None
-            if needed != present:
-                raise ConfigError(
-                    f"regime {self.regime!r} {'needs' if needed else 'has no phase for'} {phase!r} settings",
-                    expected="settings for " + " and ".join(repr(name) for name in PHASES[self.regime]),
-                )
+        needed = "centroids" in PHASES[self.regime]
+        if needed != (self.centroids is not None):
+            raise ConfigError(
+                f"regime {self.regime!r} {'needs' if needed else 'has no phase for'} 'centroids' settings",
+                expected="settings for " + " and ".join(repr(name) for name in PHASES[self.regime]),
+            )
         if not 0 < self.router_rate < 10:
             raise ConfigError(f"router_rate is {self.router_rate}", expected="between 0 and 10")
-        if len({phase.special_tokens for phase in self.phases}) > 1:
+        if self.centroids is not None and self.centroids.special_tokens != self.weights.special_tokens:
             raise ConfigError("the phases differ in special_tokens", expected="the same in both")
-
-    @property
-    def phases(self) -> list[TrainConfig]:
-        """Settings of the phases, in order."""
-        return [phase for phase in (self.centroids, self.weights) if phase is not None]
 
 
 @dataclass(eq=False)
@@ -83,14 +73,12 @@ class RegimeResult:
     """A trained model with its routers.
 
     Attributes:
-        plan: what it was trained by.
         twin: True for full attention.
-        model: the trained network; the caller's own object where no weight was trained, or with `in_place`.
         centroids: calibrated routers; None for a twin.
         phases: every step's report by phase, "centroids" and "weights".
         weights_before, weights_after: sha256 of the weights at the start of training and at its end.
-        phase_seconds: how long each phase trained, its parts before a resume included and pauses left out; None where
-            a checkpoint of an older version does not say.
+        phase_seconds: how long each phase trained, its parts before a resume included and pauses left out. None: a
+            checkpoint of an older version does not say.
     """
 
     plan: RegimePlan
@@ -104,26 +92,19 @@ class RegimeResult:
 
     @property
     def seconds(self) -> float | None:
-        """How long all phases trained together; None where that of one is not known."""
+        """How long all phases trained together. None: that of one is not known."""
         known = [seconds for seconds in self.phase_seconds.values() if seconds is not None]
         return sum(known) if len(known) == len(self.phase_seconds) else None
 
-    @contextmanager
-    def attending(self, **settings: Any) -> Iterator[Any]:
-        """The model as it is evaluated: under the hard mask, `settings` as in `compose`; a twin with full attention."""
-        if self.centroids is None:
-            yield self.model
-            return
-        focus = compose(self.model, self.centroids, **settings)
-        try:
-            yield focus
-        finally:
-            focus.detach()
-
     def score(self, sequences: Tensor, **settings: Any) -> Scores:
         """Losses on (N, T) token ids, under the hard mask unless it is a twin; `settings` as in `compose`."""
-        with self.attending(**settings) as model:
-            return score(model, sequences)
+        if self.centroids is None:
+            return score(self.model, sequences)
+        focus = compose(self.model, self.centroids, **settings)
+        try:
+            return score(focus, sequences)
+        finally:
+            focus.detach()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +141,6 @@ def run_regime(
     config: FocusConfig,
     *,
     twin: bool = False,
-    in_place: bool = False,
     model_id: str = "",
     on_step: Callable[[TrainStep], None] | None = None,
     checkpoint: Path | None = None,
@@ -170,17 +150,16 @@ def run_regime(
     """Train one regime, or its twin.
 
     Weights are trained in fp32 on a copy, with dropout off; the model given stays as it is. `mixed_precision` applies
-    to the passes alone.
+    only to the passes.
 
     Args:
         plan: regime and settings of its phases.
-        model: causal language model; "from_scratch" takes its configuration alone.
+        model: causal language model; "from_scratch" takes only its configuration.
         tokenizer: the model's.
         texts: training texts.
         config: K, d_g, window, sinks, gate, layers of the routers.
-        twin: full attention instead: the untouched model for "centroid_only", else the phase of the weights alone,
-            with the same sequences, learning rate and, from scratch, initial weights.
-        in_place: train the model given rather than a copy, where memory holds only one (fp32 weights needed).
+        twin: full attention instead: only the phase of the weights, with the same sequences, learning rate and, from
+            scratch, initial weights.
         model_id: recorded in the centroids.
         on_step: called after every step; `TrainStep.phase` says of which phase.
         checkpoint: folder with one file per phase; a finished phase is not run again on resume.
@@ -196,52 +175,33 @@ def run_regime(
         raise ModelError("this is what compose() returned, not a model", fix="give the model, before compose()")
     if resume and checkpoint is None:
         raise ConfigError("resume without a checkpoint folder", fix="give the folder the training was started with")
-    longest = max(phase.seq_len for phase in plan.phases)
+    longest = max(plan.weights.seq_len, plan.centroids.seq_len if plan.centroids is not None else 0)
     check_positions(model, longest)
-    ids = encode_texts(tokenizer, texts, longest + 1, plan.phases[-1].special_tokens)
-    network = _network(plan, model, in_place)
+    ids = encode_texts(tokenizer, texts, longest + 1, plan.weights.special_tokens)
+    scratch = plan.regime == "from_scratch"
+    network = initialised(model, plan.weights.seed) if scratch else copy.deepcopy(model).float()
     hashes = ModelHashes.of(network)
     identity = {
         "regime": plan.regime + (" twin" if twin else ""),
         "config": "" if twin else config.to_json(),
         "model": hashes.fingerprint,
         "texts": texts_sha256(texts),
-        "earlier": "" if twin or plan.regime != "two_phase" else repr(plan.centroids),
+        "earlier": "" if twin or scratch else repr(plan.centroids),
     }
     session = _Session(tokenizer, texts, config, plan, twin, identity, checkpoint, resume, on_step, should_stop)
     if checkpoint is not None and not resume and PartialState().is_main_process:
         for phase in PHASES[plan.regime]:
             (checkpoint / f"{phase}.ckpt").unlink(missing_ok=True)  # else a later resume would skip what it belongs to
-    result = RegimeResult(plan, twin, network, None, weights_before=hashes.weights, weights_after=hashes.weights)
+    result = RegimeResult(plan, twin, network, None, weights_before=hashes.weights)
     if not twin:
         result.centroids = _first_phase(session, result, model_id, hashes)
-    if plan.weights is not None:
-        _train_weights(session, result, ids)
-        after = ModelHashes.of(network)
-        result.weights_after = after.weights
-        if result.centroids is not None:
-            result.centroids.base_model, result.centroids.base_fingerprint = model_id, after.fingerprint
-            _finish(session, result, ids)
+    _train_weights(session, result, ids)
+    after = ModelHashes.of(network)
+    result.weights_after = after.weights
+    if result.centroids is not None:
+        result.centroids.base_model, result.centroids.base_fingerprint = model_id, after.fingerprint
+        _finish(plan, result, result.centroids, ids)
     return result
-
-
-def _network(plan: RegimePlan, model: Any, in_place: bool) -> Any:
-    """The model whose weights are trained."""
-    if plan.weights is None:
-        return model
-    if plan.regime == "from_scratch":
-        fresh = initialised(model, plan.weights.seed)
-        if not in_place:
-            return fresh
-        model.load_state_dict(fresh.state_dict())
-    network = model if in_place else copy.deepcopy(model).float()
-    if next(network.parameters()).dtype != torch.float32:
-        raise ModelError(
-            f"the weights are {next(network.parameters()).dtype}",
-            expected="float32 to train them in place",
-            fix='load the model with dtype="float32" and ask for mixed_precision="bf16", or train a copy',
-        )
-    return network
 
 
 def initialised(model: Any, seed: int) -> Any:
@@ -254,10 +214,9 @@ def initialised(model: Any, seed: int) -> Any:
 
 
 def _first_phase(session: _Session, result: RegimeResult, model_id: str, hashes: ModelHashes) -> Centroids:
-    """The routers with which the phase of the weights starts: trained alone, or random."""
+    """The routers with which the phase of the weights starts: trained, or random."""
     plan = session.plan
     if plan.centroids is None:
-        assert plan.weights is not None
         return random_centroids(result.model, session.config, seed=plan.weights.seed, name="trained")
     centroids = train_centroids(
         result.model,
@@ -279,42 +238,32 @@ def _first_phase(session: _Session, result: RegimeResult, model_id: str, hashes:
 
 def _train_weights(session: _Session, result: RegimeResult, ids: TokenStream) -> None:
     """All weights, with the routers or with full attention."""
-    settings, network = session.plan.weights, result.model
-    assert settings is not None
-
-    def run(loop: Loop) -> None:
+    settings = session.plan.weights
+    with _weights_loop(session, result, ids) as loop:
         if session.resumes("weights"):
             loop.resume()
-        with checkpointing(network, settings.gradient_checkpointing):
+        with checkpointing(result.model, settings.gradient_checkpointing):
             loop.run(session.on_step, session.should_stop)
-        result.phases["weights"], result.phase_seconds["weights"] = loop.history, loop.seconds
+    result.phases["weights"], result.phase_seconds["weights"] = loop.history, loop.seconds
 
+
+@contextmanager
+def _weights_loop(session: _Session, result: RegimeResult, ids: TokenStream) -> Iterator[Loop]:
+    network, settings = result.model, session.plan.weights
     common: dict[str, Any] = {"identity": session.identity, "checkpoint": session.file("weights"), "phase": "weights"}
-    if result.centroids is not None:
-        with training_focus(network, result.centroids, weights=True) as focus:
-            weights = list(network.parameters())
-            run(
-                centroid_loop(
-                    focus,
-                    result.centroids,
-                    ids,
-                    settings,
-                    weights=weights,
-                    router_rate=session.plan.router_rate,
-                    **common,
-                )
-            )
-        return
-    with _all_trained(network) as weights:
-        run(
-            Loop(
+    if result.centroids is None:
+        with _all_trained(network) as weights:
+            yield Loop(
                 ids,
                 settings,
                 weights,
                 lambda batch: token_nll(network, final_hidden(network, batch), batch).mean(),
                 **common,
             )
-        )
+        return
+    with training_focus(network, result.centroids, weights=True) as focus:
+        weights, rate = list(network.parameters()), session.plan.router_rate
+        yield centroid_loop(focus, result.centroids, ids, settings, weights=weights, router_rate=rate, **common)
 
 
 @contextmanager
@@ -330,19 +279,17 @@ def _all_trained(network: Any) -> Iterator[list[nn.Parameter]]:
             parameter.grad = None
 
 
-def _finish(session: _Session, result: RegimeResult, ids: TokenStream) -> None:
+def _finish(plan: RegimePlan, result: RegimeResult, centroids: Centroids, ids: TokenStream) -> None:
     """Estimate potentials for the trained weights, and record the training in the centroids."""
-    settings, centroids, network = session.plan.weights, result.centroids, result.model
-    assert settings is not None
-    assert centroids is not None
+    settings = plan.weights
     sequences = even_sequences(ids, settings.calibration_sequences, settings.seq_len)
-    calibrate_potentials(network, centroids, sequences.to(input_device(network)))
+    calibrate_potentials(result.model, centroids, sequences.to(input_device(result.model)))
     steps = result.phases["weights"]
     centroids.training = {
-        "regime": session.plan.regime,
+        "regime": plan.regime,
         "weights": asdict(settings),
-        "router_rate": session.plan.router_rate,
-        "centroids": None if session.plan.centroids is None else asdict(session.plan.centroids),
+        "router_rate": plan.router_rate,
+        "centroids": None if plan.centroids is None else asdict(plan.centroids),
         "final_loss": steps[-1].loss,
         "final_dominance": steps[-1].dominance,
         "training_tokens": ids.numel(),

@@ -1,54 +1,105 @@
-"""What a training is asked for and what each of its steps reports: settings, schedules, the step's values."""
+"""What a training is asked for and what its steps report: recipes, settings, schedules. Without torch.
+
+The paper gives K, w, tau and N (its appendix) and equation 2, but no steepness: `steepness` of the paper's recipe is a
+choice of ours, and docs/gate-laboratory.md measures others.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-import torch
-
-from focus_runtime.config import SPECIAL_TOKENS
+from focus_runtime.config import SPECIAL_TOKENS, FocusConfig
 from focus_runtime.errors import ConfigError
-from focus_runtime.fit.objective import LOSSES
 from focus_runtime.text.special import DEFAULT
 
+LOSSES = ("lm", "distil", "both", "layers")
 LEARNED = ("groups", "factors")
-PRECISIONS = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+PRECISIONS = ("no", "bf16", "fp16")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """The settings by which recipes differ, named as in `FocusConfig` and `TrainConfig`."""
+
+    num_groups: int
+    window: int
+    num_sinks: int
+    temperature: float
+    sinkhorn_iterations: int
+    assignment: str
+    gate: str
+    steepness: float
+
+    def config(self, **changes: Any) -> FocusConfig:
+        """The settings of attention, some of them changed."""
+        values = asdict(self)
+        del values["steepness"]
+        return FocusConfig(**values | {"top_k": 1} | changes)
+
+
+RECIPES = {
+    "paper": Recipe(
+        num_groups=8,
+        window=128,
+        num_sinks=0,
+        temperature=0.1,
+        sinkhorn_iterations=10,
+        assignment="sinkhorn",
+        gate="paper",
+        steepness=8.0,
+    ),
+    "ours": Recipe(  # lost least here under the hard mask
+        num_groups=4,
+        window=128,
+        num_sinks=4,
+        temperature=0.1,
+        sinkhorn_iterations=20,
+        assignment="causal",
+        gate="log",
+        steepness=8.0,
+    ),
+}
+
+
+def recipe_named(name: str) -> Recipe:
+    """One of `RECIPES`; any other name is a ConfigError."""
+    if name not in RECIPES:
+        raise ConfigError(f"there is no recipe {name!r}", expected=" or ".join(RECIPES))
+    return RECIPES[name]
+
+
+def in_words(setting: str) -> str:
+    """A setting's value in our recipe, with the paper's if that differs."""
+    ours, paper = (getattr(RECIPES[name], setting) for name in ("ours", "paper"))
+    return f"{ours}" if ours == paper else f"{ours}, paper {paper}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
-    """How something is trained; what is trained stands in FocusConfig.
+    """How something is trained; `FocusConfig` says what.
 
     Attributes:
-        steps: optimiser steps.
-        seq_len: tokens per sequence.
         batch: sequences per pass and process.
         accumulation: passes whose gradients make one step.
-        learning_rate: peak of AdamW's rate.
-        warmup: steps of linear warm-up; then cosine to a tenth of the peak.
-        weight_decay: AdamW's.
+        learning_rate: peak of AdamW's rate, after `warmup` steps; then a cosine to a tenth of it.
         clip: largest norm of a step's gradient.
         steepness: lambda of the paper gate.
-        steepness_start: lambda of the first step, from which it grows in a straight line to `steepness` at the last
-            one; None for the same in every step.
+        steepness_start: lambda of the first step, from which it grows in a straight line. None: the same in every step.
         hard: train on the hard mask with straight-through gradients (log gate only).
         loss: what is minimised: "lm", the language model's loss; "distil", the divergence from full attention's
             predictions; "both", lm + distil_weight * distil; "layers", what Focus changes in the output of every layer
             on full attention's input. All but "lm" need frozen weights.
-        distil_weight: see `loss`.
         learn: "groups", routers; or "factors", of logits, one for each query head of routed layers, under the mask and
             the settings of inference, for groups that are trained.
-        hard_steps: the last so many steps run on the hard mask at the settings of inference, with straight-through
-            gradients (log gate only).
+        hard_steps: number of last steps on the hard mask at the settings of inference, with straight-through gradients
+            (log gate only).
         potential_decay: factor of the running average of Sinkhorn's column terms.
         calibration_sequences: training sequences on which the final potentials are estimated.
-        seed: initialisation and data order.
-        special_tokens: "auto" where every sequence begins with what the tokenizer puts before a text, such as BOS, or
-            "none".
+        seed: of initialisation and data order.
+        special_tokens: "auto" (every sequence begins with what the tokenizer puts before a text) or "none".
         mixed_precision: "no", "bf16" or "fp16" (autocast; fp16 with loss scaling, on a GPU).
-        gradient_checkpointing: compute layers again in the backward pass rather than keep their activations.
-        checkpoint_every: steps between checkpoints, when there is a file for them.
     """
 
     steps: int = 300
@@ -75,17 +126,13 @@ class TrainConfig:
     checkpoint_every: int = 50
 
     def __post_init__(self) -> None:
-        minima = {
-            "steps": 1,
-            "seq_len": 16,
-            "batch": 1,
-            "accumulation": 1,
-            "warmup": 0,
-            "calibration_sequences": 1,
-            "checkpoint_every": 1,
-            "seed": 0,
-            "hard_steps": 0,
-        }
+        self._check_ranges()
+        self._check_choices()
+        self._check_combinations()
+
+    def _check_ranges(self) -> None:
+        at_least_one = ("steps", "batch", "accumulation", "calibration_sequences", "checkpoint_every")
+        minima = dict.fromkeys(at_least_one, 1) | dict.fromkeys(("warmup", "seed", "hard_steps"), 0) | {"seq_len": 16}
         for name, minimum in minima.items():
             if getattr(self, name) < minimum:
                 raise ConfigError(f"{name} is {getattr(self, name)}", expected=f"at least {minimum}")
@@ -102,14 +149,21 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
                 raise ConfigError(f"{name} is {value}", expected="a number of at least 0")
-        if self.mixed_precision not in PRECISIONS:
-            raise ConfigError(f"mixed_precision is {self.mixed_precision!r}", expected=" or ".join(PRECISIONS))
-        if self.special_tokens not in SPECIAL_TOKENS:
-            raise ConfigError(f"special_tokens is {self.special_tokens!r}", expected=" or ".join(SPECIAL_TOKENS))
-        if self.loss not in LOSSES:
-            raise ConfigError(f"loss is {self.loss!r}", expected=" or ".join(LOSSES))
-        if self.learn not in LEARNED:
-            raise ConfigError(f"learn is {self.learn!r}", expected=" or ".join(LEARNED))
+        if not 0 < self.distil_weight < math.inf:
+            raise ConfigError(f"distil_weight is {self.distil_weight}", expected="a number above 0")
+
+    def _check_choices(self) -> None:
+        choices = {
+            "mixed_precision": PRECISIONS,
+            "special_tokens": SPECIAL_TOKENS,
+            "loss": LOSSES,
+            "learn": LEARNED,
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}", expected=" or ".join(allowed))
+
+    def _check_combinations(self) -> None:
         if self.learn == "factors" and (self.hard or self.hard_steps):
             raise ConfigError(
                 "factors of logits are learned under the mask in every step",
@@ -120,8 +174,6 @@ class TrainConfig:
                 "gradient_checkpointing goes with a backward pass through the model, which the loss 'layers' has not",
                 fix="leave it off",
             )
-        if not 0 < self.distil_weight < math.inf:
-            raise ConfigError(f"distil_weight is {self.distil_weight}", expected="a number above 0")
         if self.hard_steps >= self.steps:
             raise ConfigError(
                 f"hard_steps is {self.hard_steps} of {self.steps} steps",
@@ -131,24 +183,36 @@ class TrainConfig:
         if self.hard_steps and self.hard:
             raise ConfigError("hard and hard_steps are both set", expected="one of them: hard is every step")
 
+    def rate_at(self, step: int) -> float:
+        """Learning rate of a step counted from 0."""
+        if step < self.warmup:
+            return self.learning_rate * (step + 1) / self.warmup
+        progress = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return self.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * progress)))
+
+    def steepness_at(self, step: int) -> float:
+        """Lambda of the paper gate in a step counted from 0."""
+        if self.steepness_start is None:
+            return self.steepness
+        progress = step / max(1, self.steps - 1)
+        return self.steepness_start + progress * (self.steepness - self.steepness_start)
+
 
 @dataclass(frozen=True, slots=True)
 class TrainStep:
-    """What one step reported.
+    """What one step reported; parts that were not measured are nan.
 
     Attributes:
         step: steps finished, this one included.
-        loss: negative log-likelihood in nats per token, mean over the step's sequences; nan where only layers are
-            compared.
-        dominance: share of tokens whose most probable group is the largest, mean over layers; nan without groups.
+        loss: negative log-likelihood in nats per token, mean over the step's sequences.
+        dominance: share of tokens whose most probable group is the largest, mean over layers.
         dominance_max: of the most lopsided layer.
         retained_pairs: pairs that the hard mask of later use keeps with this step's groups over causal pairs, mean over
             layers.
-        learning_rate: of this step.
         tokens_per_second: over all processes.
         phase: which part of a training in several parts.
-        divergence: KL from full attention's predictions in nats per token; nan where it is no part of the loss.
-        layer_error: mean over layers of the relative squared error of Focus's output; nan where it is not the loss.
+        divergence: KL from full attention's predictions in nats per token.
+        layer_error: mean over layers of the relative squared error of Focus's output.
     """
 
     step: int
@@ -166,19 +230,3 @@ class TrainStep:
     def perplexity(self) -> float:
         """exp of the loss, nan where that is."""
         return self.loss if math.isnan(self.loss) else math.exp(min(self.loss, 700.0))
-
-
-def rate_at(step: int, config: TrainConfig) -> float:
-    """Learning rate of a step counted from 0: linear warm-up, then cosine to a tenth of the peak."""
-    if step < config.warmup:
-        return config.learning_rate * (step + 1) / config.warmup
-    progress = (step - config.warmup) / max(1, config.steps - config.warmup)
-    return config.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * progress)))
-
-
-def steepness_at(step: int, config: TrainConfig) -> float:
-    """Lambda of the paper gate in a step counted from 0."""
-    if config.steepness_start is None:
-        return config.steepness
-    progress = step / max(1, config.steps - 1)
-    return config.steepness_start + progress * (config.steepness - config.steepness_start)

@@ -1,28 +1,27 @@
-"""Held-out text scored while a training runs, by domain; the best evaluation kept, and the end of improvement noticed.
-
-An evaluation scores what the file would be if the training ended there: a copy of the routers with potentials
-estimated anew, under the hard mask at the settings of inference. The training itself is left exactly as it was.
-"""
+"""Held-out text scored while a training runs, by domain; the best evaluation kept, and an early end noticed."""
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+from accelerate import PartialState
+from accelerate.utils import reduce
 from torch import Tensor
 
-from focus_runtime.composition.attach import FocusModel
-from focus_runtime.config import FocusConfig
+from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.errors import ConfigError
-from focus_runtime.fit.calibrate import calibrate_composed
-from focus_runtime.fit.processes import average
-from focus_runtime.measure.loss import evaluate_focus
+from focus_runtime.measure.loss import evaluate_focus, evaluate_full
 from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids
+
+
+def average(value: Tensor) -> Tensor:
+    """Mean of a tensor over all processes of a training; the tensor itself when there is one."""
+    return value if PartialState().num_processes == 1 else reduce(value, "mean")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,11 +56,11 @@ class ValidationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Held-out loss after a step.
+    """Held-out loss after a step, under the hard mask at the settings of inference.
 
     Attributes:
         step: steps finished.
-        losses: nats per token by domain, under the hard mask at the settings of inference.
+        losses: nats per token by domain.
         scored: scored tokens by domain.
         dominance, retained_pairs: means over layers and domains.
     """
@@ -79,13 +78,7 @@ class Evaluation:
 
 
 def evaluate_domains(focus: FocusModel, sequences: Mapping[str, Tensor], step: int) -> Evaluation:
-    """Score held-out text under the hard mask.
-
-    Args:
-        focus: the composed model, at the settings that are to be scored.
-        sequences: (N, T) token ids by domain.
-        step: recorded with the result.
-    """
+    """Score (N, T) held-out token ids by domain under the hard mask, at the composition's settings."""
     rows = {name: evaluate_focus(focus, ids) for name, ids in sequences.items()}
     losses = torch.tensor([math.log(row.perplexity) for row in rows.values()], dtype=torch.float64)
     losses = average(losses.to(input_device(focus.model)))  # else processes could disagree on the best one
@@ -98,30 +91,26 @@ def evaluate_domains(focus: FocusModel, sequences: Mapping[str, Tensor], step: i
     )
 
 
-@torch.no_grad()
-def evaluate_training(
-    focus: FocusModel,
-    centroids: Centroids,
-    calibration: Tensor,
-    sequences: Mapping[str, Tensor],
-    inference: FocusConfig,
-    step: int,
-) -> Evaluation:
-    """Score the centroids of a training as their file would be used.
+def validate(
+    model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tuple[int, ...] = (1, 2)
+) -> dict[str, Any]:
+    """Held-out perplexity under the hard mask for several k, with balance and sparsity, and of full attention.
 
     Args:
-        focus: the composed model of the training, outside its gate.
-        centroids: those that are trained; they stay as they are.
-        calibration: (N, T) token ids on which the potentials are estimated.
-        sequences: held-out token ids (N, T) by domain.
-        inference: settings of later use.
-        step: steps finished.
+        model: the base model, Focus not composed.
+        centroids: trained and calibrated.
+        sequences: (N, T) token ids.
+        top_ks: groups per token, one evaluation each.
     """
-    copied = replace(centroids, routers=copy.deepcopy(centroids.routers))
-    with focus.with_routers(copied.routers):
-        calibrate_composed(focus, copied, calibration)
-        with focus.with_config(inference):
-            return evaluate_domains(focus, sequences, step)
+    full, scored = evaluate_full(model, sequences)
+    report: dict[str, Any] = {"full": full, "scored_tokens": scored, "sequence_length": sequences.shape[1]}
+    for top_k in top_ks:
+        focus = compose(model, centroids, top_k=top_k)
+        try:
+            report[f"k={top_k}"] = asdict(evaluate_focus(focus, sequences))
+        finally:
+            focus.detach()
+    return report
 
 
 @dataclass(eq=False)
@@ -129,7 +118,6 @@ class Validation:
     """The evaluations of one training.
 
     Attributes:
-        plan: when, and what ends the training.
         evaluate: scores the training after a number of steps.
         report: called with every new evaluation, once it is in the checkpoint.
         history: evaluations so far, those before a resume included.
@@ -150,12 +138,7 @@ class Validation:
         return step % self.plan.every == 0 or step == last
 
     def run(self, step: int, values: Sequence[Tensor]) -> Evaluation:
-        """Evaluate; the values of the best evaluation so far are kept.
-
-        Args:
-            step: steps finished.
-            values: everything the training changes.
-        """
+        """Evaluate after a step; `values`, all that the training changes, are kept from the best evaluation so far."""
         made = self.evaluate(step)
         self.history.append(made)
         if self.best is None or made.mean < self.best.mean:
@@ -184,12 +167,7 @@ class Validation:
         return {"history": [asdict(one) for one in self.history], "best_values": values}
 
     def load(self, state: dict[str, Any], values: Sequence[Tensor]) -> None:
-        """Take up what `state` returned.
-
-        Args:
-            state: see there.
-            values: everything the training changes, for the devices.
-        """
+        """Take up what `state` returned, on the devices of `values`."""
         self.history[:] = [Evaluation(**one) for one in state["history"]]
         self.best = min(self.history, key=lambda one: one.mean, default=None)
         kept = zip(state["best_values"], values, strict=False)  # none before the first evaluation

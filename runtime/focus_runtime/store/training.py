@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Self
 import duckdb
 import pyarrow as pa
 
-from focus_runtime.errors import StoreBusyError, StoreError
+from focus_runtime.errors import StoreBusyError, StoreError, TrainingStopped
+from focus_runtime.files import process_runs
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
@@ -35,29 +36,22 @@ MOST_SECONDS = 10.0
 FLUSH_SHARE = 0.04  # of a core at most is spent writing: flushes become rarer when they become costly
 FLUSH_WAIT = 0.5
 LAST_WAIT = 30.0
-_STEP_SCHEMA = pa.schema(
-    [
-        ("training_id", pa.string()),
-        ("mode", pa.string()),
-        ("step", pa.int64()),
-        ("phase", pa.string()),
-        *(
-            (name, pa.float64())
-            for name in (
-                "loss",
-                "dominance",
-                "dominance_max",
-                "retained_pairs",
-                "learning_rate",
-                "tokens_per_second",
-                "elapsed",
-                "divergence",
-                "layer_error",
-            )
-        ),
-    ]
-)
 _TEXT, _COUNT, _NUMBER = pa.string(), pa.int64(), pa.float64()
+_STEP_NUMBERS = (
+    "loss",
+    "dominance",
+    "dominance_max",
+    "retained_pairs",
+    "learning_rate",
+    "tokens_per_second",
+    "elapsed",
+    "divergence",
+    "layer_error",
+)
+_STEP_SCHEMA = pa.schema(
+    [("training_id", _TEXT), ("mode", _TEXT), ("step", _COUNT), ("phase", _TEXT)]
+    + [(name, _NUMBER) for name in _STEP_NUMBERS]
+)
 _EVALUATION_SCHEMA = pa.schema(
     [("training_id", _TEXT), ("step", _COUNT), ("domain", _TEXT), ("scored", _COUNT)]
     + [(name, _NUMBER) for name in ("loss", "dominance", "retained_pairs")]
@@ -105,7 +99,7 @@ def process_start(pid: int) -> int:
     A process that has ended but was not yet collected by its parent counts as ended.
     """
     if not Path("/proc/self/stat").exists():
-        return _probe(pid)
+        return -1 if os.name == "posix" and not process_runs(pid) else 0  # signal 0 is a real signal on Windows
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -113,26 +107,10 @@ def process_start(pid: int) -> int:
     return -1 if fields[0] in "ZX" else int(fields[19])
 
 
-def _probe(pid: int) -> int:
-    """0 or -1 like `process_start`, where there is no /proc."""
-    if os.name != "posix":  # signal 0 is a real signal on Windows
-        return 0
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return -1
-    except PermissionError:
-        pass
-    return 0
-
-
 def is_alive(host: str, pid: int, started: int) -> bool:
-    """Whether the recorded process still runs; True where that cannot be known, as on another machine.
+    """Whether the recorded process still runs; True if that cannot be known, as of one on another machine.
 
-    Args:
-        host: machine that was recorded.
-        pid: its process.
-        started: clock ticks since boot at the process's start; 0 when unknown.
+    `started` is in clock ticks since boot, 0 when unknown.
     """
     if host != socket.gethostname():
         return True
@@ -149,8 +127,8 @@ class TrainingRecorder:
         resume: continue the newest training of the same `info.out`, replacing its steps from the first one reported.
         warn: called once when rows have to wait, and at the end if they could not be written.
 
-    Without `finish` the status follows from how the block ended: done, stopped (KeyboardInterrupt) or failed. A
-    training that ended without a single step leaves no row.
+    Without `finish` the status follows from how the block ended: done, stopped (KeyboardInterrupt, TrainingStopped) or
+    failed. A training that ended without a single step leaves no row.
     """
 
     def __init__(
@@ -194,11 +172,7 @@ class TrainingRecorder:
         return self
 
     def step(self, step: TrainStep, *, mode: str = "focus") -> None:
-        """Record a step.
-
-        Args:
-            mode: "focus", or "full" for the twin with full attention.
-        """
+        """Record a step; `mode` is "focus", or "full" for the twin with full attention."""
         elapsed = time.monotonic() - self._started
         row = {"mode": mode, **asdict(step), "elapsed": elapsed}
         with self._lock:
@@ -226,12 +200,7 @@ class TrainingRecorder:
     ) -> None:
         """Record how it ended: "done", "stopped" or "failed"; written when the block is left.
 
-        Args:
-            status: how it ended.
-            message: shown with the status.
-            centroids_sha256: of the file that was written.
-            validation: held-out scores.
-            stop_reason: why a training that is done took no more steps.
+        `validation` holds held-out scores, `stop_reason` why a training that is done took no more steps.
         """
         self._end = {
             "status": status,
@@ -247,8 +216,11 @@ class TrainingRecorder:
     ) -> None:
         """Write what is left, and wait longer for the database."""
         if self._end is None:
-            stopped = kind is not None and issubclass(kind, KeyboardInterrupt)
-            self.finish("done" if kind is None else "stopped" if stopped else "failed", str(error or ""))
+            if isinstance(error, TrainingStopped):
+                self.finish("stopped", f"stopped after step {error.step}")
+            else:
+                stopped = isinstance(error, KeyboardInterrupt)
+                self.finish("done" if error is None else "stopped" if stopped else "failed", str(error or ""))
         self._stop.set()
         self._thread.join()
         self._database.wait = LAST_WAIT

@@ -12,13 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from focus_explorer.cli import finetune as command
-from focus_explorer.cli.main import main, parser
-from focus_explorer.usecases import finetune
+from focus_explorer.cli.main import main
+from focus_explorer.usecases.training import train
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from tests.explorer.cli.conftest import options_in_help
-from tests.explorer.usecases.training.trackers import read_back
+from tests.explorer.usecases.training import read_back
 from tests.helpers import free_port
 from tests.runtime.fit.tiny import environment
 
@@ -76,10 +75,10 @@ def test_a_stopped_training_continues_to_the_same_end(train_text, tmp_path, caps
     end = json.loads(capsys.readouterr().out.splitlines()[-1])
     checks = itertools.count(1)
     signalled = SimpleNamespace(is_set=lambda: next(checks) >= 4)
-    monkeypatch.setattr(finetune, "stop_on_signal", lambda: nullcontext(signalled))
+    monkeypatch.setattr(train, "stop_on_signal", lambda: nullcontext(signalled))
     assert main([*train_text, "--out", str(stopped), "--json"]) == 130
     monkeypatch.undo()
-    assert "continues" in capsys.readouterr().err
+    assert "which is saved; continue with" in capsys.readouterr().err
     assert (tmp_path / "stopped.log-to.json").exists()
     assert main([*train_text, "--out", str(stopped), "--json"]) == 2
     assert "keeps a training that was stopped" in capsys.readouterr().err
@@ -99,9 +98,9 @@ def test_a_stopped_training_continues_to_the_same_end(train_text, tmp_path, caps
     ("more", "message"),
     [
         (["--steps", "0"], "steps is 0"),
-        (["--seq-len", "8"], "seq_len is 8"),
-        (["--lr", "0"], "learning_rate is 0"),
-        (["--resume"], "there is nothing in"),
+        (["--centroid-lr", "0"], "learning_rate is 0"),
+        (["--loss", "distil"], "unrecognized arguments: --loss"),
+        (["--resume"], "there is no checkpoint"),
         (["--seq-len", "200000"], "tokens"),
     ],
 )
@@ -123,14 +122,14 @@ def test_a_folder_in_use_is_left_alone(train_text, tmp_path, capsys):
 def test_a_folder_that_is_trained_now_is_left_alone(train_text, tmp_path, capsys, monkeypatch):
     out, statuses = str(tmp_path / "out"), []
     shown = nullcontext(lambda done, numbers: statuses or statuses.append(main([*train_text, "--out", out])))
-    monkeypatch.setattr(command, "step_bar", lambda total: shown)
+    monkeypatch.setattr(train, "TERMINAL_BAR", lambda total: shown)
     assert main([*train_text, "--out", out]) == 0
     assert statuses == [2]
     assert f"another training that runs now writes to {out}" in capsys.readouterr().err
     assert not list((tmp_path / "out").glob(".*"))
 
 
-def test_of_two_processes_the_first_alone_writes(train_text, tmp_path):
+def test_of_two_processes_the_first_alone_writes_what_one_trains_with_twice_the_batch(train_text, tmp_path, capsys):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
@@ -138,9 +137,9 @@ def test_of_two_processes_the_first_alone_writes(train_text, tmp_path):
         from accelerate import PartialState
         state = PartialState(cpu=True)
         from focus_explorer.cli.main import main
-        from focus_explorer.usecases import finetune
-        save = finetune._save
-        finetune._save = lambda *args: print("SAVED by", state.process_index) or save(*args)
+        from focus_explorer.usecases.training import train
+        save = train._save_model
+        train._save_model = lambda *args: print("SAVED by", state.process_index) or save(*args)
         status = main(sys.argv[1:])
         state.destroy_process_group()
         sys.exit(status)
@@ -171,6 +170,9 @@ def test_of_two_processes_the_first_alone_writes(train_text, tmp_path):
     assert json.loads(ended[0][1])["out"] == str(tmp_path / "out")
     assert ended[1] == []
     load_model(str(tmp_path / "out"))
+    assert main([*train_text, "--batch", "2", "--out", str(tmp_path / "one"), "--json"]) == 0
+    one, two = json.loads(capsys.readouterr().out.splitlines()[-1]), json.loads(ended[0][1])
+    assert two["final_loss"] == pytest.approx(one["final_loss"], rel=1e-3)
 
 
 def test_without_a_whole_checkpoint_it_starts_over(train_text, tmp_path, capsys, monkeypatch):
@@ -183,11 +185,11 @@ def test_without_a_whole_checkpoint_it_starts_over(train_text, tmp_path, capsys,
 
     again = [*train_text, "--out", str(tmp_path / "out")]
     with monkeypatch.context() as patch:
-        patch.setattr(finetune, "_train", interrupted)
+        patch.setattr(train, "_train_weights", interrupted)
         assert main(again) == 130
-    assert "nothing of this run was kept" in capsys.readouterr().err
+    assert "nothing unfinished was kept" in capsys.readouterr().err
     assert main([*again, "--resume"]) == 2
-    assert "there is nothing in" in capsys.readouterr().err
+    assert "there is no checkpoint" in capsys.readouterr().err
     assert main(again) == 0
 
 
@@ -197,16 +199,6 @@ def test_help_names_the_options(capsys):
     named |= {"--log-to", "--checkpoint-every"}
     named |= {"--lr", "--centroid-lr", "--router-lr", "--precision", "--gradient-checkpointing", "--resume", "--json"}
     assert options_in_help(capsys, "finetune") >= named
-
-
-def test_a_recipe_decides_what_is_not_given(train_text, tmp_path, capsys):
-    published = [*train_text, "--recipe", "paper", "--groups", "4", "--steepness", "2"]
-    assert main([*published, "--out", str(tmp_path / "a"), "--json"]) == 0
-    made = json.loads(capsys.readouterr().out.splitlines()[-1])
-    settings = ("num_groups", "window", "num_sinks", "gate", "assignment", "sinkhorn_iterations")
-    assert [made["config"][name] for name in settings] == [4, 4, 0, "paper", "sinkhorn", 10]
-    assert made["plan"]["weights"]["steepness"] == made["plan"]["centroids"]["steepness"] == 2.0
-    assert load_centroids(tmp_path / "a" / "centroids.safetensors").config.gate == "paper"
 
 
 @pytest.mark.parametrize(
@@ -219,22 +211,17 @@ def test_a_recipe_decides_what_is_not_given(train_text, tmp_path, capsys):
 )
 def test_the_time_is_said_to_be_that_of_all_parts(seconds, phases, said, monkeypatch, capsys, words):
     result = {"out": "o", "attention": "focus", "regime": "two-phase", "seconds": seconds, "phase_seconds": phases}
-    monkeypatch.setattr(command, "finetune", lambda *_, **__: result)
+    monkeypatch.setattr(train, "train", lambda *_, **__: result)
     assert main([*words, "--out", "o"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == f"trained for {said}"
 
 
 def test_the_bar_of_a_continued_training_counts_the_steps_of_all_phases(train_text, tmp_path, monkeypatch):
     shown, checks = [], itertools.count(1)
-    monkeypatch.setattr(command, "step_bar", lambda total: nullcontext(lambda done, numbers: shown.append(done)))
+    monkeypatch.setattr(train, "TERMINAL_BAR", lambda total: nullcontext(lambda done, numbers: shown.append(done)))
     signalled = SimpleNamespace(is_set=lambda: next(checks) >= 3)  # asked after all steps of a phase but the last
     with monkeypatch.context() as patch:
-        patch.setattr(finetune, "stop_on_signal", lambda: nullcontext(signalled))
+        patch.setattr(train, "stop_on_signal", lambda: nullcontext(signalled))
         assert main([*train_text, "--out", str(tmp_path / "out")]) == 130
     assert main([*train_text, "--out", str(tmp_path / "out"), "--resume"]) == 0
     assert shown == [1, 2, 3, 4, 5, 6]
-
-
-def test_texts_given_one_by_one_are_all_read(words):
-    arguments = parser(["finetune"]).parse_args([*words, "--text", "b.txt", "--val", "c.txt", "--out", "out"])
-    assert (arguments.text, arguments.val) == ([words[2], "b.txt"], [words[4], "c.txt"])

@@ -116,7 +116,7 @@ def test_windows_may_grow_while_budgets_are_measured(tune, tmp_path, capsys):
 def test_the_budget_of_the_file_is_measured_where_the_options_allow_it(
     tune, tmp_path, centroid_file, monkeypatch, budget, options, measured
 ):
-    import focus_runtime.fit.budget.search as module
+    import focus_runtime.fit.tune as module
 
     file, seen, search = load_centroids(centroid_file), [], module.search
     entries = read_budget(budget)
@@ -160,7 +160,7 @@ def test_the_table_is_printed(tune, capsys):
 
 
 def test_a_target_that_cannot_be_met_writes_nothing_unless_told(tune, tmp_path, capsys, monkeypatch):
-    from focus_runtime.fit.budget.meter import BudgetMeter
+    from focus_runtime.fit.budget_meter import BudgetMeter
 
     out = tmp_path / "never.safetensors"
     assert tune("--pairs", "1%", out=out) == 3
@@ -188,7 +188,7 @@ def test_text_of_the_check_is_left_out_of_the_search(tune, texts, tmp_path, caps
 
 
 def test_a_stopped_search_continues_with_the_same_result(tune, tmp_path, capsys, monkeypatch):
-    from focus_runtime.fit.budget.meter import BudgetMeter
+    from focus_runtime.fit.budget_meter import BudgetMeter
 
     measure, calls = BudgetMeter.measure, []
     monkeypatch.setattr(BudgetMeter, "measure", lambda self, budget: calls.append(budget) or measure(self, budget))
@@ -217,8 +217,8 @@ def test_a_stopped_search_continues_with_the_same_result(tune, tmp_path, capsys,
 
 def test_several_targets_are_searched_together(tune, tmp_path, capsys, monkeypatch):
     """Every file is what a search of its own gives; what both need is estimated and measured once."""
-    from focus_runtime.fit.budget import costs
-    from focus_runtime.fit.budget.meter import BudgetMeter
+    from focus_runtime.fit import budget_meter as costs
+    from focus_runtime.fit.budget_meter import BudgetMeter
 
     changes, measure, read, measured = costs._changes, BudgetMeter.measure, [], []
     monkeypatch.setattr(costs, "_changes", lambda *args, **named: read.append(args) or changes(*args, **named))

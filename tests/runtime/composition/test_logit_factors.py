@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import CentroidFileError, ConfigError
-from focus_runtime.fit.layerwise import layer_errors
+from focus_runtime.fit.objective import layer_errors
 from focus_runtime.models.structure import attention_modules, num_query_heads, sliding_window_of
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.routing.centroids import no_groups, random_centroids

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import textwrap
-
 import pytest
 import torch
 
@@ -14,46 +9,44 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.composition.modes import SoftGate
 from focus_runtime.errors import ConfigError, TrainingError
 from focus_runtime.fit.centroids import training_focus
-from focus_runtime.fit.contexts import checkpointing
+from focus_runtime.fit.loop import checkpointing, training_shortage
 from focus_runtime.fit.objective import training_loss
-from focus_runtime.fit.settings import TrainConfig, rate_at
-from tests.helpers import build_centroids, build_model, free_port
-from tests.runtime.fit.tiny import environment, state, train
+from focus_runtime.fit.settings import TrainConfig
+from tests.helpers import build_centroids, build_model
+from tests.runtime.fit.tiny import state, train
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("changes", "message"),
     [
-        ("steps", 0),
-        ("seq_len", 15),
-        ("batch", 0),
-        ("warmup", -1),
-        ("calibration_sequences", 0),
-        ("seed", -1),
-        ("seed", 1 << 63),
-        ("learning_rate", 0.0),
-        ("learning_rate", float("nan")),
-        ("learning_rate", 10.0),
+        ({"steps": 0}, "steps is 0; expected at least 1"),
+        ({"seq_len": 15}, "seq_len is 15"),
+        ({"warmup": -1}, "warmup is -1; expected at least 0"),
+        ({"calibration_sequences": 0}, "calibration_sequences is 0"),
+        ({"seed": 1 << 63}, "seed is 9223372036854775808; expected below"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan"),
+        ({"learning_rate": 10.0}, "learning_rate is 10.0; expected between 0 and 10"),
+        ({"mixed_precision": "fp8"}, "mixed_precision is 'fp8'; expected no or bf16 or fp16"),
+        ({"loss": "kl"}, "loss is 'kl'; expected lm or distil or both"),
+        ({"loss": "both", "distil_weight": 0}, "distil_weight is 0; expected a number above 0"),
+        ({"loss": "layers", "gradient_checkpointing": True}, "gradient_checkpointing"),
+        ({"steps": 6, "hard_steps": 6}, "hard_steps is 6 of 6 steps; expected fewer than all"),
+        ({"hard_steps": 2, "hard": True}, "hard and hard_steps are both set"),
     ],
 )
-def test_bad_training_settings_are_named(name, value):
-    with pytest.raises(ConfigError, match=name):
-        TrainConfig(**{name: value})
+def test_bad_training_settings_are_named(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        TrainConfig(**changes)
 
 
 def test_learning_rate_warms_up_and_falls_to_a_tenth():
     settings_ = TrainConfig(steps=100, warmup=10, learning_rate=1.0)
-    rates = [rate_at(s, settings_) for s in range(100)]
+    rates = [settings_.rate_at(s) for s in range(100)]
     assert rates[0] == pytest.approx(0.1)
     assert max(rates) == rates[9] == pytest.approx(1.0)
     assert rates[9:] == sorted(rates[9:], reverse=True)
     assert rates[-1] == pytest.approx(0.1, abs=0.01)
-    assert rate_at(0, TrainConfig(warmup=0)) == pytest.approx(3e-3)
-
-
-def test_unknown_precision_is_refused():
-    with pytest.raises(ConfigError, match=r"mixed_precision is 'fp8'; expected no or bf16 or fp16"):
-        TrainConfig(mixed_precision="fp8")
+    assert TrainConfig(warmup=0).rate_at(0) == pytest.approx(3e-3)
 
 
 @pytest.mark.slow
@@ -152,39 +145,36 @@ def test_gradient_checkpointing_computes_layers_again():
     assert len(calls) - plain == plain + 1
 
 
-@pytest.mark.slow
-def test_two_processes_train_what_one_does_with_twice_the_batch(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(
-        textwrap.dedent("""
-        import json
-        from accelerate import PartialState
-        state = PartialState(cpu=True)
-        from tests.runtime.fit.tiny import train
-        losses = train(batch=1, steps=3)[1]
-        if state.is_main_process:
-            print("LOSSES", json.dumps(losses), state.num_processes)
-        state.destroy_process_group()
-        """)
-    )
-    port = free_port()
-    variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    processes = [  # with what torchrun tells them; it would import torch a third time
-        subprocess.Popen(
-            [sys.executable, str(program)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment() | variables | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank in range(2)
-    ]
-    try:
-        ended = [process.communicate(timeout=400) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    reports = [line.split(" ", 1)[1] for line in ended[0][0].splitlines() if line.startswith("LOSSES")]
-    assert reports, ended
-    assert reports[0].endswith(" 2")
-    assert json.loads(reports[0].rsplit(" ", 1)[0]) == pytest.approx(train(batch=2, steps=3)[1], rel=1e-4)
+ALONE = {"batch": 1, "seq_len": 512, "accumulation": 1, "gradient_checkpointing": False}
+
+
+def message(room, checkpoint=None, **settings):
+    return str(training_shortage(TrainConfig(**{**ALONE, **settings}), "cuda:0", room, checkpoint))
+
+
+@pytest.mark.parametrize(
+    ("room", "settings", "fix"),
+    [
+        (1100, {"batch": 4}, "set the sequences per pass to 2 (--batch 2; --accumulate 2 keeps the step's size)"),
+        (9999, {"batch": 4}, "set the sequences per pass to 3 (--batch 3; --accumulate 2 keeps the step's size)"),
+        (600, {"batch": 4, "accumulation": 3}, "set the sequences per pass to 1 (--batch 1; --accumulate 12 keeps "),
+        (400, {"batch": 4}, "set the tokens per sequence to 400 (--seq-len 400, --batch 1)"),
+        (400, {}, "set the tokens per sequence to 400 (--seq-len 400)"),
+        (9, {}, "set fewer tokens per sequence (--seq-len), fewer sequences per pass (--batch)"),
+        (None, {}, "set fewer tokens per sequence (--seq-len), fewer sequences per pass (--batch)"),
+    ],
+)
+def test_less_at_a_time_is_advised(room, settings, fix):
+    said = message(room, **settings)
+    assert fix in said
+    assert said.startswith("a training pass over ")
+    assert "512 tokens needs more memory than there is on cuda:0; " in said
+    assert said.endswith(", or add --gradient-checkpointing")
+    assert "checkpointing" not in message(room, **settings, gradient_checkpointing=True)
+
+
+def test_what_is_kept_is_named(tmp_path):
+    file = tmp_path / "t.ckpt"
+    assert "--resume" not in message(400, file)
+    file.touch()
+    assert message(400, file).endswith(f"; {file} keeps the training as it was, for --resume with the same settings")

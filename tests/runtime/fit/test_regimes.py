@@ -13,6 +13,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, ModelError, TrainingError, TrainingStopped
 from focus_runtime.fit import loop as optimise
+from focus_runtime.fit.centroids import train_centroids
 from focus_runtime.fit.regimes import RegimePlan, initialised, run_regime
 from focus_runtime.fit.settings import TrainConfig
 from focus_runtime.measure.loss import final_hidden, token_nll
@@ -32,8 +33,8 @@ WEIGHTS = TrainConfig(**PHASE, steps=4, learning_rate=1e-3, seed=7)
 
 
 def plan(regime, **changes):
-    phases = {"centroid_only": {"centroids": ROUTERS}, "from_scratch": {"weights": WEIGHTS}}
-    return RegimePlan(regime=regime, **(phases.get(regime, {"centroids": ROUTERS, "weights": WEIGHTS}) | changes))
+    phases = {"weights": WEIGHTS} if regime == "from_scratch" else {"centroids": ROUTERS, "weights": WEIGHTS}
+    return RegimePlan(regime=regime, **(phases | changes))
 
 
 def run(what, model=None, **options):
@@ -65,7 +66,7 @@ def test_a_twin_sees_the_same_batches_and_starts_from_the_same_weights(regime, b
     assert rates[0] == rates[1]
 
 
-@pytest.mark.parametrize("regime", ["centroid_only", "two_phase", "from_scratch"])
+@pytest.mark.parametrize("regime", ["two_phase", "from_scratch"])
 @pytest.mark.parametrize("twin", [False, True])
 def test_the_given_model_stays_as_it_was(regime, twin, ids):
     model = build_model()
@@ -74,25 +75,18 @@ def test_the_given_model_stays_as_it_was(regime, twin, ids):
     assert weights_sha256(model) == before
     assert torch.equal(model(input_ids=ids).logits, logits)
     assert all(p.requires_grad and p.grad is None for p in model.parameters())
-    assert result.weights_after == weights_sha256(result.model)
-    assert (result.weights_after == before) == (regime == "centroid_only")
-    assert (result.model is model) == (regime == "centroid_only")
-    assert list(result.phases) == ([] if twin and regime == "centroid_only" else _phases(regime, twin))
+    assert result.weights_after == weights_sha256(result.model) != before
+    assert list(result.phases) == (["weights"] if twin or regime == "from_scratch" else ["centroids", "weights"])
 
 
-def _phases(regime, twin):
-    return {"centroid_only": ["centroids"], "from_scratch": ["weights"]}.get(
-        regime, ["weights"] if twin else ["centroids", "weights"]
-    )
-
-
-def test_the_first_phase_leaves_weights_alone_and_the_second_moves_weights_and_routers():
-    first, both = whole("centroid_only"), whole("two_phase")
-    assert losses(both)["centroids"] == losses(first)["centroids"]
-    assert first.weights_after == first.weights_before == both.weights_before
+def test_the_first_phase_is_a_training_of_centroids_and_the_second_moves_weights_and_routers():
+    both, steps = whole("two_phase"), []
+    first = train_centroids(build_model(), build_tokenizer(), TEXTS, FOCUS, ROUTERS, history=steps)
+    assert losses(both)["centroids"] == [step.loss for step in steps]
+    assert both.weights_before == weights_sha256(build_model())
     moved = [not torch.equal(a, b) for a, b in zip(both.model.parameters(), build_model().parameters(), strict=True)]
     assert all(moved)
-    assert all(not torch.equal(a, b) for a, b in zip(state(first.centroids), state(both.centroids), strict=True))
+    assert all(not torch.equal(a, b) for a, b in zip(state(first), state(both.centroids), strict=True))
     assert [step.phase for step in both.phases["weights"]] == ["weights"] * WEIGHTS.steps
 
 
@@ -124,31 +118,12 @@ def test_from_scratch_starts_from_the_configuration_and_the_seed_alone():
     assert whole("from_scratch").weights_before == weights_sha256(initialised(trained, WEIGHTS.seed))
 
 
-def test_the_hard_gate_trains_otherwise_than_the_soft_one():
-    hard = TrainConfig(**PHASE, steps=4, learning_rate=1e-3, seed=7, hard=True)
-    soft, other = whole("from_scratch"), run(plan("from_scratch", weights=hard))
-    assert soft.weights_before == other.weights_before
-    assert soft.weights_after != other.weights_after
-
-
 def test_mixed_precision_leaves_the_weights_in_fp32():
     model = build_model().to(torch.bfloat16)
     settings = TrainConfig(**PHASE, steps=2, learning_rate=1e-3, mixed_precision="bf16")
     result = run(plan("two_phase", weights=settings), model)
     assert {p.dtype for p in result.model.parameters()} == {torch.float32}
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
-    with pytest.raises(ModelError, match=r"weights are torch.bfloat16; expected float32"):
-        run(plan("two_phase", weights=settings), model, in_place=True)
-
-
-def test_in_place_trains_the_very_model():
-    model = build_model()
-    result = run(plan("two_phase"), model, in_place=True)
-    assert result.model is model
-    assert result.weights_after == whole("two_phase").weights_after
-    scratch = build_model(seed=9)
-    assert run(plan("from_scratch"), scratch, in_place=True).model is scratch
-    assert weights_sha256(scratch) == whole("from_scratch").weights_after
 
 
 def test_scores_are_those_under_the_hard_mask():
@@ -244,9 +219,9 @@ def test_starting_again_forgets_the_old_phases(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"regime": "warm"}, "regime is 'warm'"),
-        ({"regime": "two_phase", "centroids": ROUTERS}, "needs 'weights'"),
-        ({"regime": "centroid_only", "centroids": ROUTERS, "weights": WEIGHTS}, "no phase for 'weights'"),
+        ({"regime": "warm", "weights": WEIGHTS}, "regime is 'warm'"),
+        ({"regime": "two_phase", "weights": WEIGHTS}, "needs 'centroids'"),
+        ({"regime": "from_scratch", "centroids": ROUTERS, "weights": WEIGHTS}, "no phase for 'centroids'"),
         ({"regime": "from_scratch", "weights": WEIGHTS, "router_rate": 0.0}, "router_rate is 0.0"),
     ],
 )
@@ -259,10 +234,10 @@ def test_a_composed_model_and_a_resume_from_nowhere_are_refused():
     model = build_model()
     focus = compose(model, build_centroids(model))
     with pytest.raises(ModelError, match="not a model"):
-        run(plan("centroid_only"), focus)
+        run(plan("two_phase"), focus)
     focus.detach()
     with pytest.raises(ConfigError, match="without a checkpoint folder"):
-        run(plan("centroid_only"), model, resume=True)
+        run(plan("two_phase"), model, resume=True)
 
 
 def test_groups_of_parameters_are_clipped_apart():

@@ -14,7 +14,7 @@ from focus_runtime.errors import ConfigError, TrainingError, TrainingStopped
 from focus_runtime.fit import centroids as module
 from focus_runtime.fit.centroids import train_centroids
 from focus_runtime.fit.settings import TrainConfig
-from focus_runtime.fit.validation import Evaluation, Validation, ValidationPlan
+from focus_runtime.fit.validation import Evaluation, ValidationPlan
 from focus_runtime.measure.loss import evaluate_focus
 from tests.helpers import build_model, build_tokenizer, random_ids
 from tests.runtime.fit.tiny import FOCUS, PLAN, TEXTS, same
@@ -178,22 +178,6 @@ def test_an_evaluation_that_a_stop_prevented_is_made_up_for(tmp_path, monkeypatc
     assert same(resumed, whole)
     with pytest.raises(TrainingError, match="another training: validation was"):
         train(every=3, checkpoint=file, resume=True)
-
-
-def test_the_best_of_equals_is_the_first():
-    means = iter([2.0, 1.0, 1.0, 1.5])
-    made = Validation(
-        ValidationPlan(sequences=HELD_OUT, every=1, patience=2),
-        lambda step: Evaluation(step, {"a": next(means)}, {"a": 1}, 0.5, 0.5),
-    )
-    value = torch.zeros(1)
-    for step in range(1, 5):
-        assert not made.has_ended
-        value.fill_(step)
-        made.run(step, [value])
-    assert made.has_ended
-    made.restore_best([value])
-    assert value.item() == made.best.step == 2
 
 
 @pytest.mark.parametrize(

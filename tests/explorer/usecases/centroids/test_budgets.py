@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.usecases.centroids.budget_record import MOST_EXCEPTIONS, read_record, record_payload
-from focus_explorer.usecases.centroids.budgets import use_budget
+from focus_explorer.usecases.budget import MOST_EXCEPTIONS, read_record, record_payload
 from focus_explorer.usecases.centroids.cards import CentroidCards
+from focus_explorer.usecases.centroids.copies import use_budget
 from focus_explorer.usecases.centroids.files import add_centroids, uploaded_centroids
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.api.centroids import functions as centroid_functions
@@ -106,44 +106,31 @@ def test_a_record_is_read():
     assert payload["held_out"][1]["change"] == {"value": 0.03, "low": None, "high": None}
 
 
-def test_a_record_is_older_than_groups_that_were_balanced_since():
-    def before(budget_of, file_of):
-        record = tuned_record() | ({} if budget_of is None else {"balanced": budget_of})
-        training = {"budget": record} | ({} if file_of is None else {"balanced": file_of})
-        made = read_record(training, own_config(), LAYERS)
-        return record_payload(made, own_config().budget)["before_balance"]
-
-    balanced = {"sequences": 3, "seq_len": 64}
-    assert not before(None, None)
-    assert before(None, balanced)
-    assert not before(balanced, dict(balanced))
-    assert before(balanced, balanced | {"sequences": 4})
+BALANCED = {"sequences": 3, "seq_len": 64}
 
 
-def test_a_record_is_older_than_windows_that_grow_otherwise():
-    def before(budget_of, file_of):
-        record = tuned_record() | ({} if budget_of is None else {"window_growth": budget_of})
-        config = own_config().replace(window_growth=file_of)
-        return record_payload(read_record({"budget": record}, config, LAYERS), config.budget)["before_growth"]
-
-    assert not before(None, None)
-    assert before(None, (10, 20))
-    assert before([10, 20], None)
-    assert not before([10, 20], (10, 20))
-    assert before([10, 20], (10, 30))
-
-
-def test_a_record_is_older_than_other_text_sinks():
-    def before(record, file_of):
-        config = own_config().replace(text_sinks=file_of)
-        made = read_record({"budget": tuned_record() | record}, config, LAYERS)
-        return record_payload(made, config.budget)["before_text_sinks"]
-
-    assert not before({}, None)
-    assert not before({}, 0.9)  # an older file does not say
-    assert before({"text_sinks": None}, 0.9)
-    assert before({"text_sinks": 0.8}, 0.9)
-    assert not before({"text_sinks": 0.9}, 0.9)
+@pytest.mark.parametrize(
+    ("flag", "record", "settings", "balanced", "is_older"),
+    [
+        ("before_balance", {}, {}, None, False),
+        ("before_balance", {}, {}, BALANCED, True),
+        ("before_balance", {"balanced": BALANCED}, {}, dict(BALANCED), False),
+        ("before_balance", {"balanced": BALANCED}, {}, BALANCED | {"sequences": 4}, True),
+        ("before_growth", {}, {}, None, False),
+        ("before_growth", {}, {"window_growth": (10, 20)}, None, True),
+        ("before_growth", {"window_growth": [10, 20]}, {}, None, True),
+        ("before_growth", {"window_growth": [10, 20]}, {"window_growth": (10, 20)}, None, False),
+        ("before_growth", {"window_growth": [10, 20]}, {"window_growth": (10, 30)}, None, True),
+        ("before_text_sinks", {}, {"text_sinks": 0.9}, None, False),  # an older file does not say
+        ("before_text_sinks", {"text_sinks": None}, {"text_sinks": 0.9}, None, True),
+        ("before_text_sinks", {"text_sinks": 0.8}, {"text_sinks": 0.9}, None, True),
+        ("before_text_sinks", {"text_sinks": 0.9}, {"text_sinks": 0.9}, None, False),
+    ],
+)
+def test_a_record_may_be_older_than_what_the_file_is_now(flag, record, settings, balanced, is_older):
+    config = own_config().replace(**settings)
+    training = {"budget": tuned_record() | record} | ({} if balanced is None else {"balanced": balanced})
+    assert record_payload(read_record(training, config, LAYERS), config.budget)[flag] is is_older
 
 
 @pytest.mark.parametrize(

@@ -136,22 +136,14 @@ def test_a_film_has_the_window_of_the_files_and_not_that_of_their_training(train
     assert trainings.film(row["training_id"], None, "Novel")["window"] == 20
 
 
-def test_files_of_an_earlier_training_of_that_name_are_left_out(trainings):
+def test_files_of_an_earlier_training_of_that_name_are_left_out_and_of_many_some_are_taken(trainings, monkeypatch):
     [row] = trainings.rows()
     assert [step for step, _ in kept_files(row)] == [2, 4, 6]
-    later = replace_time(row)
-    with pytest.raises(InputError, match="kept no files"):
-        kept_files(later | {"usable": False})
-
-
-def replace_time(row):
-    return row | {"created_at": row["created_at"].replace(year=row["created_at"].year + 1)}
-
-
-def test_of_many_files_some_are_taken_evenly(trainings, monkeypatch):
-    [row] = trainings.rows()
     monkeypatch.setattr(film, "MOST_FRAMES", 2)
     assert [step for step, _ in kept_files(row)] == [2, 6]
+    later = row | {"created_at": row["created_at"].replace(year=row["created_at"].year + 1)}
+    with pytest.raises(InputError, match="kept no files"):
+        kept_files(later | {"usable": False})
 
 
 def test_only_files_that_a_training_names_so_are_its(tmp_path):

@@ -6,9 +6,7 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
-from focus_explorer.usecases.training.plan import plan_training
-from focus_explorer.usecases.training.request import TrainRequest
-from focus_runtime.fit.settings import steepness_at
+from focus_explorer.usecases.training.request import TrainRequest, plan_training
 
 pytestmark = pytest.mark.slow  # with the other tests of training
 
@@ -69,7 +67,7 @@ def test_a_recipe_decides_what_is_not_given(monkeypatch):
 def test_the_steepness_of_equation_2_and_its_schedule_reach_the_training():
     made = TrainRequest(text=("t",), out="x.safetensors", gate="paper", steepness=16.0, steepness_start=1.0, steps=5)
     settings = plan_training(made).settings
-    assert [steepness_at(step, settings) for step in range(5)] == [1.0, 4.75, 8.5, 12.25, 16.0]
+    assert [settings.steepness_at(step) for step in range(5)] == [1.0, 4.75, 8.5, 12.25, 16.0]
     with pytest.raises(InputError, match="--steepness-start goes with the paper gate only"):
         plan_training(TrainRequest(text=("t",), out="x.safetensors", steepness_start=1.0))
     with pytest.raises(InputError, match="steepness is -1"):

@@ -15,10 +15,9 @@ import torch
 
 from focus_explorer.cli.main import main
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.training.plan import plan_training
 from focus_explorer.usecases.training.processes import Trainings
-from focus_explorer.usecases.training.request import checkpoint_of
-from focus_explorer.usecases.training.stop import stop_on_signal
+from focus_explorer.usecases.training.request import checkpoint_of, plan_training
+from focus_explorer.usecases.training.session import stop_on_signal
 from focus_explorer.usecases.training.train import describe_step
 from focus_runtime.errors import CentroidFileError
 from focus_runtime.fit.settings import TrainConfig, TrainStep
@@ -275,7 +274,7 @@ def test_ctrl_c_after_the_last_step_says_what_is_kept(train, tmp_path, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr("focus_explorer.usecases.training.train._load", interrupted)
         assert train(out="b.safetensors") == 130
-    assert "nothing of this run was kept" in capsys.readouterr().err
+    assert "nothing unfinished was kept" in capsys.readouterr().err
 
 
 def test_what_cannot_be_resumed_is_said(train, tmp_path, text_file, monkeypatch, capsys):
@@ -311,6 +310,8 @@ def test_what_cannot_be_resumed_is_said(train, tmp_path, text_file, monkeypatch,
         ({"loss": "kl"}, [], "invalid choice"),
         ({"patience": 2}, [], "--patience is given without held-out text"),
         ({"out": "result.txt"}, [], ".safetensors"),
+        ({"out": "/dev/null/b.safetensors"}, [], "cannot write"),
+        ({"gate": "paper"}, ["--hard"], "--hard goes with the log gate only"),
         ({"model": "who-knows"}, [], "who-knows"),
         ({"log-to": "mlflow"}, [], "--log-to is 'mlflow'"),
         ({"log-to": "tensorboard:/dev/null"}, [], "cannot write /dev/null"),

@@ -10,9 +10,8 @@ import torch
 
 from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.attach import compose
-from focus_runtime.fit.budget import costs as costs_module
-from focus_runtime.fit.budget.costs import measure_costs
-from focus_runtime.fit.budget.meter import BudgetMeter
+from focus_runtime.fit import budget_meter as module
+from focus_runtime.fit.budget_meter import BudgetMeter
 from focus_runtime.measure.loss import final_hidden, token_nll, vocabulary_logits
 from tests.helpers import build_centroids, build_model, random_ids
 
@@ -29,6 +28,13 @@ def focus(request, fresh_seed):
     focus.detach()
 
 
+def costs(focus, sequences, *rest, **more):
+    """Estimates from a list of sequences; only the first is measured."""
+    meter = BudgetMeter(focus, {"first": sequences[0]})
+    meter._ids, meter._lengths = list(sequences), [ids.shape[1] for ids in sequences]
+    return meter.costs(*rest, **more)
+
+
 @torch.no_grad()
 def divergence(focus, ids, budget):
     """KL(full attention || Focus) of every token, (T,), and the share of pairs kept."""
@@ -42,10 +48,10 @@ def divergence(focus, ids, budget):
 def test_changes_are_derivatives_of_the_loss_of_drawn_tokens(focus, fresh_seed):
     """The sum over tokens is what mixing a setting into a key head does to the loss, found by another way."""
     ids = random_ids(40, seed=fresh_seed % 997)
-    changes = costs_module._changes(focus, ids, SETTINGS, seed=5)
+    changes = module._changes(focus, ids, SETTINGS, seed=5)
     assert changes.shape == (LAYERS, len(SETTINGS), HEADS, 40)
     with torch.no_grad(), focus.full_attention():
-        drawn = costs_module._drawn(focus, final_hidden(focus.model, ids), ids, seed=5)
+        drawn = module._drawn(focus, final_hidden(focus.model, ids), ids, seed=5)
     assert drawn[0, 0] == ids[0, 0]
     assert not torch.equal(drawn, ids)
     full = focus.config.replace(budget=[{"layer": layer, "full": True} for layer in range(LAYERS)])
@@ -61,8 +67,8 @@ def test_changes_are_derivatives_of_the_loss_of_drawn_tokens(focus, fresh_seed):
 @pytest.mark.parametrize("lengths", [(40, 40, 40), (40, 24, 64)])
 def test_products_are_means_over_tokens_whatever_the_sequences_lengths(focus, lengths):
     sequences = [random_ids(length, seed=seed) for seed, length in enumerate(lengths)]
-    found = measure_costs(focus, sequences, SETTINGS)
-    rows = [costs_module._changes(focus, ids, SETTINGS, seed=place) for place, ids in enumerate(sequences)]
+    found = costs(focus, sequences, SETTINGS)
+    rows = [module._changes(focus, ids, SETTINGS, seed=place) for place, ids in enumerate(sequences)]
     size = (LAYERS, HEADS, len(SETTINGS))
     assert found.products.shape == (*size, *size)
     for one, other in [((0, 1, 1), (2, 3, 2)), ((1, 0, 3), (1, 0, 3)), ((2, 2, 2), (1, 3, 1))]:
@@ -74,7 +80,7 @@ def test_products_are_means_over_tokens_whatever_the_sequences_lengths(focus, le
 
 def test_key_heads_are_their_query_heads_together(focus):
     ids = [random_ids(40, seed=1)]
-    apart, together = (measure_costs(focus, ids, SETTINGS, by_query=by_query) for by_query in (True, False))
+    apart, together = (costs(focus, ids, SETTINGS, by_query=by_query) for by_query in (True, False))
     assert (apart.by_query, together.by_query) == (True, False)
     shape = (LAYERS, KEY_HEADS, HEADS // KEY_HEADS, len(SETTINGS))
     summed = apart.products.reshape(*shape, *shape).sum(axis=(2, 6))
@@ -90,9 +96,9 @@ def test_half_the_sum_of_products_is_the_divergence_of_a_small_change(fresh_seed
     ids = random_ids(40, seed=fresh_seed % 997)
     setting = HeadSetting(1, 33)
     draws = iter(range(10_000))
-    drawn = costs_module._drawn
-    monkeypatch.setattr(costs_module, "_drawn", lambda *rest, **_: drawn(*rest[:3], seed=next(draws)))
-    found = measure_costs(focus, [ids] * 300, (FULL, setting))
+    drawn = module._drawn
+    monkeypatch.setattr(module, "_drawn", lambda *rest, **_: drawn(*rest[:3], seed=next(draws)))
+    found = costs(focus, [ids] * 300, (FULL, setting))
     heads = [(1, 0), (1, 3)]
     estimated = sum(found.products[(*one, 1, *other, 1)] for one, other in itertools.product(heads, heads)) / 2
     others = [{"layer": layer, "full": True} for layer in range(2)]
@@ -108,9 +114,9 @@ def test_half_the_sum_of_products_is_the_divergence_of_a_small_change(fresh_seed
 def test_it_goes_on_where_it_stopped(focus, lengths):
     sequences = [random_ids(length, seed=seed) for seed, length in enumerate(lengths)]
     kept = []
-    whole = measure_costs(focus, sequences, SETTINGS, kept.append)
-    assert [costs.sequences for costs in kept] == [1, 2, 3]
-    again = measure_costs(focus, sequences, SETTINGS, start=kept[0])
+    whole = costs(focus, sequences, SETTINGS, kept.append)
+    assert [one.sequences for one in kept] == [1, 2, 3]
+    again = costs(focus, sequences, SETTINGS, start=kept[0])
     np.testing.assert_allclose(again.products, whole.products, rtol=1e-6)
     np.testing.assert_allclose(again.pairs, whole.pairs)
     assert again.sequences == 3
@@ -118,7 +124,7 @@ def test_it_goes_on_where_it_stopped(focus, lengths):
 
 def test_ctrl_c_within_a_sequence_leaves_the_estimates_before_it(focus, monkeypatch):
     sequences = [random_ids(40, seed=seed) for seed in range(3)]
-    whole, kept, shares, calls = measure_costs(focus, sequences, SETTINGS), [], costs_module.setting_shares, []
+    whole, kept, shares, calls = costs(focus, sequences, SETTINGS), [], module.setting_shares, []
 
     def interrupted(*args):
         calls.append(args)
@@ -126,10 +132,10 @@ def test_ctrl_c_within_a_sequence_leaves_the_estimates_before_it(focus, monkeypa
             raise KeyboardInterrupt
         return shares(*args)
 
-    monkeypatch.setattr(costs_module, "setting_shares", interrupted)
+    monkeypatch.setattr(module, "setting_shares", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        measure_costs(focus, sequences, SETTINGS, kept.append)
-    again = measure_costs(focus, sequences, SETTINGS, start=kept[-1])
+        costs(focus, sequences, SETTINGS, kept.append)
+    again = costs(focus, sequences, SETTINGS, start=kept[-1])
     np.testing.assert_allclose(again.products, whole.products, rtol=1e-6)
     np.testing.assert_allclose(again.pairs, whole.pairs)
 
@@ -138,7 +144,7 @@ def test_a_measurement_changes_nothing(focus):
     ids = random_ids(32, seed=3)
     with torch.no_grad():
         before = focus.model(ids).logits
-    measure_costs(focus, [ids], SETTINGS)
+    costs(focus, [ids], SETTINGS)
     assert focus.modes == ()
     with torch.no_grad():
         torch.testing.assert_close(focus.model(ids).logits, before, rtol=0, atol=0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from focus_runtime.composition.attach import compose
-from focus_runtime.fit.budget.meter import BudgetMeter
+from focus_runtime.fit.budget_meter import BudgetMeter
 from focus_runtime.measure.loss import evaluate_focus, evaluate_full
 from tests.helpers import build_centroids, build_model, random_ids
 

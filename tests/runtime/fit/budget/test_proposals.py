@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from focus_runtime.budget import HeadCounts, HeadSetting
-from focus_runtime.fit.budget.costs import Costs
-from focus_runtime.fit.budget.proposals import Proposals
+from focus_runtime.fit.budget_meter import Costs
+from focus_runtime.fit.budget_search import Proposals
 
 FULL = HeadSetting(0, 0, full=True)
 SETTINGS = (FULL, HeadSetting(1, 8), HeadSetting(0, 4))

@@ -11,9 +11,8 @@ import pytest
 from focus_runtime.budget import HeadCounts, HeadSetting, to_budget
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import ConfigError
-from focus_runtime.fit.budget.costs import Costs
-from focus_runtime.fit.budget.meter import BudgetMeter, Measured
-from focus_runtime.fit.budget.search import FINE, Progress, Target, pareto, search
+from focus_runtime.fit.budget_meter import BudgetMeter, Costs, Measured
+from focus_runtime.fit.budget_search import FINE, Progress, Target, pareto, search
 from tests.helpers import build_centroids, build_model, random_ids
 
 USUAL, FULL = HeadSetting(1, 8), HeadSetting(0, 0, full=True)

@@ -10,8 +10,7 @@ import torch
 
 from focus_runtime.budget import HeadSetting, to_budget
 from focus_runtime.composition.attach import compose
-from focus_runtime.fit.budget.meter import BudgetMeter
-from focus_runtime.fit.budget.sensitivity import measure_sensitivities
+from focus_runtime.fit.budget_meter import BudgetMeter
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.routing.router import CentroidRouter
 from tests.helpers import build_centroids, build_model, random_ids
@@ -22,6 +21,10 @@ SETTINGS = (HeadSetting(1, 8), HeadSetting(2, 8), HeadSetting(1, 2), FULL)
 
 def loss(focus, ids):
     return token_nll(focus.model, final_hidden(focus.model, ids), ids).double().mean()
+
+
+def sensitivities(focus, ids):
+    return BudgetMeter(focus, {"a": ids}).sensitivities(focus.config.budget, SETTINGS)
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def test_estimates_are_derivatives_of_the_loss(focus, fresh_seed, monkeypatch):
 
     monkeypatch.setattr(CentroidRouter, "assign", once)
     ids = random_ids(48, seed=fresh_seed)
-    found = measure_sensitivities(focus, [ids], SETTINGS)
+    found = sensitivities(focus, ids)
     assert found.layers == (0, 1, 2)
     assert found.gain.shape == (3, 4, 2)
     for layer, setting, head in itertools.product(range(3), range(4), range(2)):
@@ -75,7 +78,7 @@ def test_a_measurement_changes_nothing(focus):
     ids = random_ids(32, seed=3)
     with torch.no_grad():
         before = focus.model(ids).logits
-    measure_sensitivities(focus, [ids], SETTINGS)
+    sensitivities(focus, ids)
     assert focus.modes == ()
     with torch.no_grad():
         torch.testing.assert_close(focus.model(ids).logits, before, rtol=0, atol=0)
@@ -88,10 +91,9 @@ def test_pairs_are_those_of_the_setting_and_sequences_are_averaged():
     model = build_model(num_hidden_layers=2)
     focus = compose(model, build_centroids(model), window=8)
     sequences = {"a": random_ids(40, batch=2, seed=1), "b": random_ids(40, seed=2)}
-    meter, calls = BudgetMeter(focus, sequences), []
-    found = meter.sensitivities((), SETTINGS, lambda: calls.append(1))
-    assert len(calls) == 3
-    parts = [measure_sensitivities(focus, [ids], SETTINGS) for ids in (*sequences["a"].split(1), sequences["b"])]
+    meter = BudgetMeter(focus, sequences)
+    found = meter.sensitivities((), SETTINGS)
+    parts = [sensitivities(focus, ids) for ids in (*sequences["a"].split(1), sequences["b"])]
     np.testing.assert_allclose(found.gain, np.mean([part.gain for part in parts], axis=0), rtol=1e-6)
     for place, setting in enumerate(SETTINGS):
         heads = {(1, head): setting for head in range(2)}  # the last layer: nothing after it reads on
@@ -99,13 +101,3 @@ def test_pairs_are_those_of_the_setting_and_sequences_are_averaged():
         other = meter.base.retained_pairs - found.pairs[1, 0] / 2
         assert found.pairs[1, place] / 2 + other == pytest.approx(measured)
     focus.detach()
-
-
-def test_a_budget_names_what_differs():
-    usual = HeadSetting(1, 8)
-    settings = {(0, 0): usual, (0, 1): FULL, (1, 0): HeadSetting(2, 8), (1, 1): HeadSetting(1, 2)}
-    assert [entry.to_dict() for entry in to_budget(settings, usual)] == [
-        {"layer": 0, "head": 1, "full": True},
-        {"layer": 1, "head": 0, "top_k": 2},
-        {"layer": 1, "head": 1, "window": 2},
-    ]

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.explorer.conftest import TEXT
-from tests.explorer.usecases.training.trackers import read_back
+from tests.explorer.usecases.training import read_back
 from tests.helpers import ROOT
 
 pytestmark = pytest.mark.slow
@@ -18,7 +18,7 @@ CLIENTS = ("tensorboard", "trackio", "wandb")
 SCRIPT = """
 import importlib, os, shutil, signal, sys, time
 from focus_explorer.cli.main import main
-from focus_explorer.usecases.training.trackers.write import TrainingTrackers
+from focus_explorer.usecases.training.trackers import TrainingTrackers
 import focus_explorer.usecases.training.train, focus_runtime.fit.centroids, focus_runtime.models.loading
 
 words = sys.argv[1:]

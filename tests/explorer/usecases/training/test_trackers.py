@@ -1,18 +1,82 @@
-"""What every log gets, whatever the program: names, steps of a resume, failures."""
+"""`--log-to`: what is refused, what every log gets, steps of a resume, failures; when wandb is used online."""
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from types import SimpleNamespace
 
 import pytest
 
-from focus_explorer.errors import TrainingStopped
-from focus_explorer.usecases.training.trackers import write
-from focus_explorer.usecases.training.trackers.numbers import UNITS, result_numbers
-from focus_explorer.usecases.training.trackers.target import LogTarget
-from focus_explorer.usecases.training.trackers.write import TrainingTrackers
+from focus_explorer.errors import InputError, TrainingStopped
+from focus_explorer.usecases.training import trackers as module
+from focus_explorer.usecases.training.trackers import (
+    UNITS,
+    LogTarget,
+    TrackedRun,
+    TrainingTrackers,
+    WandbTracker,
+    check_targets,
+    parse_targets,
+    result_numbers,
+)
+
+
+def test_a_program_with_or_without_a_place():
+    assert parse_targets(["tensorboard:C:/runs", "wandb", "trackio:my project"]) == [
+        LogTarget("tensorboard", "C:/runs"),
+        LogTarget("wandb", "focus"),
+        LogTarget("trackio", "my project"),
+    ]
+    assert parse_targets([]) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "part"), [(["mlflow"], "expected tensorboard"), (["trackio", "trackio:a"], "trackio 2 times")]
+)
+def test_bad_words_are_refused(words, part):
+    with pytest.raises(InputError, match=part):
+        parse_targets(words)
+
+
+def test_what_is_missing_is_refused_with_how_to_install_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    for kind in ("tensorboard", "trackio", "wandb"):
+        with pytest.raises(InputError, match=rf"pip install 'focus-explorer\[{kind}\]'"):
+            check_targets([LogTarget(kind, "x")])
+    monkeypatch.setattr(module, "find_spec", lambda name: object())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write"):
+        check_targets([LogTarget("tensorboard", str(tmp_path / "file"))])
+    check_targets([LogTarget("tensorboard", str(tmp_path / "new"))])
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_key", "used"),
+    [("online", True, None), ("online", False, "offline"), ("shared", False, "offline"), ("offline", False, None)],
+)
+@pytest.mark.parametrize("fields", [{}, {"x_transaction_log_flush_interval": 15.0}])
+def test_without_a_key_it_writes_files_and_nobody_is_asked(monkeypatch, mode, has_key, used, fields):
+    started = {}
+    prompts = []
+
+    def settings(**values):
+        assert values.keys() - {"console"} == fields.keys()
+        return values
+
+    settings.model_fields = fields
+    client = SimpleNamespace(
+        setup=lambda: SimpleNamespace(settings=SimpleNamespace(mode=mode)),
+        login=lambda *, prompt: prompts.append(prompt) or has_key,
+        init=lambda **values: started.update(values),
+        Settings=settings,
+    )
+    monkeypatch.setitem(sys.modules, "wandb", client)
+    assert WandbTracker("p").open(TrackedRun(key="a-1", resumed=True), 3) is None
+    assert (started["mode"], started["id"], started["resume"]) == (used, "a-1", "allow")
+    assert not any(prompts)
+
 
 TARGETS = [LogTarget("trackio", "p"), LogTarget("wandb", "p")]
 
@@ -47,7 +111,7 @@ class Program:
 def programs(monkeypatch):
     """What the next `TrainingTrackers` opens."""
     made = {"trackio": Program("p"), "wandb": Program("p", holds=None)}
-    monkeypatch.setattr(write, "CLASSES", {name: lambda place, one=one: one for name, one in made.items()})
+    monkeypatch.setattr(module, "CLASSES", {name: lambda place, one=one: one for name, one in made.items()})
     return made
 
 

@@ -1,3 +1,5 @@
+"""The device of a training's processes."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -5,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from focus_explorer.errors import InputError
-from focus_explorer.usecases.training.device import training_device
+from focus_explorer.usecases.training.session import training_device
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""Trainings written to TensorBoard, trackio or Weights & Biases."""

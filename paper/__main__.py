@@ -1,7 +1,5 @@
 """`python -m paper table7`: tables and figures of the paper on one's own model and text, at a scale one can afford."""
 
-from __future__ import annotations
-
 import argparse
 import copy
 import dataclasses
@@ -44,7 +42,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> Parser:
     """The options of the command."""
     made = Parser(prog="python -m paper", description=__doc__)
-    made.add_argument("names", nargs="*", choices=[*REPORTS, "all"], metavar="NAME", help="see --list; or all")
+    made.add_argument("names", nargs="*", metavar="NAME", help="see --list; or all")
     made.add_argument("--list", action="store_true", help="list the tables and figures with what they show")
     made.add_argument("--scale", default="tiny", help="tiny (minutes), small (two cores, hours) or paper (GPUs)")
     made.add_argument(
@@ -110,6 +108,9 @@ def reproduce(arguments: argparse.Namespace) -> None:
     Raises:
         InputError: some could not be measured; the others are written.
     """
+    unknown = [name for name in arguments.names if name not in (*REPORTS, "all")]
+    if unknown:
+        raise InputError(f"there is no table or figure {unknown[0]!r}", fix="see `python -m paper --list`")
     scale, every = _scale(arguments), "all" in arguments.names
     names = list(REPORTS) if every else list(dict.fromkeys(arguments.names))
     recipes = {name: _recipes(name, arguments.recipe, every=every) for name in names}
@@ -130,7 +131,7 @@ def reproduce(arguments: argparse.Namespace) -> None:
             out / "work",
             on_line=lambda line: bar(line[:90], done / len(names)),
             cache_dir=settings.cache_dir(),
-            on=_device(arguments.device),
+            on=arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"),
             domains=_domains(arguments.domain),
         )
         _check_length(lab)
@@ -253,14 +254,6 @@ def _domains(given: list[str]) -> dict[str, list[str]]:
             raise InputError(f"--domain is {' '.join(one.sources)!r}", expected="NAME=FOLDER or NAME=FILE")
         found[one.name] = gather_texts(one.sources)[0]
     return found
-
-
-def _device(requested: str | None) -> str:
-    if requested is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if requested.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError(f"--device is {requested}, but torch finds no GPU here", fix="use --device cpu")
-    return requested
 
 
 def _check_length(lab: Lab) -> None:

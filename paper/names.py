@@ -4,8 +4,6 @@ What the paper shows without a number has a plain name, and so have studies of o
 function `table7` in `paper/reports/table7.py`.
 """
 
-from __future__ import annotations
-
 PAPER: dict[str, str] = {
     "table1": "Sparse attention retrofitted onto a pretrained model",
     "table2": "Centroids on frozen models of five attention kinds (K = 4, k = 2)",

@@ -248,7 +248,7 @@ def svg() -> str:
             f'stroke="#868f9c"/><text x="{middle:.0f}" y="{y + 19:.0f}" font-weight="600">{escape(name or package)}'
             f'</text><text x="{middle:.0f}" y="{y + 36:.0f}" font-size="11" fill="#596373">{PURPOSE[folder]}</text>'
         )
-    title = "Folders of the runtime (blue), the explorer (orange) and the paper (green); each may import what its lines lead down to"
+    title = "Folders of runtime (blue), explorer (orange), paper (green); each may import what its lines lead down to"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '

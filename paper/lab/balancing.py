@@ -6,8 +6,6 @@ from Sinkhorn, which balances soft mass and not the argmax that the hard mask us
 Shapes: B batch, T tokens, K groups, G routing size.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

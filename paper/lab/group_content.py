@@ -5,8 +5,6 @@ the base rate of its class, mutual information that of permuted groups, same-gro
 centroids are the stricter null: their groups follow the hidden states too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """How large a reproduction is: tiny (minutes, anywhere), small (hours on two cores), paper (GPUs)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from focus_explorer.errors import InputError
@@ -12,7 +10,6 @@ class Scale:
     """Sizes of every experiment; the defaults are those of `small`.
 
     Attributes:
-        model: default of --model.
         dtype: of the frozen model, in training and evaluation; "auto" is the type that the device computes natively.
         seq_len, window: tokens per sequence, local window w; every sequence is longer than the window.
         steps: optimiser steps of each training of centroids.
@@ -21,13 +18,10 @@ class Scale:
         study_steps, study_len: of the group-dominance study.
         sweep_steps: of each training in an ablation.
         gate_steps: of each training in the gate laboratory.
-        batch: sequences per step.
         learning_rate, weight_rate, lora_rates: peak rates for centroids, all weights, LoRA.
         seeds: of initialisation and data order; intervals are over documents and seeds.
-        val_sequences: held-out sequences.
         layer_tokens: at which one layer is timed beside a perplexity.
         speed_lengths, long_lengths: tokens for one layer's speed, and for perplexity at growing length.
-        task_items: items per task.
         needs: what a user must provide.
     """
 

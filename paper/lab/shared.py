@@ -3,8 +3,6 @@
 A perplexity is never given without the pairs it was reached with and the largest group.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +11,11 @@ from focus_runtime.measure.intervals import Interval, mean_interval
 from focus_runtime.measure.scores import Scores, compare, score
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.no_groups import no_groups
-from paper import reported
 from paper.lab.answers import last_words
 from paper.lab.lab import Lab, composed
 from paper.methods import FullFinetune, Longformer, LoRA, MagicPIG, Method, Performer, RoutingTransformer, SparQ
 from paper.output.report import Column, Figure, Row, Series
+from paper.reported import REPORTED
 
 METHOD = Column("method", "method")
 TRAINED = Column("trained", "weights trained", 0)
@@ -144,7 +142,7 @@ def soft_row(lab: Lab) -> Row:
 
 def own_rows(lab: Lab) -> list[Row]:
     """Focus under the soft gate, then under the hard mask at several K and k."""
-    soft = {**soft_row(lab), **of_paper(reported.RETROFIT["Focus, soft gate"])}
+    soft = {**soft_row(lab), **of_paper(REPORTED["retrofit"]["Focus, soft gate"])}
     return [soft, *focus_rows(lab, 4, (1, 2)), *focus_rows(lab, 8, (1,))]
 
 
@@ -166,9 +164,7 @@ def frozen_row(lab: Lab, name: str, method: Method) -> Row:
 
     def measured() -> Row:
         with method.attach(lab.model, text=lab.training_sequences(2)) as handle:
-            scores = score(lab.model, lab.sequences())
-            lab.log(f"{name}: perplexity {scores.perplexity:.3f}")
-            cells = {**plain_cells(lab.full(), scores), "retained": handle.retained_pairs()}
+            cells = {**plain_cells(lab.full(), score(lab.model, lab.sequences())), "retained": handle.retained_pairs()}
             return {"method": name, "trained": 0, **cells, **last_words(lab, lab.model)}
 
     lab.full()
@@ -185,15 +181,13 @@ def tuned_row(lab: Lab, name: str, method: Method | None) -> Row:
         weights = FullFinetune().attach(network).parameters()
         what = f"{name}, all weights"
         lab.adapt(what, network, weights, scale.weight_rate, steps=scale.weight_steps, handle=handle, settle=False)
-        scores = score(network, lab.sequences())
-        lab.log(f"{name}, fine-tuned: perplexity {scores.perplexity:.3f}")
         return {
             "method": name if method is None else f"{name}, fine-tuned",
             "trained": sum(p.numel() for p in weights),
-            **plain_cells(lab.precise_full(), scores),
+            **plain_cells(lab.precise_full(), score(network, lab.sequences())),
             "retained": 1.0 if handle is None else handle.retained_pairs(),
             **last_words(lab, network),
-            **of_paper(reported.RETROFIT.get(name, {})),
+            **of_paper(REPORTED["retrofit"].get(name, {})),
         }
 
     settings = {"steps": scale.weight_steps, "rate": scale.weight_rate, "items": scale.task_items}
@@ -217,7 +211,7 @@ def selecting_rows(lab: Lab) -> list[Row]:
     for name, method in methods.items():
         row = frozen_row(lab, name, method)
         read = row["retained"] * (lab.scale.seq_len + 1) / 2  # mean over the queries of the scored sequences
-        rows.append({**row, KEYS.key: read, **of_paper(reported.RETROFIT[name])})
+        rows.append({**row, KEYS.key: read, **of_paper(REPORTED["retrofit"][name])})
     return rows
 
 

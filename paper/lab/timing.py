@@ -1,7 +1,5 @@
 """One attention layer of the model's shape, timed with random balanced groups."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from focus_runtime.measure.intervals import Interval

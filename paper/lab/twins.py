@@ -4,8 +4,6 @@ Below the scale of the paper small models of an attention kind stand in for thos
 reaches the architecture, and learn from the texts at hand.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,10 +16,10 @@ from focus_runtime.files import replacing
 from focus_runtime.fit.domains import texts_sha256
 from focus_runtime.fit.regimes import RegimePlan, RegimeResult, run_regime
 from focus_runtime.measure.scores import Scores
-from paper import reported
 from paper.lab.lab import Lab
 from paper.lab.shared import quality_cells
 from paper.output.report import Claim, Row
+from paper.reported import REPORTED
 from paper.verdicts import judge
 
 GROUPS = 4  # as in the paper
@@ -112,7 +110,7 @@ def two_phase(lab: Lab, name: str, **more: Any) -> TwinPlan:
 def from_scratch(lab: Lab, steps: int) -> TwinPlan:
     """A small model of the llama family's kind, trained from random initialisation."""
     model = stand_in("GQA", len(lab.tokenizer), lab.scale.seq_len).to(lab.device)
-    values = reported.FINE_TUNED[-1]
+    values = REPORTED["fine_tuned"][-1]
     name = "from scratch, small Llama-style model"
     return TwinPlan(name, model, f"{SHAPE}", "from_scratch", steps, SCRATCH_RATE, reported=values)
 

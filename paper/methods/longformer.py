@@ -4,8 +4,6 @@ The first tokens are global: read by everything after them, which is window plus
 projections of their own; a frozen model has none, so they use the model's.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

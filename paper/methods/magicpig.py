@@ -9,8 +9,6 @@ prompt before hashing; a text scored token by token has no prompt, so the mean o
 for it, none without one. The paper leaves layers 0, 16, 32, ... dense; here no layer is.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -6,8 +6,6 @@ of every block reads the summed left half. That is the prefix sum, in log2 T ste
 largest feature of its own keys, all of them past, so that no feature overflows and no query is left with zeros.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ them, as in the paper's listing for grouped queries. The paper saves reads of me
 r of D components of every key, which the pairs read do not count.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

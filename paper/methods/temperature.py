@@ -4,8 +4,6 @@ Each query head of each layer has one factor, 1 at first. Applied to the pairs b
 gate would be if all tokens were equally close to each other; applied to all pairs it is a plain temperature.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

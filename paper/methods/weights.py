@@ -1,7 +1,5 @@
 """Methods that leave attention as it is and train weights: LoRA (Hu et al. 2021, arXiv 2106.09685), and all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

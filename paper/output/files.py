@@ -1,7 +1,5 @@
 """A report as Markdown, CSV, LaTeX, JSON and SVG, each file written atomically."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Every written report on one page, offline, and its claims as a table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined

@@ -1,7 +1,5 @@
 """balance: the largest group by layer on held-out text, with potentials balanced on training text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

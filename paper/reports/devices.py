@@ -1,7 +1,5 @@
 """devices: what keeps the hard groups balanced while centroids train, where Sinkhorn balances soft mass alone."""
 
-from __future__ import annotations
-
 from focus_runtime.fit.calibrate import calibrate_potentials
 from paper.lab.balancing import DEVICES, Strategy, StrategyTraining
 from paper.lab.lab import CALIBRATION, Lab

@@ -1,14 +1,12 @@
 """domains: all weights fine-tuned with full attention and with Focus, on several kinds of text."""
 
-from __future__ import annotations
-
 from focus_runtime.errors import InputError, TextError
 from focus_runtime.text.sequences import encode_texts, even_sequences
-from paper import reported
 from paper.lab import shared
 from paper.lab.lab import Lab
 from paper.lab.twins import FOCUS, FULL, GROUPS, twins, two_phase
 from paper.output.report import Claim, Column, Report, Row
+from paper.reported import REPORTED
 from paper.verdicts import judge
 
 GIVEN = "the texts given"
@@ -17,7 +15,7 @@ HELD_OUT_SHARE = 5  # a fifth of a domain's characters, its end
 
 def domains(lab: Lab) -> Report:
     if lab.scale.name == "paper" and not lab.domains:
-        names = " ".join(f"{name}=FOLDER" for name in reported.DOMAINS)
+        names = " ".join(f"{name}=FOLDER" for name in REPORTED["domains"])
         raise InputError("the paper's kinds of text were not given", expected=f"--domain {names}")
     rows: list[Row] = []
     missing: list[str] = []
@@ -60,7 +58,7 @@ def _rows(lab: Lab, name: str) -> list[Row]:
     plan = two_phase(lab, name, texts=train, sequences=even_sequences(ids, count, length).to(lab.device))
     rows = []
     for row in twins(lab, plan, lab.seed)[0]:
-        of_paper = reported.DOMAINS.get(name, {}).get("full" if row["attention"] == FULL else "focus")
+        of_paper = REPORTED["domains"].get(name, {}).get("full" if row["attention"] == FULL else "focus")
         rows.append({**row, "domain": name, "sequences": count, "paper_ppl": of_paper})
     return rows
 

@@ -1,13 +1,11 @@
 """dominance: the largest group and its stability, after training centroids alone and after training all weights."""
 
-from __future__ import annotations
-
 import dataclasses
 
-from paper import reported
 from paper.lab.balancing import MITIGATIONS
 from paper.lab.lab import Lab
 from paper.output.report import Column, Report, Row
+from paper.reported import REPORTED
 from paper.reports.table8 import RATE, at_the_end, curve, dominance_figure, largest, study, study_setting
 from paper.verdicts import judge
 
@@ -28,7 +26,7 @@ def dominance(lab: Lab) -> Report:
             else:
                 made = curve(lab, MITIGATIONS[name], lab.model, config, settings, probe=probe)
             curves[f"{title}, {regime}"] = made
-            values = reported.DOMINANCE_REGIMES[name, regime == WEIGHTS]
+            values = REPORTED["dominance_regimes"][name]["weights" if regime == WEIGHTS else "alone"]
             rows[name, regime] = {
                 "mitigation": title,
                 "regime": regime,

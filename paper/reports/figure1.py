@@ -1,7 +1,5 @@
 """Figure 1: quality after fine-tuning against the speed of one layer, every method of table 1."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import torch

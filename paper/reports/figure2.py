@@ -1,7 +1,5 @@
 """Figure 2: what an adaptation gains in its domain against what it loses elsewhere, LoRA and centroids."""
 
-from __future__ import annotations
-
 from paper.lab import answers, shared
 from paper.lab.answers import beyond_window
 from paper.lab.lab import Lab, composed

@@ -1,16 +1,14 @@
 """Figure 3 and from-scratch: a small model trained from random initialisation with Focus and with full attention."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
-from paper import reported
 from paper.lab import shared
 from paper.lab.lab import Lab
 from paper.lab.twins import GROUPS, SCRATCH_RATE, WIDTH, from_scratch, twin_claims, twins, word_frequencies
 from paper.output.report import Column, Figure, Report, Series
+from paper.reported import REPORTED
 
 POINTS = 20  # of a curve, each the mean over the steps since the one before
 
@@ -20,7 +18,7 @@ def figure3(lab: Lab) -> Report:
     trained, curves = twins(lab, from_scratch(lab, steps), lab.seed)
     frequencies = word_frequencies(lab)
     rows = [{**row, "steps": steps} for row in trained]
-    rows[0]["paper_ppl"], rows[1]["paper_ppl"] = (reported.FINE_TUNED[-1][name] for name in ("full", "focus"))
+    rows[0]["paper_ppl"], rows[1]["paper_ppl"] = (REPORTED["fine_tuned"][-1][name] for name in ("full", "focus"))
     return Report(
         [
             Column("attention", "attention"),

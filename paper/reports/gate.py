@@ -5,8 +5,6 @@ and trained centroids may lower perplexity by making attention to far tokens fla
 of the logits without any groups are trained on the same sequences for as many steps, and compared in pairs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """groups: what trained groups contain, compared with random centroids and permuted groups."""
 
-from __future__ import annotations
-
 from focus_explorer.exports.tables.sources import group_label
 from focus_runtime.measure.intervals import mean_interval
 from focus_runtime.routing.centroids import Centroids

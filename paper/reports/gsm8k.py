@@ -1,14 +1,12 @@
 """gsm8k: answers by writing after eight examples, to generated problems of GSM8K's form."""
 
-from __future__ import annotations
-
 from focus_runtime.measure.scores import score
-from paper import reported
 from paper.lab import shared
 from paper.lab.answers import Tasks
 from paper.lab.lab import Lab, composed
 from paper.lab.shared import quality_cells
 from paper.output.report import Column, Report, Row
+from paper.reported import REPORTED
 from paper.tasks.word_problems import TASK, YAML, word_problems
 from paper.verdicts import judge
 
@@ -18,14 +16,14 @@ FLOOR = 0.05  # share of right answers below which no loss can show
 def gsm8k(lab: Lab) -> Report:
     answers = Tasks.local(lab, TASK, lambda: word_problems(lab.scale.task_items), YAML, "exact_match")
     base: Row = {"method": "full attention", "retained": 1.0, **answers.cells(lab.model)}
-    rows: list[Row] = [base | {"paper_accuracy": reported.GSM8K["full"]}]
+    rows: list[Row] = [base | {"paper_accuracy": REPORTED["gsm8k"]["full"]}]
     trained = lab.trained(num_groups=4)
     for top_k in (2, 1):
         with composed(lab.model, trained, top_k=top_k, assignment="causal") as focus:
             kept = quality_cells(lab.full(), score(focus, lab.sequences()))
             row = {"method": f"Focus K=4, k={top_k}", **answers.cells(focus)}
         row |= {"retained": kept["retained"], "dominance": kept["dominance"]}
-        rows.append(row | {"paper_accuracy": reported.GSM8K["focus"] if top_k == 2 else None})
+        rows.append(row | {"paper_accuracy": REPORTED["gsm8k"]["focus"] if top_k == 2 else None})
     two = rows[1]
     floor = base["accuracy"].value < FLOOR
     evidence = f"{base['accuracy'].value:.1%} with full attention, {two['accuracy'].value:.1%} at k = 2"

@@ -1,7 +1,5 @@
 """layers: which layers should get routers; a layer without one keeps its own full attention."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """leak: how much the future leaks through Sinkhorn's column sums, which run over the whole text (METHOD section 6)."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

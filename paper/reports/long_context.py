@@ -1,16 +1,14 @@
 """long-context: perplexity at growing length with centroids trained at one length."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from focus_explorer.words import ends
 from focus_runtime.measure.intervals import Interval
-from paper import reported
 from paper.lab import shared
 from paper.lab.lab import Lab
 from paper.lab.shared import quality_cells
 from paper.output.report import Claim, Column, Figure, Report, Row, Series
+from paper.reported import REPORTED
 from paper.verdicts import FULL, ROUNDING, judge
 
 CLAIMED = (1024, 8192)  # tokens from and to which the paper says what k = 2 adds
@@ -36,7 +34,9 @@ def long_context(lab: Lab) -> Report:
                 cells = quality_cells(full, lab.focus(centroids, length, count, top_k=top_k))
                 cells |= {"method": f"Focus K={groups}, k={top_k}", "groups": groups, "k": top_k}
                 cells |= {"added": cells["ppl"].value - full.perplexity}
-                rows.append(same | cells | {"paper_added": reported.LONG_CONTEXT.get(top_k) if groups == 4 else None})
+                rows.append(
+                    same | cells | {"paper_added": REPORTED["long_context"].get(top_k) if groups == 4 else None}
+                )
     return Report(
         [
             Column("tokens", "tokens", 0),

@@ -1,7 +1,5 @@
 """mass: share of full attention's probability that the mask keeps, by layer and head."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from focus_runtime.measure.attention_mass import attention_mass_kept

@@ -1,15 +1,13 @@
 """pairs: far pairs of two different entities or connectives that share a group."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from focus_explorer.words import ends
 from focus_runtime.measure.intervals import mean_interval
-from paper import reported
 from paper.lab.group_content import long_range_pairs
 from paper.lab.lab import Lab
 from paper.output.report import Claim, Column, Report, Row
+from paper.reported import REPORTED
 from paper.reports.groups import GROUPS, routed_held_out
 from paper.verdicts import judge
 
@@ -40,7 +38,7 @@ def pairs(lab: Lab) -> Report:
         shown = sorted(shown, key=lambda row: -row["affinity"])[:SHOWN] or [
             {"kind": name, "later": "none beyond the window"}
         ]
-        shown[0]["paper_pair"] = reported.PAIRS[name]
+        shown[0]["paper_pair"] = REPORTED["pairs"][name]
         rows += shown
         claims.append(_claim(name, found, long_range_pairs(by_random, kind)))
     return Report(
@@ -73,7 +71,7 @@ def _claim(name: str, found: list[Row], by_random: list[Row]) -> Claim:
         for both in zip(found, by_random, strict=True)
         if None not in (both[0]["same_group"], both[1]["same_group"])
     ]
-    named: dict[str, Any] = {"kind": name, "example": reported.PAIRS[name]}
+    named: dict[str, Any] = {"kind": name, "example": REPORTED["pairs"][name]}
     if not excess:
         return judge("pairs", None, "no two such words beyond the window in this text", **named)
     trained, random = (mean_interval(values) for values in zip(*excess, strict=True))

@@ -1,11 +1,9 @@
 """routing-size: what the size of the routing space changes."""
 
-from __future__ import annotations
-
-from paper import reported
 from paper.lab.lab import Lab
 from paper.lab.shared import relative
 from paper.output.report import Column, Figure, Report, Series
+from paper.reported import REPORTED
 from paper.reports.table9 import SCORES, SWEEP, count, sweep_setting, trained_row
 from paper.verdicts import judge
 
@@ -14,10 +12,10 @@ GROUPS = 4  # as in the paper
 
 def routing_size(lab: Lab) -> Report:
     rows = []
-    for size, values in reported.ROUTING_DIM.items():
+    for size, values in REPORTED["routing_dim"].items():
         row = trained_row(lab, f"d_g = {size}", num_groups=GROUPS, routing_dim=size)
         rows.append(row | {"paper_ppl": values["ppl"], "paper_parameters": values["parameters"]})
-    sizes, scored = list(reported.ROUTING_DIM), [row.pop(SCORES) for row in rows]
+    sizes, scored = list(REPORTED["routing_dim"]), [row.pop(SCORES) for row in rows]
     gaps = [relative(scores, scored[0]) for scores in scored[1:]]
     full = lab.full(count=count(lab)).perplexity
     return Report(

@@ -1,7 +1,5 @@
 """sinks: 0 to 8 attention sinks at every k, trained with and without them."""
 
-from __future__ import annotations
-
 from focus_runtime.routing.no_groups import no_groups
 from paper.lab import shared
 from paper.lab.lab import Lab

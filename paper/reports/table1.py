@@ -1,20 +1,18 @@
 """Table 1: Focus compared with other sparse attentions, frozen and fine-tuned: perplexity and answers."""
 
-from __future__ import annotations
-
-from paper import reported
 from paper.lab import answers, shared
 from paper.lab.answers import beyond_window, both_accuracies
 from paper.lab.lab import Lab
 from paper.lab.scale import Scale
 from paper.lab.shared import value_of
 from paper.output.report import Claim, Report, Row
+from paper.reported import REPORTED
 from paper.verdicts import ALIKE_PAIRS, judge, lies_below
 
 
 def table1(lab: Lab) -> Report:
     scale, sparse = lab.scale, shared.sparse_methods(lab)
-    rows = [{**shared.full_row(lab), **shared.of_paper(reported.RETROFIT["full attention"])}, *shared.null_rows(lab)]
+    rows = [{**shared.full_row(lab), **shared.of_paper(REPORTED["retrofit"]["full attention"])}, *shared.null_rows(lab)]
     rows += [shared.frozen_row(lab, f"{name}, frozen", method) for name, method in sparse]
     rows += shared.selecting_rows(lab)
     rows += [shared.tuned_row(lab, name, method) for name, method in sparse]

@@ -1,18 +1,16 @@
 """Table 10: sparse attentions that select keys for every query and train nothing, compared with Focus."""
 
-from __future__ import annotations
-
-from paper import reported
 from paper.lab import answers, shared
 from paper.lab.answers import beyond_window
 from paper.lab.lab import Lab
 from paper.lab.shared import value_of
 from paper.output.report import Claim, Report, Row
+from paper.reported import REPORTED
 from paper.verdicts import judge, lies_below
 
 
 def table10(lab: Lab) -> Report:
-    full = {**shared.full_row(lab), **shared.of_paper(reported.RETROFIT["full attention"])}
+    full = {**shared.full_row(lab), **shared.of_paper(REPORTED["retrofit"]["full attention"])}
     rows = [full, *shared.selecting_rows(lab), *shared.own_rows(lab)]
     return Report(
         [shared.METHOD, *shared.QUALITY, shared.KEYS, *answers.LAST_WORD_COLUMNS, shared.PAPER_PPL, *answers.OF_PAPER],

@@ -1,22 +1,20 @@
 """Table 2: frozen models of five attention kinds; all but the model at hand as small stand-ins."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from focus_runtime.fit.centroids import train_centroids
 from focus_runtime.measure.scores import score
-from paper import reported
 from paper.lab import shared
 from paper.lab.lab import Lab, composed
 from paper.lab.shared import quality_cells
 from paper.lab.twins import GROUPS, STAND_INS, pretrained
 from paper.output.report import Claim, Column, Report, Row
+from paper.reported import REPORTED
 from paper.verdicts import judge
 
 
 def table2(lab: Lab) -> Report:
-    of_kind = {row["kind"]: row for row in reversed(reported.FROZEN)}
+    of_kind = {row["kind"]: row for row in reversed(REPORTED["frozen"])}
     rows = [_row(lab, {"model": lab.model_name, "kind": _kind(lab.model)}, lab.model, {})]
     for kind, (family, _) in STAND_INS.items():
         label = {"model": f"{family} stand-in", "kind": kind}

@@ -1,13 +1,11 @@
 """Table 3: centroids compared with LoRA of as many parameters on the same data."""
 
-from __future__ import annotations
-
-from paper import reported
 from paper.lab import answers, shared
 from paper.lab.answers import beyond_window, both_accuracies
 from paper.lab.lab import Lab
 from paper.lab.shared import value_of
 from paper.output.report import Column, Report
+from paper.reported import REPORTED
 from paper.verdicts import judge, lies_below
 
 
@@ -15,9 +13,9 @@ def table3(lab: Lab) -> Report:
     scale = lab.scale
     base = shared.full_row(lab, "frozen model")
     lora, larger = (
-        {**shared.lora_row(lab, rank), **shared.of_paper(reported.ADAPTATION[f"LoRA r={rank}"])} for rank in (4, 16)
+        {**shared.lora_row(lab, rank), **shared.of_paper(REPORTED["adaptation"][f"LoRA r={rank}"])} for rank in (4, 16)
     )
-    soft = {**shared.soft_row(lab), "rate": scale.learning_rate, **shared.of_paper(reported.ADAPTATION["centroids"])}
+    soft = {**shared.soft_row(lab), "rate": scale.learning_rate, **shared.of_paper(REPORTED["adaptation"]["centroids"])}
     one, two = ({**row, "rate": scale.learning_rate} for row in shared.focus_rows(lab, 4, (1, 2)))
     rows = [base, lora, larger, soft, one, two]
     unknown = None in (lora["unharmed"], two["unharmed"])

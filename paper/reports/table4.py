@@ -1,15 +1,13 @@
 """Table 4: what adaptation does to multiple-choice answers, of a local task of TruthfulQA's form."""
 
-from __future__ import annotations
-
 from focus_runtime.measure.scores import score
-from paper import reported
 from paper.lab import shared
 from paper.lab.answers import Tasks
 from paper.lab.lab import Lab, composed
 from paper.lab.shared import quality_cells
 from paper.methods import LoRA
 from paper.output.report import Claim, Column, Report, Row
+from paper.reported import REPORTED
 from paper.tasks.next_sentence import TASK, YAML, next_sentence_items
 from paper.verdicts import judge
 
@@ -22,7 +20,7 @@ def table4(lab: Lab) -> Report:
     answers = Tasks.local(
         lab, TASK, lambda: next_sentence_items(lab.held_out, lab.tokenizer, length=length, items=items), YAML, "acc"
     )
-    base, centroids = (reported.TRUTHFUL[name] / 100 for name in ("base", "centroids"))
+    base, centroids = (REPORTED["truthful"][name] / 100 for name in ("base", "centroids"))
     cells: Row = {"ppl": full.perplexity, "retained": 1.0, "paper_accuracy": base}
     rows: list[Row] = [{"method": "as it is", **cells, **answers.cells(lab.model)}]
     trained = lab.trained(num_groups=4)

@@ -1,17 +1,15 @@
 """Table 5: weights trained with Focus compared with the same training with full attention."""
 
-from __future__ import annotations
-
-from paper import reported
 from paper.lab import shared
 from paper.lab.lab import Lab
 from paper.lab.twins import GROUPS, SCRATCH_RATE, from_scratch, twin_claims, twins, two_phase, word_frequencies
 from paper.output.report import Column, Report
+from paper.reported import REPORTED
 
 
 def table5(lab: Lab) -> Report:
     scale = lab.scale
-    tuned = two_phase(lab, "fine-tuned in two phases", reported=reported.FINE_TUNED[0])
+    tuned = two_phase(lab, "fine-tuned in two phases", reported=REPORTED["fine_tuned"][0])
     rows, _ = twins(lab, tuned, lab.seed)
     scratch = from_scratch(lab, scale.scratch_steps)
     for seed in scale.seeds:

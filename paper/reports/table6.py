@@ -1,11 +1,9 @@
 """Table 6: full attention's time over Focus's, one layer, by length and number of groups."""
 
-from __future__ import annotations
-
-from paper import reported
 from paper.lab.lab import Lab
 from paper.lab.timing import WINDOW, layer_dtype, layer_times
 from paper.output.report import Column, Figure, Report, Row, Series
+from paper.reported import REPORTED
 from paper.verdicts import judge
 
 GROUPS = (4, 8)
@@ -25,7 +23,7 @@ def table6(lab: Lab) -> Report:
                 f"full_ms{groups}": one["full_ms"]["median"],
                 f"focus_ms{groups}": one["focus_ms"]["median"],
                 f"ratio{groups}": one["ratio"],
-                f"paper{groups}": reported.SPEEDUP[groups].get(length),
+                f"paper{groups}": REPORTED["speedup"][groups].get(length),
             }
         rows.append(row)
         raw[str(length)] = {f"K={groups}": one for groups, one in measured.items()}

@@ -1,13 +1,11 @@
 """Table 7: perplexity under the hard mask, pairs kept and speed of one layer, all at the same k."""
 
-from __future__ import annotations
-
-from paper import reported
 from paper.lab import shared
 from paper.lab.lab import Lab
 from paper.lab.shared import quality_cells
 from paper.lab.timing import layer_times, times_as_fast
 from paper.output.report import Claim, Column, Figure, Report, Row, Series
+from paper.reported import REPORTED
 from paper.verdicts import FULL, ROUNDING, judge
 
 TOP_KS = (1, 2, 3, 4)
@@ -56,7 +54,7 @@ def _rows_of(lab: Lab, groups: int, length: int) -> list[Row]:
         row = {"method": f"Focus K={groups}, k={top_k}", "k": top_k, "groups": groups, **cells}
         row |= {"speed": times[top_k]["full_over_focus"], "speed_retained": times[top_k]["retained_pairs"]}
         if groups == 4:
-            row |= {"paper_ppl": reported.SPEED_QUALITY[top_k], "paper_retained": reported.KEPT[top_k]}
+            row |= {"paper_ppl": REPORTED["speed_quality"][top_k], "paper_retained": REPORTED["kept"][top_k]}
         rows.append(row)
     for row in rows:
         row["own_speed"] = times_as_fast(times[4]["focus_ms"], times[row["k"]]["focus_ms"])

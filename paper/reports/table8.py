@@ -1,7 +1,5 @@
 """Table 8: mitigations against one group that takes every token, with frozen weights (escape paths A and C)."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -9,10 +7,10 @@ import numpy as np
 
 from focus_runtime.config import FocusConfig
 from focus_runtime.fit.settings import TrainConfig
-from paper import reported
 from paper.lab.balancing import MITIGATIONS, Strategy, StrategyTraining
 from paper.lab.lab import Lab
 from paper.output.report import Column, Figure, Report, Row, Series
+from paper.reported import REPORTED
 from paper.verdicts import EVEN, judge
 
 GROUPS = 8
@@ -36,7 +34,7 @@ def table8(lab: Lab) -> Report:
             "start": curves[strategy.name][0]["dominance"],
             **at_the_end(curves[strategy.name]),
             "meaning": strategy.meaning,
-            "paper_outcome": reported.DOMINANCE[strategy.name],
+            "paper_outcome": REPORTED["dominance"][strategy.name],
         }
         for strategy in strategies
     ]

@@ -1,7 +1,5 @@
 """Table 9: what K, w, tau, N and the sinks change in training, one at a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from focus_runtime.measure.scores import Scores

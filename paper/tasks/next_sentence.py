@@ -4,8 +4,6 @@ The form is that of TruthfulQA's MC1 (Lin et al., 2022, arXiv 2109.07958): one r
 likelihood. The content is another: it asks for memory of the passage, not for truth. No model and no network is needed.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ result after "####", compared exactly. The content is of a few sentence patterns
 score here says nothing of a score there; it tells whether a mask over the examples changes answers.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 
@@ -71,20 +69,7 @@ def _given(draw: random.Random) -> tuple[str, str, int]:
     )
 
 
-def _shared(draw: random.Random) -> tuple[str, str, int]:
-    name, thing = draw.choice(NAMES), draw.choice(THINGS)
-    friends, share, kept = draw.randint(2, 6), draw.randint(2, 9), draw.randint(1, 9)
-    total = friends * share + kept
-    return (
-        f"{name} keeps {kept} of {total} {thing} and shares the rest equally among {friends} friends. How many {thing} "
-        "does each friend get?",
-        f"To share there are {total} - {kept} = {total - kept} {thing}. Each friend gets {total - kept} / {friends} = "
-        f"{share}.",
-        share,
-    )
-
-
-PATTERNS: tuple[Callable[[random.Random], tuple[str, str, int]], ...] = (_bought, _given, _shared)
+PATTERNS: tuple[Callable[[random.Random], tuple[str, str, int]], ...] = (_bought, _given)
 
 
 def word_problems(items: int, *, seed: int = 0) -> list[dict[str, str]]:

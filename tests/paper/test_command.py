@@ -38,7 +38,7 @@ def test_the_old_command_names_the_new_one(words, capsys):
     ("words", "message"),
     [
         ([], "no table or figure was named; see `python -m paper --list`"),
-        (["table99"], "invalid choice: 'table99'"),
+        (["table99"], "there is no table or figure 'table99'; see `python -m paper --list`"),
         (["table6", "--scale", "huge"], "there is no scale 'huge'; expected tiny or small or paper"),
         (["table6", "--scale", "small"], "needs text of your own: --text FOLDER --val FILE"),
         (["table6", "--scale", "paper"], "needs PG-19 as --text FOLDER --val FILE, a GPU of 80 GB for days"),
@@ -70,7 +70,7 @@ def test_stopping_says_what_is_kept(stop, monkeypatch, capsys):
 
     monkeypatch.setattr(command, "reproduce", interrupted)
     assert main(["table6"]) == 130
-    assert last_error(capsys).startswith("stopped; reports and trained centroids so far are kept")
+    assert last_error(capsys).startswith("stopped; reports written so far and trained centroids are kept")
 
 
 @pytest.fixture

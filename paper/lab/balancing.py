@@ -8,9 +8,11 @@ Shapes: B batch, T tokens, K groups, G routing size.
 
 import dataclasses
 import math
+import tomllib
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,66 +70,11 @@ class Strategy:
     start_temperature: float = 1.0
 
 
-def _by_name(*strategies: Strategy) -> dict[str, Strategy]:
-    return {strategy.name: strategy for strategy in strategies}
-
-
-MITIGATIONS = _by_name(  # the paper's, of table 8
-    Strategy(name="softmax", normalisation="softmax", meaning="g = softmax(S / tau) and nothing else: the reference"),
-    Strategy(
-        name="entropy-balance",
-        normalisation="softmax",
-        meaning="softmax; the loss gains 0.01 of the normalised token entropy and 0.01 of the balance loss",
-        entropy=0.01,
-        balance=0.01,
-    ),
-    Strategy(
-        name="stop-gradient",
-        normalisation="softmax",
-        meaning="as entropy-balance, and routers read their inputs without passing gradients back to them",
-        entropy=0.01,
-        balance=0.01,
-        stop_gradient=True,
-    ),
-    Strategy(
-        name="ema",
-        normalisation="softmax",
-        meaning="softmax; gradients train the projection alone, and centroids follow an average (decay 0.99) of the "
-        "routing vectors assigned to them",
-        ema_decay=0.99,
-    ),
-    Strategy(
-        name="recluster",
-        normalisation="softmax",
-        meaning="softmax; every 100 steps spherical k-means on the batch's routing vectors replaces the centroids",
-        recluster_every=100,
-    ),
-    Strategy(
-        name="balance-x5",
-        normalisation="softmax",
-        meaning="as entropy-balance, with five times the weight on the balance loss",
-        entropy=0.01,
-        balance=0.05,
-    ),
-    Strategy(name="sinkhorn", meaning="g from Sinkhorn's balancing over the sequence, and nothing else"),
-)
-DEVICES = _by_name(  # our own
-    Strategy(name="sinkhorn-10", meaning="Sinkhorn with N = 10 iterations", iterations=10),
-    Strategy(name="sinkhorn-20", meaning="Sinkhorn with N = 20 iterations", iterations=20),
-    Strategy(name="lower-rate", meaning="Sinkhorn as configured, at a third of the learning rate", rate=1 / 3),
-    Strategy(
-        name="balanced-potentials",
-        meaning="column potentials that give every group equally many argmax tokens of the batch, without gradient",
-        balanced=True,
-    ),
-    Strategy(name="straight-through", meaning="the hard mask forward, the soft gate's gradient backward", hard=True),
-    Strategy(
-        name="annealed-temperature",
-        meaning="tau starts at four times its value and falls geometrically to it",
-        start_temperature=4.0,
-    ),
-    Strategy(name="balance-loss", meaning="Sinkhorn, and 0.1 of the balance loss of the soft shares", balance=0.1),
-)
+_STRATEGIES = {
+    kind: {name: Strategy(name=name, **fields) for name, fields in named.items()}
+    for kind, named in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
+}
+MITIGATIONS, DEVICES = _STRATEGIES["mitigations"], _STRATEGIES["devices"]
 
 
 @dataclass(eq=False)
@@ -255,11 +202,7 @@ class StrategyTraining:
 
 
 def entropy_loss(probabilities: Tensor) -> Tensor:
-    """Mean entropy of the tokens' group probabilities over log K: 0 when every token is sure, 1 when none is.
-
-    Args:
-        probabilities: (B, T, K), rows sum to 1.
-    """
+    """Mean entropy of (B, T, K) group probabilities over log K: 0 when every token is sure, 1 when none is."""
     entropy = -(probabilities * torch.log(probabilities.clamp_min(1e-12))).sum(dim=-1)
     return entropy.mean() / math.log(max(2, probabilities.shape[-1]))
 

@@ -53,14 +53,9 @@ class RoutedText:
 def routed_text(
     model: Any, tokenizer: Any, centroids: Centroids, text: str, *, length: int, count: int, **settings: Any
 ) -> RoutedText:
-    """Run Focus over a text in consecutive sequences.
+    """Run Focus over a text in at most `count` consecutive sequences of `length` tokens, spread evenly over it.
 
     Args:
-        model: the frozen model, Focus not composed; tokenizer: its own.
-        centroids: left as they are.
-        text: held-out text.
-        length: T, tokens in each sequence; what is left at the end is not used.
-        count: at most so many sequences, spread evenly over the text.
         settings: passed to `compose`: top_k, window, num_sinks, assignment.
 
     Raises:
@@ -174,10 +169,6 @@ def long_range_pairs(routed: RoutedText, kind: str) -> list[Row]:
     """The strongest same-group pairs of two different words of a class beyond the window, by layer.
 
     A word and itself further on are left out: their tokens are the same, and so are their groups nearly everywhere.
-
-    Args:
-        routed: the text with its groups.
-        kind: class of both words; "name" for entities.
 
     Returns:
         One JSON-ready row per layer: `pairs` (sequence, position and word of both, distance in tokens, affinity

@@ -123,8 +123,6 @@ class Lab:
         self.lines.append(f"{time.perf_counter() - self.started:9.1f}  {message}")
         self.on_line(message)
 
-    # data
-
     def sequences(self, length: int | None = None, count: int | None = None) -> Tensor:
         """(N, T) held-out sequences, evenly spread, never overlapping."""
         length = length or self.scale.seq_len
@@ -139,8 +137,6 @@ class Lab:
     def training_sequences(self, count: int) -> Tensor:
         """(N, T) sequences of the training text, evenly spread."""
         return even_sequences(self.train_ids, count, self.scale.seq_len).to(self.device)
-
-    # centroids
 
     def config(self, **changes: Any) -> FocusConfig:
         """The recipe's settings at this scale's window, some of them changed."""
@@ -218,8 +214,6 @@ class Lab:
         calibrate_on = self.training_sequences(CALIBRATION)
         return random_baseline(self.model, self.config(**config), seed=0, calibrate_on=calibrate_on)
 
-    # scores
-
     def full(self, length: int | None = None, count: int | None = None) -> Scores:
         """Full attention on the held-out sequences."""
         key = (length or self.scale.seq_len, count or self.scale.val_sequences)
@@ -257,8 +251,6 @@ class Lab:
             f"{scores.perplexity:.3f}"
         )
         return scores
-
-    # other methods
 
     def kept(self, what: str, measure: Callable[[], Row], **depends: Any) -> Row:
         """A measured row, from disk when an earlier run on such a machine measured it.
@@ -336,8 +328,6 @@ class Lab:
     def fresh_model(self) -> Any:
         """A copy of the model in fp32 whose weights may be changed."""
         return copy.deepcopy(self.model).float()
-
-    # reports
 
     def setting(self, **more: Any) -> dict[str, Any]:
         """What every table's numbers depend on; of what a report adds or changes, underscores of names are spaces."""

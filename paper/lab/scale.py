@@ -1,6 +1,9 @@
 """How large a reproduction is: tiny (minutes, anywhere), small (hours on two cores), paper (GPUs)."""
 
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from focus_explorer.errors import InputError
 
@@ -51,58 +54,16 @@ class Scale:
     needs: str = "text of your own: --text FOLDER --val FILE (two cores and 8 GB for hours suffice)"
 
 
-TINY = Scale(
-    name="tiny",
-    seq_len=128,
-    window=16,
-    steps=6,
-    weight_steps=3,
-    scratch_steps=6,
-    curve_steps=10,
-    study_steps=8,
-    study_len=64,
-    sweep_steps=3,
-    gate_steps=3,
-    lora_rates=(1e-4, 1e-3),
-    seeds=(0, 1),
-    val_sequences=4,
-    layer_tokens=1024,
-    speed_lengths=(512, 1024),
-    long_lengths=(128, 256, 512),
-    task_items=6,
-    needs="nothing: two cores, 4 GB, minutes",
-)
-PAPER = Scale(
-    name="paper",
-    model="openai-community/gpt2",
-    dtype="float32",
-    steps=5000,
-    weight_steps=5000,
-    scratch_steps=50_000,
-    curve_steps=50_000,
-    study_steps=2000,
-    study_len=1024,
-    sweep_steps=2000,
-    gate_steps=2000,
-    batch=16,
-    weight_rate=3e-5,
-    lora_rates=(1e-4, 5e-4, 1e-3, 2e-3),
-    val_sequences=512,
-    layer_tokens=65_536,
-    speed_lengths=(1024, 4096, 16_384, 32_768, 65_536, 262_144, 1_048_576),
-    task_items=500,
-    needs="PG-19 as --text FOLDER --val FILE, a GPU of 80 GB for days, GPT-2 from the hub or another --model of the "
-    "paper's (one run for each), and for `domains` --domain NAME=FOLDER for each kind of text",
-)
-SCALES = {scale.name: scale for scale in (TINY, Scale(), PAPER)}
+def _read(name: str, values: dict[str, Any]) -> Scale:
+    return Scale(name=name, **{key: tuple(one) if isinstance(one, list) else one for key, one in values.items()})
+
+
+_OTHERS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+SCALES = {"tiny": _read("tiny", _OTHERS["tiny"]), "small": Scale(), "paper": _read("paper", _OTHERS["paper"])}
 
 
 def scale_named(name: str) -> Scale:
-    """One of `SCALES`.
-
-    Raises:
-        InputError: there is no such scale.
-    """
+    """One of `SCALES`."""
     if name not in SCALES:
         raise InputError(f"there is no scale {name!r}", expected=" or ".join(SCALES))
     return SCALES[name]

@@ -43,10 +43,6 @@ def layer_times(lab: Lab, groups: int, top_k: int, length: int, repeats: int = 3
 
 
 def times_as_fast(slow: dict[str, Any], fast: dict[str, Any]) -> Interval:
-    """Ratio of two measured times, from the slowest to the fastest repeats of both.
-
-    Args:
-        slow, fast: milliseconds with `median`, `low`, `high` and `repeats`.
-    """
+    """Ratio of two measured times (milliseconds), from the slowest to the fastest repeats of both."""
     low, high = slow["low"] / fast["high"], slow["high"] / fast["low"]
     return Interval(slow["median"] / fast["median"], low, high, slow["repeats"])

@@ -137,14 +137,10 @@ class Method:
         """Take over what was observed since the last call."""
 
     def attach(self, model: Any, *, text: Tensor | None = None) -> Handle:
-        """Put the method onto a model. Attention dropout is not applied.
+        """Put the method onto a Hugging Face causal language model. Attention dropout is not applied.
 
         Args:
-            model: a Hugging Face causal language model.
             text: (N, T) token ids for what a method estimates without gradients.
-
-        Raises:
-            ModelError: the model cannot take the method.
         """
         return Handle(model, self, text)
 
@@ -304,11 +300,7 @@ def method_forward(
     softcap: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function registered with transformers: (B, T, Hq, D), and no weights.
-
-    Raises:
-        ModelError: the model computes what the method cannot follow. InputError: the text is padded or cached.
-    """
+    """The attention function registered with transformers: (B, T, Hq, D), and no weights."""
     layer: Layer | None = module.__dict__.get(STATE)
     if layer is None:
         raise ModelError(

@@ -29,11 +29,6 @@ class LoRA(Method):
     seed: int = 0
 
     def adapt(self, model: Any) -> Adapted:
-        """See `Method.adapt`.
-
-        Raises:
-            InputError: peft is not installed. ModelError: it has adapters, or no such projections.
-        """
         try:
             import peft
         except ImportError as error:
@@ -67,11 +62,7 @@ class LoRA(Method):
 
 
 def lora_targets(model: nn.Module) -> list[str]:
-    """Full names of the query and value projections of every attention layer, or of the fused ones.
-
-    Raises:
-        ModelError: an attention module has no such projection.
-    """
+    """Full names of the query and value projections of every attention layer, or of the fused ones."""
     names = {module: name for name, module in model.named_modules()}
     paths = []
     for index, module in attention_modules(model).items():

@@ -28,13 +28,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#0
 def write(report: Report, folder: Path, *, log: str = "") -> list[Path]:
     """Write every form; a figure only where Chrome or Chromium is there, which is noted otherwise.
 
-    Args:
-        report: to write.
-        folder: made where it is missing.
-        log: lines of the run, written as a file of their own unless empty.
-
-    Raises:
-        InputError: the folder cannot be written.
+    The lines of the run are a file of their own unless empty.
     """
     contents: dict[str, bytes] = {}
     if report.figure is not None:
@@ -163,11 +157,7 @@ def _latex(text: str) -> str:
 
 
 def draw(spec: Figure, title: str) -> bytes:
-    """The figure as SVG.
-
-    Raises:
-        InputError: there is no browser to draw it.
-    """
+    """The figure as SVG; InputError where there is no browser to draw it."""
     return picture(plotly_figure(spec, title), "svg")
 
 

@@ -32,11 +32,7 @@ def written_reports(folder: Path) -> list[Report]:
 
 
 def write_page(folder: Path) -> Path:
-    """Write the page of all reports in a folder; returns its file.
-
-    Raises:
-        InputError: the folder cannot be written.
-    """
+    """Write the page of all reports in a folder; returns its file."""
     loader = PackageLoader("paper.output")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.globals |= {"HELD": HELD, "CHIPS": CHIPS, "RECIPE_WORDS": RECIPE_WORDS, "REPORTS": REPORTS, "OWN": OWN}

@@ -146,11 +146,7 @@ def _restored(values: dict[str, Any]) -> Any:
 def merged(reports: dict[str, Report]) -> Report:
     """One report of the same report under several recipes: rows and claims side by side, the first recipe first.
 
-    Args:
-        reports: recipe -> the report under it; changed.
-
-    Returns:
-        The report itself where there is one; its claims then name the recipe too.
+    Where there is one, it is that report, whose claims then name the recipe too.
     """
     for recipe, report in reports.items():
         report.claims = [dataclasses.replace(claim, recipe=recipe) for claim in report.claims]

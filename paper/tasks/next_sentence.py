@@ -7,6 +7,7 @@ likelihood. The content is another: it asks for memory of the passage, not for t
 import random
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from focus_runtime.errors import TextError
@@ -18,27 +19,7 @@ CHOICES = 4
 WORDS = (6, 30)  # words of a sentence that may be a choice
 ENOUGH = 20  # sentences below which choices would repeat
 SENTENCE = re.compile(r"(?<=[.!?][\"”’'])\s+|(?<=[.!?])\s+(?=[\"“‘'A-Z])")
-YAML = f"""\
-# Choose the sentence that follows a passage; {CHOICES} choices, one right.
-task: {TASK}
-dataset_path: json
-dataset_kwargs:
-  data_files:
-    test: {TASK}.jsonl
-output_type: multiple_choice
-test_split: test
-doc_to_text: "{{{{context}}}}"
-doc_to_choice: choices
-doc_to_target: answer
-target_delimiter: " "
-num_fewshot: 0
-metric_list:
-  - metric: acc
-    aggregation: mean
-    higher_is_better: true
-metadata:
-  version: 1.0
-"""
+YAML = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")  # what lm-eval reads
 
 
 def next_sentence_items(texts: Sequence[str], tokenizer: Any, *, length: int, items: int, seed: int = 0) -> list[Row]:

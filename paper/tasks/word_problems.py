@@ -7,43 +7,14 @@ score here says nothing of a score there; it tells whether a mask over the examp
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 TASK = "word_problems"
 EXAMPLES = 8
 NAMES = ("Anna", "Ben", "Clara", "David", "Ella", "Frank", "Grace", "Henry", "Ida", "Jacob")
 THINGS = ("apples", "books", "candles", "eggs", "letters", "pencils", "plates", "shells", "stamps", "stones")
 
-YAML = f"""\
-# Arithmetic in words after {EXAMPLES} solved examples, answered by writing.
-task: {TASK}
-dataset_path: json
-dataset_kwargs:
-  data_files:
-    test: {TASK}.jsonl
-output_type: generate_until
-test_split: test
-doc_to_text: "{{{{context}}}}"
-doc_to_target: "{{{{answer}}}}"
-num_fewshot: 0
-generation_kwargs:
-  until:
-    - "Question:"
-    - "\\n\\n"
-  do_sample: false
-  max_gen_toks: 64
-filter_list:
-  - name: result
-    filter:
-      - function: regex
-        regex_pattern: "#### (-?[0-9]+)"
-      - function: take_first
-metric_list:
-  - metric: exact_match
-    aggregation: mean
-    higher_is_better: true
-metadata:
-  version: 1.0
-"""
+YAML = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")  # what lm-eval reads
 
 
 def _bought(draw: random.Random) -> tuple[str, str, int]:

@@ -56,7 +56,7 @@ def naive_attention(query, key, value, log_weight, *, scale=0.4, softcap=None):
     Returns the output and the number of pairs read.
     """
     query, key, value = query.double(), key.double(), value.double()
-        out, pairs = torch.zeros_like(query), 0
+    out, pairs = torch.zeros_like(query), 0
     for b, h, g, i in every_query(query, key):
         weights = [log_weight(b, h, i, j) for j in range(i + 1)]
         read = [j for j in range(i + 1) if weights[j] is not None]

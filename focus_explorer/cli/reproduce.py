@@ -7,11 +7,14 @@ from typing import NoReturn
 
 from focus_explorer.errors import InputError
 
+OPTIONS = "scale text val recipe plan again model steps seeds domain out work device json"  # that it once had
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Whatever was given before is taken, and answered."""
-    parser.prefix_chars = "\0"  # options are words too
-    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*", help=argparse.SUPPRESS)
+    for option in OPTIONS.split():
+        parser.add_argument(f"--{option}", nargs="*", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
 

@@ -26,7 +26,8 @@ def sinks(lab: Lab) -> Report:
                 cells = {"trained_with": trained_with, "num_sinks": count, "centroids": name, "top_k": top_k}
                 cells |= quality_cells(full, scores)
                 if name == "none":
-                    nothing = cells = cells | {"dominance": None, "dominance_max": None}
+                    cells |= {"dominance": None, "dominance_max": None}
+                    nothing = cells
                 rows.append(cells | {"gap_recovered": gap_recovered(nothing, cells, full.perplexity)})
     given = {(row["trained_with"], row["top_k"], row["num_sinks"]): row for row in rows if row["centroids"] == "given"}
     series = [

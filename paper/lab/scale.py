@@ -19,8 +19,7 @@ class Scale:
         weight_steps: of each training that changes weights (LoRA, full fine-tuning).
         scratch_steps: of each training from random initialisation; curve_steps: of the one whose curve is drawn.
         study_steps, study_len: of the group-dominance study.
-        sweep_steps: of each training in an ablation.
-        gate_steps: of each training in the gate laboratory.
+        sweep_steps, gate_steps: of each training in an ablation, and in the gate laboratory.
         learning_rate, weight_rate, lora_rates: peak rates for centroids, all weights, LoRA.
         seeds: of initialisation and data order; intervals are over documents and seeds.
         layer_tokens: at which one layer is timed beside a perplexity.
@@ -55,7 +54,8 @@ class Scale:
 
 
 def _read(name: str, values: dict[str, Any]) -> Scale:
-    return Scale(name=name, **{key: tuple(one) if isinstance(one, list) else one for key, one in values.items()})
+    sizes: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
+    return Scale(name=name, **sizes)
 
 
 _OTHERS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

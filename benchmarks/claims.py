@@ -1,4 +1,4 @@
-"""The table of claims and verdicts in a log, made again from the rows that `focus-explorer reproduce` wrote.
+"""The table of claims and verdicts in a log, made again from the rows that `python -m paper` wrote.
 
 The table stands between two comments, which are made at the end of the file where there are none:
 
@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from focus_runtime.files import replacing
-from paper.reports.page import claims_table
+from paper.output.page import claims_table
 
 START, END = "<!-- claims: made by benchmarks/claims.py -->", "<!-- end of claims -->"
 
@@ -27,7 +27,7 @@ def with_claims(text: str, table: str) -> str:
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reports", required=True, type=Path, help="folder that reproduce wrote to")
+    parser.add_argument("--reports", required=True, type=Path, help="folder that `python -m paper` wrote to")
     parser.add_argument("--log", required=True, type=Path, help="Markdown file")
     arguments = parser.parse_args()
     text = arguments.log.read_text(encoding="utf-8")

@@ -27,8 +27,8 @@ from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import Centroids, no_groups
 from focus_runtime.run.random_baseline import STATISTICS_SEED, random_baseline
 from focus_runtime.text.sequences import encode_texts, even_sequences
-from paper.studies.group_balance import group_balance
-from paper.studies.group_content import group_content, routed_text
+from paper.lab.group_content import group_content, routed_text
+from paper.reports.balance import group_balance
 
 SETTINGS = ((1024, 128, 12), (512, 64, 12), (4096, 128, 2))  # sequence length, window, sequences
 MASS_SEQUENCES = 3

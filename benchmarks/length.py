@@ -19,6 +19,8 @@ What files lose and nothing else, as of files that differ from measured ones in 
 from __future__ import annotations
 
 import argparse
+import copy
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -48,7 +50,6 @@ from focus_runtime.measure.timing import machine
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import Centroids, no_groups, random_centroids
-from paper.studies.rows import variant
 
 MODEL = "smollm2-135m"
 TEXTS = ("novels", "python", "manual-fr")
@@ -56,6 +57,15 @@ LENGTHS = (512, 1024, 2048, 4096, 8192)
 EDGES = (0, *LENGTHS)
 ROWS = 32  # query rows of every bin of positions in which attention is measured
 CALIBRATION = 3  # stretches of each training text on which potentials are estimated anew
+
+
+def variant(centroids: Centroids, **settings: Any) -> Centroids:
+    """A copy with some settings changed and routers of its own, into which composing writes its settings."""
+    routers = {index: copy.deepcopy(router) for index, router in centroids.routers.items()}
+    config = centroids.config.replace(**settings)
+    for router in routers.values():
+        router.config = config
+    return dataclasses.replace(centroids, routers=routers, config=config)
 
 
 def stretches(tokenizer: Any, texts: Path, split: str, name: str, count: int) -> Tensor:

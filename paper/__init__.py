@@ -1,1 +1,1 @@
-"""The paper's tables, figures and baselines: a reader of the runtime and the explorer, beside them."""
+"""The paper's tables and figures, measured again: `python -m paper table7`. It reads both packages; no wheel has it."""

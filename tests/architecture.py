@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tests.helpers import ROOT
 
-R, X = "focus_runtime", "focus_explorer"
-SOURCES = {R: ROOT / "runtime", X: ROOT}
+R, X, P = "focus_runtime", "focus_explorer", "paper"
+SOURCES = {R: ROOT / "runtime", X: ROOT, P: ROOT}
 
 
 def _runtime(names: str) -> frozenset[str]:
@@ -50,6 +50,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     | {X, f"{X}/data", f"{X}/statistics", f"{X}/views", f"{X}/usecases"},
     f"{X}/web": frozenset({X, f"{X}/views", f"{X}/usecases", f"{X}/exports"}),
     f"{X}/cli": frozenset({X, f"{X}/usecases", f"{X}/exports", f"{X}/web"}),
+    # the paper reads both, and is one room: nothing imports it
+    P: _runtime("models text routing attention composition measure fit evaluate run")
+    | {X, f"{X}/usecases", f"{X}/exports"},
 }
 # What a folder is for, in the picture.
 PURPOSE = {
@@ -74,6 +77,7 @@ PURPOSE = {
     f"{X}/exports": "files for papers",
     f"{X}/web": "the page",
     f"{X}/cli": "the command",
+    P: "tables and figures",
 }
 # Distributions that take their time to import.
 HEAVY = {"torch", "transformers", "gradio", "plotly", "umap", "pandas", "duckdb", "pyarrow", "scipy", "sklearn"}
@@ -135,7 +139,7 @@ def folder_of(module: str) -> str:
     """Folder of the table a module lies in: `focus_runtime/attention` also for what lies in folders below it."""
     path = modules()[module]
     parts = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
-    return "/".join(parts[:2])
+    return P if parts[0] == P else "/".join(parts[:2])
 
 
 def graphs_by_folder() -> dict[str, dict[str, set[str]]]:
@@ -208,8 +212,8 @@ def direct() -> dict[str, set[str]]:
 
 
 BOX_W, BOX_H, GAP_X, GAP_Y = 150, 46, 26, 34
-FILL = {R: "#eef0fe", X: "#fff4e5"}
-MIDDLE = {R: 2.0, X: 5.6}  # column of the picture about which a package's folders stand, from the left
+FILL = {R: "#eef0fe", X: "#fff4e5", P: "#eaf6ee"}
+MIDDLE = {R: 2.0, X: 5.6, P: 6.8}  # column of the picture about which a package's folders stand, from the left
 
 
 def places() -> dict[str, tuple[float, float]]:
@@ -240,7 +244,7 @@ def svg() -> str:
             f'stroke="#868f9c"/><text x="{middle:.0f}" y="{y + 19:.0f}" font-weight="600">{escape(name or package)}'
             f'</text><text x="{middle:.0f}" y="{y + 36:.0f}" font-size="11" fill="#596373">{PURPOSE[folder]}</text>'
         )
-    title = "Folders of the runtime (blue) and the explorer (orange); each may import what its lines lead down to"
+    title = "Folders of runtime (blue), explorer (orange), paper (green); each may import what its lines lead down to"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '

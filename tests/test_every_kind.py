@@ -25,10 +25,12 @@ from focus_runtime.composition.plan import FULL
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.loss import layer_shares
 from focus_runtime.routing.centroid_file import save_centroids
-from paper.reports.scale import SCALES
+from paper.__main__ import main as paper
+from paper.lab.scale import SCALES
+from paper.output import files
 from tests.helpers import build_centroids, build_model, build_tokenizer
-from tests.paper.reports.conftest import TEXT as LONG_TEXT
-from tests.paper.reports.conftest import UNIT
+from tests.paper.conftest import TEXT as LONG_TEXT
+from tests.paper.conftest import UNIT
 
 pytestmark = pytest.mark.slow
 TEXT = "The harbour was quiet. The cat sat on the mat & left, then came back again.\n" * 2
@@ -240,20 +242,22 @@ def test_trainings(site, said):
 REPORTS = ("table6", "groups", "mass", "layers", "balance")
 
 
-def test_the_papers_reports(site, said, refused, monkeypatch):
+def test_the_papers_reports(site, capsys, monkeypatch):
     """A report of each sort; the others train and score as these do."""
     monkeypatch.setitem(SCALES, "tiny", UNIT)
-    monkeypatch.setattr("paper.reports.figure.draw", lambda report: b"<svg/>")
+    monkeypatch.setattr(files, "draw", lambda figure, title: b"<svg/>")
     for name in ("train", "val"):
         (site.folder / f"{name}.txt").write_text(LONG_TEXT if name == "train" else LONG_TEXT[::-1])
     options = ["--model", site.path("model"), "--text", site.path("train.txt"), "--val", site.path("val.txt")]
     options += ["--out", site.path("reproduced")]
     if 24 not in site.sliding:
-        written = json.loads(said("reproduce", *REPORTS, *options, "--json"))["written"]
-        assert set(written) == set(REPORTS)
+        assert paper([*REPORTS, *options]) == 0
+        assert all((site.folder / "reproduced" / f"{name}.md").exists() for name in REPORTS)
         return
-    said("reproduce", "table6", *options)
-    line = refused("reproduce", "mass", *options)  # soft gates train whole layers, not windows
+    assert paper(["table6", *options]) == 0
+    capsys.readouterr()
+    assert paper(["mass", *options]) == 2  # soft gates train whole layers, not windows
+    line = capsys.readouterr().err.strip().splitlines()[-1]
     assert re.search("mass: layer 0 .* attends to the last 24 tokens only, .*; choose another --model$", line), line
 
 

@@ -31,7 +31,7 @@ COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported onl
     "doctor": "check that Focus, or another attention implementation, computes what it should on a model",
     "db": "check, copy, put back or save the database",
     "users": "users and passwords for `serve --auth`",
-    "reproduce": "measure a table or figure of the paper again",
+    "reproduce": "moved: run `python -m paper` in a clone of the repository",
     "finetune": "train all weights of a model with Focus, or with full attention",
     "explain": "find the dropped pairs that made Focus predict a token worse, and verify them",
     "heads": "what the mask costs head by head: the loss with full attention in one head alone",

@@ -6,36 +6,51 @@ of every block reads the summed left half. That is the prefix sum, in log2 T ste
 largest feature of its own keys, all of them past, so that no feature overflows and no query is left with zeros.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
-from focus_runtime.attention.reference import needs_gradient
-from paper.methods.checks import check_flag, check_heads, check_whole
-from paper.methods.pairs import Reading, grouped
-from paper.methods.replace import AttentionBaseline
+from focus_runtime.errors import ModelError
+from paper.methods.base import Call, Method
 
 
-def random_features(num_features: int, size: int, generator: torch.Generator, *, orthogonal: bool = True) -> Tensor:
-    """Standard normal vectors.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Performer(Method):
+    """Causal attention with the estimated kernel, normalised by its own sums, in time O(T log T m D).
 
-    Args:
-        num_features: m.
-        size: D, of the vectors.
-        generator: on the CPU.
-        orthogonal: orthogonal directions in every block of D of them.
-
-    Returns:
-        (m, D) fp32.
+    The features of a layer are drawn once and shared by its heads. The variance of the estimate falls with 1/m.
     """
-    if not orthogonal:
-        return torch.randn(num_features, size, generator=generator)
+
+    num_features: int = 256
+    seed: int = 0
+
+    def start(self, index: int, query: Tensor, key: Tensor) -> Tensor:
+        generator = torch.Generator().manual_seed(self.seed * 1000 + index)
+        return random_features(self.num_features, query.shape[-1], generator)
+
+    def attend(self, call: Call) -> Tensor:
+        if call.softcap is not None:
+            raise ModelError(
+                "a layer of this model caps its scores, which Performer cannot estimate",
+                fix="use a model without softcap",
+            )
+        dtype = torch.promote_types(call.query.dtype, torch.float32)
+        with torch.autocast(call.query.device.type, enabled=False):
+            inputs = [x.to(dtype) for x in (call.grouped_query(), call.key, call.value)]
+            features = call.state.to(call.query.device, dtype)
+            # with gradients the sums are computed again in the backward pass rather than kept
+            out = checkpoint(_favor, *inputs, features, math.sqrt(call.scale), use_reentrant=False)
+        call.count_all()
+        attended: Tensor = out.flatten(1, 2).to(call.query.dtype)
+        return attended
+
+
+def random_features(num_features: int, size: int, generator: torch.Generator) -> Tensor:
+    """(m, D) standard normal vectors in fp32 whose directions are orthogonal in every block of D of them."""
     blocks = []
     for _ in range(math.ceil(num_features / size)):
         basis, triangle = torch.linalg.qr(torch.randn(size, size, generator=generator))
@@ -44,52 +59,16 @@ def random_features(num_features: int, size: int, generator: torch.Generator, *,
     return torch.cat(blocks)[:num_features] * lengths
 
 
-def performer_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    features: Tensor,
-    *,
-    scale: float | None = None,
-    reading: Reading | None = None,
-) -> Tensor:
-    """Causal attention with the estimated kernel, normalised by its own sums.
-
-    Time O(T log T m D); with gradients the sums are computed again in the backward pass rather than kept.
-
-    Args:
-        query: (B, Hq, T, D); key, value: (B, Hkv, T, D).
-        features: (m, D) from `random_features`.
-        scale: factor on the scores, above 0; D^-0.5 when None.
-        reading: counts the pairs; all of them contribute, none is read one by one.
-
-    Returns:
-        (B, Hq, T, D).
-    """
-    check_heads(query, key, value)
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    dtype = torch.promote_types(query.dtype, torch.float32)
-    with torch.autocast(query.device.type, enabled=False):
-        inputs = (grouped(query, key).to(dtype), key.to(dtype), value.to(dtype), features.to(query.device, dtype))
-        if needs_gradient(query, key, value):
-            out = checkpoint(_favor, *inputs, math.sqrt(scale), use_reentrant=False)
-        else:
-            out = _favor(*inputs, math.sqrt(scale))
-    if reading is not None:
-        reading.add_everything(query)
-    return out.flatten(1, 2).to(query.dtype)
-
-
 def _favor(query: Tensor, key: Tensor, value: Tensor, features: Tensor, root: float) -> Tensor:
     """(B, Hkv, G, T, D), (B, Hkv, T, D), (B, Hkv, T, D) -> (B, Hkv, G, T, D); root: of the scale."""
     length = key.shape[2]
     extra = 2 ** math.ceil(math.log2(length)) - length  # tokens after the text, which nothing in it reads
-    log_query = torch.nn.functional.pad(query * root @ features.T, (0, 0, 0, extra))  # |q|^2/2 cancels in the ratio
+    log_query = pad(query * root @ features.T, (0, 0, 0, extra))  # |q|^2/2 cancels in the ratio
     key = key * root
     log_key = key @ features.T - key.square().sum(dim=-1, keepdim=True) / 2
-    log_key = torch.nn.functional.pad(log_key, (0, 0, 0, extra))[:, :, None]
+    log_key = pad(log_key, (0, 0, 0, extra))[:, :, None]
     ones = value.new_ones(*value.shape[:-1], 1)
-    values = torch.nn.functional.pad(torch.cat([value, ones], dim=-1), (0, 0, 0, extra))[:, :, None]
+    values = pad(torch.cat([value, ones], dim=-1), (0, 0, 0, extra))[:, :, None]
     sums = _causal_sums(log_query, log_key, values)[:, :, :, :length]
     return sums[..., :-1] / sums[..., -1:]
 
@@ -125,43 +104,3 @@ def _causal_sums(log_query: Tensor, log_key: Tensor, values: Tensor) -> Tensor:
         level = torch.stack([before_level, joint], dim=-3).flatten(-4, -2)
         half *= 2
     return sums
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Performer(AttentionBaseline):
-    """Settings. Features are drawn once, from the seed, per layer, and shared by its heads; they are never redrawn.
-
-    Attributes:
-        num_features: m; the estimate's variance falls with 1/m, and time and memory grow with m.
-        orthogonal: orthogonal directions, which lower the variance.
-        seed: of the features.
-    """
-
-    name: ClassVar[str] = "performer"
-    takes_softcap: ClassVar[bool] = False
-    num_features: int = 256
-    orthogonal: bool = True
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_whole(self, num_features=1, seed=0)
-        check_flag(self, "orthogonal")
-
-    def start(self, index: int, query: Tensor, key: Tensor) -> Tensor:
-        """See `AttentionBaseline.start`."""
-        generator = torch.Generator().manual_seed(self.seed * 1000 + index)
-        return random_features(self.num_features, query.shape[-1], generator, orthogonal=self.orthogonal)
-
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *,
-        state: Any,
-        scale: float,
-        softcap: float | None,
-        reading: Reading,
-    ) -> Tensor:
-        """See `AttentionBaseline.attend`."""
-        return performer_attention(query, key, value, state, scale=scale, reading=reading)

@@ -1,1 +1,1 @@
-"""The paper's tables and figures, measured again: one function a table, from a `Lab` to a `Report`."""
+"""One file for each table or figure, under the paper's names for them; `paper.names` lists them."""

@@ -5,123 +5,97 @@ and trained centroids may lower perplexity by making attention to far tokens fla
 of the logits without any groups are trained on the same sequences for as many steps, and compared in pairs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 from focus_runtime.measure.intervals import Interval
-from focus_runtime.measure.perplexity import Scores
+from focus_runtime.measure.perplexity import Scores, score
+from focus_runtime.routing.centroids import Centroids
+from paper.lab import shared
+from paper.lab.lab import Lab
+from paper.lab.shared import quality_cells, relative
 from paper.methods import Temperature
-from paper.reports.adaptation import centroid_size
-from paper.reports.cells import plain_cells, quality_cells, relative
-from paper.reports.lab import Lab
-from paper.reports.report import Claim, Column, Figure, Report, Series, judged
+from paper.output.report import Claim, Column, Figure, Report, Row, Series
+from paper.verdicts import judge
 
 STEEPNESS = (1.0, 4.0, 8.0, 32.0)
 SCHEDULE = (1.0, 32.0)
 SINKS = 4
 RATE = 1e-2  # of the factors: a few hundred numbers near 1, where centroids start from noise
-COLUMNS = [
-    Column("method", "what is trained"),
-    Column("parameters", "weights trained", 0),
-    Column("ppl", "soft: perplexity"),
-    Column("relative", "against full attention", percent=True, signed=True),
-    Column("hard", "under the mask, k = 1: perplexity"),
-    Column("hard_relative", "against full attention", percent=True, signed=True),
-    Column("retained", "pairs kept", 1, percent=True),
-    Column("dominance", "largest group", 1, percent=True),
-    Column("factor", "mean factor", 3),
-    Column("factor_low", "least factor", 3),
-    Column("factor_high", "largest factor", 3),
-]
-Measured = tuple[dict[str, Any], Scores]
+Measured = tuple[Row, Scores]
 
 
 def gate(lab: Lab) -> Report:
-    """The gate with and without groups, at equal training."""
     scale = lab.scale
-    rows: list[dict[str, Any]] = [{"method": "nothing: full attention", "parameters": 0, "ppl": lab.full().perplexity}]
-    scored: dict[str, Scores] = {"full": lab.full()}
-    for key, measured in _measure(lab):
-        row, scores = measured
-        rows.append(row)
-        scored[key] = scores
+    measured = _measure(lab)
+    rows = [{"method": "nothing: full attention", "parameters": 0, "ppl": lab.full().perplexity}]
+    rows += [row for row, _ in measured.values()]
+    scored = {"full": lab.full()} | {key: scores for key, (_, scores) in measured.items()}
     return Report(
-        "gate",
-        "The soft gate taken apart: sharpness of attention or groups",
-        COLUMNS,
+        [
+            Column("method", "what is trained"),
+            Column("parameters", "weights trained", 0),
+            Column("ppl", "soft: perplexity"),
+            shared.RELATIVE,
+            Column("hard", "under the mask, k = 1: perplexity"),
+            Column("hard_relative", "against full attention", percent=True, signed=True),
+            shared.RETAINED,
+            shared.DOMINANCE,
+            Column("factor", "mean factor", 3),
+            Column("factor_low", "least factor", 3),
+            Column("factor_high", "largest factor", 3),
+        ],
         rows,
-        {
-            **lab.base_setting(),
-            "lambda": "varied",
-            "gate": "varied",
-            "groups": lab.recipe.num_groups,
-            "steps of each training": scale.gate_steps,
-            "learning rates": {"centroids": scale.learning_rate, "factors": RATE},
-            "seeds": scale.seeds[:1],
-        },
+        lab.setting(
+            groups=lab.recipe.num_groups,
+            steps=scale.gate_steps,
+            learning_rates={"centroids": scale.learning_rate, "factors": RATE},
+        )
+        | {"lambda": "varied", "gate": "varied"},
         [
             "Soft: every pair is computed. Factors are one number for each query head of each layer, 1 before "
             "training; a pair is far beyond the window and with no sink.",
             "All are trained on the same sequences in the same order, on the text's loss; one seed.",
             "A window alone has no soft form: its perplexity stands under the mask.",
         ],
-        _claims(scored, lab),
+        _claims(scored, scale.gate_steps),
         _figure(rows),
         {"nll": {name: scores.nll.tolist() for name, scores in scored.items()}},
     )
 
 
-def trainings(lab: Lab) -> list[tuple[str, str, str, dict[str, Any]]]:
-    """Centroids that are trained: key, name, gate, and what the training changes."""
-    steps = {"steps": lab.scale.gate_steps}
-    first, last = SCHEDULE
-    return [
-        *(
-            (f"lambda {value:g}", f"centroids, equation 2, lambda {value:g}", "paper", {**steps, "steepness": value})
-            for value in STEEPNESS
-        ),
-        (
-            "schedule",
-            f"centroids, equation 2, lambda {first:g} to {last:g}",
-            "paper",
-            {**steps, "steepness": last, "steepness_start": first},
-        ),
-        ("log", "centroids, log gate", "log", {**steps, "steepness": 8.0}),
-    ]
+def _measure(lab: Lab) -> dict[str, Measured]:
+    steps, (first, last) = lab.scale.gate_steps, SCHEDULE
+    measured = {"untrained": _centroids(lab, "nothing: equation 2 with random centroids", lab.random(gate="paper"))}
 
+    def train(key: str, name: str, kind: str, **plan: Any) -> None:
+        trained = lab.trained(plan={"steps": steps, **plan}, gate=kind)
+        measured[key] = _centroids(lab, f"centroids, {name}", trained)
 
-def _measure(lab: Lab) -> list[tuple[str, Measured]]:
+    for value in STEEPNESS:
+        train(f"lambda {value:g}", f"equation 2, lambda {value:g}", "paper", steepness=value)
+    train("schedule", f"equation 2, lambda {first:g} to {last:g}", "paper", steepness=last, steepness_start=first)
+    train("log", "log gate", "log", steepness=8.0)
     window = lab.scale.window
-    made = [
-        ("untrained", _centroids(lab, "nothing: equation 2 with random centroids", lab.random(gate="paper"))),
-        *(
-            (key, _centroids(lab, name, lab.trained(lab.scale.seeds[0], plan, gate=kind)))
-            for key, name, kind, plan in trainings(lab)
-        ),
-        ("far", _factors(lab, "a factor of far pairs", Temperature(pairs="far", window=window))),
-        ("all", _factors(lab, "a factor of all pairs", Temperature())),
-    ]
+    measured["far"] = _factors(lab, "a factor of far pairs", Temperature(far_only=True, window=window))
+    measured["all"] = _factors(lab, "a factor of all pairs", Temperature())
     for sinks in (0, SINKS):
         alone = Temperature(window=window, num_sinks=sinks, drop_far=True)
         name = f"window and {sinks} sinks" if sinks else "window"
-        made += [
-            (f"{name} alone", _factors(lab, f"nothing: {name} alone", alone, train=False)),
-            (name, _factors(lab, f"a factor, {name} alone", alone)),
-        ]
-    return made
+        measured[f"{name} alone"] = _factors(lab, f"nothing: {name} alone", alone, train=False)
+        measured[name] = _factors(lab, f"a factor, {name} alone", alone)
+    return measured
 
 
-def _centroids(lab: Lab, name: str, centroids: Any) -> Measured:
+def _centroids(lab: Lab, name: str, centroids: Centroids) -> Measured:
     """Soft and hard scores of centroids."""
     soft = lab.soft(centroids)
     hard = quality_cells(lab.full(), lab.focus(centroids, top_k=1))
     row = {
         "method": name,
-        "parameters": 0 if name.startswith("nothing") else centroid_size(centroids),
-        **plain_cells(lab.full(), soft),
+        "parameters": 0 if name.startswith("nothing") else shared.weights_of(centroids),
+        **shared.plain_cells(lab.full(), soft),
         "hard": hard["ppl"],
         "hard_relative": hard["relative"],
         "retained": hard["retained"],
@@ -132,11 +106,18 @@ def _centroids(lab: Lab, name: str, centroids: Any) -> Measured:
 
 def _factors(lab: Lab, name: str, method: Temperature, *, train: bool = True) -> Measured:
     """Scores of factors without groups, from disk where they were measured before."""
-    settings = {"method": repr(method), "steps": lab.scale.gate_steps if train else 0, "rate": RATE}
-    kept = lab.kept(f"gate: {name}", lambda: _measured_factors(lab, name, method, train=train), **settings)
+    steps = lab.scale.gate_steps if train else 0
+    lab.full()
+    kept = lab.kept(
+        f"gate: {name}",
+        lambda: _measured_factors(lab, name, method, steps),
+        method=repr(method),
+        steps=steps,
+        rate=RATE,
+    )
     scores: Scores = kept["scores"]
-    row: dict[str, Any] = {"method": name, "parameters": kept["parameters"] if train else 0}
-    cells = plain_cells(lab.full(), scores)
+    row: Row = {"method": name, "parameters": len(kept["factors"]) if train else 0}
+    cells = shared.plain_cells(lab.full(), scores)
     if method.drop_far:
         row |= {"hard": cells["ppl"], "hard_relative": cells["relative"], "retained": kept["retained"]}
     else:
@@ -147,76 +128,46 @@ def _factors(lab: Lab, name: str, method: Temperature, *, train: bool = True) ->
     return row, scores
 
 
-def _measured_factors(lab: Lab, name: str, method: Temperature, *, train: bool) -> dict[str, Any]:
+def _measured_factors(lab: Lab, name: str, method: Temperature, steps: int) -> Row:
     with method.attach(lab.model, text=lab.training_sequences(1)) as handle:
-        parameters = handle.parameters()
-        if train:
+        if steps:
             before = [p for p in lab.model.parameters() if p.requires_grad]
             lab.model.requires_grad_(False)
             try:
-                lab.adapt(name, handle.model, parameters, RATE, steps=lab.scale.gate_steps, settle=False)
+                lab.adapt(name, lab.model, handle.parameters(), RATE, steps=steps, settle=False)
             finally:
                 for parameter in before:
                     parameter.requires_grad_(True)
-        scores = lab.attached(handle)
-        return {
-            "scores": scores,
-            "parameters": sum(p.numel() for p in parameters),
-            "factors": [value for p in parameters for value in p.detach().flatten().tolist()],
-            "retained": handle.retained_pairs(),
-        }
+        scores = score(lab.model, lab.sequences())
+        factors = [value for p in handle.parameters() for value in p.detach().flatten().tolist()]
+        lab.log(f"{name}: perplexity {scores.perplexity:.3f}")
+        return {"scores": scores, "factors": factors, "retained": handle.retained_pairs()}
 
 
-def _claims(scored: dict[str, Scores], lab: Lab) -> list[Claim]:
-    lambdas = [f"lambda {value:g}" for value in STEEPNESS]
-    best = min([*lambdas, "schedule"], key=lambda name: scored[name].perplexity)
-    gain = relative(scored[best], scored["full"])
-    rest = relative(scored[best], scored["far"])
-    against_log = relative(scored[best], scored["log"])
-    flatter = relative(scored["far"], scored["full"])
-    tempered = relative(scored["window"], scored["window alone"])
+def _claims(scored: dict[str, Scores], steps: int) -> list[Claim]:
+    gates = [*(f"lambda {value:g}" for value in STEEPNESS), "schedule"]
+    best = min(gates, key=lambda name: scored[name].perplexity)
     return [
-        judged(
-            "the soft gate of trained centroids lowers the frozen model's perplexity (36.2 against 42.8, -15 %)",
-            gain,
-            below=0.0,
-            evidence=f"best of {len(STEEPNESS)} lambdas and a schedule: {best}",
+        judge(
+            "gate gain",
+            relative(scored[best], scored["full"]),
+            f"best of {len(STEEPNESS)} lambdas and a schedule: {best}",
         ),
-        judged(
-            "(ours) factors of far pairs lower it without any groups",
-            flatter,
-            below=0.0,
-            evidence="one number a head",
+        judge("gate flatter", relative(scored["far"], scored["full"]), "one number a head"),
+        judge(
+            "gate groups",
+            relative(scored[best], scored["far"]),
+            f"{best} against the factors, in pairs; {steps} steps each",
         ),
-        judged(
-            "(ours) groups add to what such factors gain",
-            rest,
-            below=0.0,
-            evidence=f"{best} against the factors, in pairs; {lab.scale.gate_steps} steps each",
-        ),
-        judged(
-            "(ours) equation 2 is ahead of the log gate while both are soft",
-            against_log,
-            below=0.0,
-            evidence=f"{best} against the log gate, in pairs",
-        ),
-        judged(
-            "(ours) a temperature mends part of what a window alone loses",
-            tempered,
-            below=0.0,
-            evidence="with factors against without, in pairs",
+        judge("gate log", relative(scored[best], scored["log"]), f"{best} against the log gate, in pairs"),
+        judge(
+            "gate window", relative(scored["window"], scored["window alone"]), "with factors against without, in pairs"
         ),
     ]
 
 
-def _figure(rows: list[dict[str, Any]]) -> Figure:
+def _figure(rows: list[Row]) -> Figure:
     shown = [row for row in rows if isinstance(row.get("relative"), Interval)]
     cells = [row["relative"].through(lambda value: 100 * value) for row in shown]
-    series = Series(
-        "soft",
-        [row["method"] for row in shown],
-        [cell.value for cell in cells],
-        [cell.value if cell.low is None else cell.low for cell in cells],
-        [cell.value if cell.high is None else cell.high for cell in cells],
-    )
+    series = Series.of_intervals("soft", [row["method"] for row in shown], cells)
     return Figure("bar", "", "perplexity against full attention, %", [series], marks={"full attention": 0.0})

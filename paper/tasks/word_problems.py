@@ -2,55 +2,19 @@
 
 The form is that of GSM8K (Cobbe et al., 2021, arXiv 2110.14168) asked with eight examples: steps in sentences, the
 result after "####", compared exactly. The content is of a few sentence patterns, far more alike than GSM8K's, so that a
-score here says nothing of a score there; it tells whether a mask over the examples changes answers. No
-network is needed.
+score here says nothing of a score there; it tells whether a mask over the examples changes answers.
 """
 
-from __future__ import annotations
-
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
-
-from focus_runtime.evaluate.last_word import write_task
 
 TASK = "word_problems"
 EXAMPLES = 8
 NAMES = ("Anna", "Ben", "Clara", "David", "Ella", "Frank", "Grace", "Henry", "Ida", "Jacob")
 THINGS = ("apples", "books", "candles", "eggs", "letters", "pencils", "plates", "shells", "stamps", "stones")
 
-_YAML = """\
-# Arithmetic in words after {examples} solved examples, answered by writing.
-task: {task}
-dataset_path: json
-dataset_kwargs:
-  data_files:
-    test: {task}.jsonl
-output_type: generate_until
-test_split: test
-doc_to_text: "{{{{context}}}}"
-doc_to_target: "{{{{answer}}}}"
-num_fewshot: 0
-generation_kwargs:
-  until:
-    - "Question:"
-    - "\\n\\n"
-  do_sample: false
-  max_gen_toks: 64
-filter_list:
-  - name: result
-    filter:
-      - function: regex
-        regex_pattern: "#### (-?[0-9]+)"
-      - function: take_first
-metric_list:
-  - metric: exact_match
-    aggregation: mean
-    higher_is_better: true
-metadata:
-  version: 1.0
-"""
+YAML = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")  # what lm-eval reads
 
 
 def _bought(draw: random.Random) -> tuple[str, str, int]:
@@ -76,50 +40,15 @@ def _given(draw: random.Random) -> tuple[str, str, int]:
     )
 
 
-def _shared(draw: random.Random) -> tuple[str, str, int]:
-    name, thing = draw.choice(NAMES), draw.choice(THINGS)
-    friends, share, kept = draw.randint(2, 6), draw.randint(2, 9), draw.randint(1, 9)
-    total = friends * share + kept
-    return (
-        f"{name} keeps {kept} of {total} {thing} and shares the rest equally among {friends} friends. How many {thing} "
-        "does each friend get?",
-        f"To share there are {total} - {kept} = {total - kept} {thing}. Each friend gets {total - kept} / {friends} = "
-        f"{share}.",
-        share,
-    )
-
-
-PATTERNS: tuple[Callable[[random.Random], tuple[str, str, int]], ...] = (_bought, _given, _shared)
+PATTERNS: tuple[Callable[[random.Random], tuple[str, str, int]], ...] = (_bought, _given)
 
 
 def word_problems(items: int, *, seed: int = 0) -> list[dict[str, str]]:
-    """Questions, each after eight solved ones.
-
-    Args:
-        items: how many.
-        seed: decides all of them.
-
-    Returns:
-        Rows with context and answer, a number in digits.
-    """
+    """Questions, each after eight solved ones: rows with context and answer, a number in digits."""
     draw = random.Random(seed)
     rows = []
     for _ in range(items):
-        solved = [draw.choice(PATTERNS)(draw) for _ in range(EXAMPLES + 1)]
-        shown = [f"Question: {question}\nAnswer: {steps} #### {result}" for question, steps, result in solved[:-1]]
-        question, _, result = solved[-1]
+        *solved, (question, _, result) = (draw.choice(PATTERNS)(draw) for _ in range(EXAMPLES + 1))
+        shown = [f"Question: {asked}\nAnswer: {steps} #### {value}" for asked, steps, value in solved]
         rows.append({"context": "\n\n".join([*shown, f"Question: {question}\nAnswer:"]), "answer": str(result)})
     return rows
-
-
-def write_word_problems_task(out: str | os.PathLike[str], *, items: int, seed: int = 0) -> Path:
-    """Write a folder with the task; it appears whole or not at all.
-
-    Args:
-        out: folder to make.
-        items, seed: as in `word_problems`.
-
-    Raises:
-        InputError: the folder exists or cannot be written.
-    """
-    return write_task(out, TASK, _YAML.format(task=TASK, examples=EXAMPLES), word_problems(items, seed=seed))

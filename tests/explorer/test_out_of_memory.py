@@ -99,10 +99,6 @@ def centroids(site):
         ("finetune --model MODEL --text TEXT --seq-len 400 --out OUT/f", f"{FITS}.*--seq-len .*gradient-checkpointing"),
         ("finetune --model MODEL --text TEXT --twin --seq-len 400 --out OUT/f", f"{FITS} at a time; set .*--seq-len "),
         ("evaluate MODELS --text TEXT --seq-len 400", f"400 tokens {FITS}; .*--seq-len"),
-        (
-            "reproduce long-context --model MODEL --scale tiny --steps 1 --out OUT/r",
-            f"512 tokens {FITS}; use a smaller --scale",
-        ),
     ],
 )
 def test_a_command_says_what_would_fit(command, expected, site, short_memory, refused, centroids, tmp_path):

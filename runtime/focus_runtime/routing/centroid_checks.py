@@ -85,8 +85,8 @@ def _check_tensor(what: str, tensor: Tensor, expected: tuple[int | None, ...], p
 
 
 def _hidden_size(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig) -> int | None:
-    """The width that most projections have, those that are transposed included; None where no shape says it."""
-    shapes = [tuple(parts["projection"].shape) for parts in by_layer.values() if "projection" in parts]
+    """The width that most projections have, the first of equally many; None where no shape says it."""
+    shapes = [tuple(parts["projection"].shape) for _, parts in sorted(by_layer.items()) if "projection" in parts]
     right = [shape[0] for shape in shapes if len(shape) == 2 and shape[1] == config.routing_dim]
     turned = [shape[1] for shape in shapes if len(shape) == 2 and shape[0] == config.routing_dim]
     found = Counter(right or turned).most_common(1)

@@ -10,7 +10,6 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.measure.perplexity import score
 from focus_runtime.routing.centroids import no_groups, random_centroids
-from paper.studies.rows import focus_row
 from tests.helpers import build_centroids, build_model, random_ids
 
 
@@ -55,9 +54,9 @@ def test_without_groups_window_and_sinks_are_left(model, centroids, sequences, b
     with torch.no_grad():
         expected = model(input_ids=sequences, use_cache=False, attention_mask=mask.expand(3, 1, 40, 40)).logits
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
-    row = focus_row(model, nothing, sequences, score(model, sequences), "none")
-    assert row["dominance_mean"] is None
-    assert row["distant_kept"] == 0.0
+    focus = compose(model, nothing)
+    assert score(focus, sequences).mean_distant_kept == 0.0
+    focus.detach()
 
 
 @torch.no_grad()

@@ -1,0 +1,1 @@
+"""What the reports share: the model with its texts, trained centroids, rows of methods, answers to tasks."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from focus_explorer.exports.tables.markdown import escape, line
+from focus_explorer.exports.tables.reading import escape_markdown, line
 from focus_explorer.usecases.budget import budget_words, text_sinks_words
 from focus_explorer.usecases.centroids.publish import Publication
 from focus_explorer.usecases.centroids.training_record import balanced_on
@@ -47,7 +47,7 @@ def _head(publication: Publication) -> list[str]:
     called = f"`{model}`" if model else "a model that the file does not name by a name others could load"
     given = "" if publication.settings.base_model else ", model"
     return [
-        f"# {escape(publication.repo.split('/')[1])}",
+        f"# {escape_markdown(publication.repo.split('/')[1])}",
         "",
         f"Centroids of Focus, a sparse attention by learned groups of tokens ({PAPER}), for {called}. The model itself "
         "is neither changed nor in this repository.",
@@ -93,7 +93,7 @@ def _settings(publication: Publication) -> list[str]:
     ]
     lines = ["## Settings of use", "", *_pairs(rows)]
     if config.budget:
-        lines += ["", f"Budget: {escape(budget_words(config.budget))}."]
+        lines += ["", f"Budget: {escape_markdown(budget_words(config.budget))}."]
     return lines
 
 
@@ -219,7 +219,11 @@ def _file(publication: Publication) -> list[str]:
 
 
 def _licence(publication: Publication) -> list[str]:
-    said = "No licence was given with this file." if publication.licence is None else escape(publication.licence) + "."
+    said = (
+        "No licence was given with this file."
+        if publication.licence is None
+        else escape_markdown(publication.licence) + "."
+    )
     return ["## Licence", "", said]
 
 
@@ -241,7 +245,7 @@ def _is_plain(value: Any) -> bool:
 def _cell(value: Any) -> str:
     """A recorded value, which may be anybody's, as one cell."""
     shown = f"{value:g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
-    return escape(" ".join(shown.split())[:LONGEST])
+    return escape_markdown(" ".join(shown.split())[:LONGEST])
 
 
 def _pairs(rows: Iterable[tuple[str, Any]]) -> list[str]:

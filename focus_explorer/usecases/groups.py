@@ -18,7 +18,7 @@ from focus_explorer.statistics.agreement import layer_agreement, shuffled_agreem
 from focus_explorer.statistics.characteristic_pieces import MOST_Q, prior_tokens, standing_out, strongest
 from focus_explorer.statistics.group_flags import group_flags
 from focus_explorer.statistics.group_purity import DRAWS, shuffled_group_purity
-from focus_explorer.views.payloads.groups import GroupPayload, GroupsPayload, LayerAgreementPayload
+from focus_explorer.views.payloads.statistics import GroupPayload, GroupsPayload, LayerAgreementPayload
 from focus_explorer.views.run import encode
 from focus_runtime.measure.contingency import contingency, group_purity
 from focus_runtime.store.database import Database

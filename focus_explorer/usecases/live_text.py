@@ -14,7 +14,7 @@ from focus_explorer.errors import TextError
 from focus_explorer.usecases.run_model import compose_run, lease_run_model
 from focus_explorer.usecases.runs import run_special_tokens
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.payloads.live_text import LiveTextPayload
+from focus_explorer.views.payloads.runs import LiveTextPayload
 from focus_explorer.views.run import encode
 from focus_runtime.failures import Advice
 

@@ -37,7 +37,7 @@ from focus_explorer.views.pairs import (
     mean_payload,
     tile_payload,
 )
-from focus_explorer.views.payloads.pairs import (
+from focus_explorer.views.payloads.statistics import (
     AttentionLinksPayload,
     AttentionMassPayload,
     AttentionPlannedPayload,

@@ -11,7 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.data.parts import Part, mean_over_heads
-from focus_explorer.views.payloads.pairs import (
+from focus_explorer.views.payloads.comparisons import ChangedPairsPayload
+from focus_explorer.views.payloads.statistics import (
     AttentionLinksPayload,
     AttentionMassPayload,
     DistanceMeanPayload,
@@ -146,3 +147,28 @@ def links_payload(rows: pa.Table) -> AttentionLinksPayload:
 def _rounded(values: NDArray[np.float64]) -> list[float]:
     rounded: list[float] = np.round(values, DIGITS).tolist()
     return rounded
+
+
+def changed_pairs(layer: int, size: int, counts: NDArray[np.float64], num_tokens: int) -> ChangedPairsPayload:
+    """Pairs that one layer gains and loses.
+
+    Args:
+        layer: layer number.
+        size: tokens per block side.
+        counts: (2, N, N) gained and lost pairs, mean over heads.
+        num_tokens: T.
+    """
+    rows = np.minimum(size, num_tokens - size * np.arange(counts.shape[1]))
+    pairs = np.outer(rows, rows)
+    np.fill_diagonal(pairs, rows * (rows + 1) // 2)
+    lower = np.tril_indices(counts.shape[1])
+    gained, lost = ((one / pairs)[lower].astype(np.float32) for one in counts)
+    return {
+        "layer": layer,
+        "num_tokens": num_tokens,
+        "block_size": size,
+        "gained": float(counts[0].sum()),
+        "lost": float(counts[1].sum()),
+        "gained_shares": encode(gained),
+        "lost_shares": encode(lost),
+    }

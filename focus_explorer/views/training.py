@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from html import escape
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.views.payloads.trainings import (
+from focus_explorer.views.payloads.centroids import (
     CurvePayload,
     TrainingConfigPayload,
     TrainingPayload,
@@ -133,3 +134,13 @@ def _rounded(value: float) -> float | None:
 
 def _plain(value: Any) -> Any:
     return _rounded(value) if isinstance(value, float) else value
+
+
+def report_html(name: str, lines: list[str], *, known: bool = False) -> str:
+    """The report of a valid file; of one that was here already when `known`."""
+    valid = "is here already: nothing was added. It is" if known else "is valid and"
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return (
+        f'<div class="fe-done" role="status"><strong>{escape(name)}</strong> {valid} now '
+        f"chosen on the Explore page.<ul>{items}</ul></div>"
+    )

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from focus_explorer.exports.tables.latex import MACROS, escape, short_table
-from focus_explorer.exports.tables.markdown import escape_pipes, line
+from focus_explorer.exports.tables.latex import MACROS, escape_latex, short_table
+from focus_explorer.exports.tables.reading import escape_pipes, line
 from focus_runtime.files import cannot_write, replacing
 from focus_runtime.measure.intervals import Interval
 from paper.reports.report import Claim, Column, Report
@@ -130,7 +130,7 @@ def _is_text(report: Report, column: Column) -> bool:
 
 def _latex(text: str) -> str:
     """Escaped text, with a thin space before per cent."""
-    return escape(text, mathematics=True).replace(r" \%", r"\,\%")
+    return escape_latex(text, mathematics=True).replace(r" \%", r"\,\%")
 
 
 def write(report: Report, folder: Path, *, log: str = "") -> list[Path]:

@@ -1300,7 +1300,7 @@ export interface CentroidChangesPayload {
   ][];
 }
 
-// ---- the Runs tab: focus_explorer/views/runs.py, focus_explorer/web/tabs/runs.py, focus_explorer/usecases/sql.py
+// ---- the Runs tab: focus_explorer/views/run.py, focus_explorer/web/tabs/runs.py, focus_explorer/usecases/sql.py
 
 /** run_card. */
 export interface RunCardPayload {

@@ -118,8 +118,7 @@ def write_figure(
     """
     if file_format not in FIGURE_FORMATS:
         raise InputError(f"there is no figure format {file_format!r}", expected=" or ".join(FIGURE_FORMATS))
-    from focus_explorer.exports.figures.render import picture
-    from focus_explorer.exports.figures.standalone import page
+    from focus_explorer.exports.figures.render import page, picture
 
     on_screen = file_format == "html"
     drawn = figure(database, run_id, name, preset="screen" if on_screen else preset, layer=layer, head=head)

@@ -8,38 +8,11 @@ from __future__ import annotations
 
 from typing import is_typeddict
 
-from focus_explorer.views.payloads import (
-    centroids,
-    comparisons,
-    exports,
-    groups,
-    jobs,
-    live_text,
-    pairs,
-    runs,
-    statistics,
-    stored_runs,
-    trainings,
-    what_if,
-)
+from focus_explorer.views.payloads import centroids, comparisons, runs, statistics
 
-_MODULES = (
-    centroids,
-    comparisons,
-    exports,
-    groups,
-    jobs,
-    live_text,
-    pairs,
-    runs,
-    statistics,
-    stored_runs,
-    trainings,
-    what_if,
-)
 PAYLOADS: dict[str, type] = {
     name: value
-    for module in _MODULES
+    for module in (centroids, comparisons, runs, statistics)
     for name, value in vars(module).items()
     if is_typeddict(value) and value.__module__ == module.__name__ and name.endswith("Payload")
 }

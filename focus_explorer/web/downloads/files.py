@@ -18,12 +18,12 @@ from starlette.routing import Route
 
 from focus_explorer.errors import InputError
 from focus_explorer.exports.figures.write import write_figure
-from focus_explorer.exports.mask.write import write_mask
+from focus_explorer.exports.mask import write_mask
 from focus_explorer.exports.tables.write import write_table
 from focus_explorer.usecases.jobs import Job, JobRunner, waiting_for_turn
 from focus_explorer.usecases.maps import has_map, map_payload
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.payloads.exports import ExportFilePayload, ExportPayload
+from focus_explorer.views.payloads.runs import ExportFilePayload, ExportPayload
 from focus_explorer.web.downloads.request import ExportRequest
 
 ADDRESS = "focus-explorer/export"

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from focus_explorer.errors import InputError
 from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS, checked_layer
-from focus_explorer.exports.mask.choices import checked_head, num_queries
-from focus_explorer.exports.mask.names import MASK
-from focus_explorer.exports.mask.names import SUFFIXES as MASK_SUFFIXES
+from focus_explorer.exports.mask import MASK, checked_head, num_queries
+from focus_explorer.exports.mask import SUFFIXES as MASK_SUFFIXES
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import FORMATS, SUFFIXES
 from focus_explorer.settings import default_database

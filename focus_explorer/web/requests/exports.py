@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS
-from focus_explorer.exports.mask.choices import kept_by_layer, num_queries, pairs_by_part
-from focus_explorer.exports.mask.names import SUFFIXES as MASK_SUFFIXES
+from focus_explorer.exports.mask import SUFFIXES as MASK_SUFFIXES
+from focus_explorer.exports.mask import kept_by_layer, num_queries, pairs_by_part
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import FORMATS
 from focus_explorer.usecases.acting_user import acting_user
 from focus_explorer.usecases.runs import run_title
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.payloads.exports import (
+from focus_explorer.views.payloads.runs import (
     ExportChoicesPayload,
     ExportCommandPayload,
     ExportPayload,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from focus_explorer.views.centroids import report_html
+from focus_explorer.views.training import report_html
 
 
 def test_reports_escape_what_users_wrote():

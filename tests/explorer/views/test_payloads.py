@@ -22,7 +22,7 @@ from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.sql import run_sql
 from focus_explorer.usecases.training.processes import Trainings
 from focus_explorer.views.payloads import PAYLOADS
-from focus_explorer.views.runs import run_card
+from focus_explorer.views.run import run_card
 from focus_explorer.web.requests.dispatch import dispatch
 from focus_runtime.budget import HeadException
 from focus_runtime.config import FocusConfig

@@ -19,7 +19,7 @@ def test_pictures_lose_their_times_and_random_names():
 @pytest.mark.browser
 def test_figures_are_the_same_twice_and_carry_no_words(monkeypatch, tmp_path, service, run_id):
     """Drawn by two starts of the browser; the map's points do not stand in the order of the text."""
-    from focus_explorer.exports.report.pdf import browser
+    from focus_explorer.exports.figures.render import browser
 
     if browser() is None:
         pytest.skip("no Chrome or Chromium")

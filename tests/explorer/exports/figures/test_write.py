@@ -14,7 +14,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.exports.figures.render import open_browser, picture
 from focus_explorer.exports.figures.write import PRESETS, figure, write_figure
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
-from focus_explorer.views.figures.token_map import token_map_figure
+from focus_explorer.views.figures.groups import token_map_figure
 from focus_runtime.budget import HeadException
 from tests.explorer.conftest import TEXT
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from focus_explorer.data.queries import fetch
+from focus_explorer.exports.figures import render as report_print
 from focus_explorer.exports.report import numbers as report_words
-from focus_explorer.exports.report import pdf as report_print
-from focus_explorer.exports.report.data import cause_shares, read_run
+from focus_explorer.exports.report.numbers import cause_shares, read_run
 from focus_explorer.exports.report.write import CAUSE_NAMES, render
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.service import Service

@@ -9,7 +9,7 @@ import subprocess
 import pyarrow as pa
 import pytest
 
-from focus_explorer.exports.tables.latex import HEADER, ONE_PAGE, escape, latex_table
+from focus_explorer.exports.tables.latex import HEADER, ONE_PAGE, escape_latex, latex_table
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import write_table
 from focus_explorer.statistics.rows import StatisticRow, to_table
@@ -182,11 +182,11 @@ def test_numbers_are_aligned_and_long_tables_break():
 
 
 def test_escaping_leaves_nothing_active():
-    text = escape("".join(NASTY))
+    text = escape_latex("".join(NASTY))
     bare = re.sub(
         r"\\Focus(Char|Code)\{[0-9A-F]+\}(\{.\})?|\\(?:text[a-z]+|char34)\{\}|\\[{}%&#$_]|\$\\times\$", "", text
     )
     assert not set(bare) & set("%&#$_^~\\<>|`\"'")
     assert bare.count("{") == bare.count("}")
-    assert escape(" a ", spaces=True) == r"\textvisiblespace{}a\textvisiblespace{}"
-    assert escape("a-b, c--d") == "a-b, c-{}-d"
+    assert escape_latex(" a ", spaces=True) == r"\textvisiblespace{}a\textvisiblespace{}"
+    assert escape_latex("a-b, c--d") == "a-b, c-{}-d"

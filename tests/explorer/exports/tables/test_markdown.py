@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from focus_explorer.exports.tables.markdown import markdown_table
+from focus_explorer.exports.tables.reading import markdown_table
 
 
 def test_markdown_keeps_its_columns():

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from focus_explorer.exports.tables.spreadsheet import escape_formulas
+from focus_explorer.exports.tables.write import escape_formulas
 
 
 def test_no_cell_is_a_formula():

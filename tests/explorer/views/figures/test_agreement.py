@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from focus_explorer.views.figures.agreement import agreement_figure
+from focus_explorer.views.figures.groups import agreement_figure
 from focus_explorer.views.figures.style import PRESETS
 
 

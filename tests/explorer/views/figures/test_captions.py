@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from focus_explorer.views.figures.distances import distances_figure
-from focus_explorer.views.figures.structure import structure_figure
+from focus_explorer.views.figures.groups import structure_figure, token_map_figure
+from focus_explorer.views.figures.pairs import distances_figure
 from focus_explorer.views.figures.style import PRESETS
-from focus_explorer.views.figures.token_map import token_map_figure
 
 ENDS = {1: (None, None), 12: (0.1, 0.3)}
 OVER = {1: "without intervals (1 sentence), beside ", 12: "with 95 % bootstrap intervals over 12 sentences, beside "}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from focus_explorer.views.figures.loss_difference import loss_difference_figure
+from focus_explorer.views.figures.quality import loss_difference_figure
 from focus_explorer.views.figures.style import PRESETS
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.exports.figures.write import PRESETS
-from focus_explorer.views.figures.mask import CAUSES, mask_figure
+from focus_explorer.views.figures.pairs import CAUSES, mask_figure
 
 
 def test_the_mask_adds_up(service, run_id):

@@ -10,8 +10,8 @@ import pytest
 from focus_explorer.data.queries import fetch
 from focus_explorer.exports.figures.write import PRESETS
 from focus_explorer.views.figures import style
-from focus_explorer.views.figures.group_sizes import group_sizes_figure
-from focus_explorer.views.figures.mask import CAUSES
+from focus_explorer.views.figures.groups import group_sizes_figure
+from focus_explorer.views.figures.pairs import CAUSES
 
 
 def test_sizes_and_type_fit_every_preset(service, run_id):

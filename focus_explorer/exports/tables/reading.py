@@ -1,14 +1,16 @@
-"""Which columns of a table are for reading, in LaTeX and Markdown, under which heading and with how many decimals."""
+"""Tables for reading: which columns LaTeX and Markdown show, under which heading, with how many decimals; and as Markdown."""
 
 from __future__ import annotations
 
+import html
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from focus_explorer.exports.tables.sources import BUDGET, SETTING_COLUMNS, SPECIAL
+from focus_explorer.exports.tables.sources import BUDGET, SETTING_COLUMNS, SPECIAL, TABLE_DESCRIPTIONS
 from focus_explorer.statistics.rows import SCOPES
 from focus_explorer.usecases.budget import other_settings
 from focus_explorer.words import counted
@@ -303,3 +305,67 @@ def shown_piece(piece: str) -> str:
 
 def _code(point: int) -> str:
     return f"\\x{point:02x}" if point < 256 else f"\\u{{{point:x}}}"
+
+
+_SPECIAL = "\\`*_{}[]()#+-.!|~^$:="
+
+
+def markdown_table(rows: pa.Table, what: str, total: int) -> str:
+    """A caption, the table, and how many of the rows it shows.
+
+    Args:
+        rows: the rows to show.
+        what: name of the table.
+        total: rows the table has.
+    """
+    columns = reading_columns(rows, what)
+    lines = [f"**{escape_markdown(TABLE_DESCRIPTIONS[what])}**", ""]
+    shown = rows.to_pylist()
+    if shown:
+        lines += [escape_markdown(setting_sentence(shown[0])), ""]
+    lines.append(line(escape_pipes(column.title) for column in columns))
+    lines.append(line("---" if c.kind in ("word", "name", "piece", "prose") else "--:" for c in columns))
+    lines += [line(cell(row, column) for column in columns) for row in shown]
+    if total > len(shown):
+        lines += ["", f"The first {len(shown):,} of {total:,} rows."]
+    if not shown:
+        lines += ["", "No rows."]
+    return "\n".join(lines) + "\n"
+
+
+def cell(row: dict[str, Any], column: Column) -> str:
+    """One cell as Markdown; a missing number is a dash."""
+    value = row[column.name]
+    if value is None:
+        return "–"
+    if column.kind == "interval":
+        high = row[column.high]
+        return "–" if high is None else f"{number(value, column)} to {number(high, column)}"
+    if column.kind == "number":
+        return number(value, column)
+    if column.kind == "piece":
+        return escape_markdown(f'"{shown_piece(value)}"', code=True)
+    return f"{value:,}" if column.kind == "whole" else escape_markdown(shown_piece(str(value)))
+
+
+def line(cells: Iterable[str]) -> str:
+    """One line of a table."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def escape_markdown(text: str, *, code: bool = False) -> str:
+    """Text that Markdown shows as it is; a pipe would end the cell and `<` begin a tag.
+
+    Args:
+        text: any text.
+        code: in the type of code.
+    """
+    if code:  # an entity is not read inside backquotes, so code is an HTML element
+        inside = html.escape(text, quote=False)
+        return "<code>" + "".join(f"&#{ord(c)};" if c in _SPECIAL else c for c in inside) + "</code>"
+    return "".join("\\" + c if c in "\\`*_[]|~$" else c for c in html.escape(text, quote=False))
+
+
+def escape_pipes(text: str) -> str:
+    """Text with Markdown of its own that stays in its cell."""
+    return text.replace("|", "\\|")

@@ -1,7 +1,4 @@
-"""The pairs that one layer's mask keeps, each with its cause, as Parquet, CSV or a SciPy sparse matrix.
-
-Files are written a few rows of the mask at a time, so that memory does not grow with the text.
-"""
+"""What the export of a mask is called and which formats it has; importing it costs nothing."""
 
 from __future__ import annotations
 
@@ -18,16 +15,67 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import executed, named_part
-from focus_explorer.data.queries import fetch_run
+from focus_explorer.data.parts import PartPairs, executed, named_part, part_pairs
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.exports.mask.names import MASK, SUFFIXES
 from focus_explorer.exports.tables.sources import provenance
 from focus_explorer.progress import Progress
+from focus_explorer.usecases.runs import layer_parts
 from focus_runtime.files import replacing
 from focus_runtime.mask.kept import KeptPairs, kept_pairs
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.store.database import Database
+
+MASK = "mask"  # its name among the exports
+MASK_ABOUT = (
+    "Every pair of tokens that one layer's mask keeps, with its cause; --layer is needed, --head where heads differ."
+)
+SUFFIXES = {"parquet": ".parquet", "npz": ".npz", "csv": ".csv"}
+
+
+def kept_by_layer(database: Database, run_id: str) -> dict[int, int]:
+    """Pairs that each layer's mask keeps over the whole text, by layer; the mean over its heads where they differ."""
+    return {
+        row["layer"]: row["causal_pairs"] - row["dropped"]
+        for row in fetch(database, "layers", run_id=run_id).to_pylist()
+    }
+
+
+def pairs_by_part(database: Database, run_id: str) -> dict[int, tuple[PartPairs, ...]]:
+    """Heads of equal settings with the pairs of their mask over the whole text, by layer.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    config = json.loads(fetch_run(database, run_id)["config"])
+    return part_pairs(config, fetch(database, "part_pairs", run_id=run_id))
+
+
+def checked_head(database: Database, run_id: str, layer: int, head: int | None) -> int | None:
+    """The head whose mask is meant; None where the heads of the layer are alike.
+
+    Args:
+        database: has the run.
+        run_id: of the run.
+        layer: one of its layers.
+        head: key-value head, or query head where the heads of a key-value head differ.
+
+    Raises:
+        InputError: the layer has no such head, or its heads differ and none was named.
+    """
+    parts = layer_parts(database, fetch_run(database, run_id))[layer]
+    named_part(parts, layer, head, "choose one of them")
+    return head if len(parts) > 1 else None
+
+
+def num_queries(database: Database, run_id: str) -> int:
+    """Rows of a run's masks: the tokens of its text.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    return int(fetch_run(database, run_id)["num_tokens"])
+
 
 SCHEMA = pa.schema([("query", pa.int32()), ("key", pa.int32()), ("cause", pa.dictionary(pa.int8(), pa.string()))])
 

@@ -1,4 +1,4 @@
-"""README.txt of a bundle."""
+"""README.txt and references.bib of a bundle."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from focus_explorer.usecases.budget import other_settings
 from focus_explorer.words import counted
+from focus_runtime.version import __version__
 
 _HEAD = """\
 {title}
@@ -53,7 +54,7 @@ _CHANGED = """
 A run that was changed by hand cannot be made again without its changes. They are here, and those of single tokens name
 them by their place (the 163 of move:12:163:B), not by what stands there.
 """
-_TIMES = "Times are measurements: they are carried over, never measured again. Figures are not made again."
+_TIMES = "Times are measured again and not compared. Figures are not made again."
 
 
 def readme(manifest: dict[str, Any]) -> str:
@@ -115,3 +116,32 @@ def _missing(manifest: dict[str, Any]) -> list[str]:
     if not manifest["figures"]["asked_for"]:
         lines.append("figures: none were asked for")
     return ["What is not here\n----------------\n" + "\n".join(f"- {line}" for line in lines)] if lines else []
+
+
+# Sources agree on the first three authors and differ in the order of the rest.
+_TEXT = """% Check both entries against the newest version of the paper before you print them.
+
+@misc{{focus2026,
+  title         = {{{{Composing Sparse Attention via Learned Grouping}}}},
+  author        = {{Yao, Hengshuai and Chen, Xing and Murtadha, Ahmed and others}},
+  year          = {{2026}},
+  eprint        = {{2604.03260}},
+  archivePrefix = {{arXiv}},
+  primaryClass  = {{cs.CL}},
+  note          = {{Version 1: Why Attend to Everything? Focus is the Key. Table numbers here are those of version 1}},
+  url           = {{https://arxiv.org/abs/2604.03260}}
+}}
+
+@software{{focus_explorer,
+  title   = {{Focus Explorer}},
+  author  = {{{{The Focus Explorer authors}}}},
+  version = {{{version}}},
+  license = {{Apache-2.0}},
+  note    = {{See, measure and compare Focus sparse attention}}
+}}
+"""
+
+
+def bibtex() -> str:
+    """The BibTeX file of a bundle."""
+    return _TEXT.format(version=__version__)

@@ -1,4 +1,4 @@
-"""Tables for reading: which columns LaTeX and Markdown show, under which heading, with how many decimals; and as Markdown."""
+"""Tables for reading: the columns that LaTeX and Markdown show, with heading and decimals; and tables as Markdown."""
 
 from __future__ import annotations
 

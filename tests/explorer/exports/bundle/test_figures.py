@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from focus_explorer.exports.bundle.figures import steady, write_figures
+from focus_explorer.exports.bundle.write import steady, write_figures
 from focus_explorer.exports.figures import write as figures
 from focus_runtime.store.projections import write_projection
 

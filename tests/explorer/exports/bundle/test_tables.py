@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from focus_explorer.exports.bundle.tables import BY_PLACE, DATA_ONLY, PLACES
+from focus_explorer.exports.bundle.write import BY_PLACE, DATA_ONLY, PLACES
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import table
 

@@ -1,4 +1,4 @@
-"""Files made in the background, kept for a while in a temporary folder under an unguessable name."""
+"""Files made in the background for the page, kept for a while in a temporary folder under an unguessable name."""
 
 from __future__ import annotations
 
@@ -17,14 +17,10 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from focus_explorer.errors import InputError
-from focus_explorer.exports.figures.write import write_figure
-from focus_explorer.exports.mask import write_mask
-from focus_explorer.exports.tables.write import write_table
+from focus_explorer.exports.kinds import Export
 from focus_explorer.usecases.jobs import Job, JobRunner, waiting_for_turn
-from focus_explorer.usecases.maps import has_map, map_payload
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.runs import ExportFilePayload, ExportPayload
-from focus_explorer.web.downloads.request import ExportRequest
 
 ADDRESS = "focus-explorer/export"
 MOST_FILES, MOST_AT_ONCE, KEPT_SECONDS = 8, 2, 900
@@ -32,69 +28,12 @@ IN_LINE = "Waiting for other files"
 BUSY = ("other files are being made at the moment", "wait for them, or stop one")
 
 
-def make(service: Service, request: ExportRequest, folder: Path, job: Job) -> Path:
-    """Write the file.
-
-    Args:
-        service: database and model.
-        request: which file.
-        folder: to write it to.
-        job: takes the progress.
-
-    Returns:
-        The file.
-
-    Raises:
-        InputError: it cannot be made.
-        Cancelled: the job was stopped.
-    """
-    out = folder / request.file_name
-    job.step("Writing the file", 0.1)
-    if request.kind == "table":
-        return write_table(service.database, request.run_id, request.name, request.format, out, layer=request.layer)
-    if request.kind == "mask":
-        assert request.layer is not None
-        return write_mask(
-            service.database,
-            request.run_id,
-            request.layer,
-            request.format,
-            out,
-            rows=request.rows,
-            head=request.head,
-            progress=job.step,
-        )
-    if request.kind == "bundle":
-        from focus_explorer.exports.bundle.write import write_bundle
-
-        return write_bundle(service, [request.run_id], out, text=request.text, progress=job.step)
-    if request.kind == "report":
-        return _report(service, request, folder, job).rename(out)
-    if request.name == "map" and not has_map(service.database, request.run_id, request.layer):
-        job.step(f"Making the map of layer {request.layer}", 0.2)
-        map_payload(service, request.run_id, request.layer)
-    job.step("Drawing", 0.5)
-    return write_figure(
-        service.database, request.run_id, request.name, request.format, out, preset=request.preset, layer=request.layer
-    )
-
-
-def _report(service: Service, request: ExportRequest, folder: Path, job: Job) -> Path:
-    from focus_explorer.exports.report.write import write_report
-
-    written = write_report(service, [request.run_id], folder, pdf=request.format == "pdf", progress=job.step)
-    if request.format == "html":
-        return written.html
-    if written.pdf is None:
-        raise InputError(written.note, fix="choose HTML")
-    return written.pdf
-
-
 @dataclass(slots=True)
 class _File:
     job: Job
     folder: Path
-    started: float
+    made: float  # when it was finished, on the clock of `time.monotonic`
+    removal: threading.Timer | None = None
 
 
 class Downloads:
@@ -107,7 +46,7 @@ class Downloads:
         self._jobs = JobRunner(most_live=MOST_AT_ONCE, busy=BUSY)
         self._lock = threading.Lock()
 
-    def start(self, request: ExportRequest) -> ExportPayload:
+    def start(self, export: Export) -> ExportPayload:
         """Begin a file.
 
         Raises:
@@ -121,11 +60,18 @@ class Downloads:
             with ExitStack() as turn:
                 with waiting_for_turn():
                     turn.enter_context(self.service.drawing.held(job.user, lambda ahead, _: job.step(IN_LINE, 0.0)))
-                return make(self.service, request, folder, job)
+                job.step("Writing the file", 0.1)
+                return export.write(self.service, folder / export.file_name, job.step)
+
+        def kept_until(job: Job) -> Path:
+            try:
+                return work(job)
+            finally:
+                self._remove_later(token)
 
         with self._lock:
             self._forget()
-            job = self._jobs.start(token, work, kind="export", run_id=request.run_id)
+            job = self._jobs.start(token, kept_until, kind="export", run_id=export.run_id)
             self._files[token] = _File(job, folder, time.monotonic())
         return self.state(token)
 
@@ -158,11 +104,28 @@ class Downloads:
         path: Path | None = None if file is None else file.job.result  # None until the job is done
         return path if path is not None and path.exists() else None
 
+    def _remove_later(self, token: str) -> None:
+        """Remove a file `KEPT_SECONDS` from now, though nobody may make another one until then."""
+        with self._lock:
+            file = self._files[token]
+            file.made = time.monotonic()
+            file.removal = threading.Timer(KEPT_SECONDS, self._remove_old)
+            file.removal.daemon = True
+            file.removal.start()
+
+    def _remove_old(self) -> None:
+        with self._lock:
+            self._forget()
+
     def _forget(self) -> None:
-        old = [token for token, file in self._files.items() if not file.job.live]
-        for number, token in enumerate(old):
-            if len(old) - number >= MOST_FILES or time.monotonic() - self._files[token].started > KEPT_SECONDS:
-                shutil.rmtree(self._files.pop(token).folder, ignore_errors=True)
+        """Remove old files, and the oldest ones where there are many."""
+        ended = [token for token, file in self._files.items() if not file.job.live]
+        for number, token in enumerate(ended):
+            if len(ended) - number >= MOST_FILES or time.monotonic() - self._files[token].made >= KEPT_SECONDS:
+                file = self._files.pop(token)
+                if file.removal is not None:
+                    file.removal.cancel()
+                shutil.rmtree(file.folder, ignore_errors=True)
 
 
 def routes(service: Service) -> list[Route]:

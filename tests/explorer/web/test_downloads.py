@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.web.downloads import files
-from focus_explorer.web.downloads.request import read_request
+from focus_explorer.exports.kinds import read_request
+from focus_explorer.web import downloads as files
 from focus_explorer.web.requests.dispatch import dispatch
 
 
@@ -134,3 +134,15 @@ def test_what_cannot_be_made_is_one_line_and_old_files_go(service, run_id):
         made(service, {"run": run_id, "kind": "table", "name": "timings", "format": "csv"})
     with pytest.raises(InputError, match="no longer kept"):
         dispatch(service, {"what": "export_state", "id": first["id"]})
+
+
+def test_an_old_file_is_removed_though_no_other_is_made(service, run_id, monkeypatch):
+    monkeypatch.setattr(files, "KEPT_SECONDS", 0.3)
+    answer = made(service, {"run": run_id, "kind": "table", "name": "timings", "format": "csv"})
+    path = service.part(files.Downloads).path(answer["id"])
+    deadline = time.monotonic() + 20
+    while path is not None and path.parent.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert service.part(files.Downloads).path(answer["id"]) is None
+    with pytest.raises(InputError, match="no longer kept"):
+        dispatch(service, {"what": "export_state", "id": answer["id"]})

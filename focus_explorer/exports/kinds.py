@@ -105,7 +105,6 @@ class TableExport(Export):
 
     @classmethod
     def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
-        """Tables and formats."""
         tables = [
             {"name": name, "about": about, "layers": name not in WITHOUT_LAYERS} for name, about in TABLES.items()
         ]
@@ -129,12 +128,10 @@ class TableExport(Export):
         return f"{self.run_id}-{self.name}{_part('layer', self.layer)}{self.formats[self.format]}"
 
     def words(self) -> list[str]:
-        """Of `export`."""
         options = _options(what=self.name, format=self.format, layer=self.layer)
         return ["export", self.run_id, *options]
 
     def write(self, service: Service, out: Path, step: Progress) -> Path:
-        """By `write_table`."""
         return write_table(service.database, self.run_id, self.name, self.format, out, layer=self.layer)
 
 
@@ -188,13 +185,11 @@ class MaskExport(Export):
         return f"{self.run_id}-{MASK}{place}{self.formats[self.format]}"
 
     def words(self) -> list[str]:
-        """Of `export`."""
         rows = None if self.rows is None else f"{self.rows[0]}:{self.rows[1]}"
         options = _options(what=MASK, format=self.format, layer=self.layer, head=self.head, rows=rows)
         return ["export", self.run_id, *options]
 
     def write(self, service: Service, out: Path, step: Progress) -> Path:
-        """By `write_mask`."""
         chosen: dict[str, Any] = {"rows": self.rows, "head": self.head, "progress": step}
         return write_mask(service.database, self.run_id, self.layer, self.format, out, **chosen)
 
@@ -211,7 +206,6 @@ class FigureExport(Export):
 
     @classmethod
     def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
-        """Figures, formats and sizes."""
         presets = [
             {"name": name, "about": preset.about, "width": preset.width, "height": preset.height}
             for name, preset in PRESETS.items()
@@ -232,12 +226,11 @@ class FigureExport(Export):
         return f"{self.run_id}-{self.name}{_part('layer', self.layer)}{self.formats[self.format]}"
 
     def words(self) -> list[str]:
-        """Of `figure`."""
         options = _options(what=self.name, format=self.format, preset=self.preset, layer=self.layer)
         return ["figure", self.run_id, *options]
 
     def write(self, service: Service, out: Path, step: Progress) -> Path:
-        """By `write_figure`; a map is made first where none is stored."""
+        """A map is made first where none is stored."""
         if self.name == "map" and not has_map(service.database, self.run_id, self.layer):
             step(f"Making the map of layer {self.layer}", 0.2)
             map_payload(service, self.run_id, self.layer)
@@ -255,7 +248,6 @@ class BundleExport(Export):
 
     @classmethod
     def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
-        """Nothing to choose from."""
         return {}
 
     @classmethod
@@ -269,11 +261,9 @@ class BundleExport(Export):
         return f"{self.run_id}-bundle{'-with-text' if self.text else ''}.zip"
 
     def words(self) -> list[str]:
-        """Of `bundle`."""
         return ["bundle", self.run_id, *["--text"] * self.text]
 
     def write(self, service: Service, out: Path, step: Progress) -> Path:
-        """By `write_bundle`."""
         from focus_explorer.exports.bundle.write import write_bundle
 
         return write_bundle(service, [self.run_id], out, text=self.text, progress=step)
@@ -288,7 +278,6 @@ class ReportExport(Export):
 
     @classmethod
     def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
-        """Formats."""
         return {"report_formats": list(cls.formats)}
 
     @classmethod
@@ -307,11 +296,9 @@ class ReportExport(Export):
         return f"{self.run_id}-report"
 
     def words(self) -> list[str]:
-        """Of `report`."""
         return ["report", self.run_id, *["--no-pdf"] * (self.format == "html")]
 
     def write(self, service: Service, out: Path, step: Progress) -> Path:
-        """By `write_report`."""
         from focus_explorer.exports.report.write import write_report
 
         written = write_report(service, [self.run_id], out.parent, pdf=self.format == "pdf", progress=step)

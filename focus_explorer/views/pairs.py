@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.data.parts import Part, mean_over_heads
+from focus_explorer.views.payloads import picked
 from focus_explorer.views.payloads.comparisons import ChangedPairsPayload
 from focus_explorer.views.payloads.statistics import (
     AttentionLinksPayload,
@@ -122,25 +123,17 @@ def mass_payload(rows: pa.Table, sharing: list[float]) -> AttentionMassPayload:
         heads = len(values) // layers.size
         return [values[start : start + heads] for start in range(0, len(values), heads)]
 
-    return {
-        "state": "done",
-        "num_tokens": rows["num_tokens"][0].as_py(),
-        "mass_kept": grid("mass_kept"),
-        "distant_mass_kept": grid("distant_mass_kept"),
-        "local": grid("local"),
-        "sinks": grid("sinks"),
-        "grouped": grid("grouped"),
-        "dropped": grid("dropped"),
-        "sharing": sharing,
-    }
+    grids = {name: grid(name) for name in AttentionMassPayload.__annotations__ if name in rows.column_names}
+    tokens = rows["num_tokens"][0].as_py()
+    return picked(AttentionMassPayload, grids, state="done", num_tokens=tokens, sharing=sharing)
 
 
 def links_payload(rows: pa.Table) -> AttentionLinksPayload:
     """Strongest links by kind, strongest first: head, query, key, probability, affinity."""
-    kinds: dict[str, list[tuple[int, int, int, float, float]]] = {"dropped": [], "kept": []}
-    for row in rows.to_pylist():
-        kinds[row["kind"]].append((row["head"], row["query"], row["key"], row["probability"], row["affinity"]))
     columns = ["head", "query", "key", "probability", "affinity"]
+    kinds: dict[str, list[Any]] = {"dropped": [], "kept": []}
+    for row in rows.to_pylist():
+        kinds[row["kind"]].append(tuple(row[name] for name in columns))
     return {"columns": columns, "dropped": kinds["dropped"], "kept": kinds["kept"]}
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from html import escape
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from focus_explorer.views.payloads import picked
 from focus_explorer.views.payloads.centroids import (
     CurvePayload,
     TrainingConfigPayload,
@@ -31,39 +32,18 @@ def training_summary(row: dict[str, Any]) -> TrainingPayload:
     config, settings = row["config"], row["settings"]
     if config.get("budget"):
         config = config | {"exceptions": len(config["budget"]), "budget_id": budget_digest(config["budget"])}
-    return {
-        "training_id": row["training_id"],
-        "name": row["name"],
-        "status": row["status"],
-        "message": row["message"],
-        "kind": row["kind"],
-        "model_id": row["model_id"],
-        "device": row["device"],
-        "dtype": row["dtype"],
-        "seed": row["seed"],
-        "steps": row["steps"],
-        "step": row["step"],
-        "elapsed": _plain(row["elapsed"]),
-        "loss": _plain(row["loss"]),
-        "perplexity": _plain(row["perplexity"]),
-        "layer_error": _plain(row["layer_error"]),
-        "dominance": _plain(row["dominance"]),
-        "dominance_max": _plain(row["dominance_max"]),
-        "retained_pairs": _plain(row["retained_pairs"]),
-        "tokens_per_second": _plain(row["tokens_per_second"]),
-        "resumable": row["resumable"],
-        "usable": row["usable"],
-        "out": row["out"],
-        "owner": row["owner"],
-        "created_at": row["created_at"].isoformat(),
-        "remaining": pace * left if pace and row["status"] in ("running", "stopping") else None,
-        "texts": [name.rsplit("/", 1)[-1] for name in row["texts"]],
-        "config": cast(TrainingConfigPayload, {name: config[name] for name in _CONFIG if name in config}),
-        "settings": cast(TrainingSettingsPayload, {name: settings[name] for name in _SETTINGS if name in settings}),
-        "validation": _validation(row["validation"]),
+    return picked(
+        TrainingPayload,
+        {name: _plain(value) for name, value in row.items()},
+        created_at=row["created_at"].isoformat(),
+        remaining=pace * left if pace and row["status"] in ("running", "stopping") else None,
+        texts=[name.rsplit("/", 1)[-1] for name in row["texts"]],
+        config={name: config[name] for name in _CONFIG if name in config},
+        settings={name: settings[name] for name in _SETTINGS if name in settings},
+        validation=_validation(row["validation"]),
         # a resumed training does some steps again: what was drawn of it before is then out of date
-        "part": f"{row['pid']}-{row['process_started']}",
-    }
+        part=f"{row['pid']}-{row['process_started']}",
+    )
 
 
 def _validation(report: dict[str, Any]) -> ValidationPayload:
@@ -102,21 +82,13 @@ def _curve(rows: pa.Table) -> CurvePayload:
     stride = math.ceil(rows.num_rows / POINTS)
     step = rows["step"].to_numpy()
 
-    def column(name: str) -> list[float | None]:
-        return [_rounded(value) for value in _thin(rows[name].to_numpy(zero_copy_only=False), stride).tolist()]
-
-    return {
-        "step": step[stride - 1 :: stride].tolist() + ([int(step[-1])] if step.size % stride else []),
-        "loss": column("loss"),
-        "layer_error": column("layer_error"),
-        "dominance": column("dominance"),
-        "dominance_max": column("dominance_max"),
-        "retained_pairs": column("retained_pairs"),
-        "tokens_per_second": column("tokens_per_second"),
-        "learning_rate": column("learning_rate"),
-        "stride": stride,
-        "last": int(step[-1]),
+    columns = {
+        name: [_rounded(value) for value in _thin(rows[name].to_numpy(zero_copy_only=False), stride).tolist()]
+        for name in CurvePayload.__annotations__
+        if name in rows.column_names
     }
+    steps = step[stride - 1 :: stride].tolist() + ([int(step[-1])] if step.size % stride else [])
+    return picked(CurvePayload, columns, step=steps, stride=stride, last=int(step[-1]))
 
 
 def _thin(values: NDArray[Any], stride: int) -> NDArray[np.float64]:

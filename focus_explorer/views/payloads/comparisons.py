@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-from focus_explorer.views.payloads.runs import ConfigPayload, JobPayload, PredictionPayload, SettingValue
+from focus_explorer.views.payloads.runs import (
+    ConfigPayload,
+    Executed,
+    JobAnswerPayload,
+    NamedRun,
+    PredictionPayload,
+    SettingValue,
+    SpreadPayload,
+)
 
 
-class GridCellPayload(TypedDict):
+class GridCellPayload(Executed):
     """One measured setting."""
 
     run_id: str
@@ -25,9 +33,6 @@ class GridCellPayload(TypedDict):
     delta_high: float | None
     retained_pairs: float
     dominance: float | None
-    backend: str
-    device: str
-    dtype: str
     threads: int
     repeats: int
     attention_full: float
@@ -64,22 +69,14 @@ class MeasuredGrid(TypedDict):
     num_groups: int
 
 
-class GridPayload(MeasuredGrid):
+class GridPayload(MeasuredGrid, JobAnswerPayload):
     """Measured settings of a run, and the job that measures more."""
 
-    job: JobPayload | None
 
-
-class PartnerPayload(TypedDict):
+class PartnerPayload(NamedRun):
     """Another run of the same tokens."""
 
-    run_id: str
-    name: str
-    created_at: str
-    model_id: str
-    centroids_name: str
     centroids_sha256: str
-    config: ConfigPayload
     perplexity_focus: float
     retained_pairs: float
 
@@ -124,15 +121,6 @@ class PerplexityPayload(TypedDict):
     focus: float
 
 
-class SpreadPayload(TypedDict):
-    """Milliseconds over the repeats."""
-
-    median: float
-    low: float
-    high: float
-    repeats: int
-
-
 class StagePayload(TypedDict):
     """Times of a stage by mode; `peak_memory_bytes` by mode."""
 
@@ -141,7 +129,7 @@ class StagePayload(TypedDict):
     peak_memory_bytes: dict[str, int | None]
 
 
-class RunSummary(TypedDict):
+class RunSummary(Executed):
     """The numbers of one run; `special_tokens`: "auto", "none", or None for a run of a version before 0.3."""
 
     run_id: str
@@ -157,9 +145,6 @@ class RunSummary(TypedDict):
     config: ConfigPayload
     model: str
     centroids: str
-    device: str
-    dtype: str
-    backend: str
     notes: list[str]
     changes: list[str]
     db: str
@@ -180,7 +165,7 @@ class RunNumbersPayload(TypedDict):
     settings_that_differ: dict[str, list[SettingValue]]
 
 
-class LengthPayload(TypedDict):
+class LengthPayload(Executed):
     """One layer timed at one length."""
 
     run_id: str
@@ -198,9 +183,6 @@ class LengthPayload(TypedDict):
     routing_median: float
     retained_pairs: float
     repeats: int
-    backend: str
-    device: str
-    dtype: str
     threads: int
 
 
@@ -227,10 +209,8 @@ class MeasuredLengths(TypedDict):
     layers: dict[str, LayerLengthsPayload]
 
 
-class LengthsPayload(MeasuredLengths):
+class LengthsPayload(MeasuredLengths, JobAnswerPayload):
     """Measured lengths by layer, and the job that measures more."""
-
-    job: JobPayload | None
 
 
 class MissingLinkPayload(TypedDict):
@@ -265,10 +245,8 @@ class MeasuredLinks(TypedDict):
     explained: ExplainedTokenPayload | None
 
 
-class MissingLinksPayload(MeasuredLinks):
+class MissingLinksPayload(MeasuredLinks, JobAnswerPayload):
     """Tokens that were explained, one of them, and the job that explains another."""
-
-    job: JobPayload | None
 
 
 class HeadCostPayload(TypedDict):
@@ -291,10 +269,8 @@ class MeasuredHeads(TypedDict):
     heads: list[HeadCostPayload]
 
 
-class HeadCostsPayload(MeasuredHeads):
+class HeadCostsPayload(MeasuredHeads, JobAnswerPayload):
     """What was measured of a run's heads, and the job that measures them."""
-
-    job: JobPayload | None
 
 
 class GeneratedSidePayload(TypedDict):
@@ -315,10 +291,9 @@ class GeneratedPayload(TypedDict):
     prompt_tokens: NotRequired[int]
 
 
-class GenerationPayload(TypedDict):
+class GenerationPayload(JobAnswerPayload):
     """A generation and its job."""
 
-    job: JobPayload | None
     sides: GeneratedPayload
 
 
@@ -375,10 +350,9 @@ class WhatIfMeasured(TypedDict):
     prediction: ChangedPredictionPayload | None
 
 
-class WhatIfPayload(WhatIfMeasured):
+class WhatIfPayload(WhatIfMeasured, JobAnswerPayload):
     """What is known of a changed run, the job that measures or saves it, the command that makes and saves it, and the
     newest run saved from this one."""
 
     saved: str | None
     command: str
-    job: JobPayload | None

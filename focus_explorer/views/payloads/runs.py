@@ -64,22 +64,32 @@ class ConfigPayload(TypedDict):
     window_growth: NotRequired[tuple[int, int]]
 
 
-class RunInfoPayload(TypedDict):
-    """What a run was made with; `added_tokens`: pieces that the tokenizer put before the text."""
+class Executed(TypedDict):
+    """On what a model ran."""
 
-    run_id: str
-    title: str
-    name: str
-    model_id: str
-    centroids_name: str
-    num_tokens: int
-    added_tokens: list[str]
     device: str
     dtype: str
     backend: str
-    seed: int
+
+
+class NamedRun(TypedDict):
+    """A run by its names, and with what it was made."""
+
+    run_id: str
+    name: str
     created_at: str
+    model_id: str
+    centroids_name: str
     config: ConfigPayload
+
+
+class RunInfoPayload(NamedRun, Executed):
+    """What a run was made with; `added_tokens`: pieces that the tokenizer put before the text."""
+
+    title: str
+    num_tokens: int
+    added_tokens: list[str]
+    seed: int
     notes: list[str]
     changes: list[str]
 
@@ -142,15 +152,20 @@ class QualityPayload(TypedDict):
     delta_high: float | None
 
 
-class TimingPayload(TypedDict):
-    """One mode of one stage: milliseconds over the repeats."""
+class SpreadPayload(TypedDict):
+    """Milliseconds over the repeats."""
 
-    mode: str
-    stage: str
     median: float
     low: float
     high: float
     repeats: int
+
+
+class TimingPayload(SpreadPayload):
+    """One mode of one stage: milliseconds over the repeats."""
+
+    mode: str
+    stage: str
     sequence_length: int
     backend: str
     peak_memory_bytes: int | None
@@ -327,16 +342,12 @@ class LiveTextPayload(TypedDict):
     next: list[tuple[str, float]]
 
 
-class RunCardPayload(TypedDict):
+class RunCardPayload(NamedRun):
     """One run of the list; `deleted_at` is None while it is kept, `owner` where it belongs to no user."""
 
-    run_id: str
     title: str
-    name: str
     note: str
     tags: list[str]
-    model_id: str
-    centroids_name: str
     centroids_sha256: str
     num_tokens: int
     added_tokens: list[str]
@@ -346,8 +357,6 @@ class RunCardPayload(TypedDict):
     dominance: float
     device: str
     dtype: str
-    config: ConfigPayload
-    created_at: str
     deleted_at: str | None
     owner: str | None
 

@@ -172,6 +172,15 @@ class ComputingPayload(TypedDict):
     fraction: float
 
 
+class IntervalColumns(TypedDict):
+    """Ends of intervals, and the units that were drawn again."""
+
+    low: list[float | None]
+    high: list[float | None]
+    units: list[int]
+    unit: list[str]
+
+
 class StatisticColumnsPayload(TypedDict):
     """Rows of statistics as columns (`views.statistics.SHOWN`)."""
 
@@ -248,7 +257,7 @@ class CharacteristicColumnsPayload(TypedDict):
     q_value: list[float]
 
 
-class CategoryColumnsPayload(TypedDict):
+class CategoryColumnsPayload(IntervalColumns):
     """Word categories in the groups of one layer."""
 
     layer: list[int]
@@ -258,16 +267,12 @@ class CategoryColumnsPayload(TypedDict):
     tokens: list[int]
     group_tokens: list[int]
     share: list[float | None]
-    low: list[float | None]
-    high: list[float | None]
     share_of_text: list[float]
     lift: list[float | None]
     z: list[float | None]
     p_value: list[float | None]
     q_value: list[float | None]
     random: list[float | None]
-    units: list[int]
-    unit: list[str]
 
 
 class LayerStatisticsPayload(TypedDict):
@@ -279,7 +284,7 @@ class LayerStatisticsPayload(TypedDict):
     categories: CategoryColumnsPayload
 
 
-class DistanceColumnsPayload(TypedDict):
+class DistanceColumnsPayload(IntervalColumns):
     """Pairs by distance of one layer and of the mean over layers (layer None)."""
 
     layer: list[int | None]
@@ -288,15 +293,11 @@ class DistanceColumnsPayload(TypedDict):
     pairs: list[int]
     kept: list[float]
     share: list[float | None]
-    low: list[float | None]
-    high: list[float | None]
     shuffled: list[float | None]
     random: list[float | None]
     random_low: list[float | None]
     random_high: list[float | None]
     window_only: list[float | None]
-    units: list[int]
-    unit: list[str]
 
 
 class TokenPairColumnsPayload(TypedDict):
@@ -338,14 +339,12 @@ class PairStatisticsPayload(TypedDict):
     query_heads: int | None
 
 
-class AgreementColumnsPayload(TypedDict):
+class AgreementColumnsPayload(IntervalColumns):
     """Agreement of two runs, layer by layer."""
 
     layer: list[int]
     other_layer: list[int]
     adjusted_rand: list[float]
-    low: list[float | None]
-    high: list[float | None]
     shuffled: list[float]
     shuffled_high: list[float]
     random: list[float | None]
@@ -355,8 +354,6 @@ class AgreementColumnsPayload(TypedDict):
     overlap_shuffled: list[float]
     overlap_random: list[float | None]
     count: list[int]
-    units: list[int]
-    unit: list[str]
 
 
 class RunAgreementPayload(TypedDict):

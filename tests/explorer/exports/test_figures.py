@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
 
+import plotly.graph_objects as go
 import pytest
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
+from focus_explorer.exports.figures import render
 from focus_explorer.exports.figures.render import open_browser, picture
 from focus_explorer.exports.figures.write import PRESETS, figure, write_figure
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
@@ -150,3 +153,45 @@ def test_print_files_are_vectors_with_fonts(tmp_path, service, run_id):
     text = said("pdftotext", pdf, "-")
     assert "UMAP 1" in text
     assert "n = 38 tokens, layer 0, trustworthiness 0.93" in text
+
+
+@pytest.fixture
+def browser(monkeypatch):
+    """A browser whose calls named in the set never end; a picture is b"drawn"."""
+    hanging = set()
+
+    class Browser:
+        def __init__(self, **options):
+            pass
+
+        async def step(self, name, answer=None):
+            if name in hanging:
+                await asyncio.sleep(3600)
+            return answer
+
+        async def open(self):
+            await self.step("open")
+
+        async def calc_fig(self, figure, opts):
+            return await self.step("draw", b"drawn")
+
+        async def close(self):
+            await self.step("close")
+
+    monkeypatch.setattr("kaleido.Kaleido", Browser)
+    monkeypatch.setattr(render, "START", 0.2)
+    monkeypatch.setattr(render, "CLOSE", 0.2)
+    return hanging
+
+
+def test_one_that_does_not_start_is_said(browser):
+    browser.add("open")
+    with pytest.raises(InputError, match="the browser that draws figures failed: TimeoutError"):
+        render.picture(go.Figure(), "svg")
+    browser.clear()
+    assert render.picture(go.Figure(), "svg") == b"drawn"  # the next one is tried anew
+
+
+def test_one_that_does_not_end_has_drawn(browser):
+    browser.add("close")
+    assert render.picture(go.Figure(), "svg") == b"drawn"

@@ -1,18 +1,73 @@
-"""Curves of trainings as the page draws them."""
+"""Rows as the page gets them."""
 
 from __future__ import annotations
 
+import base64
 import json
 
+import numpy as np
 import pyarrow as pa
+import pytest
 
+from focus_explorer.statistics.rows import StatisticRow, to_table
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings
-from focus_explorer.views.training import POINTS, curves_payload
+from focus_explorer.views.run import cells_payload
+from focus_explorer.views.statistics import compact, judged
+from focus_explorer.views.training import POINTS, curves_payload, report_html
 from focus_runtime.fit.settings import TrainStep
 from focus_runtime.fit.validation import Evaluation
 from focus_runtime.store.database import Database
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder
+
+
+def row(**values):
+    fixed = {
+        "scope": "layer",
+        "layer": 1,
+        "statistic": "nmi",
+        "value": 0.2,
+        "low": 0.15,
+        "high": 0.25,
+        "count": 100,
+        "denominator": "tokens",
+        "units": 40,
+        "unit": "sentence",
+    }
+    return StatisticRow(**fixed | values)
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ({"shuffled": 0.1, "p_value": 0.001}, "above"),
+        ({"shuffled": 0.19, "shuffled_low": 0.1, "shuffled_high": 0.3, "p_value": 0.4}, "same"),
+        ({"shuffled": 0.5, "shuffled_low": 0.4, "shuffled_high": 0.6, "p_value": 1.0}, "below"),
+        ({"shuffled": 0.16}, "same"),  # known exactly: the value's own interval decides
+        ({"shuffled": 0.1}, "above"),
+        ({"shuffled": 0.2}, None),  # shuffling changes nothing
+        ({}, None),
+    ],
+)
+def test_which_baselines_a_value_differs_from(values, verdict):
+    (judgement,) = judged(to_table([row(**values)]), "layer")
+    assert judgement["from_shuffled"] == verdict
+
+
+def test_a_difference_from_random_decides_and_without_one_the_intervals_do():
+    random = {"random": 0.14, "random_low": 0.1, "random_high": 0.16}  # overlaps, yet the paired difference does not
+    paired = row(statistic="nmi_minus_random", value=0.06, low=0.01, high=0.1)
+    (with_one,) = judged(to_table([row(**random), paired]), "layer")
+    (without,) = judged(to_table([row(**random)]), "layer")
+    assert (with_one["from_random"], without["from_random"]) == ("above", "same")
+    assert with_one["difference"] == 0.06
+    (apart,) = judged(to_table([row(random=0.4, random_low=0.3, random_high=0.5)]), "layer")
+    assert apart["from_random"] == "below"
+
+
+def test_numbers_are_short_and_missing_ones_are_null():
+    columns = compact([{"a": 0.123456789, "b": float("nan"), "c": None, "d": 123456789}], ["a", "b", "c", "d"])
+    assert columns == {"a": [0.123457], "b": [None], "c": [None], "d": [123456789]}
 
 
 def steps_table(count, mode="focus", training_id="a"):
@@ -90,3 +145,19 @@ def test_scores_on_held_out_text_are_curves_by_domain(tmp_path):
     json.dumps(made, allow_nan=False)
     more = trainings.payload({key: {"focus": 4, "held-out:a": 2, "held-out:b": 4}})["curves"][key]
     assert {mode: curve["step"] for mode, curve in more.items()} == {"held-out:a": [4]}
+
+
+def test_reports_escape_what_users_wrote():
+    html = report_html("<script>", ["<script>"])
+    assert "<script>" not in html
+    assert html.count("&lt;script&gt;") == 2
+
+
+@pytest.mark.parametrize(("groups", "width"), [(1, 1), (8, 1), (9, 2), (17, 4), (33, 8), (64, 8)])
+def test_memberships_of_any_size_survive(groups, width):
+    member = np.array([1 << (groups - 1), 1], dtype=np.uint64).astype(np.int64)
+    share = np.full((2, groups), 1 / groups, np.float32)
+    cells = cells_payload(member, share, np.full(2, np.log(groups), np.float32))
+    assert cells["width"] == width
+    assert np.frombuffer(base64.b64decode(cells["membership"]), f"<u{width}").tolist() == [1 << (groups - 1), 1]
+    assert list(base64.b64decode(cells["entropy"])) == ([255, 255] if groups > 1 else [0, 0])

@@ -8,6 +8,7 @@ import json
 import re
 import zipfile
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 
@@ -16,11 +17,14 @@ from focus_explorer.exports.bundle import manifest
 from focus_explorer.exports.bundle import write as bundle_tables
 from focus_explorer.exports.bundle.read import read_bundle
 from focus_explorer.exports.bundle.readme import readme
-from focus_explorer.exports.bundle.write import PLACES, pack, write_bundle
+from focus_explorer.exports.bundle.write import BY_PLACE, DATA_ONLY, PLACES, pack, steady, write_bundle, write_figures
+from focus_explorer.exports.figures import write as figures
+from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import table
 from focus_explorer.usecases.labels import label_run
 from focus_explorer.usecases.runs import list_runs
 from focus_runtime.config import FocusConfig
+from focus_runtime.store.projections import write_projection
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow
@@ -169,3 +173,38 @@ def test_packing_leaves_no_trace_of_the_moment(tmp_path):
     (tmp_path / "in" / "a").touch()
     pack(tmp_path / "in", tmp_path / "2.zip")
     assert (tmp_path / "1.zip").read_bytes() == (tmp_path / "2.zip").read_bytes()
+
+
+def test_every_table_with_places_is_known_to_have_them(service, run_id):
+    with service.database.read():  # opened once for all
+        for what in TABLES:
+            assert (what in BY_PLACE) == bool(PLACES & set(table(service.database, run_id, what).column_names)), what
+    assert set(DATA_ONLY) <= set(BY_PLACE)
+
+
+def test_pictures_lose_their_times_and_random_names():
+    assert steady(b"/CreationDate (D:20261121204500+00'00')", "pdf") == b"/CreationDate (D:20000101000000+00'00')"
+    one = b'<g class="clips"><clipPath id="clip1a2b3cxyplot"/><g clip-path="url(#clip1a2b3cxyplot)"/>'
+    assert steady(one, "svg") == steady(one.replace(b"1a2b3c", b"f00ba7"), "svg")
+
+
+@pytest.mark.browser
+def test_figures_are_the_same_twice_and_carry_no_words(monkeypatch, tmp_path, service, run_id):
+    """Drawn by two starts of the browser; the map's points do not stand in the order of the text."""
+    from focus_explorer.exports.figures.render import browser
+
+    if browser() is None:
+        pytest.skip("no Chrome or Chromium")
+    monkeypatch.setattr(figures, "FIGURES", dict.fromkeys(("map", "agreement", "loss", "mask")))
+    places = np.random.default_rng(0).normal(size=(610, 2))
+    meta = {"method": "UMAP", "parameters": {}, "seed": 0, "trustworthiness": None, "num_centroids": 4}
+    write_projection(service.database, run_id, 0, places, meta)
+    results = [write_figures(service.database, run_id, tmp_path / name, with_text=False) for name in ("1", "2")]
+    assert results[0] == results[1]
+    assert f"figures/{run_id}/map-layer0.svg" in results[0]["made"]
+    assert [one["name"] for one in results[0]["missing"]] == ["loss", "mask"]
+    for path in results[0]["made"]:
+        first, second = ((tmp_path / name / path).read_bytes() for name in ("1", "2"))
+        assert first == second, path
+        assert first.startswith(b"%PDF" if path.endswith(".pdf") else b"<svg")
+        assert b"harbour" not in first

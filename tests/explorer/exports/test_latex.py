@@ -1,4 +1,4 @@
-"""LaTeX tables compile with a stock TeX Live whatever the tokens are, in LuaLaTeX and in pdfLaTeX."""
+"""Tables for reading compile, or keep their columns, whatever the tokens are."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import shutil
 import subprocess
 
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from focus_explorer.exports.tables.latex import HEADER, ONE_PAGE, escape_latex, latex_table
+from focus_explorer.exports.tables.reading import markdown_table
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import write_table
 from focus_explorer.statistics.rows import StatisticRow, to_table
@@ -190,3 +193,26 @@ def test_escaping_leaves_nothing_active():
     assert bare.count("{") == bare.count("}")
     assert escape_latex(" a ", spaces=True) == r"\textvisiblespace{}a\textvisiblespace{}"
     assert escape_latex("a-b, c--d") == "a-b, c-{}-d"
+
+
+def test_markdown_keeps_its_columns():
+    pieces = ["|", "a|b", "`x`", "<b>", "\n", "*", "\\|", "🙂"]
+    rows = pa.table({"position": list(range(8)), "piece": pieces, "nll_full": [None, *[-0.00001] * 7]})
+    for key, value in {
+        "run_id": "r",
+        "model_id": "m|x",
+        "centroids": "c",
+        "num_groups": 4,
+        "top_k": 1,
+        "window": 8,
+        "num_sinks": 2,
+        "assignment": "causal",
+    }.items():
+        rows = rows.append_column(key, pa.array([value] * 8))
+    lines = markdown_table(rows, "tokens", 8).splitlines()
+    body = [line for line in lines if line.startswith("| ")]
+    assert len(body) == 10
+    assert all(line.replace("\\|", "").count("|") == 4 for line in body)
+    assert "<b>" not in "".join(lines)
+    assert body[2].endswith("| – |")
+    assert body[3].endswith("| 0.000 |")  # not -0.000

@@ -54,12 +54,6 @@ def pairs_by_part(database: Database, run_id: str) -> dict[int, tuple[PartPairs,
 def checked_head(database: Database, run_id: str, layer: int, head: int | None) -> int | None:
     """The head whose mask is meant; None where the heads of the layer are alike.
 
-    Args:
-        database: has the run.
-        run_id: of the run.
-        layer: one of its layers.
-        head: key-value head, or query head where the heads of a key-value head differ.
-
     Raises:
         InputError: the layer has no such head, or its heads differ and none was named.
     """

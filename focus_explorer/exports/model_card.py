@@ -27,11 +27,7 @@ _BASELINES = ("random as ", "window and sinks as ")
 
 
 def model_card(publication: Publication) -> str:
-    """The card's text.
-
-    Args:
-        publication: the file, and what is known of it.
-    """
+    """The card's text; `publication`: the file, and what is known of it."""
     from huggingface_hub import ModelCardData
 
     metadata = ModelCardData(

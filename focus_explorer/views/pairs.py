@@ -53,12 +53,7 @@ def tile_payload(
 
 
 def mean_counts(counts: Sequence[DistanceCounts], parts: Sequence[Part]) -> DistanceCounts:
-    """Pairs by distance of a layer whose heads may differ, mean over heads; whole numbers where they do not.
-
-    Args:
-        counts: one for each part.
-        parts: of the layer.
-    """
+    """Pairs by distance of a layer, mean over the parts of its heads; whole numbers where they do not differ."""
     if len(parts) == 1:
         return counts[0]
     means, weights = ("counts", "shuffled", "window_only"), [part.weight for part in parts]

@@ -63,13 +63,7 @@ Progress = Callable[[str, float], None]
 
 
 def share(progress: Progress, number: int, count: int) -> Progress:
-    """The progress of one of `count` equal parts, as part of the whole.
-
-    Args:
-        progress: of the whole.
-        number: of the part, from 0.
-        count: of the parts.
-    """
+    """The progress of part `number`, from 0, of `count` equal parts, as part of the whole."""
     return lambda stage, fraction: progress(stage, (number + fraction) / count)
 
 
@@ -89,15 +83,7 @@ def write_tables(
     only: Iterable[str] | None = None,
     progress: Progress = lambda stage, fraction: None,
 ) -> tuple[list[str], dict[str, str]]:
-    """Write a run's tables below a folder.
-
-    Args:
-        database: has the run.
-        run_id: its id.
-        folder: of the bundle's files.
-        with_text: also the tables whose rows have a place in the text.
-        only: names of tables; all of them when None.
-        progress: receives the stage and the part done, 0 to 1, before each table.
+    """Write a run's tables below a folder, all of them unless `only` names some.
 
     Returns:
         Names of the tables written, and of those left out with the reason.
@@ -147,13 +133,6 @@ def write_figures(
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
 ) -> dict[str, list[Any]]:
     """Draw every figure of a run below a folder, and maps of the layers that have one.
-
-    Args:
-        database: has the run.
-        run_id: its id.
-        folder: of the bundle's files.
-        with_text: also the figures in the order of the text.
-        progress: receives the stage and the part done, 0 to 1, before each figure.
 
     Returns:
         `made`: paths within the bundle; `missing`: run_id, name and why of every figure that could not be drawn.
@@ -282,13 +261,7 @@ def write_bundle(
 
 
 def bundle_command(run_ids: Sequence[str], *, text: bool, figures: bool) -> str:
-    """The command that makes this bundle, without the places of files on one machine.
-
-    Args:
-        run_ids: of the runs.
-        text: whether the bundle includes the texts.
-        figures: whether it includes figures.
-    """
+    """The command that makes this bundle, without the places of files on one machine."""
     options = ["--text"] * text + ["--no-figures"] * (not figures)
     return shlex.join(["focus-explorer", "bundle", *run_ids, *options, "--out", "bundle.zip"])
 

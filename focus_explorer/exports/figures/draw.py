@@ -57,13 +57,6 @@ def draw_mask(
 ) -> go.Figure:
     """The mask of one layer; of the heads that are alike with one, or with the first, where they differ.
 
-    Args:
-        database: has the run.
-        run: its row.
-        preset: size and type.
-        layer: its number.
-        head: key-value head, or query head where the heads of a key-value head differ; the first when None.
-
     Raises:
         NotFoundError: the layer has no such head.
     """

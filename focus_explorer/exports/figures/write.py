@@ -130,12 +130,7 @@ def write_figure(
 
 
 def checked_layer(database: Database, run_id: str, layer: int | None) -> int:
-    """The requested layer, or the middle one, where the page opens a run.
-
-    Args:
-        database: has the run or corpus.
-        run_id: of a run or a corpus.
-        layer: layer number; the middle one when None.
+    """The requested layer of a run or corpus; the middle one, where the page opens a run, when None.
 
     Raises:
         NotFoundError: the run has no such layer.

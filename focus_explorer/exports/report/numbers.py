@@ -228,15 +228,7 @@ def signed_percent(value: float, digits: int = 2) -> str:
 
 
 def between(low: float | None, high: float | None, digits: int = 3, *, share: bool = False, sign: bool = False) -> str:
-    """0.10 to 0.20; "" without both ends.
-
-    Args:
-        low: lower end.
-        high: upper end.
-        digits: after the point.
-        share: as percent.
-        sign: with a plus in front of positive numbers; not with `share`.
-    """
+    """0.10 to 0.20, or in percent; "" without both ends. With `sign` a plus in front of positive numbers."""
     if low is None or high is None:
         return ""
     if share:
@@ -261,13 +253,7 @@ def piece(text: str) -> str:
 
 
 def speed(stage: str, full: Row, focus: Row) -> str:
-    """Which mode is faster at one stage; undecided where the repeats overlap.
-
-    Args:
-        stage: its title.
-        full: median, low, high and repeats of full attention.
-        focus: the same of Focus.
-    """
+    """Which mode is faster at one stage; undecided where the repeats overlap."""
     ratio = focus["median"] / full["median"]
     if full["repeats"] < 2 or focus["repeats"] < 2:
         return f"{stage}: {ratio:.2f} times full attention’s time, measured once each, so this says little."

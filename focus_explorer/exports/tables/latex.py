@@ -51,13 +51,7 @@ MACROS = r"""\providecommand{\FocusCode}[1]{{\scriptsize U+#1}}
 
 
 def latex_table(rows: pa.Table, what: str, total: int) -> str:
-    """The table with caption and label, to be read by `\\input`.
-
-    Args:
-        rows: the rows to show.
-        what: name of the table.
-        total: rows the table has.
-    """
+    """The rows to show, of `total`, with caption and label, to be read by `\\input`."""
     shown, columns = rows.to_pylist(), reading_columns(rows, what)
     caption = escape_latex(TABLE_DESCRIPTIONS[what]) + (
         " " + escape_latex(setting_sentence(shown[0])) if shown else " No rows."
@@ -81,16 +75,7 @@ def latex_table(rows: pa.Table, what: str, total: int) -> str:
 def short_table(
     specification: str, heading: str, body: list[str], caption: str, label: str, size: str = ""
 ) -> list[str]:
-    """Lines of a table that fits on a page.
-
-    Args:
-        specification: of the columns.
-        heading: cells of the head, ending with a line break.
-        body: the same for every row.
-        caption: the command with its text.
-        label: for references.
-        size: commands that choose the type, if any.
-    """
+    """Lines of a table that fits on a page; `heading` and the lines of `body` end with a line break."""
     return [
         r"\begin{table}",
         r"\centering",

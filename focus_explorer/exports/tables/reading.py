@@ -15,8 +15,6 @@ from focus_explorer.statistics.rows import SCOPES
 from focus_explorer.usecases.budget import other_settings
 from focus_explorer.words import counted
 
-KINDS = ("whole", "number", "word", "name", "piece", "prose", "interval")
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -43,203 +41,201 @@ def _whole(name: str, title: str) -> Column:
     return Column(name, title, "whole")
 
 
-LAYER, POSITION = _whole("layer", "Layer"), _whole("position", "Position")
-GROUP, PIECE = Column("group", "Group", "word"), Column("piece", "Token", "piece")
+def _word(name: str, title: str) -> Column:
+    return Column(name, title, "word")
+
+
+INTERVAL = Column("low", "95 % interval", "interval", 3, "high")
+USUAL = {  # what columns are in most tables
+    column.name: column
+    for column in (
+        _whole("layer", "Layer"),
+        _whole("part", "Part"),
+        _whole("head", "Head"),
+        _whole("position", "Position"),
+        _whole("rank", "Rank"),
+        _whole("tokens", "Tokens"),
+        _whole("num_tokens", "Tokens"),
+        _whole("top_k", "Top k"),
+        _whole("window_size", "Window"),
+        _whole("local_only", "Window"),
+        _whole("local_and_group", "Both"),
+        _whole("group_only", "Group"),
+        _whole("sink_only", "Sinks"),
+        _whole("dropped", "Dropped"),
+        _word("group", "Group"),
+        _word("label", "Group"),
+        _word("heads", "Heads"),
+        _word("mode", "Attention"),
+        _word("stage", "Stage"),
+        _word("category", "Category"),
+        Column("piece", "Token", "piece"),
+        Column("query_piece", "Query", "piece"),
+        Column("key_piece", "Key", "piece"),
+        Column("share", "Share"),
+        Column("retained_pairs", "Pairs kept"),
+        Column("shuffled", "Shuffled"),
+        Column("random", "Random"),
+        Column("q_value", "q"),
+        INTERVAL,
+    )
+}
+CAUSES = ("local_only", "local_and_group", "group_only", "sink_only", "dropped")
+
+
+def _columns(*chosen: str | Column) -> tuple[Column, ...]:
+    """Columns, the usual ones by their names."""
+    return tuple(USUAL[one] if isinstance(one, str) else one for one in chosen)
+
 
 READING: dict[str, tuple[Column, ...]] = {
-    "documents": (
+    "documents": _columns(
         _whole("document", "Document"),
         Column("name", "Name", "name"),
-        _whole("num_tokens", "Tokens"),
+        "num_tokens",
         Column("perplexity_full", "Full", digits=2),
         Column("perplexity_focus", "Focus", digits=2),
         Column("perplexity_random", "Random", digits=2),
         Column("model_seconds", "Forward passes (s)", digits=1),
     ),
-    "groups": (
-        LAYER,
-        Column("label", "Group", "word"),
-        _whole("tokens", "Tokens"),
-        Column("share", "Share"),
+    "groups": _columns(
+        "layer",
+        "label",
+        "tokens",
+        "share",
         Column("mean_confidence", "Confidence"),
         Column("frequent_tokens", "Most frequent tokens × uses", "prose"),
     ),
-    "group_names": (
-        LAYER,
-        Column("label", "Group", "word"),
+    "group_names": _columns(
+        "layer",
+        "label",
         Column("name", "Name", "prose"),
         Column("phi", "Phi"),
         Column("share", "Group"),
         Column("base", "Text"),
-        Column("random", "Random"),
+        "random",
     ),
-    "tokens": (
-        POSITION,
-        PIECE,
+    "tokens": _columns(
+        "position",
+        "piece",
         Column("nll_full", "Full (nats)"),
         Column("nll_focus", "Focus (nats)"),
         Column("nll_difference", "Difference (nats)"),
     ),
-    "layers": (
-        LAYER,
-        Column("dominance", "Largest group"),
-        Column("retained_pairs", "Pairs kept"),
-        _whole("local_only", "Window"),
-        _whole("local_and_group", "Both"),
-        _whole("group_only", "Group"),
-        _whole("sink_only", "Sinks"),
-        _whole("dropped", "Dropped"),
+    "layers": _columns("layer", Column("dominance", "Largest group"), "retained_pairs", *CAUSES),
+    "assignments": _columns(
+        "layer", "position", "piece", "label", Column("confidence", "Confidence"), Column("entropy", "Entropy (nats)")
     ),
-    "assignments": (
-        LAYER,
-        POSITION,
-        PIECE,
-        Column("label", "Group", "word"),
-        Column("confidence", "Confidence"),
-        Column("entropy", "Entropy (nats)"),
-    ),
-    "head_assignments": (
-        LAYER,
-        _whole("part", "Part"),
-        Column("heads", "Heads", "word"),
-        POSITION,
-        PIECE,
-        _whole("membership", "Bit set"),
-    ),
-    "losses": (Column("mode", "Attention", "word"), POSITION, Column("nll", "Loss (nats)")),
-    "timings": (
-        Column("mode", "Attention", "word"),
-        Column("stage", "Stage", "word"),
+    "head_assignments": _columns("layer", "part", "heads", "position", "piece", _whole("membership", "Bit set")),
+    "losses": _columns("mode", "position", Column("nll", "Loss (nats)")),
+    "timings": _columns(
+        "mode",
+        "stage",
         Column("median", "Median (ms)", digits=1),
         Column("low", "Range (ms)", "interval", 1, "high"),
         _whole("repeats", "Repeats"),
     ),
-    "timing_repeats": (
-        Column("mode", "Attention", "word"),
-        Column("stage", "Stage", "word"),
-        _whole("repeat", "Repeat"),
-        Column("milliseconds", "Time (ms)", digits=1),
+    "timing_repeats": _columns(
+        "mode", "stage", _whole("repeat", "Repeat"), Column("milliseconds", "Time (ms)", digits=1)
     ),
-    "heads": (
-        LAYER,
-        _whole("part", "Part"),
-        Column("heads", "Heads", "word"),
-        Column("full_attention", "Full", "word"),
-        _whole("top_k", "Top k"),
-        _whole("window_size", "Window"),
-        Column("retained_pairs", "Pairs kept"),
+    "heads": _columns(
+        "layer", "part", "heads", _word("full_attention", "Full"), "top_k", "window_size", "retained_pairs"
     ),
-    "masks": (
-        LAYER,
-        _whole("part", "Part"),
-        _whole("row_block", "Query block"),
-        _whole("col_block", "Key block"),
-        _whole("local_only", "Window"),
-        _whole("local_and_group", "Both"),
-        _whole("group_only", "Group"),
-        _whole("sink_only", "Sinks"),
-        _whole("dropped", "Dropped"),
-    ),
-    "attention": (
-        LAYER,
-        _whole("head", "Head"),
+    "masks": _columns("layer", "part", _whole("row_block", "Query block"), _whole("col_block", "Key block"), *CAUSES),
+    "attention": _columns(
+        "layer",
+        "head",
         Column("local", "Window"),
         Column("sinks", "Sinks"),
         Column("grouped", "Group"),
         Column("dropped", "Dropped"),
         Column("mass_kept", "Kept"),
     ),
-    "comparisons": (
-        Column("kind", "Groups", "word"),
-        _whole("top_k", "Top k"),
-        _whole("window_size", "Window"),
+    "comparisons": _columns(
+        _word("kind", "Groups"),
+        "top_k",
+        "window_size",
         Column("perplexity_focus", "Perplexity", digits=2),
         Column("delta_mean", "Loss difference (nats)"),
         Column("delta_low", "95 % interval", "interval", 3, "delta_high"),
-        Column("retained_pairs", "Pairs kept"),
+        "retained_pairs",
     ),
-    "statistics": (
-        LAYER,
-        GROUP,
+    "statistics": _columns(
+        "layer",
+        "group",
         Column("statistic", "Statistic", "name"),
-        Column("category", "Of", "word"),
+        _word("category", "Of"),
         Column("value", "Value"),
-        Column("low", "95 % interval", "interval", 3, "high"),
-        Column("shuffled", "Shuffled"),
-        Column("random", "Random"),
-        Column("q_value", "q"),
+        INTERVAL,
+        "shuffled",
+        "random",
+        "q_value",
         _whole("count", "n"),
     ),
-    "characteristic": (
-        LAYER,
-        GROUP,
-        _whole("rank", "Rank"),
-        PIECE,
-        _whole("uses", "Uses"),
-        Column("z", "z", digits=1),
-        Column("q_value", "q"),
+    "characteristic": _columns(
+        "layer", "group", "rank", "piece", _whole("uses", "Uses"), Column("z", "z", digits=1), "q_value"
     ),
-    "categories": (
-        LAYER,
-        GROUP,
-        Column("scheme", "Scheme", "word"),
-        Column("category", "Category", "word"),
-        _whole("tokens", "Tokens"),
-        Column("share", "Share"),
+    "categories": _columns(
+        "layer",
+        "group",
+        _word("scheme", "Scheme"),
+        "category",
+        "tokens",
+        "share",
         Column("share_of_text", "Share of text"),
     ),
-    "agreement": (
-        LAYER,
+    "agreement": _columns(
+        "layer",
         _whole("other_layer", "Other layer"),
         Column("adjusted_rand", "Adjusted Rand"),
-        Column("low", "95 % interval", "interval", 3, "high"),
-        Column("shuffled", "Shuffled"),
+        INTERVAL,
+        "shuffled",
         Column("overlap", "Overlap"),
     ),
-    "distances": (
-        LAYER,
+    "distances": _columns(
+        "layer",
         _whole("first", "From"),
         _whole("last", "To"),
         _whole("pairs", "Pairs"),
         Column("share", "Kept"),
-        Column("low", "95 % interval", "interval", 3, "high"),
-        Column("shuffled", "Shuffled"),
-        Column("random", "Random"),
+        INTERVAL,
+        "shuffled",
+        "random",
         Column("window_only", "Window only"),
     ),
-    "predictions": (
-        POSITION,
-        PIECE,
-        Column("mode", "Attention", "word"),
-        _whole("rank", "Rank"),
+    "predictions": _columns(
+        "position",
+        "piece",
+        "mode",
+        "rank",
         _whole("place", "Place"),
         Column("predicted", "Predicted", "piece"),
         Column("probability", "Probability"),
     ),
-    "head_costs": (
-        LAYER,
-        _whole("head", "Head"),
+    "head_costs": _columns(
+        "layer",
+        "head",
         Column("estimated", "Estimated (nats)", digits=4),
         Column("nll", "Measured loss (nats)", digits=4),
         Column("dropped", "Attention dropped"),
     ),
-    "missing_links": (
+    "missing_links": _columns(
         _whole("token", "Token"),
-        PIECE,
-        LAYER,
-        _whole("head", "Head"),
-        Column("query_piece", "Query", "piece"),
-        Column("key_piece", "Key", "piece"),
+        "piece",
+        "layer",
+        "head",
+        "query_piece",
+        "key_piece",
         Column("predicted", "Predicted"),
         Column("change", "Verified"),
-        Column("random_keeps", "Random", "word"),
+        _word("random_keeps", "Random"),
     ),
-    "links": (
-        LAYER,
-        _whole("head", "Head"),
-        Column("kind", "Link", "word"),
-        Column("query_piece", "Query", "piece"),
-        Column("key_piece", "Key", "piece"),
+    "links": _columns(
+        "layer",
+        "head",
+        _word("kind", "Link"),
+        "query_piece",
+        "key_piece",
         _whole("distance", "Distance"),
         Column("probability", "Attention"),
         Column("affinity", "Affinity"),
@@ -311,13 +307,7 @@ _SPECIAL = "\\`*_{}[]()#+-.!|~^$:="
 
 
 def markdown_table(rows: pa.Table, what: str, total: int) -> str:
-    """A caption, the table, and how many of the rows it shows.
-
-    Args:
-        rows: the rows to show.
-        what: name of the table.
-        total: rows the table has.
-    """
+    """A caption, the table, and how many of the `total` rows it shows."""
     columns = reading_columns(rows, what)
     lines = [f"**{escape_markdown(TABLE_DESCRIPTIONS[what])}**", ""]
     shown = rows.to_pylist()
@@ -354,12 +344,7 @@ def line(cells: Iterable[str]) -> str:
 
 
 def escape_markdown(text: str, *, code: bool = False) -> str:
-    """Text that Markdown shows as it is; a pipe would end the cell and `<` begin a tag.
-
-    Args:
-        text: any text.
-        code: in the type of code.
-    """
+    """Text that Markdown shows as it is, or as code; a pipe would end the cell and `<` begin a tag."""
     if code:  # an entity is not read inside backquotes, so code is an HTML element
         inside = html.escape(text, quote=False)
         return "<code>" + "".join(f"&#{ord(c)};" if c in _SPECIAL else c for c in inside) + "</code>"

@@ -173,11 +173,7 @@ def _special_tokens(run: dict[str, Any]) -> str | None:
 
 
 def budget_id(budget: Sequence[Any]) -> str:
-    """What stands for a budget in every row, such as "224 exceptions 9f3ac1d20b7e": how many, and `budget_digest`.
-
-    Args:
-        budget: as JSON has it.
-    """
+    """What stands for a budget in every row, such as "224 exceptions 9f3ac1d20b7e": how many, and `budget_digest`."""
     return f"{counted(len(budget), 'exception')} {budget_digest(budget)}"
 
 
@@ -228,13 +224,7 @@ def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.T
 
 
 def fetch_in_order(database: Database, name: str, run_id: str) -> pa.Table:
-    """The rows of a named query, computed on one thread: sums in the same order have the same last digit.
-
-    Args:
-        database: to read.
-        name: of the query.
-        run_id: its parameter.
-    """
+    """The rows of a named query of a run, on one thread: sums in the same order have the same last digit."""
     with database.read() as connection:
         threads = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
         connection.execute("SET threads = 1")

@@ -28,11 +28,7 @@ from focus_runtime.mask.group_labels import group_label
 
 
 def group_sizes_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
-    """Shares of tokens by layer: the largest and the smallest group as lines, the others as points.
-
-    Args:
-        rows: of the query `groups`.
-    """
+    """Shares of tokens by layer: the largest and the smallest group as lines, the others as points."""
     layers = sorted({row["layer"] for row in rows})
     shares = [sorted((row["share"] for row in rows if row["layer"] == layer), reverse=True) for layer in layers]
     count, tokens = len(shares[0]), rows[0]["num_tokens"]
@@ -161,11 +157,7 @@ PANELS = (("purity", "Purity"), ("nmi", "Normalised mutual<br>information"))
 
 
 def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) -> go.Figure:
-    """Two panels, side by side where there is room, with interval bands.
-
-    Args:
-        rows: of the table `statistics`, scope `layer`, of one category set.
-    """
+    """Purity and mutual information by layer in two panels, side by side where there is room, with interval bands."""
     figure = go.Figure()
     wide = preset.width_px > 1.7 * preset.height_px
     places = _places(wide)
@@ -214,11 +206,7 @@ REST = "others"
 
 
 def categories_figure(rows: list[dict[str, Any]], scheme: str, layer: int, preset: Preset) -> go.Figure:
-    """Share of each group's tokens in each category; the column at the left is the whole text.
-
-    Args:
-        rows: of the table `categories`, of one layer and scheme.
-    """
+    """Share of each group's tokens in each category; the column at the left is the whole text."""
     of_text = {row["category"]: row["share_of_text"] for row in rows}
     ranked = sorted((name for name in of_text if of_text[name] > 0), key=lambda name: -of_text[name])
     shown = ranked if len(ranked) <= MOST else ranked[: MOST - 1]
@@ -279,11 +267,7 @@ def categories_figure(rows: list[dict[str, Any]], scheme: str, layer: int, prese
 
 
 def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
-    """Adjusted Rand index of every two layers; the diagonal, which is 1, is left out.
-
-    Args:
-        rows: of the table `agreement`.
-    """
+    """Adjusted Rand index of every two layers; the diagonal, which is 1, is left out."""
     layers = sorted({row[key] for row in rows for key in ("layer", "other_layer")})
     place = {layer: layers[0] + number for number, layer in enumerate(layers)}  # side by side, whatever lies between
     columns, lines, values, names = [], [], [], []

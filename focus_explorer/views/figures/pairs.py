@@ -29,10 +29,6 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset, *, head
     """Blocks of pairs on and below the diagonal; query positions down, key positions across.
 
     Args:
-        rows: of the query `mask`.
-        layer: its number.
-        tokens: T.
-        preset: size and type.
         heads: which heads of the layer and what they executed, where these differ.
     """
     block = rows["block_size"][0].as_py()
@@ -195,12 +191,7 @@ PARTS = (("local", "window", "#234a7d"), ("sinks", "sinks", "#a69b2a"), ("groupe
 
 
 def attention_figure(rows: list[dict[str, Any]], pairs: dict[int, float], preset: Preset) -> go.Figure:
-    """Mean over heads of the probability kept, by cause, with the heads' range, and the share of pairs kept.
-
-    Args:
-        rows: of the query `attention_mass`.
-        pairs: layer -> share of the causal pairs that are kept.
-    """
+    """Mean over heads of the probability kept, by cause, with the heads' range; `pairs`: share of pairs kept."""
     layers = sorted({row["layer"] for row in rows})
     by_layer = {layer: [row for row in rows if row["layer"] == layer] for layer in layers}
     figure = go.Figure()

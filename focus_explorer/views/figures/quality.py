@@ -95,12 +95,7 @@ ENDS = ("mean", "low", "high")
 
 
 def quality_figure(rows: list[dict[str, Any]], note: str, preset: Preset) -> go.Figure:
-    """Loss difference with its interval, where there is one, over the share of pairs kept.
-
-    Args:
-        rows: of the query `comparisons`.
-        note: end of the caption: what all settings share.
-    """
+    """Loss difference with its interval, where there is one, over the share of pairs kept; `note` ends the caption."""
     figure, known = go.Figure(), all(row["delta_low"] is not None for row in rows)
     for kind, (name, colour, symbol) in KINDS.items():
         of_kind = sorted((row for row in rows if row["kind"] == kind), key=lambda row: row["retained_pairs"])
@@ -165,11 +160,7 @@ MODES = (("full", "full attention", FULL, "circle", -0.16), ("focus", "Focus", F
 
 
 def timings_figure(rows: list[dict[str, Any]], run: dict[str, Any], preset: Preset) -> go.Figure:
-    """One line per stage; the time axis is logarithmic.
-
-    Args:
-        rows: of the query `timings`.
-    """
+    """One line per stage; the time axis is logarithmic; `rows`: of the query `timings`."""
     shown = [name for name in STAGES if any(row["stage"] == name and row["median"] > 0 for row in rows)]
     figure = go.Figure()
     for mode, name, colour, symbol, shift in MODES:
@@ -229,11 +220,7 @@ def _line(name: str, colour: str, tokens: list[int], ratios: list[float], dash: 
 
 
 def speed_figure(result: dict[str, Any]) -> go.Figure:
-    """Full attention's time over Focus's, by tokens; above 1 Focus is faster.
-
-    Args:
-        result: what `focus_explorer.usecases.bench.measure` returns.
-    """
+    """Full attention's time over Focus's, by tokens, from what `bench` measures; above 1 Focus is faster."""
     figure = go.Figure()
     layer, prefill, decode = result["layer"], result["prefill"], result["decode"]
     if layer:

@@ -103,18 +103,7 @@ def axis(preset: Preset, title: str, **more: Any) -> dict[str, Any]:
 
 
 def spread(preset: Preset, colour: str, middle: list[float], low: list[float], high: list[float]) -> dict[str, Any]:
-    """Whiskers from `low` to `high` around points at `middle`.
-
-    Args:
-        preset: scales lines and caps.
-        colour: of the whiskers.
-        middle: position of each point.
-        low: lower end at each point.
-        high: upper end at each point.
-
-    Returns:
-        Plotly's `error_x` or `error_y`.
-    """
+    """Plotly's `error_x` or `error_y`: whiskers from `low` to `high` around points at `middle`."""
     return {
         "type": "data",
         "symmetric": False,
@@ -235,11 +224,7 @@ def add_cells(
     bar: dict[str, Any],
     hover: str,
 ) -> None:
-    """Squares of side 1 around (column, row), darker for larger values.
-
-    Args:
-        limits: values of the lightest and the darkest colour.
-    """
+    """Squares of side 1 around (column, row), from the lightest colour at the first of `limits` to the darkest."""
     scale = [[place / (len(SEQUENTIAL) - 1), colour] for place, colour in enumerate(SEQUENTIAL)]
     shade = {"color": list(values), "colorscale": scale, "cmin": limits[0], "cmax": limits[1]}
     figure.add_bar(
@@ -264,16 +249,7 @@ def add_numbers(
     dark: Sequence[bool],
     size: float,
 ) -> None:
-    """Numbers in cells, white on dark ones.
-
-    Args:
-        figure: to add them to.
-        columns: x of each cell.
-        rows: y of each cell.
-        texts: one for each cell.
-        dark: whether each cell is dark.
-        size: of the type, in pixels.
-    """
+    """Numbers in cells, white on dark ones; `size` of the type in pixels."""
     for colour, on_dark in (("#ffffff", True), (INK, False)):
         chosen = [place for place, value in enumerate(dark) if value == on_dark]
         figure.add_scatter(
@@ -347,11 +323,7 @@ def add_bands(
 
 
 def interval_words(rows: list[dict[str, Any]]) -> str:
-    """What the intervals of a statistic are over, for a caption; fewer than two units give none.
-
-    Args:
-        rows: with `low`, `units` and `unit`.
-    """
+    """What the intervals of a statistic are over, for a caption; fewer than two units give none."""
     units = counted(rows[0]["units"], rows[0]["unit"])
     known = any(row["low"] is not None for row in rows)
     return f"with 95 % bootstrap intervals over {units}" if known else f"without intervals ({units})"

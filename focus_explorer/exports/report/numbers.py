@@ -20,8 +20,6 @@ from focus_runtime.store.database import Database
 Row = dict[str, Any]
 OVERALL = ("dominance", "nmi", "purity", "stability")
 MOST_CATEGORIES, MOST_PIECES = 2, 7
-LEAST_UNITS = 30
-ROUTED = "attention"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,50 +17,9 @@ from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import write_table
 from focus_explorer.statistics.rows import StatisticRow, to_table
 
-NASTY = [
-    "%",
-    "&",
-    "_",
-    "$",
-    "#",
-    "{",
-    "}",
-    "\\",
-    "^",
-    "~",
-    "🙂",
-    "日本",
-    "\x00",
-    "\x07",
-    "\n",
-    "\t",
-    "\u200b",
-    "\u202e",
-    "=cmd|' /C calc'!A0",
-    "--",
-    "?`",
-    "<<",
-    '"',
-    "`",
-    "é",
-    "ß",
-    "ﬁ",
-    "–",
-    " the",
-    "‹F0 9F›",
-    "\\end{tabular}",
-    "]",
-    "[",
-    "\\\\",
-    "*",
-    "%%",
-    "&&",
-    "👩\u200d🚀",
-    "عربي",
-    "\ufeff",
-    "a\x85b",
-    "",
-]
+CHARACTERS = """%&_$#{}\\^~🙂\x00\x07\n\t\u200b\u202e"`éßﬁ–][*\ufeff"""
+WORDS = ("日本", "=cmd|' /C calc'!A0", "--", "?`", "<<", " the", "‹F0 9F›", "\\end{tabular}", "\\\\", "%%", "&&")
+NASTY = [*CHARACTERS, *WORDS, "👩\u200d🚀", "عربي", "a\x85b", ""]
 PREAMBLE = r"""\documentclass{article}
 \usepackage{booktabs,longtable,array,siunitx}
 %s
@@ -80,8 +39,8 @@ SETTING = {
 }
 
 
-def with_setting(rows):
-    for key, value in SETTING.items():
+def with_setting(rows, **changes):
+    for key, value in (SETTING | changes).items():
         rows = rows.append_column(key, pa.array([value] * rows.num_rows))
     return rows
 
@@ -198,17 +157,7 @@ def test_escaping_leaves_nothing_active():
 def test_markdown_keeps_its_columns():
     pieces = ["|", "a|b", "`x`", "<b>", "\n", "*", "\\|", "🙂"]
     rows = pa.table({"position": list(range(8)), "piece": pieces, "nll_full": [None, *[-0.00001] * 7]})
-    for key, value in {
-        "run_id": "r",
-        "model_id": "m|x",
-        "centroids": "c",
-        "num_groups": 4,
-        "top_k": 1,
-        "window": 8,
-        "num_sinks": 2,
-        "assignment": "causal",
-    }.items():
-        rows = rows.append_column(key, pa.array([value] * 8))
+    rows = with_setting(rows, model_id="m|x")
     lines = markdown_table(rows, "tokens", 8).splitlines()
     body = [line for line in lines if line.startswith("| ")]
     assert len(body) == 10

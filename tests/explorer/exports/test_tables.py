@@ -18,7 +18,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables import sources
 from focus_explorer.exports.tables.sources import TABLES, repeated, text_array
-from focus_explorer.exports.tables.write import FORMATS, SUFFIXES, escape_formulas, table, write_table
+from focus_explorer.exports.tables.write import escape_formulas, table, write_table
 from focus_explorer.usecases.labels import delete_run, undelete_run
 from focus_runtime.mask.group_labels import group_label
 
@@ -171,10 +171,6 @@ print(*({HEAVY!r} & sys.modules.keys()))
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
     assert pyarrow.csv.read_csv(tmp_path / "groups.csv").num_rows == 16
-
-
-def test_every_format_has_an_ending():
-    assert set(SUFFIXES) == set(FORMATS)
 
 
 @pytest.mark.parametrize("rows_at_once", [10**9, 7])

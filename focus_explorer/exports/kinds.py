@@ -49,7 +49,9 @@ class Export(ABC):
     """One file of one run."""
 
     formats: ClassVar[Mapping[str, str]]  # with the endings of their files
+    command_name: ClassVar[str]
     run_id: str
+    format: str
 
     @classmethod
     @abstractmethod
@@ -67,12 +69,12 @@ class Export(ABC):
 
     @property
     @abstractmethod
-    def file_name(self) -> str:
-        """Made of checked names only."""
+    def stem(self) -> str:
+        """The file's name between the run and the ending, made of checked names only."""
 
     @abstractmethod
-    def words(self) -> list[str]:
-        """The command, without its output."""
+    def options(self) -> dict[str, str | int | bool | None]:
+        """What its command is given, besides the run and the output."""
 
     @abstractmethod
     def write(self, service: Service, out: Path, step: Progress) -> Path:
@@ -83,15 +85,24 @@ class Export(ABC):
             Cancelled: by `step`.
         """
 
-    def command(self, database: Path) -> str:
-        """The command that writes the same bytes."""
-        elsewhere = [] if database == default_database() else ["--db", str(database)]
-        return shlex.join(["focus-explorer", *self.words(), "--out", self.command_out, *elsewhere])
+    @property
+    def file_name(self) -> str:
+        """Such as RUN-groups-layer3.csv."""
+        return f"{self.run_id}-{self.stem}{self.formats[self.format]}"
 
     @property
     def command_out(self) -> str:
         """Where the command writes to."""
         return self.file_name
+
+    def command(self, database: Path) -> str:
+        """The command that writes the same bytes."""
+        elsewhere = None if database == default_database() else str(database)
+        words = [self.command_name, self.run_id]
+        for name, value in (self.options() | {"out": self.command_out, "db": elsewhere}).items():
+            if value is not None and value is not False:
+                words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        return shlex.join(["focus-explorer", *words])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,8 +110,8 @@ class TableExport(Export):
     """A table; `layer`: only its rows."""
 
     formats = SUFFIXES
+    command_name = "export"
     name: str
-    format: str
     layer: int | None = None
 
     @classmethod
@@ -113,23 +124,18 @@ class TableExport(Export):
     @classmethod
     def read(cls, service: Service, run_id: str, given: Given) -> Self:
         """Of name, format, layer."""
-        name, form, layer = (
-            _one_of(given, "name", TABLES),
-            _one_of(given, "format", cls.formats),
-            _whole(given, "layer"),
-        )
+        name, form = _one_of(given, "name", TABLES), _one_of(given, "format", cls.formats)
+        layer = _whole(given, "layer")
         if layer is not None:
             checked_layer(service.database, run_id, layer)
         return cls(run_id=run_id, name=name, format=form, layer=layer)
 
     @property
-    def file_name(self) -> str:
-        """Such as RUN-groups-layer3.csv."""
-        return f"{self.run_id}-{self.name}{_part('layer', self.layer)}{self.formats[self.format]}"
+    def stem(self) -> str:
+        return f"{self.name}{_part('layer', self.layer)}"
 
-    def words(self) -> list[str]:
-        options = _options(what=self.name, format=self.format, layer=self.layer)
-        return ["export", self.run_id, *options]
+    def options(self) -> dict[str, str | int | bool | None]:
+        return {"what": self.name, "format": self.format, "layer": self.layer}
 
     def write(self, service: Service, out: Path, step: Progress) -> Path:
         return write_table(service.database, self.run_id, self.name, self.format, out, layer=self.layer)
@@ -145,7 +151,7 @@ class MaskExport(Export):
     """
 
     formats = MASK_SUFFIXES
-    format: str
+    command_name = "export"
     layer: int
     head: int | None = None
     rows: tuple[int, int] | None = None
@@ -168,26 +174,22 @@ class MaskExport(Export):
         if layer is None:
             raise InputError("the layer is None", expected="a layer number")
         checked_layer(service.database, run_id, layer)
-        form, head = _one_of(given, "format", cls.formats), _whole(given, "head")
         return cls(
             run_id=run_id,
-            format=form,
+            format=_one_of(given, "format", cls.formats),
             layer=layer,
-            head=checked_head(service.database, run_id, layer, head),
+            head=checked_head(service.database, run_id, layer, _whole(given, "head")),
             rows=_queries(given, num_queries(service.database, run_id)),
         )
 
     @property
-    def file_name(self) -> str:
-        """Such as RUN-mask-layer3-head1-rows0-90.npz."""
+    def stem(self) -> str:
         rows = "" if self.rows is None else f"-rows{self.rows[0]}-{self.rows[1]}"
-        place = f"{_part('layer', self.layer)}{_part('head', self.head)}{rows}"
-        return f"{self.run_id}-{MASK}{place}{self.formats[self.format]}"
+        return f"{MASK}{_part('layer', self.layer)}{_part('head', self.head)}{rows}"
 
-    def words(self) -> list[str]:
+    def options(self) -> dict[str, str | int | bool | None]:
         rows = None if self.rows is None else f"{self.rows[0]}:{self.rows[1]}"
-        options = _options(what=MASK, format=self.format, layer=self.layer, head=self.head, rows=rows)
-        return ["export", self.run_id, *options]
+        return {"what": MASK, "format": self.format, "layer": self.layer, "head": self.head, "rows": rows}
 
     def write(self, service: Service, out: Path, step: Progress) -> Path:
         chosen: dict[str, Any] = {"rows": self.rows, "head": self.head, "progress": step}
@@ -199,8 +201,8 @@ class FigureExport(Export):
     """A figure; `layer`: of those that show one."""
 
     formats: ClassVar[Mapping[str, str]] = {name: f".{name}" for name in FIGURE_FORMATS}
+    command_name = "figure"
     name: str
-    format: str
     preset: str
     layer: int | None = None
 
@@ -221,13 +223,11 @@ class FigureExport(Export):
         return cls(run_id=run_id, name=name, format=form, preset=_one_of(given, "preset", PRESETS), layer=layer)
 
     @property
-    def file_name(self) -> str:
-        """Such as RUN-map-layer3.pdf."""
-        return f"{self.run_id}-{self.name}{_part('layer', self.layer)}{self.formats[self.format]}"
+    def stem(self) -> str:
+        return f"{self.name}{_part('layer', self.layer)}"
 
-    def words(self) -> list[str]:
-        options = _options(what=self.name, format=self.format, preset=self.preset, layer=self.layer)
-        return ["figure", self.run_id, *options]
+    def options(self) -> dict[str, str | int | bool | None]:
+        return {"what": self.name, "format": self.format, "preset": self.preset, "layer": self.layer}
 
     def write(self, service: Service, out: Path, step: Progress) -> Path:
         """A map is made first where none is stored."""
@@ -244,6 +244,8 @@ class BundleExport(Export):
     """A bundle, with the text or without."""
 
     formats: ClassVar[Mapping[str, str]] = {"zip": ".zip"}
+    command_name = "bundle"
+    format: str = "zip"
     text: bool = False
 
     @classmethod
@@ -256,12 +258,11 @@ class BundleExport(Export):
         return cls(run_id=run_id, text=given.get("text") is True)
 
     @property
-    def file_name(self) -> str:
-        """Such as RUN-bundle-with-text.zip."""
-        return f"{self.run_id}-bundle{'-with-text' if self.text else ''}.zip"
+    def stem(self) -> str:
+        return "bundle-with-text" if self.text else "bundle"
 
-    def words(self) -> list[str]:
-        return ["bundle", self.run_id, *["--text"] * self.text]
+    def options(self) -> dict[str, str | int | bool | None]:
+        return {"text": self.text}
 
     def write(self, service: Service, out: Path, step: Progress) -> Path:
         from focus_explorer.exports.bundle.write import write_bundle
@@ -274,7 +275,7 @@ class ReportExport(Export):
     """A report."""
 
     formats: ClassVar[Mapping[str, str]] = {"html": ".html", "pdf": ".pdf"}
-    format: str
+    command_name = "report"
 
     @classmethod
     def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
@@ -286,17 +287,16 @@ class ReportExport(Export):
         return cls(run_id=run_id, format=_one_of(given, "format", cls.formats))
 
     @property
-    def file_name(self) -> str:
-        """Such as RUN-report.pdf."""
-        return f"{self.run_id}-report{self.formats[self.format]}"
+    def stem(self) -> str:
+        return "report"
 
     @property
     def command_out(self) -> str:
         """A folder, where the command writes both files."""
         return f"{self.run_id}-report"
 
-    def words(self) -> list[str]:
-        return ["report", self.run_id, *["--no-pdf"] * (self.format == "html")]
+    def options(self) -> dict[str, str | int | bool | None]:
+        return {"no-pdf": self.format == "html"}
 
     def write(self, service: Service, out: Path, step: Progress) -> Path:
         from focus_explorer.exports.report.write import write_report
@@ -341,11 +341,6 @@ def read_request(service: Service, given: Given) -> Export:
 def _part(name: str, number: int | None) -> str:
     """A part of a file's name."""
     return "" if number is None else f"-{name}{number}"
-
-
-def _options(**values: str | int | None) -> list[str]:
-    """Options of a command, those that were chosen."""
-    return [word for name, value in values.items() if value is not None for word in (f"--{name}", str(value))]
 
 
 def _one_of(given: Given, name: str, known: Iterable[str]) -> str:

@@ -108,10 +108,11 @@ def test_m6_a_manifest_that_unpacks_to_gigabytes(tmp_path):
         (lambda run: run["model"].pop("fingerprint"), r"runs\[0\].model.fingerprint is missing"),
         (lambda run: run["text"].update(file="../x"), "text"),
         (lambda run: run["config"].update(top_k="2"), "config: top_k is '2'; expected a whole number of at least 1"),
+        (lambda run: run["config"].pop("top_k"), "config: top_k is missing"),
         (lambda run: run.update(hidden=1), "hidden, which this version does not know"),
         (lambda run: run["tables"].append("secrets"), r"tables\[2\] is 'secrets'; expected a table that this version"),
     ],
-    ids=["threads", "missing", "text", "config", "unknown", "table"],
+    ids=["threads", "missing", "text", "config", "setting", "unknown", "table"],
 )
 def test_m6_what_the_audit_named(bundle, tmp_path, change, said):
     manifest = manifest_of(bundle)

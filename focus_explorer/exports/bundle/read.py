@@ -60,6 +60,9 @@ def _table(name: str) -> str:
 
 
 def _config(values: dict[str, Any]) -> dict[str, Any]:
+    missing = sorted(FocusConfig().to_dict().keys() - values.keys())
+    if missing:
+        raise InputError(f"a run's config: {missing[0]} is missing")
     try:
         config = FocusConfig.from_dict(values)
     except ConfigError as error:

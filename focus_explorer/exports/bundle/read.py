@@ -60,15 +60,12 @@ def _table(name: str) -> str:
 
 
 def _config(values: dict[str, Any]) -> dict[str, Any]:
+    config = FocusConfig.from_dict(values)
     missing = sorted(FocusConfig().to_dict().keys() - values.keys())
     if missing:
-        raise InputError(f"a run's config: {missing[0]} is missing")
-    try:
-        config = FocusConfig.from_dict(values)
-    except ConfigError as error:
-        raise InputError(f"a run's config: {error.problem}", expected=error.expected) from error
+        raise ConfigError(f"{missing[0]} is missing")
     if config.routing_dim > MOST_ROUTING:
-        raise InputError(f"a run's config: routing_dim is {config.routing_dim}", expected=f"at most {MOST_ROUTING:,}")
+        raise ConfigError(f"routing_dim is {config.routing_dim}", expected=f"at most {MOST_ROUTING:,}")
     return values
 
 
@@ -271,8 +268,12 @@ def check_manifest(values: dict[str, Any]) -> Manifest:
 
 def _problem(error: ValidationError) -> InputError:
     """The first problem: its place in the manifest, what is there and what belongs there."""
-    first = error.errors(include_url=False, include_context=False)[0]
+    first = error.errors(include_url=False)[0]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")[:200]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InputError):  # of a check of ours
+        problem = f"{place}: {cause.problem}" if place else cause.problem
+        return InputError(problem, expected=cause.expected, fix=cause.fix)
     if first["type"] == "missing":
         return InputError(f"{place} is missing")
     if first["type"] == "extra_forbidden":

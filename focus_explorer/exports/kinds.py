@@ -13,22 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 from focus_explorer.errors import InputError
-from focus_explorer.exports.figures.write import (
-    FIGURE_FORMATS,
-    FIGURES,
-    LAYERED,
-    PRESETS,
-    checked_layer,
-    write_figure,
-)
-from focus_explorer.exports.mask import (
-    MASK,
-    checked_head,
-    kept_by_layer,
-    num_queries,
-    pairs_by_part,
-    write_mask,
-)
+from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS, checked_layer, write_figure
+from focus_explorer.exports.mask import MASK, checked_head, kept_by_layer, num_queries, pairs_by_part, write_mask
 from focus_explorer.exports.mask import SUFFIXES as MASK_SUFFIXES
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import SUFFIXES, write_table

@@ -226,11 +226,7 @@ def versions() -> dict[str, str]:
 def file_entry(folder: Path, path: Path) -> Row:
     """Path within the bundle, hash and size of a file."""
     data = path.read_bytes()
-    return {
-        "path": path.relative_to(folder).as_posix(),
-        "bytes": len(data),
-        "sha256": hashlib.sha256(data).hexdigest(),
-    }
+    return {"path": path.relative_to(folder).as_posix(), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def to_json(manifest: Row) -> str:

@@ -107,12 +107,7 @@ def rebuild(
             else:
                 _add(rebuilt.tables, _row_differences(database, run))
             _, left_out = write_tables(
-                database,
-                run.run_id,
-                folder,
-                with_text=bundle.manifest.includes_text,
-                only=run.tables,
-                progress=part,
+                database, run.run_id, folder, with_text=bundle.manifest.includes_text, only=run.tables, progress=part
             )
             _add(rebuilt.tables, table_differences(bundle, run, folder, left_out, times=not again))
         _add(rebuilt.surroundings, _machine_differences(bundle))

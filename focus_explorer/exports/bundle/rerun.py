@@ -116,10 +116,7 @@ def _matching(run: Run, texts: Iterator[tuple[str, str]], tokenizer: Any) -> tup
     for name, text in texts:
         same = hashlib.sha256(text.encode()).hexdigest() == recorded.sha256
         tokenized = tokenize(
-            tokenizer,
-            check_text(text),
-            max_tokens=recorded.tokens,
-            special_tokens=recorded.special_tokens or "none",
+            tokenizer, check_text(text), max_tokens=recorded.tokens, special_tokens=recorded.special_tokens or "none"
         )
         if hashlib.sha256(tokenized.text.encode()).hexdigest() == recorded.sha256:
             if ids_sha256(tokenized.ids) == recorded.tokens_sha256:

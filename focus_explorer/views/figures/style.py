@@ -173,7 +173,7 @@ def finish(
             "yref": "container",
             "yanchor": "top",
             "pad": {"t": preset.scaled(3)},
-        },
+        }
     )
     return figure
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from focus_explorer.cli.main import parser
-from focus_explorer.exports.bundle.references import bibtex
+from focus_explorer.exports.bundle.readme import bibtex
 from focus_runtime.version import __version__
 
 ROOT = Path(__file__).parent.parent

@@ -38,8 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 class _ListTables(Lister):
     def lines(self) -> list[str]:
-        from focus_explorer.exports.mask.names import MASK, MASK_ABOUT
-        from focus_explorer.exports.mask.names import SUFFIXES as MASK_SUFFIXES
+        from focus_explorer.exports.mask import MASK, MASK_ABOUT
+        from focus_explorer.exports.mask import SUFFIXES as MASK_SUFFIXES
         from focus_explorer.exports.tables.sources import TABLE_DESCRIPTIONS
         from focus_explorer.exports.tables.write import FORMATS
 
@@ -59,7 +59,7 @@ def _rows(text: str) -> int | tuple[int, int]:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the table, or the mask."""
-    from focus_explorer.exports.mask.names import MASK
+    from focus_explorer.exports.mask import MASK
 
     if arguments.what == MASK:
         _write_mask(arguments)
@@ -87,8 +87,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _write_mask(arguments: argparse.Namespace) -> None:
-    from focus_explorer.exports.mask.names import SUFFIXES
-    from focus_explorer.exports.mask.write import write_mask
+    from focus_explorer.exports.mask import SUFFIXES, write_mask
 
     file_format = chosen_format(arguments, SUFFIXES)
     if arguments.layer is None:

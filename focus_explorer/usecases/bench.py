@@ -78,7 +78,7 @@ def bench(request: BenchRequest, draw: Callable[[Any, str], bytes], *, bar: Stag
     Raises:
         InputError: text, model, centroids or settings cannot be used, or the folder not written.
     """
-    from focus_explorer.views.speed import speed_figure
+    from focus_explorer.views.figures.quality import speed_figure
 
     target = Path(os.path.expanduser(request.out))
     explain = cannot_write("choose another --out folder", problem="cannot write to")

@@ -18,10 +18,9 @@ from focus_explorer.usecases.run_model import backend_again, compose_run, compos
 from focus_explorer.usecases.runs import check_beginning, run_special_tokens
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
-from focus_explorer.views.payloads.live_text import LiveTextPayload
+from focus_explorer.views.payloads.runs import LiveTextPayload
 from focus_explorer.views.run import encode
 from focus_runtime.failures import Advice
-from focus_runtime.models.devices import input_device
 
 if TYPE_CHECKING:
     from focus_runtime.run.cached_text import LiveText
@@ -76,6 +75,7 @@ def generate(
     """
     import torch
 
+    from focus_runtime.models.devices import input_device
     from focus_runtime.text.special import text_ids
 
     run = fetch_run(service.database, run_id)

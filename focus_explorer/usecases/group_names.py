@@ -9,7 +9,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.statistics.group_names import LEAST_PHI, LEAST_SHARE, MOST_P_VALUE, run_names, trait_words
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.payloads.groups import GroupNamePayload, GroupNamesPayload
+from focus_explorer.views.payloads.statistics import GroupNamePayload, GroupNamesPayload
 from focus_runtime.store.database import Database
 from focus_runtime.store.user_records import write_group_name
 

@@ -24,7 +24,7 @@ from focus_explorer.statistics.groups import (
     standing_out,
     strongest,
 )
-from focus_explorer.views.payloads.groups import GroupPayload, GroupsPayload, LayerAgreementPayload
+from focus_explorer.views.payloads.statistics import GroupPayload, GroupsPayload, LayerAgreementPayload
 from focus_explorer.views.run import encode
 from focus_runtime.measure.contingency import contingency, group_purity
 from focus_runtime.store.database import Database

@@ -16,7 +16,7 @@ from focus_explorer.errors import Cancelled, InputError, device_failure
 from focus_explorer.usecases.acting_user import acting_as, acting_user
 from focus_explorer.usecases.job_limits import job_limits, too_long
 from focus_explorer.usecases.logs import LOG, request_id, working_for
-from focus_explorer.views.payloads.jobs import JobPayload, JobState
+from focus_explorer.views.payloads.runs import JobPayload, JobState
 
 WAITING = "Waiting for the model"
 DEFECT = "something went wrong inside Focus Explorer; see the server's log"

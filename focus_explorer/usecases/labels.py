@@ -10,7 +10,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.usecases.acting_user import check_owner
 from focus_explorer.usecases.logs import log_change
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.payloads.stored_runs import RunLabelPayload
+from focus_explorer.views.payloads.runs import RunLabelPayload
 from focus_runtime.store.user_records import purge_runs, write_label
 
 KEEP_DAYS = 30

@@ -38,7 +38,8 @@ from focus_explorer.views.pairs import (
     mean_payload,
     tile_payload,
 )
-from focus_explorer.views.payloads.pairs import (
+from focus_explorer.views.payloads.runs import AttentionOfTokenPayload, LayerAttentionOfTokenPayload
+from focus_explorer.views.payloads.statistics import (
     AttentionLinksPayload,
     AttentionMassPayload,
     AttentionPlannedPayload,
@@ -47,7 +48,6 @@ from focus_explorer.views.payloads.pairs import (
     DistancePayload,
     MaskTilePayload,
 )
-from focus_explorer.views.payloads.runs import AttentionOfTokenPayload, LayerAttentionOfTokenPayload
 from focus_explorer.views.run import encode
 from focus_runtime.mask.counts import count_tile
 from focus_runtime.mask.distances import DistanceCounts, count_by_distance, shuffled_sharing

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from focus_explorer.errors import InputError
-from focus_explorer.views.payloads.stored_runs import SqlResultPayload
+from focus_explorer.views.payloads.runs import SqlResultPayload
 from focus_runtime.store.connections import let_writers_in
 from focus_runtime.store.database import Database
 

@@ -11,7 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.data.parts import Part, mean_over_heads
-from focus_explorer.views.payloads.pairs import (
+from focus_explorer.views.payloads import picked
+from focus_explorer.views.payloads.comparisons import ChangedPairsPayload
+from focus_explorer.views.payloads.statistics import (
     AttentionLinksPayload,
     AttentionMassPayload,
     DistanceMeanPayload,
@@ -50,12 +52,7 @@ def tile_payload(
 
 
 def mean_counts(counts: Sequence[DistanceCounts], parts: Sequence[Part]) -> DistanceCounts:
-    """Pairs by distance of a layer whose heads may differ, mean over heads; whole numbers where they do not.
-
-    Args:
-        counts: one for each part.
-        parts: of the layer.
-    """
+    """Pairs by distance of a layer, mean over the parts of its heads; whole numbers where they do not differ."""
     if len(parts) == 1:
         return counts[0]
     means, weights = ("counts", "shuffled", "window_only"), [part.weight for part in parts]
@@ -120,28 +117,45 @@ def mass_payload(rows: pa.Table, sharing: list[float]) -> AttentionMassPayload:
         heads = len(values) // layers.size
         return [values[start : start + heads] for start in range(0, len(values), heads)]
 
-    return {
-        "state": "done",
-        "num_tokens": rows["num_tokens"][0].as_py(),
-        "mass_kept": grid("mass_kept"),
-        "distant_mass_kept": grid("distant_mass_kept"),
-        "local": grid("local"),
-        "sinks": grid("sinks"),
-        "grouped": grid("grouped"),
-        "dropped": grid("dropped"),
-        "sharing": sharing,
-    }
+    grids = {name: grid(name) for name in AttentionMassPayload.__annotations__ if name in rows.column_names}
+    tokens = rows["num_tokens"][0].as_py()
+    return picked(AttentionMassPayload, grids, state="done", num_tokens=tokens, sharing=sharing)
 
 
 def links_payload(rows: pa.Table) -> AttentionLinksPayload:
     """Strongest links by kind, strongest first: head, query, key, probability, affinity."""
-    kinds: dict[str, list[tuple[int, int, int, float, float]]] = {"dropped": [], "kept": []}
-    for row in rows.to_pylist():
-        kinds[row["kind"]].append((row["head"], row["query"], row["key"], row["probability"], row["affinity"]))
     columns = ["head", "query", "key", "probability", "affinity"]
+    kinds: dict[str, list[Any]] = {"dropped": [], "kept": []}
+    for row in rows.to_pylist():
+        kinds[row["kind"]].append(tuple(row[name] for name in columns))
     return {"columns": columns, "dropped": kinds["dropped"], "kept": kinds["kept"]}
 
 
 def _rounded(values: NDArray[np.float64]) -> list[float]:
     rounded: list[float] = np.round(values, DIGITS).tolist()
     return rounded
+
+
+def changed_pairs(layer: int, size: int, counts: NDArray[np.float64], num_tokens: int) -> ChangedPairsPayload:
+    """Pairs that one layer gains and loses.
+
+    Args:
+        layer: layer number.
+        size: tokens per block side.
+        counts: (2, N, N) gained and lost pairs, mean over heads.
+        num_tokens: T.
+    """
+    rows = np.minimum(size, num_tokens - size * np.arange(counts.shape[1]))
+    pairs = np.outer(rows, rows)
+    np.fill_diagonal(pairs, rows * (rows + 1) // 2)
+    lower = np.tril_indices(counts.shape[1])
+    gained, lost = ((one / pairs)[lower].astype(np.float32) for one in counts)
+    return {
+        "layer": layer,
+        "num_tokens": num_tokens,
+        "block_size": size,
+        "gained": float(counts[0].sum()),
+        "lost": float(counts[1].sum()),
+        "gained_shares": encode(gained),
+        "lost_shares": encode(lost),
+    }

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.data.parts import PartPairs, mean_distant_kept, mean_over_heads
 from focus_explorer.views.config import config_payload
+from focus_explorer.views.payloads import picked
 from focus_explorer.views.payloads.runs import (
     CausesPayload,
     LayerCellsPayload,
@@ -21,6 +22,7 @@ from focus_explorer.views.payloads.runs import (
     MaskPayload,
     PartPayload,
     QualityPayload,
+    RunCardPayload,
     RunGroupPayload,
     RunInfoPayload,
     RunPayload,
@@ -86,42 +88,20 @@ def run_payload(
 
 
 def _info(run: dict[str, Any]) -> RunInfoPayload:
-    return {
-        "run_id": run["run_id"],
-        "title": run["title"],
-        "name": run["name"],
-        "model_id": run["model_id"],
-        "centroids_name": run["centroids_name"],
-        "num_tokens": run["num_tokens"],
-        "added_tokens": json.loads(run["added_tokens"] or "[]"),
-        "device": run["device"],
-        "dtype": run["dtype"],
-        "backend": run["backend"],
-        "seed": run["seed"],
-        "created_at": run["created_at"].isoformat(),
-        "config": config_payload(json.loads(run["config"])),
-        "notes": json.loads(run["notes"]),
-        "changes": json.loads(run["changes"] or "[]"),
-    }
+    return picked(
+        RunInfoPayload,
+        run,
+        added_tokens=json.loads(run["added_tokens"] or "[]"),
+        created_at=run["created_at"].isoformat(),
+        config=config_payload(json.loads(run["config"])),
+        notes=json.loads(run["notes"]),
+        changes=json.loads(run["changes"] or "[]"),
+    )
 
 
 def timing_payloads(rows: Rows) -> list[TimingPayload]:
     """Timings by mode and stage: rows of the query `timings`."""
-    return [_timing(row) for row in rows]
-
-
-def _timing(row: dict[str, Any]) -> TimingPayload:
-    return {
-        "mode": row["mode"],
-        "stage": row["stage"],
-        "median": row["median"],
-        "low": row["low"],
-        "high": row["high"],
-        "repeats": row["repeats"],
-        "sequence_length": row["sequence_length"],
-        "backend": row["backend"],
-        "peak_memory_bytes": row["peak_memory_bytes"],
-    }
+    return [picked(TimingPayload, row) for row in rows]
 
 
 def membership_width(num_groups: int) -> int:
@@ -197,16 +177,6 @@ def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> lis
     return [cells[start : start + num_groups] for start in range(0, len(cells), num_groups)]
 
 
-def _causes(pairs: Mapping[str, Any]) -> CausesPayload:
-    return {
-        "local_only": pairs["local_only"],
-        "group_only": pairs["group_only"],
-        "local_and_group": pairs["local_and_group"],
-        "sink_only": pairs["sink_only"],
-        "dropped": pairs["dropped"],
-    }
-
-
 def part_payload(one: PartPairs) -> PartPayload:
     """Heads of one setting, and the pairs of one of them."""
     part = one.part
@@ -217,23 +187,20 @@ def part_payload(one: PartPairs) -> PartPayload:
         "window": part.rule.window,
         "full": part.full,
         "retained_pairs": one.retained_pairs,
-        "pairs": _causes(one.pairs),
+        "pairs": picked(CausesPayload, one.pairs),
     }
 
 
 def _layer(row: dict[str, Any], parts: Sequence[PartPairs], num_tokens: int) -> LayerPayload:
     by_part = [[one.pairs[cause] for cause in CAUSES] for one in parts]
     pairs = mean_over_heads(by_part, [one.part for one in parts])
-    return {
-        "layer": row["layer"],
-        "attention_kind": row["attention_kind"],
-        "dominance": row["dominance"],
-        "retained_pairs": row["retained_pairs"],
-        "distant_kept": mean_distant_kept(parts, num_tokens),
-        "sliding_window": row["sliding_window"],
-        "pairs": _causes(dict(zip(CAUSES, np.asarray(pairs).tolist(), strict=True))),
-        "parts": [part_payload(one) for one in parts],
-    }
+    return picked(
+        LayerPayload,
+        row,
+        distant_kept=mean_distant_kept(parts, num_tokens),
+        pairs=picked(CausesPayload, dict(zip(CAUSES, np.asarray(pairs).tolist(), strict=True))),
+        parts=[part_payload(one) for one in parts],
+    )
 
 
 def mask_payload(mask: pa.Table) -> MaskPayload:
@@ -264,3 +231,16 @@ def projection_payload(projection: pa.Table) -> MapPayload:
         "centroid_y": np.round(y[centroid][::-1], 4).tolist(),
         "preliminary": False,
     }
+
+
+def run_card(row: dict[str, Any]) -> RunCardPayload:
+    """One run of the list, as JSON values; `deleted_at` is None while it is kept."""
+    deleted = row["deleted_at"]
+    return picked(
+        RunCardPayload,
+        row,
+        added_tokens=json.loads(row["added_tokens"] or "[]"),
+        config=config_payload(json.loads(row["config"])),
+        created_at=row["created_at"].isoformat(),
+        deleted_at=deleted.isoformat() if deleted else None,
+    )

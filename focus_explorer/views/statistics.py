@@ -59,11 +59,7 @@ def judged(table: pa.Table, scope: str) -> list[dict[str, Any]]:
         difference = (
             {}
             if gain is None
-            else {
-                "difference": gain["value"],
-                "difference_low": gain["low"],
-                "difference_high": gain["high"],
-            }
+            else {"difference": gain["value"], "difference_low": gain["low"], "difference_high": gain["high"]}
         )
         verdicts = {"from_shuffled": from_shuffled(row), "from_random": from_random(row, gain)}
         judged_rows.append(row | difference | verdicts)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from html import escape
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.views.payloads.trainings import (
+from focus_explorer.views.payloads import picked
+from focus_explorer.views.payloads.centroids import (
     CurvePayload,
     TrainingConfigPayload,
     TrainingPayload,
@@ -31,18 +33,18 @@ def training_summary(row: dict[str, Any]) -> TrainingPayload:
     config, settings = row["config"], row["settings"]
     if config.get("budget"):
         config = config | {"exceptions": len(config["budget"]), "budget_id": budget_digest(config["budget"])}
-    same = {name: _plain(row[name]) for name in TrainingPayload.__annotations__ if name in row}
-    made = {
-        "created_at": row["created_at"].isoformat(),
-        "remaining": pace * left if pace and row["status"] in ("running", "stopping") else None,
-        "texts": [name.rsplit("/", 1)[-1] for name in row["texts"]],
-        "config": {name: config[name] for name in _CONFIG if name in config},
-        "settings": {name: settings[name] for name in _SETTINGS if name in settings},
-        "validation": _validation(row["validation"]),
+    return picked(
+        TrainingPayload,
+        {name: _plain(value) for name, value in row.items()},
+        created_at=row["created_at"].isoformat(),
+        remaining=pace * left if pace and row["status"] in ("running", "stopping") else None,
+        texts=[name.rsplit("/", 1)[-1] for name in row["texts"]],
+        config={name: config[name] for name in _CONFIG if name in config},
+        settings={name: settings[name] for name in _SETTINGS if name in settings},
+        validation=_validation(row["validation"]),
         # a resumed training does some steps again: what was drawn of it before is then out of date
-        "part": f"{row['pid']}-{row['process_started']}",
-    }
-    return cast(TrainingPayload, same | made)
+        part=f"{row['pid']}-{row['process_started']}",
+    )
 
 
 def _validation(report: dict[str, Any]) -> ValidationPayload:
@@ -81,16 +83,13 @@ def _curve(rows: pa.Table) -> CurvePayload:
     stride = math.ceil(rows.num_rows / POINTS)
     step = rows["step"].to_numpy()
 
-    def column(name: str) -> list[float | None]:
-        return [_rounded(value) for value in _thin(rows[name].to_numpy(zero_copy_only=False), stride).tolist()]
-
-    made = {
-        "step": step[stride - 1 :: stride].tolist() + ([int(step[-1])] if step.size % stride else []),
-        **{name: column(name) for name in _COLUMNS},
-        "stride": stride,
-        "last": int(step[-1]),
+    columns = {
+        name: [_rounded(value) for value in _thin(rows[name].to_numpy(zero_copy_only=False), stride).tolist()]
+        for name in CurvePayload.__annotations__
+        if name in rows.column_names
     }
-    return cast(CurvePayload, made)
+    steps = step[stride - 1 :: stride].tolist() + ([int(step[-1])] if step.size % stride else [])
+    return picked(CurvePayload, columns, step=steps, stride=stride, last=int(step[-1]))
 
 
 def _thin(values: NDArray[Any], stride: int) -> NDArray[np.float64]:
@@ -108,3 +107,13 @@ def _rounded(value: float) -> float | None:
 
 def _plain(value: Any) -> Any:
     return _rounded(value) if isinstance(value, float) else value
+
+
+def report_html(name: str, lines: list[str], *, known: bool = False) -> str:
+    """The report of a valid file; of one that was here already when `known`."""
+    valid = "is here already: nothing was added. It is" if known else "is valid and"
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return (
+        f'<div class="fe-done" role="status"><strong>{escape(name)}</strong> {valid} now '
+        f"chosen on the Explore page.<ul>{items}</ul></div>"
+    )

@@ -28,7 +28,7 @@ from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.visitors.service import PublicNames, VisitorService
 from focus_explorer.web.api import functions as api
 from focus_explorer.web.browser import head_html, host_style, static_paths
-from focus_explorer.web.downloads.files import routes
+from focus_explorer.web.downloads import routes
 from focus_explorer.web.hosting.caching import KeepNamedByContent
 from focus_explorer.web.hosting.guard import Guard, guarded_lifespan
 from focus_explorer.web.hosting.health import health_routes

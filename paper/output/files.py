@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 
 from focus_explorer.errors import InputError
 from focus_explorer.exports.figures.render import picture
-from focus_explorer.exports.tables.latex import MACROS, escape, short_table
-from focus_explorer.exports.tables.markdown import escape_pipes, line
+from focus_explorer.exports.tables.latex import MACROS, escape_latex, short_table
+from focus_explorer.exports.tables.reading import escape_pipes, line
 from focus_runtime.files import cannot_write, replacing
 from focus_runtime.measure.intervals import Interval
 from paper.output.report import Claim, Column, Figure, Report, Series, plain_values
@@ -153,7 +153,7 @@ def latex(report: Report) -> str:
 
 def _latex(text: str) -> str:
     """Escaped text, with a thin space before per cent."""
-    return escape(text, mathematics=True).replace(r" \%", r"\,\%")
+    return escape_latex(text, mathematics=True).replace(r" \%", r"\,\%")
 
 
 def draw(spec: Figure, title: str) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.exports.figures.write import figure
-from focus_explorer.exports.report.data import read_run
+from focus_explorer.exports.report.numbers import read_run
 from focus_explorer.exports.report.write import render
 from focus_explorer.exports.tables.write import write_table
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze

@@ -105,8 +105,8 @@ def test_a_run_of_an_older_version_says_so_when_opened(service, explore):
 def test_a_bundle_is_made_again_with_the_recorded_choice(service, explore, tmp_path, choice):
     run_id = explore(special_tokens=choice)
     bundle = write_bundle(service, [run_id], tmp_path / "bundle.zip", text=True, figures=False)
-    text = read_bundle(bundle).manifest["runs"][0]["text"]
-    assert (text["special_tokens"], text["added_tokens"]) == (choice, ["<bos>"] if choice == "auto" else [])
+    text = read_bundle(bundle).manifest.runs[0].text
+    assert (text.special_tokens, text.added_tokens) == (choice, ["<bos>"] if choice == "auto" else [])
     again = rebuild(None, bundle, tmp_path / "again")
     assert (again.tables, again.again) == ([], [run_id])
 

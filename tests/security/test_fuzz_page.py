@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from focus_explorer.errors import InputError
+from focus_explorer.exports.kinds import KINDS
 from focus_explorer.usecases.service import Service
-from focus_explorer.web.downloads.request import KINDS
 from focus_explorer.web.requests.dispatch import HANDLERS, dispatch
 from focus_runtime.run.source import Document, Skipped, Source
 from tests.security.mutations import EXAMPLES, FUZZ, HOSTILE_TEXTS, REMOVED, VALUES, damaged, mutated
@@ -98,7 +98,7 @@ def test_files_that_are_asked_for(service, stored):
     good |= {"preset": "paper", "layer": 0, "first": "0", "last": "3", "text": True}
 
     @settings(FUZZ, max_examples=2 * EXAMPLES)
-    @given(kind=st.sampled_from(KINDS), request=mutated(good))
+    @given(kind=st.sampled_from(list(KINDS)), request=mutated(good))
     def check(kind, request):
         request = {"kind": kind} | request
         with suppress(InputError):

@@ -1,8 +1,7 @@
 """The manifest of a bundle: everything needed to make its tables again, or to explain why they differ.
 
-Measured times are data: they are recorded here and carried over, never measured again. Without the text, nothing of a
-token is recorded by its place in the text (docs/bundles.md explains why). Changes made by hand are recorded all the
-same: without them the run cannot be made again.
+Without the text, nothing of a token is recorded by its place in the text (docs/bundles.md explains why). Changes made
+by hand are recorded all the same: without them the run cannot be made again.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from focus_explorer.usecases.service import Service
 from focus_runtime.store.database import Database
 from focus_runtime.version import __version__
 
-FORMAT, FORMAT_VERSION = "focus-explorer bundle", 1
-NAME = "manifest.json"
 PACKAGES = (
     "torch",
     "transformers",
@@ -131,7 +128,7 @@ def timing_protocol(device: str) -> str:
     return (
         f"Wall time of one forward pass to the last hidden state, device synchronised on both sides, after one pass of "
         f"each kind over {read}; full attention and Focus in turn.{stages} `milliseconds` of every repeat are "
-        f"measurements: they are carried over when the tables are rebuilt."
+        f"measurements."
     )
 
 
@@ -229,11 +226,7 @@ def versions() -> dict[str, str]:
 def file_entry(folder: Path, path: Path) -> Row:
     """Path within the bundle, hash and size of a file."""
     data = path.read_bytes()
-    return {
-        "path": path.relative_to(folder).as_posix(),
-        "bytes": len(data),
-        "sha256": hashlib.sha256(data).hexdigest(),
-    }
+    return {"path": path.relative_to(folder).as_posix(), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def to_json(manifest: Row) -> str:

@@ -1,78 +1,39 @@
-"""README.txt of a bundle."""
+"""README.txt and references.bib of a bundle; their texts are in templates/."""
 
 from __future__ import annotations
 
 import textwrap
+from importlib.resources import files
 from typing import Any
 
 from focus_explorer.usecases.budget import other_settings
 from focus_explorer.words import counted
+from focus_runtime.version import __version__
 
-_HEAD = """\
-{title}
-{rule}
-
-{runs}
-
-What is here
-------------
-manifest.json    how every number came about: model, centroids, settings, hashes, seeds, versions, measured times,
-                 coordinates of maps, and the hash of every file here
-data/RUN/        tables as Parquet; where they come from stands in their metadata (key focus_explorer)
-tables/RUN/      the same tables as CSV, JSON, LaTeX and Markdown; LaTeX and Markdown show the columns and first rows
-                 that fit on paper
-figures/RUN/     figures as PDF and SVG
-references.bib   what to cite
-{text_line}
-
-How to make the tables again
-----------------------------
-    focus-explorer rebuild manifest.json{text_option}
-
-{promise}
-
-{text_part}
-"""
-_WITH = """\
-The text
---------
-This bundle includes the text, whole, in text/, and token by token in several tables. Publish it only where you may
-publish the text.
-"""
-_WITHOUT = """\
-The text
---------
-The text is not here. Nothing here stands in the order of the text: no tokens, token ids, losses, groups or links by
-place, because whoever has the model can find the tokens again from any of them. What is here of the text: its hashes
-and lengths; the most frequent and most characteristic tokens of each group with their counts, which name words of the
-text, not where they stand; tags and statistics over all tokens; and map coordinates in the order of their x. From a
-text of a few dozen tokens the counted tokens are most of its words: leave such a bundle unpublished if the text is
-confidential.
-"""
-_CHANGED = """
-A run that was changed by hand cannot be made again without its changes. They are here, and those of single tokens name
-them by their place (the 163 of move:12:163:B), not by what stands there.
-"""
-_TIMES = "Times are measurements: they are carried over, never measured again. Figures are not made again."
+PACKAGE = "focus_explorer.exports.bundle"
+TIMES = "Times are measured again and not compared. Figures are not made again."
 
 
 def readme(manifest: dict[str, Any]) -> str:
     """README.txt of a bundle, from its manifest without the list of files."""
-    runs, with_text = manifest["runs"], manifest["includes_text"]
-    title = "Focus Explorer bundle of " + (f"run {runs[0]['run_id']}" if len(runs) == 1 else f"{len(runs)} runs")
-    parts = [
-        _HEAD.format(
-            title=title,
-            rule="=" * len(title),
-            runs="\n".join(_run(entry) for entry in runs),
-            text_line="text/            the texts, in UTF-8" if with_text else "",
-            text_option="" if with_text else " --text FILE",
-            promise=_promise(runs),
-            text_part=_WITH if with_text else _WITHOUT + (_CHANGED if any(run.get("changes") for run in runs) else ""),
-        ).replace("\n\n\n", "\n\n"),
-        *_missing(manifest),
-    ]
-    return "\n".join(part.rstrip() + "\n" for part in parts)
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    runs = manifest["runs"]
+    environment = Environment(
+        loader=PackageLoader(PACKAGE),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("README.txt.jinja").render(
+        title="Focus Explorer bundle of " + (f"run {runs[0]['run_id']}" if len(runs) == 1 else f"{len(runs)} runs"),
+        runs=[_run(entry) for entry in runs],
+        with_text=manifest["includes_text"],
+        changed=any(run.get("changes") for run in runs),
+        promise=_promise(runs),
+        missing=_missing(manifest),
+    )
 
 
 def _promise(runs: list[dict[str, Any]]) -> str:
@@ -91,7 +52,7 @@ def _promise(runs: list[dict[str, Any]]) -> str:
             f"Of what was computed in {' or '.join(made)}{which} it does not promise the same bytes, not even on the "
             f"same machine: it says what differs and by how much."
         )
-    return textwrap.fill(" ".join([*sentences, _TIMES]), 118, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(" ".join([*sentences, TIMES]), 118, break_long_words=False, break_on_hyphens=False)
 
 
 def _run(entry: dict[str, Any]) -> str:
@@ -114,4 +75,10 @@ def _missing(manifest: dict[str, Any]) -> list[str]:
     lines += [f"figures {', '.join(names)}: {why}" for why, names in reasons.items()]
     if not manifest["figures"]["asked_for"]:
         lines.append("figures: none were asked for")
-    return ["What is not here\n----------------\n" + "\n".join(f"- {line}" for line in lines)] if lines else []
+    return lines
+
+
+def bibtex() -> str:
+    """The BibTeX file: the paper, whose sources agree on the first three authors only, and this tool."""
+    text = files(PACKAGE).joinpath("templates/references.bib").read_text(encoding="utf-8")
+    return text.replace("VERSION", __version__)

@@ -1,26 +1,39 @@
-"""The tables of a bundle made again, from the database or by running the model, and compared byte by byte."""
+"""The tables of a bundle made again, from the database or by running the model, and what differs from the bundle's.
+
+A run that is made again has a database of its own and its old id. Its times are measured again and not compared.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.exports.bundle import differences, manifest
+from focus_explorer.exports.bundle import manifest
 from focus_explorer.exports.bundle.manifest import Row, SteadyDatabase
-from focus_explorer.exports.bundle.read import Bundle, read_bundle
+from focus_explorer.exports.bundle.read import Bundle, Run, read_bundle
 from focus_explorer.exports.bundle.rerun import find_centroids, find_text, recorded_models, run_again
-from focus_explorer.exports.bundle.tables import files_of, share, write_tables
+from focus_explorer.exports.bundle.write import files_of, share, write_tables
+from focus_explorer.progress import Progress
 from focus_explorer.usecases.centroids.files import uploaded_centroids
 from focus_explorer.usecases.service import Service
+from focus_explorer.words import counted
 from focus_runtime.files import replacing_folder
 
-Progress = Callable[[str, float], None]
+TIMES = ("timings", "timing_repeats")  # tables of nothing but times
+TIME_COLUMNS = ("measured_at", "repeats", "threads", "attention_", "total_")  # beginnings of names, in `comparisons`
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +44,8 @@ class Rebuilt:
         folder: where the tables are.
         files: how many were compared.
         again: ids of the runs the model ran again for; the others came from the database.
-        surroundings: what is not as it was when the bundle was made: versions, machine, device.
-        tables: what differs in the tables; empty when every file has the bytes it had.
+        surroundings: what is not as it was when the bundle was made: versions, machine, device, times.
+        tables: what differs in the tables, times of a run that was made again aside.
     """
 
     folder: Path
@@ -43,7 +56,7 @@ class Rebuilt:
 
     @property
     def same(self) -> bool:
-        """Whether every table has the bytes it had."""
+        """Whether no table differs."""
         return not self.tables
 
 
@@ -72,35 +85,31 @@ def rebuild(
         InputError: something is missing, damaged or another one than recorded; nothing is written then.
     """
     bundle = read_bundle(source)
+    runs = bundle.manifest.runs
     target = Path(out).expanduser()
     _check_target(target)
     _check_files(bundle)
     with tempfile.TemporaryDirectory(prefix="focus-rebuild-") as scratch:
         folder = Path(scratch) / "tables"
         folder.mkdir()
-        rebuilt = Rebuilt(
-            target, sum(len(files_of(e["run_id"], w)) for e in bundle.manifest["runs"] for w in e["tables"])
-        )
-        for number, entry in enumerate(bundle.manifest["runs"]):
-            part = share(progress, number, len(bundle.manifest["runs"]))
-            database = _stored(service, entry)
+        rebuilt = Rebuilt(target, sum(len(files_of(run.run_id, what)) for run in runs for what in run.tables))
+        for number, run in enumerate(runs):
+            part = share(progress, number, len(runs))
+            database = _stored(service, run)
+            again = database is None
             if database is None:
-                here = Service(Path(scratch) / f"{number}.duckdb", models=recorded_models(entry, model))
-                made = _again(service, here, bundle, entry, (texts, centroids), part)
-                rebuilt.again.append(entry["run_id"])
+                here = Service(Path(scratch) / f"{number}.duckdb", models=recorded_models(run, model))
+                name = find_centroids(run, centroids, _uploaded(service))
+                made = run_again(here, run, find_text(bundle, run, texts), name, progress=part)
+                rebuilt.again.append(run.run_id)
                 database = SteadyDatabase(here.database.path)
-                _add(rebuilt.surroundings, _execution_differences(here, made, entry))
+                _add(rebuilt.surroundings, _execution_differences(here, made, run))
             else:
-                _add(rebuilt.tables, _row_differences(database, entry))
+                _add(rebuilt.tables, _row_differences(database, run))
             _, left_out = write_tables(
-                database,
-                entry["run_id"],
-                folder,
-                with_text=bundle.manifest["includes_text"],
-                only=entry["tables"],
-                progress=part,
+                database, run.run_id, folder, with_text=bundle.manifest.includes_text, only=run.tables, progress=part
             )
-            _add(rebuilt.tables, differences.of_tables(bundle, entry, folder, left_out))
+            _add(rebuilt.tables, table_differences(bundle, run, folder, left_out, times=not again))
         _add(rebuilt.surroundings, _machine_differences(bundle))
         with replacing_folder(target) as staging:  # the target may be on another disk than the scratch folder
             shutil.copytree(folder, staging, dirs_exist_ok=True)
@@ -119,88 +128,183 @@ def _check_target(target: Path) -> None:
 def _check_files(bundle: Bundle) -> None:
     """Check before any work that the manifest lists every file and the bundle has them with their hashes."""
     listed = bundle.hashes()
-    for entry in bundle.manifest["runs"]:
-        for what in entry["tables"]:
-            missing = [path for _, path in files_of(entry["run_id"], what) if path not in listed]
+    for run in bundle.manifest.runs:
+        for what in run.tables:
+            missing = [path for _, path in files_of(run.run_id, what) if path not in listed]
             if missing:
                 raise InputError(
                     f"the manifest in {bundle.source.name} is damaged: it does not list {missing[0]}",
                     fix="get the bundle again",
                 )
-    for row in bundle.manifest["files"]:
-        if bundle.file(row["path"]) is None and bundle.is_zip:
-            raise InputError(f"{bundle.source.name} lacks {row['path']}", fix="get the bundle again")
+    for row in bundle.manifest.files:
+        if bundle.file(row.path) is None and bundle.is_zip:
+            raise InputError(f"{bundle.source.name} lacks {row.path}", fix="get the bundle again")
 
 
-def _stored(service: Service | None, entry: Row) -> SteadyDatabase | None:
+def _stored(service: Service | None, run: Run) -> SteadyDatabase | None:
     """The database, if it has the run."""
     if service is None or not service.database.path.exists():
         return None
     database = SteadyDatabase(service.database.path, wait=service.database.wait)
     try:
-        fetch_run(database, entry["run_id"])
+        fetch_run(database, run.run_id)
     except NotFoundError:
         return None
     return database
 
 
-def _again(
-    service: Service | None,
-    here: Service,
-    bundle: Bundle,
-    entry: Row,
-    given: tuple[Sequence[str], Sequence[str]],
-    progress: Progress,
-) -> Row:
-    texts, centroids = given
-    known = uploaded_centroids(service.database) if service is not None and service.database.path.exists() else []
-    name = find_centroids(entry, centroids, known)
-    return run_again(here, entry, find_text(bundle, entry, texts), name, progress=progress)
+def _uploaded(service: Service | None) -> Sequence[Mapping[str, Any]]:
+    return uploaded_centroids(service.database) if service is not None and service.database.path.exists() else []
 
 
-def _row_differences(database: SteadyDatabase, entry: Row) -> list[str]:
+def _row_differences(database: SteadyDatabase, run: Run) -> list[str]:
     """Where the database and the manifest differ about a run of this id."""
-    run = fetch_run(database, entry["run_id"])
-    execution = entry["execution"]
+    row = fetch_run(database, run.run_id)
     then = {
-        "text": entry["text"]["sha256"],
-        "model fingerprint": entry["model"]["fingerprint"],
-        "centroids": entry["centroids"]["sha256"],
-        "config": entry["config"],
-        "device": execution["device"],
-        "dtype": execution["dtype"],
-        "backend": execution["backend"],
+        "text": run.text.sha256,
+        "model fingerprint": run.model.fingerprint,
+        "centroids": run.centroids.sha256,
+        "config": run.config,
+        "device": run.execution.device,
+        "dtype": run.execution.dtype,
+        "backend": run.execution.backend,
     }
     here = {
-        "text": run["text_sha256"],
-        "model fingerprint": run["model_fingerprint"],
-        "centroids": run["centroids_sha256"],
-        "config": json.loads(run["config"]),
-        "device": run["device"],
-        "dtype": run["dtype"],
-        "backend": run["backend"],
+        "text": row["text_sha256"],
+        "model fingerprint": row["model_fingerprint"],
+        "centroids": row["centroids_sha256"],
+        "config": json.loads(row["config"]),
+        **{name: row[name] for name in ("device", "dtype", "backend")},
     }
-    return differences.of_values(f"run {entry['run_id']}, ", then, here)
+    return value_differences(f"run {run.run_id}, ", then, here)
 
 
-def _execution_differences(here: Service, made: Row, entry: Row) -> list[str]:
+def _execution_differences(here: Service, made: Row, run: Run) -> list[str]:
     """Where the second execution of the run differs from the recorded one."""
-    execution, versions = entry["execution"], json.loads(made["versions"])
+    execution, versions = run.execution, json.loads(made["versions"])
     threads = int(versions.pop("threads"))
-    lines = differences.of_values("run with ", execution["versions"], versions)
-    names = ("device", "dtype", "backend")
-    lines += differences.of_values("run with ", {n: execution[n] for n in names}, {n: made[n] for n in names})
-    if execution["threads"] != threads:
-        lines.append(f"run with threads: {execution['threads'] or 'not recorded'} in the bundle, {threads} here")
+    lines = value_differences("run with ", execution.versions, versions)
+    for name in ("device", "dtype", "backend"):
+        lines += value_differences("run with ", {name: getattr(execution, name)}, {name: made[name]})
+    if execution.threads != threads:
+        lines.append(f"run with threads: {execution.threads or 'not recorded'} in the bundle, {threads} here")
     lines += made["problems"]
-    if entry["tokenizer"].get("class"):
-        with here.models.lease(entry["model"]["id"]) as loaded:
+    if run.tokenizer.kind:
+        with here.models.lease(run.model.id) as loaded:
             tokenizer = manifest.tokenizer_entry(loaded.tokenizer)
-        lines += differences.of_values("tokenizer ", entry["tokenizer"], tokenizer)
+        recorded = run.tokenizer.model_dump(by_alias=True, exclude_unset=True)
+        lines += value_differences("tokenizer ", recorded, tokenizer)
     return lines
 
 
 def _machine_differences(bundle: Bundle) -> list[str]:
     recorded = bundle.manifest
-    lines = differences.of_values("version of ", recorded["versions"], manifest.versions())
-    return lines + differences.of_values("machine, ", recorded["machine"], manifest.machine())
+    lines = value_differences("version of ", recorded.versions, manifest.versions())
+    return lines + value_differences("machine, ", recorded.machine, manifest.machine())
+
+
+def value_differences(what: str, then: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """A line that begins with `what` for every key whose values differ; a key that one side lacks counts too."""
+    lines = []
+    for key in sorted(then.keys() | here.keys()):
+        old, new = then.get(key), here.get(key)
+        if old != new:
+            lines.append(f"{what}{key}: {_shown(old)} in the bundle, {_shown(new)} here")
+    return lines
+
+
+def table_differences(bundle: Bundle, run: Run, folder: Path, left_out: Mapping[str, str], *, times: bool) -> list[str]:
+    """Differences in the files of a run's tables; empty when every file has the same bytes.
+
+    Args:
+        folder: where the tables were made again.
+        left_out: tables that could not be made, and why.
+        times: also compare what was timed.
+    """
+    hashes, lines = bundle.hashes(), []
+    for what in run.tables:
+        name, files = f"table {what} of {run.run_id}", [path for _, path in files_of(run.run_id, what)]
+        if what in TIMES and not times:
+            continue
+        if what in left_out:
+            lines.append(f"{name}: cannot be made here: {left_out[what]}")
+            continue
+        other = [path for path in files if _sha256(folder / path) != hashes[path]]
+        if other:
+            timed = what == "comparisons" and not times
+            found = _file_differences(bundle, folder, files[0], other, TIME_COLUMNS if timed else ())
+            lines += [f"{name}: {line}" for line in found]
+    return lines
+
+
+def _file_differences(bundle: Bundle, folder: Path, data: str, other: list[str], apart: tuple[str, ...]) -> list[str]:
+    """What differs in a table, of which the files `other` have other bytes; columns that begin with `apart` aside."""
+    stored = bundle.file(data)
+    if stored is None:
+        unknown = f"other bytes in {', '.join(other)} (the manifest came without the tables: cells unknown)"
+        return [] if apart else [unknown]
+    old, new = pyarrow.parquet.read_table(io.BytesIO(stored)), pyarrow.parquet.read_table(folder / data)
+    old, new = (one.select([name for name in one.column_names if not name.startswith(apart)]) for one in (old, new))
+    cells = cell_differences(old, new)
+    lines = cells + value_differences("metadata, ", _provenance(old), _provenance(new))
+    return lines if cells or apart else [*lines, f"the same cells in other bytes: {', '.join(other)}"]
+
+
+def cell_differences(old: pa.Table, new: pa.Table) -> list[str]:
+    """Differences of two tables: rows, columns, and the cells of each column."""
+    lines = []
+    for names, place in ((_only(old, new), "the bundle"), (_only(new, old), "what was made here")):
+        if names:
+            lines.append(f"columns only in {place}: {', '.join(names)}")
+    if old.num_rows != new.num_rows:
+        return [*lines, f"{counted(old.num_rows, 'row')} in the bundle, {new.num_rows:,} here"]
+    for name in old.column_names:
+        if name in new.column_names:
+            line = _column_difference(name, old[name], new[name])
+            lines += [line] if line else []
+    return lines
+
+
+def _column_difference(name: str, old: pa.ChunkedArray, new: pa.ChunkedArray) -> str:
+    if old.type != new.type:
+        return f"column {name}: {old.type} in the bundle, {new.type} here"
+    if old.equals(new):
+        return ""
+    a, b = old.to_pylist(), new.to_pylist()
+    places = [place for place, pair in enumerate(zip(a, b, strict=True)) if not _equal(*pair)]
+    if not places:
+        return ""
+    first = places[0]
+    line = f"column {name}: {len(places):,} of {len(a):,} cells differ"
+    numbers = [abs(b[place] - a[place]) for place in places if _is_number(a[place]) and _is_number(b[place])]
+    if numbers:
+        line += f", by at most {np.max(numbers):.3g}"
+    return f"{line} (first in row {first + 1}: {_shown(a[first])} in the bundle, {_shown(b[first])} here)"
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(a == b or (a != a and b != b))  # two NaNs are the same cell
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    text = repr(value) if isinstance(value, float) else str(value)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _only(table: pa.Table, other: pa.Table) -> list[str]:
+    return [name for name in table.column_names if name not in other.column_names]
+
+
+def _provenance(table: pa.Table) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads((table.schema.metadata or {}).get(b"focus_explorer", b"{}"))
+    return values
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

@@ -1,28 +1,211 @@
 """A bundle: data, tables and figures of runs, references, and how to make the tables again, in one zip.
 
-The same database gives the same bytes: entries are sorted and have no time.
+The same database gives the same bytes: entries are sorted and have no time, and no figure says when it was drawn.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow.parquet
+
+from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.exports.bundle import manifest
-from focus_explorer.exports.bundle.figures import write_figures
-from focus_explorer.exports.bundle.readme import readme
-from focus_explorer.exports.bundle.references import bibtex
-from focus_explorer.exports.bundle.tables import share, write_tables
+from focus_explorer.exports.bundle.read import FORMAT, FORMAT_VERSION, NAME
+from focus_explorer.exports.bundle.readme import bibtex, readme
+from focus_explorer.exports.tables.sources import TABLES
+from focus_explorer.exports.tables.write import SUFFIXES, write_table
 from focus_explorer.usecases.service import Service
 from focus_runtime.files import replacing
+from focus_runtime.store.database import Database
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+# With the model, a token can be recovered from its loss, from its groups in all layers, or from a list of ids; so
+# without the text no table has rows by place in the text.
+BY_PLACE = (
+    "tokens",
+    "assignments",
+    "head_assignments",
+    "losses",
+    "masks",
+    "links",
+    "pairs",
+    "missing_links",
+    "predictions",
+)
+PLACES = frozenset(
+    {"position", "token", "token_id", "start_char", "end_char", "query", "key", "row_block", "col_block"}
+)
+DATA_ONLY = (
+    "assignments",
+    "head_assignments",
+    "losses",
+    "masks",
+    "predictions",
+)  # for programs; too many rows for a spreadsheet
+FORMATS_FOR_READING = ("csv", "json", "latex", "markdown")
+NOT_WITHOUT_TEXT = "its rows stand in the order of the text, which is not included"
+NO_ROWS = {"head_assignments": "it has no rows: all heads have the groups of assignments"}
+NOTHING_MEASURED = "it has no rows: this was not measured for the run"
+
+Progress = Callable[[str, float], None]
+
+
+def share(progress: Progress, number: int, count: int) -> Progress:
+    """The progress of part `number`, from 0, of `count` equal parts, as part of the whole."""
+    return lambda stage, fraction: progress(stage, (number + fraction) / count)
+
+
+def files_of(run_id: str, what: str) -> list[tuple[str, str]]:
+    """(format, path within the bundle) of every file of a table."""
+    files = [("parquet", f"data/{run_id}/{what}.parquet")]
+    formats = () if what in DATA_ONLY else ("csv",) if what == "tokens" else FORMATS_FOR_READING
+    return files + [(name, f"tables/{run_id}/{what}{SUFFIXES[name]}") for name in formats]
+
+
+def write_tables(
+    database: Database,
+    run_id: str,
+    folder: Path,
+    *,
+    with_text: bool,
+    only: Iterable[str] | None = None,
+    progress: Progress = lambda stage, fraction: None,
+) -> tuple[list[str], dict[str, str]]:
+    """Write a run's tables below a folder, all of them unless `only` names some.
+
+    Returns:
+        Names of the tables written, and of those left out with the reason.
+    """
+    written, left_out = [], {}
+    tables = list(TABLES if only is None else only)
+    for number, what in enumerate(tables):
+        if what in BY_PLACE and not with_text:
+            left_out[what] = NOT_WITHOUT_TEXT
+            continue
+        progress(f"Table {what}", 0.1 + 0.8 * number / len(tables))
+        try:
+            with database.read():  # keeps the file open: opening it for every query takes longer than most queries
+                problem = _write_table(database, run_id, what, folder, with_text=with_text)
+        except InputError as error:
+            problem = str(error)
+        if problem:
+            left_out[what] = problem
+        else:
+            written.append(what)
+    return written, left_out
+
+
+def _write_table(database: Database, run_id: str, what: str, folder: Path, *, with_text: bool) -> str:
+    """Write one table; returns why it was left out, or ""."""
+    for file_format, path in files_of(run_id, what):
+        target = write_table(database, run_id, what, file_format, folder / path)
+        if file_format == "parquet":  # the first one
+            stored = pyarrow.parquet.ParquetFile(target)
+            assert with_text or not PLACES & set(stored.schema_arrow.names), f"{what} has rows by place"
+            if not stored.metadata.num_rows:
+                target.unlink()
+                return NO_ROWS.get(what, NOTHING_MEASURED)
+    return ""
+
+
+FIGURE_FORMATS = ("pdf", "svg")
+FIGURES_BY_PLACE = ("loss", "mask")  # their marks are in the order of the text
+
+
+def write_figures(
+    database: Database,
+    run_id: str,
+    folder: Path,
+    *,
+    with_text: bool,
+    progress: Callable[[str, float], None] = lambda stage, fraction: None,
+) -> dict[str, list[Any]]:
+    """Draw every figure of a run below a folder, and maps of the layers that have one.
+
+    Returns:
+        `made`: paths within the bundle; `missing`: run_id, name and why of every figure that could not be drawn.
+    """
+    from focus_explorer.exports.figures.render import open_browser
+    from focus_explorer.exports.figures.write import FIGURES
+
+    made: list[str] = []
+    missing: list[dict[str, str]] = []
+    drawings = [(name, layer) for name in FIGURES for layer in _layers(database, run_id, name)]
+    try:
+        with open_browser():
+            for number, (name, layer) in enumerate(drawings):
+                title = name if layer is None else f"{name}-layer{layer}"
+                progress(f"Figure {title}", 0.9 + 0.08 * number / len(drawings))
+                try:
+                    if name in FIGURES_BY_PLACE and not with_text:
+                        raise InputError(NOT_WITHOUT_TEXT)
+                    made += _draw(database, run_id, name, layer, folder / f"figures/{run_id}/{title}", folder)
+                except InputError as error:
+                    missing.append({"run_id": run_id, "name": title, "why": str(error)})
+    except InputError as error:  # no browser
+        missing += [{"run_id": run_id, "name": name, "why": str(error)} for name in FIGURES]
+    return {"made": made, "missing": missing}
+
+
+def _layers(database: Database, run_id: str, name: str) -> list[int | None]:
+    if name != "map":
+        return [None]
+    with database.read() as connection:
+        rows = connection.execute(
+            "SELECT DISTINCT layer FROM projection_meta WHERE run_id = ? AND layer >= 0 ORDER BY layer", [run_id]
+        ).fetchall()
+    return [row[0] for row in rows] or [fetch(database, "layer_numbers", run_id=run_id)["layer"][0].as_py()]
+
+
+def _draw(database: Database, run_id: str, name: str, layer: int | None, path: Path, folder: Path) -> list[str]:
+    """One figure in every format; all or none."""
+    from focus_explorer.exports.figures.render import picture
+    from focus_explorer.exports.figures.write import figure
+
+    drawn = figure(database, run_id, name, layer=layer)
+    if name == "map":
+        without_order(drawn)
+    pictures = {file_format: steady(picture(drawn, file_format), file_format) for file_format in FIGURE_FORMATS}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for file_format, data in pictures.items():
+        path.with_name(f"{path.name}.{file_format}").write_bytes(data)
+    return [f"{path.relative_to(folder).as_posix()}.{file_format}" for file_format in FIGURE_FORMATS]
+
+
+def without_order(drawn: go.Figure) -> None:
+    """Sort the points of each group by x: their order in the text would reveal where a token recurs."""
+    for trace in drawn.data:
+        if trace.type == "scatter" and "markers" in (trace.mode or "") and "text" not in (trace.mode or ""):
+            x, y = np.asarray(trace.x, dtype=float), np.asarray(trace.y, dtype=float)
+            order = np.lexsort((y, x))
+            trace.update(x=x[order], y=y[order], text=None, customdata=None, hovertext=None)
+
+
+def steady(data: bytes, file_format: str) -> bytes:
+    """Take the time out of a PDF and the random names out of an SVG, so that the same figure has the same bytes."""
+    if file_format == "pdf":  # the same number of bytes: a PDF records the offsets of its objects
+        return re.sub(rb"D:\d{14}", b"D:20000101000000", data)
+    names = dict.fromkeys(re.findall(rb'id="(?:defs|topdefs|clip)-?([0-9a-f]{6})', data))
+    names |= dict.fromkeys(re.findall(rb"-cb([0-9a-f]{6})", data))
+    names |= dict.fromkeys(re.findall(rb'class="trace [a-z ]+trace([0-9a-f]{6})"', data))
+    for number, name in enumerate(names):
+        data = data.replace(name, b"%06d" % number)
+    return data
+
 
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can name
-Progress = Callable[[str, float], None]
 
 
 def write_bundle(
@@ -78,13 +261,7 @@ def write_bundle(
 
 
 def bundle_command(run_ids: Sequence[str], *, text: bool, figures: bool) -> str:
-    """The command that makes this bundle, without the places of files on one machine.
-
-    Args:
-        run_ids: of the runs.
-        text: whether the bundle includes the texts.
-        figures: whether it includes figures.
-    """
+    """The command that makes this bundle, without the places of files on one machine."""
     options = ["--text"] * text + ["--no-figures"] * (not figures)
     return shlex.join(["focus-explorer", "bundle", *run_ids, *options, "--out", "bundle.zip"])
 
@@ -104,8 +281,8 @@ def _describe(
 ) -> None:
     """The files that describe the others; the manifest last, since it names them all."""
     contents: dict[str, Any] = {
-        "format": manifest.FORMAT,
-        "format_version": manifest.FORMAT_VERSION,
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
         "command": bundle_command([entry["run_id"] for entry in entries], **included),
         "includes_text": included["text"],
         "machine": manifest.machine(),
@@ -121,7 +298,7 @@ def _describe(
     _write(folder / "README.txt", readme(contents))
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     contents["files"] = [manifest.file_entry(folder, path) for path in files]
-    _write(folder / manifest.NAME, manifest.to_json(contents))
+    _write(folder / NAME, manifest.to_json(contents))
 
 
 def _write(path: Path, text: str) -> None:

@@ -15,19 +15,7 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.statistics.tables import run_statistics, statistics_table
 from focus_explorer.usecases.budget import kept_budget
-from focus_explorer.views.figures import (
-    agreement,
-    attention,
-    categories,
-    distances,
-    group_sizes,
-    loss_difference,
-    mask,
-    quality,
-    structure,
-    timings,
-    token_map,
-)
+from focus_explorer.views.figures import groups, pairs, quality
 from focus_explorer.views.figures.style import Preset
 from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.store.database import Database
@@ -44,7 +32,7 @@ def _rows(database: Database, run: dict[str, Any], query: str, missing: str, fix
 
 def _group_sizes(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
     rows = fetch(database, "groups", run_id=run["run_id"])
-    return group_sizes.group_sizes_figure(rows.to_pylist(), preset)
+    return groups.group_sizes_figure(rows.to_pylist(), preset)
 
 
 def _map(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
@@ -59,22 +47,15 @@ def _map(database: Database, run: dict[str, Any], preset: Preset, layer: int | N
     )
     tops = fetch(database, "tops", run_id=run["run_id"])
     tops = tops.filter(pc.equal(tops["layer"], layer))
-    groups = dict(zip(tops["position"].to_pylist(), tops["top_group"].to_pylist(), strict=True))
+    of_token = dict(zip(tops["position"].to_pylist(), tops["top_group"].to_pylist(), strict=True))
     pieces = fetch(database, "pieces", run_id=run["run_id"])["piece"].to_pylist()
-    return token_map.token_map_figure(rows.to_pylist(), groups, pieces, layer, preset)
+    return groups.token_map_figure(rows.to_pylist(), of_token, pieces, layer, preset)
 
 
 def draw_mask(
     database: Database, run: dict[str, Any], preset: Preset, layer: int | None, head: int | None = None
 ) -> go.Figure:
     """The mask of one layer; of the heads that are alike with one, or with the first, where they differ.
-
-    Args:
-        database: has the run.
-        run: its row.
-        preset: size and type.
-        layer: its number.
-        head: key-value head, or query head where the heads of a key-value head differ; the first when None.
 
     Raises:
         NotFoundError: the layer has no such head.
@@ -83,7 +64,7 @@ def draw_mask(
     parts = run_parts(json.loads(run["config"]), fetch(database, "parts", run_id=run["run_id"]))[layer]
     part = part_of(parts, layer, head)
     rows = fetch(database, "mask", run_id=run["run_id"], layer=layer, part=part.number)
-    return mask.mask_figure(rows, layer, run["num_tokens"], preset, heads=part.title if len(parts) > 1 else "")
+    return pairs.mask_figure(rows, layer, run["num_tokens"], preset, heads=part.title if len(parts) > 1 else "")
 
 
 def _statistic(database: Database, run: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -98,21 +79,21 @@ def _best_scheme(available: set[str]) -> str:
 def _structure(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
     rows = [row for row in _statistic(database, run, "statistics") if row["scope"] == "layer"]
     scheme = _best_scheme({row["category"] for row in rows if row["statistic"] == "nmi"})
-    return structure.structure_figure([row for row in rows if row["category"] == scheme], scheme, preset)
+    return groups.structure_figure([row for row in rows if row["category"] == scheme], scheme, preset)
 
 
 def _categories(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
     assert layer is not None
     rows = [row for row in _statistic(database, run, "categories") if row["layer"] == layer]
     scheme = _best_scheme({row["scheme"] for row in rows})
-    return categories.categories_figure([row for row in rows if row["scheme"] == scheme], scheme, layer, preset)
+    return groups.categories_figure([row for row in rows if row["scheme"] == scheme], scheme, layer, preset)
 
 
 def _agreement(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
     rows = _statistic(database, run, "agreement")
     if not rows:
         raise InputError(f"run {run['run_id']} has one layer only", fix="agreement is between two layers")
-    return agreement.agreement_figure(rows, preset)
+    return groups.agreement_figure(rows, preset)
 
 
 def _distances(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
@@ -122,13 +103,13 @@ def _distances(database: Database, run: dict[str, Any], preset: Preset, layer: i
     shown = [parts for number, parts in zip(sample.layers, sample.parts, strict=True) if layer in (None, number)]
     windows = [part.rule.window for parts in shown for part in parts if not part.full]
     full = full_share(shown) > 0
-    return distances.distances_figure(rows, windows, run["num_tokens"], layer, preset, grows=grows, full=full)
+    return pairs.distances_figure(rows, windows, run["num_tokens"], layer, preset, grows=grows, full=full)
 
 
 def _loss(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
     rows = _rows(database, run, "loss_differences", "no losses", "analyse the text again: `focus-explorer analyze`")
     differences = rows["difference"].to_numpy()
-    return loss_difference.loss_difference_figure(
+    return quality.loss_difference_figure(
         rows["position"].to_numpy(), differences, moving_block_interval(differences), preset
     )
 
@@ -140,7 +121,7 @@ def _quality(database: Database, run: dict[str, Any], preset: Preset, layer: int
 
 def _timings(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
     rows = _rows(database, run, "timings", "no timings", "analyse the text again: `focus-explorer analyze`")
-    return timings.timings_figure(rows.to_pylist(), run, preset)
+    return quality.timings_figure(rows.to_pylist(), run, preset)
 
 
 def _attention(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
@@ -152,8 +133,8 @@ def _attention(database: Database, run: dict[str, Any], preset: Preset, layer: i
         "measure it on the page, or analyse with `focus-explorer analyze --attention`",
     )
     kept = fetch(database, "layers", run_id=run["run_id"])
-    pairs = dict(zip(kept["layer"].to_pylist(), kept["retained_pairs"].to_pylist(), strict=True))
-    return attention.attention_figure(rows.to_pylist(), pairs, preset)
+    share_kept = dict(zip(kept["layer"].to_pylist(), kept["retained_pairs"].to_pylist(), strict=True))
+    return pairs.attention_figure(rows.to_pylist(), share_kept, preset)
 
 
 DRAWING: dict[str, Callable[[Database, dict[str, Any], Preset, int | None], go.Figure]] = {

@@ -118,8 +118,7 @@ def write_figure(
     """
     if file_format not in FIGURE_FORMATS:
         raise InputError(f"there is no figure format {file_format!r}", expected=" or ".join(FIGURE_FORMATS))
-    from focus_explorer.exports.figures.render import picture
-    from focus_explorer.exports.figures.standalone import page
+    from focus_explorer.exports.figures.render import page, picture
 
     on_screen = file_format == "html"
     drawn = figure(database, run_id, name, preset="screen" if on_screen else preset, layer=layer, head=head)
@@ -131,12 +130,7 @@ def write_figure(
 
 
 def checked_layer(database: Database, run_id: str, layer: int | None) -> int:
-    """The requested layer, or the middle one, where the page opens a run.
-
-    Args:
-        database: has the run or corpus.
-        run_id: of a run or a corpus.
-        layer: layer number; the middle one when None.
+    """The requested layer of a run or corpus; the middle one, where the page opens a run, when None.
 
     Raises:
         NotFoundError: the run has no such layer.

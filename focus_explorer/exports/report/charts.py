@@ -49,15 +49,7 @@ class Chart:
             self.text(LEFT - 5, height + 3.5, text, "end")
 
     def text(self, x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> None:
-        """Words at a place in pixels.
-
-        Args:
-            x: in pixels from the left.
-            y: of the baseline, in pixels from the top.
-            text: the words; they are escaped.
-            anchor: `start`, `middle` or `end`, of the words at `x`.
-            kind: CSS class.
-        """
+        """Words at a place in pixels, `y` that of their baseline."""
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{escape(text)}</text>')
 
     def line(self, points: Sequence[tuple[float, float | None]], kind: str) -> None:
@@ -79,13 +71,7 @@ class Chart:
             self.parts.append(f'<path class="area {kind}" d="M{above}L{below}Z"/>')
 
     def bar(self, x: tuple[float, float], y: tuple[float, float], kind: str) -> None:
-        """A rectangle from value to value.
-
-        Args:
-            x: left and right, in values.
-            y: lower and upper end, in values.
-            kind: CSS class.
-        """
+        """A rectangle from value to value."""
         left, right, top, base = self.x(x[0]), self.x(x[1]), self.y(y[1]), self.y(y[0])
         self.parts.append(
             f'<rect class="area {kind}" x="{left:.2f}" y="{top:.2f}" width="{right - left:.2f}" '
@@ -93,14 +79,7 @@ class Chart:
         )
 
     def dot(self, x: float, y: float, kind: str, radius: float = 2.6) -> None:
-        """A point.
-
-        Args:
-            x: value.
-            y: value.
-            kind: CSS class.
-            radius: in pixels.
-        """
+        """A point; its radius in pixels."""
         self.parts.append(f'<circle class="dot {kind}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="{radius}"/>')
 
     def svg(self) -> str:
@@ -140,13 +119,7 @@ def by_layer(rows: Sequence[dict[str, Any]], label: str) -> str:
 
 
 def causes(rows: Sequence[dict[str, Any]], names: Sequence[str], label: str) -> str:
-    """Shares of every layer's causal pairs, stacked.
-
-    Args:
-        rows: of the table `layers`.
-        names: columns with pair counts, stacked from the bottom.
-        label: what the chart shows, for readers who do not see it.
-    """
+    """Shares of every layer's causal pairs, the columns `names` stacked from the bottom."""
     layers = [row["layer"] for row in rows]
     chart = Chart((-0.5, len(rows) - 0.5), (0, 1), label)
     chart.y_axis([(share, f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)])

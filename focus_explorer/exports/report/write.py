@@ -11,9 +11,9 @@ from typing import Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.exports.bundle.manifest import SteadyDatabase
+from focus_explorer.exports.figures.render import print_pdf
 from focus_explorer.exports.report import charts, numbers
-from focus_explorer.exports.report.data import OVERALL, RunReport, cause_shares, read_run
-from focus_explorer.exports.report.pdf import print_pdf
+from focus_explorer.exports.report.numbers import OVERALL, RunReport, cause_shares, read_run
 from focus_explorer.statistics.rows import ENOUGH_UNITS, FEW_UNITS
 from focus_explorer.usecases.budget import budget_words, kept_budget, text_sinks_words
 from focus_explorer.usecases.service import Service

@@ -1,6 +1,6 @@
 """A table for reading as LaTeX: booktabs, numbers aligned by siunitx, a longtable where it is longer than a page.
 
-`escape` is the one LaTeX escape of the project.
+`escape_latex` is the one LaTeX escape of the project.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from focus_explorer.exports.tables.columns import Column, number, reading_columns, setting_sentence, shown_piece
+from focus_explorer.exports.tables.reading import Column, number, reading_columns, setting_sentence, shown_piece
 from focus_explorer.exports.tables.sources import TABLE_DESCRIPTIONS
 
 ONE_PAGE = 40  # rows
@@ -51,20 +51,16 @@ MACROS = r"""\providecommand{\FocusCode}[1]{{\scriptsize U+#1}}
 
 
 def latex_table(rows: pa.Table, what: str, total: int) -> str:
-    """The table with caption and label, to be read by `\\input`.
-
-    Args:
-        rows: the rows to show.
-        what: name of the table.
-        total: rows the table has.
-    """
+    """The rows to show, of `total`, with caption and label, to be read by `\\input`."""
     shown, columns = rows.to_pylist(), reading_columns(rows, what)
-    caption = escape(TABLE_DESCRIPTIONS[what]) + (" " + escape(setting_sentence(shown[0])) if shown else " No rows.")
+    caption = escape_latex(TABLE_DESCRIPTIONS[what]) + (
+        " " + escape_latex(setting_sentence(shown[0])) if shown else " No rows."
+    )
     if total > len(shown):
         caption += f" The first {len(shown):,} of {total:,} rows."
     label = f"tab:focus-{what}" + (f"-{re.sub('[^A-Za-z0-9-]', '', shown[0]['run_id'])}" if shown else "")
     specification = "".join(_alignment(shown, column) for column in columns)
-    heading = " & ".join("{" + escape(column.title) + "}" for column in columns) + r" \\"
+    heading = " & ".join("{" + escape_latex(column.title) + "}" for column in columns) + r" \\"
     body = [" & ".join(_cell(row, column) for column in columns) + r" \\" for row in shown]
     head = HEADER
     if total > len(shown):
@@ -79,16 +75,7 @@ def latex_table(rows: pa.Table, what: str, total: int) -> str:
 def short_table(
     specification: str, heading: str, body: list[str], caption: str, label: str, size: str = ""
 ) -> list[str]:
-    """Lines of a table that fits on a page.
-
-    Args:
-        specification: of the columns.
-        heading: cells of the head, ending with a line break.
-        body: the same for every row.
-        caption: the command with its text.
-        label: for references.
-        size: commands that choose the type, if any.
-    """
+    """Lines of a table that fits on a page; `heading` and the lines of `body` end with a line break."""
     return [
         r"\begin{table}",
         r"\centering",
@@ -150,12 +137,12 @@ def _cell(row: dict[str, Any], column: Column) -> str:
         return f"{_plain(value, column)} to {_plain(row[column.high], column)}"
     if column.kind in ("whole", "number"):
         text = number(value, column)
-        return text if value - value == 0 else "{" + escape(text) + "}"  # siunitx takes no inf
+        return text if value - value == 0 else "{" + escape_latex(text) + "}"  # siunitx takes no inf
     if column.kind == "piece":
-        return r"\texttt{" + escape(shown_piece(value), spaces=True) + "}"
+        return r"\texttt{" + escape_latex(shown_piece(value), spaces=True) + "}"
     if column.kind == "name":
-        return escape(str(value).replace("_", " "))
-    return escape(shown_piece(str(value)) if column.kind == "word" else str(value))
+        return escape_latex(str(value).replace("_", " "))
+    return escape_latex(shown_piece(str(value)) if column.kind == "word" else str(value))
 
 
 def _plain(value: float, column: Column) -> str:
@@ -164,7 +151,7 @@ def _plain(value: float, column: Column) -> str:
     return f"$-${text[1:]}" if text.startswith("-") else text
 
 
-def escape(text: str, *, spaces: bool = False, mathematics: bool = False) -> str:
+def escape_latex(text: str, *, spaces: bool = False, mathematics: bool = False) -> str:
     """Text that LaTeX prints as it is, in every engine; it uses `MACROS` where the text is not Latin.
 
     Args:

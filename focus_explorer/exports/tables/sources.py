@@ -9,12 +9,12 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from focus_explorer.data.queries import QUERIES, fetch, fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.exports.tables.arrays import repeated, text_array
 from focus_explorer.statistics import NAMES, OF_CORPUS
 from focus_explorer.words import counted
 from focus_runtime.budget import budget_digest
@@ -22,6 +22,40 @@ from focus_runtime.mask.rule import group_label
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 from focus_runtime.version import __version__
+
+CHUNK_BYTES = 1 << 24
+
+
+def text_array(values: Sequence[str]) -> pa.Array:
+    """Texts as an array of strings without nulls."""
+    encoded = [value.encode() for value in values]
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int32)
+    np.cumsum([len(value) for value in encoded], out=offsets[1:])
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+
+
+def repeated(value: str | bool | int | float, length: int) -> pa.ChunkedArray:
+    """A column of strings, truth values, 64-bit integers or floats that holds one value `length` times.
+
+    Its chunks are one array of at most about `CHUNK_BYTES`, so that a long text repeated often needs little memory.
+    """
+    rows = min(length, max(1, CHUNK_BYTES // max(1, len(value)))) if isinstance(value, str) else length
+    chunk = _repeated(value, rows)
+    whole, rest = divmod(length, max(1, rows))
+    return pa.chunked_array([chunk] * whole + ([chunk.slice(0, rest)] if rest or not whole else []))
+
+
+def _repeated(value: str | bool | int | float, length: int) -> pa.Array:
+    if isinstance(value, bool):
+        bits = np.full(length // 8 + 1, 255 if value else 0, dtype=np.uint8)
+        return pa.Array.from_buffers(pa.bool_(), length, [None, pa.py_buffer(bits)])
+    if isinstance(value, int | float):
+        numbers = np.full(length, value, dtype=np.int64 if isinstance(value, int) else np.float64)
+        return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), length, [None, pa.py_buffer(numbers)])
+    encoded = value.encode()
+    offsets = np.arange(length + 1, dtype=np.int32) * np.int32(len(encoded))
+    return pa.StringArray.from_buffers(length, pa.py_buffer(offsets), pa.py_buffer(encoded * length))
+
 
 TABLES: dict[str, str] = {  # of a run
     "groups": "Size, confidence and most frequent tokens of every group of every layer.",
@@ -138,11 +172,7 @@ def _special_tokens(run: dict[str, Any]) -> str | None:
 
 
 def budget_id(budget: Sequence[Any]) -> str:
-    """What stands for a budget in every row, such as "224 exceptions 9f3ac1d20b7e": how many, and `budget_digest`.
-
-    Args:
-        budget: as JSON has it.
-    """
+    """What stands for a budget in every row, such as "224 exceptions 9f3ac1d20b7e": how many, and `budget_digest`."""
     return f"{counted(len(budget), 'exception')} {budget_digest(budget)}"
 
 
@@ -193,13 +223,7 @@ def _pieces(database: Database, run: dict[str, Any], what: str) -> Iterator[pa.T
 
 
 def fetch_in_order(database: Database, name: str, run_id: str) -> pa.Table:
-    """The rows of a named query, computed on one thread: sums in the same order have the same last digit.
-
-    Args:
-        database: to read.
-        name: of the query.
-        run_id: its parameter.
-    """
+    """The rows of a named query of a run, on one thread: sums in the same order have the same last digit."""
     with database.read() as connection:
         threads = connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
         connection.execute("SET threads = 1")

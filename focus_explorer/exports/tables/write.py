@@ -21,11 +21,9 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from focus_explorer.errors import InputError
-from focus_explorer.exports.tables.columns import reading_order
 from focus_explorer.exports.tables.latex import latex_table
-from focus_explorer.exports.tables.markdown import markdown_table
+from focus_explorer.exports.tables.reading import markdown_table, reading_order
 from focus_explorer.exports.tables.sources import BUDGET, read
-from focus_explorer.exports.tables.spreadsheet import escape_formulas
 from focus_runtime.files import replacing
 from focus_runtime.store.database import Database
 
@@ -195,3 +193,19 @@ def _json(row: dict[str, Any]) -> str:
 
 def _iso(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+STARTS = ("=", "+", "-", "@", "\t", "\r")
+_PATTERN = "^[=+@\\t\\r-]"
+
+
+def escape_formulas(rows: pa.Table) -> pa.Table:
+    """The table with an apostrophe before every text cell that starts with one of `STARTS`; numbers stay."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            column = rows.column(place)
+            risky = pc.match_substring_regex(column, _PATTERN)
+            if pc.any(risky).as_py():
+                quoted = pc.binary_join_element_wise(pa.scalar("'", field.type), column, pa.scalar("", field.type))
+                rows = rows.set_column(place, field, pc.if_else(risky, quoted, column))
+    return rows

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.texts import all_samples
 from focus_runtime.config import FocusConfig
-from focus_runtime.models.devices import device_names, input_device
 from focus_runtime.text.special import DEFAULT, text_ids, training_note
 
 if TYPE_CHECKING:
@@ -51,6 +50,7 @@ def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str = D
     import torch
 
     from focus_runtime.fit.calibrate import calibrate_potentials
+    from focus_runtime.models.devices import input_device
 
     ids = calibration_ids(loaded, special_tokens)
     key = _inputs(loaded, centroids, ids)
@@ -72,6 +72,8 @@ def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str = D
 
 def _inputs(loaded: LoadedModel, centroids: Centroids, ids: list[int]) -> str:
     """Hash of all that potentials depend on."""
+    from focus_runtime.models.devices import device_names
+
     model = loaded.model
     named = (loaded.fingerprint, str(model.dtype), device_names(model), centroids.config, ids)
     digest = hashlib.sha256(repr(named).encode())
@@ -123,6 +125,7 @@ def groups_on_samples(loaded: LoadedModel, centroids: Centroids) -> list[str]:
 
     from focus_runtime.composition.attach import compose
     from focus_runtime.measure.loss import final_hidden, layer_shares
+    from focus_runtime.models.devices import input_device
 
     config, ids = centroids.config, calibration_ids(loaded)[:CHECKED_TOKENS]
     if config.assignment == "causal" and not centroids.has_potentials:

@@ -15,7 +15,7 @@ from focus_explorer.usecases.generate import check_generation, generate
 from focus_explorer.usecases.jobs import JobRunner
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.comparisons import GeneratedPayload
-from focus_explorer.views.payloads.jobs import JobPayload
+from focus_explorer.views.payloads.runs import JobPayload
 
 BUSY = ("another comparison is being measured", "stop it, or wait for it")
 

@@ -18,15 +18,15 @@ from focus_explorer.usecases.labels import NAME_LENGTH, label_run
 from focus_explorer.usecases.run_model import composed_run, lease_run_model, request_again, run_changes
 from focus_explorer.usecases.runs import check_beginning, checked_text, layer_parts, run_config, token_ids
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.payloads.runs import PredictionPayload
-from focus_explorer.views.payloads.what_if import (
+from focus_explorer.views.pairs import changed_pairs
+from focus_explorer.views.payloads.comparisons import (
     ChangedPairsPayload,
     ChangedPredictionPayload,
     WhatIfMeasured,
     WhatIfResultPayload,
 )
+from focus_explorer.views.payloads.runs import PredictionPayload
 from focus_explorer.views.run import encode
-from focus_explorer.views.what_if import changed_pairs
 from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.changes import Change, check_changes, last_token, read_changes
 from focus_runtime.measure.intervals import moving_block_interval

@@ -15,7 +15,7 @@ from focus_explorer.statistics.tables import RunStatistics, agreement_between, r
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import measure_run
-from focus_explorer.views.payloads.jobs import JobAnswerPayload, JobPayload
+from focus_explorer.views.payloads.runs import JobAnswerPayload, JobPayload
 from focus_explorer.views.payloads.statistics import (
     AgreementColumnsPayload,
     CategoryColumnsPayload,

@@ -19,7 +19,7 @@ from focus_explorer.usecases.run_model import device_here
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import SAMPLES, sample_text
 from focus_explorer.usecases.training.request import snapshots_of
-from focus_explorer.views.payloads.trainings import FilmPayload
+from focus_explorer.views.payloads.centroids import FilmPayload
 from focus_explorer.views.run import encode
 from focus_runtime.failures import Advice
 

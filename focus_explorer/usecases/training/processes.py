@@ -39,7 +39,7 @@ from focus_explorer.usecases.texts import SAMPLES
 from focus_explorer.usecases.training.film import Films
 from focus_explorer.usecases.training.request import TrainRequest, checkpoint_of, flag, plan_training
 from focus_explorer.usecases.training.texts import gather_texts
-from focus_explorer.views.payloads.trainings import (
+from focus_explorer.views.payloads.centroids import (
     CurvePayload,
     FilmPayload,
     TrainingJobPayload,

@@ -1,13 +1,90 @@
-"""Quality against pairs kept over the settings a run was compared at."""
+"""Figures of what Focus costs and saves: loss along the text, quality over pairs kept, times, speed over length."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
-from focus_explorer.views.figures.style import FOCUS, INK, RANDOM, WINDOW, Preset, axis, finish, spread
-from focus_explorer.words import counted
+from focus_explorer.views.figures.style import FOCUS, FULL, INK, RANDOM, WINDOW, Preset, axis, finish, spread
+from focus_explorer.words import counted, ends
+from focus_runtime.budget import budget_digest
+from focus_runtime.config import growth_words
+
+MOST_POINTS = 2500
+BEYOND = 0.01  # of the points at either end are outside the axis, so that a few do not flatten the rest
+
+
+def loss_difference_figure(
+    positions: NDArray[np.int64],
+    differences: NDArray[np.float64],
+    interval: tuple[float, float | None, float | None],
+    preset: Preset,
+) -> go.Figure:
+    """Points per token (means of neighbours in a long text), a running mean and the mean over the text.
+
+    Args:
+        positions, differences: (T - 1,) in text order, nats.
+        interval: mean, low and high of the differences; one difference has no ends.
+    """
+    count = differences.size
+    each = -(-count // MOST_POINTS)
+    window = min(max(8, count // 40), count)
+    x, y = _means(positions, each), _means(differences, each)
+    running_x, running = _running(positions, window), _running(differences, window)
+    low, high = np.quantile(y, [BEYOND, 1 - BEYOND])
+    room = 0.1 * max(high - low, 1e-3)
+    floor, ceiling = min(low, running.min(), 0) - room, max(high, running.max(), 0) + room
+    outside = int(((y < floor) | (y > ceiling)).sum())
+    figure = go.Figure()
+    figure.add_scatter(
+        x=x,
+        y=y,
+        mode="markers",
+        name="token" if each == 1 else f"mean of {each} tokens",
+        marker={"size": preset.scaled(1.8), "color": "#9aa0a8"},
+    )
+    figure.add_scatter(
+        x=running_x,
+        y=running,
+        mode="lines",
+        name=f"mean of {counted(window, 'token')}",
+        line={"color": FOCUS, "width": preset.scaled(1.6)},
+    )
+    figure.add_hline(y=0, line={"color": INK, "width": preset.scaled(0.6), "dash": "dash"})
+    mean, lower, upper = interval
+    bootstrap = "" if lower is None else "95 % moving-block bootstrap interval "
+    caption = (
+        "Loss with Focus minus loss with full attention, in nats per token; above 0 Focus predicts worse. Mean over "
+        f"{counted(count, 'token')} {mean:+.4f} ({bootstrap}{ends(lower, upper, '+.4f')}). Line: "
+        f"running mean of {counted(window, 'token')}."
+        + (f" {counted(outside, 'point')} {'lies' if outside == 1 else 'lie'} outside the axis." if outside else "")
+    )
+    return finish(
+        figure,
+        preset,
+        title="Loss difference along the text",
+        caption=caption,
+        corner=f"n = {counted(count, 'scored token')}, mean {mean:+.3f} ({ends(lower, upper, '+.3f')})",
+        xaxis=axis(
+            preset, "Position in the text (tokens)", range=[0, int(positions[-1]) + 1], tickformat=",d", nticks=6
+        ),
+        yaxis=axis(preset, "Focus − full (nats per token)", range=[floor, ceiling]),
+    )
+
+
+def _means(values: NDArray[np.generic], each: int) -> NDArray[np.float64]:
+    starts = np.arange(0, values.size, each)
+    return np.add.reduceat(values.astype(np.float64), starts) / np.diff([*starts, values.size])
+
+
+def _running(values: NDArray[np.generic], window: int) -> NDArray[np.float64]:
+    sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+    means = (sums[window:] - sums[:-window]) / window
+    return means[:: max(1, means.size // 800)]
+
 
 KINDS = {
     "focus": ("Focus", FOCUS, "circle"),
@@ -18,12 +95,7 @@ ENDS = ("mean", "low", "high")
 
 
 def quality_figure(rows: list[dict[str, Any]], note: str, preset: Preset) -> go.Figure:
-    """Loss difference with its interval, where there is one, over the share of pairs kept.
-
-    Args:
-        rows: of the query `comparisons`.
-        note: end of the caption: what all settings share.
-    """
+    """Loss difference with its interval, where there is one, over the share of pairs kept; `note` ends the caption."""
     figure, known = go.Figure(), all(row["delta_low"] is not None for row in rows)
     for kind, (name, colour, symbol) in KINDS.items():
         of_kind = sorted((row for row in rows if row["kind"] == kind), key=lambda row: row["retained_pairs"])
@@ -72,3 +144,118 @@ def quality_figure(rows: list[dict[str, Any]], note: str, preset: Preset) -> go.
 def _setting(row: dict[str, Any]) -> str:
     groups = f", top {row['top_k']}" if row["kind"] != "window" else ""
     return f"{KINDS.get(row['kind'], (row['kind'],))[0]}{groups}, window {row['window_size']}"
+
+
+STAGES = {
+    "end_to_end": "forward pass",
+    "attention": "attention",
+    "routing": "· routing",
+    "sort": "· sort",
+    "same_group": "· same group",
+    "local": "· window",
+    "sinks": "· sinks",
+    "merge": "· merge",
+}
+MODES = (("full", "full attention", FULL, "circle", -0.16), ("focus", "Focus", FOCUS, "square-open", 0.16))
+
+
+def timings_figure(rows: list[dict[str, Any]], run: dict[str, Any], preset: Preset) -> go.Figure:
+    """One line per stage; the time axis is logarithmic; `rows`: of the query `timings`."""
+    shown = [name for name in STAGES if any(row["stage"] == name and row["median"] > 0 for row in rows)]
+    figure = go.Figure()
+    for mode, name, colour, symbol, shift in MODES:
+        of_mode = [row for row in rows if row["mode"] == mode and row["stage"] in shown and row["median"] > 0]
+        figure.add_scatter(
+            x=[row["median"] for row in of_mode],
+            y=[shown.index(row["stage"]) + shift for row in of_mode],
+            mode="markers",
+            name=name,
+            marker={
+                "color": colour,
+                "symbol": symbol,
+                "size": preset.scaled(4.5),
+                "line": {"color": colour, "width": preset.scaled(1)},
+            },
+            error_x=spread(preset, colour, *([row[key] for row in of_mode] for key in ("median", "low", "high"))),
+        )
+    repeats = sorted({row["repeats"] for row in rows})
+    repeated = counted(repeats[0], "repeat") if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]} repeats"
+    caption = (
+        f"Wall time by stage on {counted(run['num_tokens'], 'token')} ({run['device']}, {run['dtype']}, backend "
+        f"{run['backend']}): median and range of {repeated} after a warm-up, full attention and Focus "
+        "in turn. Stages with a dot are parts of Focus attention."
+    )
+    return finish(
+        figure,
+        preset,
+        title="Time by stage",
+        caption=caption,
+        corner=f"n = {repeated}, {counted(run['num_tokens'], 'token')}",
+        xaxis=axis(
+            preset,
+            "Time (ms, logarithmic)",
+            type="log",
+            dtick=1,
+            tickformat=",~r",
+            showgrid=True,
+            gridcolor="#e6e6e6",
+            gridwidth=0.5,
+        ),
+        yaxis=axis(
+            preset,
+            "",
+            tickvals=list(range(len(shown))),
+            ticktext=[STAGES[name] for name in shown],
+            range=[len(shown) - 0.5, -0.5],
+        ),
+    )
+
+
+BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # Okabe and Ito's, safe for colour-vision deficiency
+
+
+def _line(name: str, colour: str, tokens: list[int], ratios: list[float], dash: str = "solid") -> go.Scatter:
+    style = {"color": colour, "width": 2, "dash": dash}
+    return go.Scatter(x=tokens, y=ratios, name=name, mode="lines+markers", line=style, marker={"size": 7})
+
+
+def speed_figure(result: dict[str, Any]) -> go.Figure:
+    """Full attention's time over Focus's, by tokens, from what `bench` measures; above 1 Focus is faster."""
+    figure = go.Figure()
+    layer, prefill, decode = result["layer"], result["prefill"], result["decode"]
+    if layer:
+        tokens = [row["tokens"] for row in layer]
+        ratios = [row["full_over_focus_with_routing"] for row in layer]
+        figure.add_trace(_line("one attention layer, heads alike, with routing", BLUE, tokens, ratios))
+        limits = [row["limit"] for row in layer]
+        figure.add_trace(_line("pairs kept: limit for one kernel", BLUE, tokens, limits, "dot"))
+    if prefill:
+        tokens = [row["tokens"] for row in prefill]
+        figure.add_trace(_line("whole model, prefill", ORANGE, tokens, [row["full_over_focus"] for row in prefill]))
+    if decode:
+        tokens = [row["past_tokens"] for row in decode]
+        figure.add_trace(_line("whole model, decode", GREEN, tokens, [row["full_over_focus"] for row in decode]))
+    config = result["config"]
+    setting = (
+        f"K={config['num_groups']}, k={config['top_k']}, w={config['window']}, {counted(config['num_sinks'], 'sink')}"
+    )
+    setting += f", windows {growth_words(config['window_growth'])}" if config.get("window_growth") else ""
+    setting += f", with the budget {budget_digest(config['budget'])}" if config.get("budget") else ""
+    figure.add_hline(y=1, line={"color": "#888888", "width": 1})
+    figure.update_layout(
+        title={"text": f"Focus beside full attention<br><sup>{result['model']}, {setting}, {result['dtype']}</sup>"},
+        template="plotly_white",
+        width=760,
+        height=460,
+        font={"family": "Arial, sans-serif", "size": 14},
+        xaxis={
+            "type": "log",
+            "title": "tokens",
+            "tickvals": sorted({x for trace in figure.data for x in trace.x}),
+            "tickformat": ",d",
+        },
+        yaxis={"title": "times as fast as full attention", "rangemode": "tozero"},
+        legend={"orientation": "h", "y": -0.2},
+        margin={"l": 70, "r": 20, "t": 80, "b": 80},
+    )
+    return figure

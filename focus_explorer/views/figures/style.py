@@ -1,12 +1,18 @@
-"""What all printed figures share: sizes and fonts set beforehand, light colours that also differ in grey."""
+"""What printed figures share: sizes, fonts and colours set beforehand, axes, lines with bands, matrices of cells."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import plotly.graph_objects as go
+
+from focus_explorer.words import counted
+
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
 
 PX_PER_MM, PX_PER_PT = 96 / 25.4, 96 / 72
 SANS = "Arial, Liberation Sans, Helvetica, sans-serif"
@@ -97,18 +103,7 @@ def axis(preset: Preset, title: str, **more: Any) -> dict[str, Any]:
 
 
 def spread(preset: Preset, colour: str, middle: list[float], low: list[float], high: list[float]) -> dict[str, Any]:
-    """Whiskers from `low` to `high` around points at `middle`.
-
-    Args:
-        preset: scales lines and caps.
-        colour: of the whiskers.
-        middle: position of each point.
-        low: lower end at each point.
-        high: upper end at each point.
-
-    Returns:
-        Plotly's `error_x` or `error_y`.
-    """
+    """Plotly's `error_x` or `error_y`: whiskers from `low` to `high` around points at `middle`."""
     return {
         "type": "data",
         "symmetric": False,
@@ -178,7 +173,7 @@ def finish(
             "yref": "container",
             "yanchor": "top",
             "pad": {"t": preset.scaled(3)},
-        },
+        }
     )
     return figure
 
@@ -197,3 +192,144 @@ def _legend_rows(figure: go.Figure, preset: Preset) -> int:
     names = _legend_names(figure)
     room = preset.width_px - 7.2 * preset.points(preset.small) - preset.scaled(10)  # less numbers and title of the axis
     return -(-len(names) // max(1, int(room // (_entry_width(figure, preset) + 40))))
+
+
+def colour_bar(preset: Preset, title: str, **more: Any) -> dict[str, Any]:
+    """A colour bar at the right, as high as the plot."""
+    small = preset.points(preset.small)
+    return {
+        "title": {"text": title, "side": "right", "font": {"size": small}},
+        "thickness": preset.scaled(6),
+        "len": 1,
+        "lenmode": "fraction",
+        "y": 0.5,
+        "x": 1,
+        "xpad": preset.scaled(4),
+        "ypad": 0,
+        "outlinewidth": preset.scaled(0.5),
+        "tickfont": {"size": small},
+        "ticks": "outside",
+        "ticklen": preset.scaled(2),
+        "nticks": 5,
+    } | more
+
+
+def add_cells(
+    figure: go.Figure,
+    columns: Sequence[float],
+    rows: Sequence[float],
+    values: Sequence[float],
+    *,
+    limits: tuple[float, float],
+    bar: dict[str, Any],
+    hover: str,
+) -> None:
+    """Squares of side 1 around (column, row), from the lightest colour at the first of `limits` to the darkest."""
+    scale = [[place / (len(SEQUENTIAL) - 1), colour] for place, colour in enumerate(SEQUENTIAL)]
+    shade = {"color": list(values), "colorscale": scale, "cmin": limits[0], "cmax": limits[1]}
+    figure.add_bar(
+        x=list(columns),
+        base=[row - 0.5 for row in rows],
+        y=[1] * len(rows),
+        width=1,
+        showlegend=False,
+        # an outline of the same colour hides the seams that viewers draw between rectangles
+        marker=shade | {"line": {"width": 0.4, **shade}, "colorbar": bar},
+        customdata=list(values),
+        hovertemplate=hover,
+    )
+    figure.update_layout(bargap=0, barmode="overlay")
+
+
+def add_numbers(
+    figure: go.Figure,
+    columns: Sequence[float],
+    rows: Sequence[float],
+    texts: Sequence[str],
+    dark: Sequence[bool],
+    size: float,
+) -> None:
+    """Numbers in cells, white on dark ones; `size` of the type in pixels."""
+    for colour, on_dark in (("#ffffff", True), (INK, False)):
+        chosen = [place for place, value in enumerate(dark) if value == on_dark]
+        figure.add_scatter(
+            x=[columns[place] for place in chosen],
+            y=[rows[place] for place in chosen],
+            mode="text",
+            text=[texts[place] for place in chosen],
+            textfont={"size": size, "color": colour},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+
+
+# name of the columns -> name in the legend, colour, dash, mark; value and interval of Focus come last, on top
+LINES = {
+    "window_only": ("window only", WINDOW, "dashdot", "cross-thin-open"),
+    "random": ("random centroids", RANDOM, "dash", "triangle-up-open"),
+    "shuffled": ("shuffled groups", SHUFFLED, "dot", "square-open"),
+    "value": ("Focus", FOCUS, "solid", "circle"),
+}
+
+
+def add_bands(
+    figure: go.Figure, rows: list[dict[str, Any]], x: list[float], preset: Preset, *, legend: bool = True, **where: Any
+) -> list[str]:
+    """One line per series of `LINES` that the rows have, with its band where they have one.
+
+    Args:
+        rows: with `value`, `low`, `high` and the baselines, one for each x.
+        where: `xaxis` and `yaxis` of a panel.
+
+    Returns:
+        Names of the lines drawn.
+    """
+    known = {key: look for key, look in LINES.items() if any(row.get(key) is not None for row in rows)}
+    for key, (_, colour, _, _) in known.items():  # all bands first, so that none hides a line
+        ends = ("low", "high") if key == "value" else (f"{key}_low", f"{key}_high")
+        low, high = ([row.get(end) for row in rows] for end in ends)
+        if all(value is not None for value in low + high):
+            figure.add_scatter(
+                x=[*x, *reversed(x)],
+                y=[*high, *reversed(low)],
+                fill="toself",
+                mode="lines",
+                line={"width": 0},
+                fillcolor=_faded(colour),
+                hoverinfo="skip",
+                showlegend=False,
+                **where,
+            )
+    for key, (name, colour, dash, symbol) in known.items():
+        line = {"color": colour, "width": preset.scaled(1.2), "dash": dash}
+        mark = {
+            "symbol": symbol,
+            "size": preset.scaled(3.2),
+            "color": colour,
+            "line": {"width": preset.scaled(0.8), "color": colour},
+        }
+        figure.add_scatter(
+            x=x,
+            y=[row.get(key) for row in rows],
+            mode="lines+markers",
+            name=name,
+            line=line,
+            marker=mark,
+            legendgroup=name,
+            showlegend=legend,
+            **where,
+        )
+    return [name for name, _, _, _ in known.values()]
+
+
+def interval_words(rows: list[dict[str, Any]]) -> str:
+    """What the intervals of a statistic are over, for a caption; fewer than two units give none."""
+    units = counted(rows[0]["units"], rows[0]["unit"])
+    known = any(row["low"] is not None for row in rows)
+    return f"with 95 % bootstrap intervals over {units}" if known else f"without intervals ({units})"
+
+
+def _faded(colour: str) -> str:
+    """A quarter of the colour on white; see-through fills are not understood by every printer."""
+    mixed = (round(255 - 0.25 * (255 - int(colour[at : at + 2], 16))) for at in (1, 3, 5))
+    return "#" + "".join(f"{value:02x}" for value in mixed)

@@ -1,45 +1,26 @@
 """What the page gets from Python: one `TypedDict` for each JSON object.
 
-`assets/js/core/payloads.d.ts` declares the same types under the same names; tests/explorer/views/test_payloads.py
-compares both. A `TypedDict` of another name is a part that only Python knows.
+`python -m website.payloads` writes them to `assets/js/core/payloads.d.ts` for the browser's scripts. A `TypedDict` of
+another name is a part that only Python knows.
 """
 
 from __future__ import annotations
 
-from typing import is_typeddict
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast, is_typeddict
 
-from focus_explorer.views.payloads import (
-    centroids,
-    comparisons,
-    exports,
-    groups,
-    jobs,
-    live_text,
-    pairs,
-    runs,
-    statistics,
-    stored_runs,
-    trainings,
-    what_if,
-)
+from focus_explorer.views.payloads import centroids, comparisons, runs, statistics
 
-_MODULES = (
-    centroids,
-    comparisons,
-    exports,
-    groups,
-    jobs,
-    live_text,
-    pairs,
-    runs,
-    statistics,
-    stored_runs,
-    trainings,
-    what_if,
-)
 PAYLOADS: dict[str, type] = {
     name: value
-    for module in _MODULES
+    for module in (centroids, comparisons, runs, statistics)
     for name, value in vars(module).items()
     if is_typeddict(value) and value.__module__ == module.__name__ and name.endswith("Payload")
 }
+
+_Payload = TypeVar("_Payload")
+
+
+def picked(payload: type[_Payload], row: Mapping[str, Any], **others: Any) -> _Payload:
+    """A payload whose values are the keyword arguments, and for all other keys the row's values of the same names."""
+    return cast(_Payload, {key: others[key] if key in others else row[key] for key in payload.__annotations__})

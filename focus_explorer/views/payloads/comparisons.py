@@ -1,14 +1,21 @@
-"""The Compare tab: settings, other runs, lengths and generated text."""
+"""The Compare tab: settings, other runs, lengths, missing links, generated text; and what if: a run changed by hand."""
 
 from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-from focus_explorer.views.payloads.jobs import JobPayload
-from focus_explorer.views.payloads.runs import ConfigPayload, SettingValue
+from focus_explorer.views.payloads.runs import (
+    ConfigPayload,
+    Executed,
+    JobAnswerPayload,
+    NamedRun,
+    PredictionPayload,
+    SettingValue,
+    SpreadPayload,
+)
 
 
-class GridCellPayload(TypedDict):
+class GridCellPayload(Executed):
     """One measured setting."""
 
     run_id: str
@@ -26,9 +33,6 @@ class GridCellPayload(TypedDict):
     delta_high: float | None
     retained_pairs: float
     dominance: float | None
-    backend: str
-    device: str
-    dtype: str
     threads: int
     repeats: int
     attention_full: float
@@ -65,22 +69,14 @@ class MeasuredGrid(TypedDict):
     num_groups: int
 
 
-class GridPayload(MeasuredGrid):
+class GridPayload(MeasuredGrid, JobAnswerPayload):
     """Measured settings of a run, and the job that measures more."""
 
-    job: JobPayload | None
 
-
-class PartnerPayload(TypedDict):
+class PartnerPayload(NamedRun):
     """Another run of the same tokens."""
 
-    run_id: str
-    name: str
-    created_at: str
-    model_id: str
-    centroids_name: str
     centroids_sha256: str
-    config: ConfigPayload
     perplexity_focus: float
     retained_pairs: float
 
@@ -125,15 +121,6 @@ class PerplexityPayload(TypedDict):
     focus: float
 
 
-class SpreadPayload(TypedDict):
-    """Milliseconds over the repeats."""
-
-    median: float
-    low: float
-    high: float
-    repeats: int
-
-
 class StagePayload(TypedDict):
     """Times of a stage by mode; `peak_memory_bytes` by mode."""
 
@@ -142,7 +129,7 @@ class StagePayload(TypedDict):
     peak_memory_bytes: dict[str, int | None]
 
 
-class RunSummary(TypedDict):
+class RunSummary(Executed):
     """The numbers of one run; `special_tokens`: "auto", "none", or None for a run of a version before 0.3."""
 
     run_id: str
@@ -158,9 +145,6 @@ class RunSummary(TypedDict):
     config: ConfigPayload
     model: str
     centroids: str
-    device: str
-    dtype: str
-    backend: str
     notes: list[str]
     changes: list[str]
     db: str
@@ -181,7 +165,7 @@ class RunNumbersPayload(TypedDict):
     settings_that_differ: dict[str, list[SettingValue]]
 
 
-class LengthPayload(TypedDict):
+class LengthPayload(Executed):
     """One layer timed at one length."""
 
     run_id: str
@@ -199,9 +183,6 @@ class LengthPayload(TypedDict):
     routing_median: float
     retained_pairs: float
     repeats: int
-    backend: str
-    device: str
-    dtype: str
     threads: int
 
 
@@ -228,10 +209,8 @@ class MeasuredLengths(TypedDict):
     layers: dict[str, LayerLengthsPayload]
 
 
-class LengthsPayload(MeasuredLengths):
+class LengthsPayload(MeasuredLengths, JobAnswerPayload):
     """Measured lengths by layer, and the job that measures more."""
-
-    job: JobPayload | None
 
 
 class MissingLinkPayload(TypedDict):
@@ -266,10 +245,8 @@ class MeasuredLinks(TypedDict):
     explained: ExplainedTokenPayload | None
 
 
-class MissingLinksPayload(MeasuredLinks):
+class MissingLinksPayload(MeasuredLinks, JobAnswerPayload):
     """Tokens that were explained, one of them, and the job that explains another."""
-
-    job: JobPayload | None
 
 
 class HeadCostPayload(TypedDict):
@@ -292,10 +269,8 @@ class MeasuredHeads(TypedDict):
     heads: list[HeadCostPayload]
 
 
-class HeadCostsPayload(MeasuredHeads):
+class HeadCostsPayload(MeasuredHeads, JobAnswerPayload):
     """What was measured of a run's heads, and the job that measures them."""
-
-    job: JobPayload | None
 
 
 class GeneratedSidePayload(TypedDict):
@@ -316,8 +291,68 @@ class GeneratedPayload(TypedDict):
     prompt_tokens: NotRequired[int]
 
 
-class GenerationPayload(TypedDict):
+class GenerationPayload(JobAnswerPayload):
     """A generation and its job."""
 
-    job: JobPayload | None
     sides: GeneratedPayload
+
+
+class ChangedLayerPayload(TypedDict):
+    """A layer: tokens whose most probable group differs, and its share of pairs kept before and after."""
+
+    layer: int
+    moved: int
+    kept_before: float
+    kept_after: float
+
+
+class WhatIfResultPayload(TypedDict):
+    """A changed run; losses are means in nats per token of the first `num_tokens` tokens. `changes`: base64 of a
+    float32 a token, its loss with the changes minus without. `other_top`: positions whose most probable token
+    differs."""
+
+    num_tokens: int
+    nll_full: float
+    nll_before: float
+    nll_after: float
+    difference: LossDifferencePayload
+    changes: str
+    other_top: list[int]
+    layers: list[ChangedLayerPayload]
+
+
+class ChangedPairsPayload(TypedDict):
+    """Pairs of one layer that the changes add and drop, mean over its heads: in all, and base64 of float32 in blocks of
+    the lower triangle, row by row, as a share of each block's pairs."""
+
+    layer: int
+    num_tokens: int
+    block_size: int
+    gained: float
+    lost: float
+    gained_shares: str
+    lost_shares: str
+
+
+class ChangedPredictionPayload(TypedDict):
+    """The most probable tokens at one place without and with the changes; None beyond the tokens that were read."""
+
+    token: int
+    before: PredictionPayload | None
+    after: PredictionPayload | None
+
+
+class WhatIfMeasured(TypedDict):
+    """What is known of a changed run; all None before it was measured."""
+
+    result: WhatIfResultPayload | None
+    pairs: ChangedPairsPayload | None
+    prediction: ChangedPredictionPayload | None
+
+
+class WhatIfPayload(WhatIfMeasured, JobAnswerPayload):
+    """What is known of a changed run, the job that measures or saves it, the command that makes and saves it, and the
+    newest run saved from this one."""
+
+    saved: str | None
+    command: str

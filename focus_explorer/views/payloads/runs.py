@@ -1,10 +1,28 @@
-"""A stored run, its layers, masks and maps."""
+"""A stored run, its layers, masks and maps; the list of runs; background work; the export dialog."""
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
-from focus_explorer.views.payloads.jobs import JobPayload
+JobState = Literal["waiting", "running", "done", "stopped", "failed"]
+
+
+class JobPayload(TypedDict):
+    """The state of a background job; `seconds_left` where its work is even and some of it is done."""
+
+    kind: str
+    run_id: str
+    state: Literal["waiting", "running", "stopping", "done", "stopped", "failed"]
+    stage: str
+    fraction: float
+    message: str
+    seconds_left: float | None
+
+
+class JobAnswerPayload(TypedDict):
+    """An answer that holds a job alone."""
+
+    job: JobPayload | None
 
 
 class HeadExceptionPayload(TypedDict):
@@ -46,22 +64,32 @@ class ConfigPayload(TypedDict):
     window_growth: NotRequired[tuple[int, int]]
 
 
-class RunInfoPayload(TypedDict):
-    """What a run was made with; `added_tokens`: pieces that the tokenizer put before the text."""
+class Executed(TypedDict):
+    """On what a model ran."""
 
-    run_id: str
-    title: str
-    name: str
-    model_id: str
-    centroids_name: str
-    num_tokens: int
-    added_tokens: list[str]
     device: str
     dtype: str
     backend: str
-    seed: int
+
+
+class NamedRun(TypedDict):
+    """A run by its names, and with what it was made."""
+
+    run_id: str
+    name: str
     created_at: str
+    model_id: str
+    centroids_name: str
     config: ConfigPayload
+
+
+class RunInfoPayload(NamedRun, Executed):
+    """What a run was made with; `added_tokens`: pieces that the tokenizer put before the text."""
+
+    title: str
+    num_tokens: int
+    added_tokens: list[str]
+    seed: int
     notes: list[str]
     changes: list[str]
 
@@ -124,15 +152,20 @@ class QualityPayload(TypedDict):
     delta_high: float | None
 
 
-class TimingPayload(TypedDict):
-    """One mode of one stage: milliseconds over the repeats."""
+class SpreadPayload(TypedDict):
+    """Milliseconds over the repeats."""
 
-    mode: str
-    stage: str
     median: float
     low: float
     high: float
     repeats: int
+
+
+class TimingPayload(SpreadPayload):
+    """One mode of one stage: milliseconds over the repeats."""
+
+    mode: str
+    stage: str
     sequence_length: int
     backend: str
     peak_memory_bytes: int | None
@@ -294,3 +327,144 @@ class MapParametersPayload(TypedDict):
     metric: NotRequired[str]
     n_neighbors: NotRequired[int]
     min_dist: NotRequired[float]
+
+
+class LiveTextPayload(TypedDict):
+    """Tokens of the text as it is now. `top`: base64 of bytes, layer by layer, the group of every token; `tokens_read`:
+    how many were computed for this answer, in `milliseconds`; `next`: the most probable tokens that follow, with their
+    probabilities."""
+
+    pieces: list[str]
+    layers: list[int]
+    top: str
+    tokens_read: int
+    milliseconds: float
+    next: list[tuple[str, float]]
+
+
+class RunCardPayload(NamedRun):
+    """One run of the list; `deleted_at` is None while it is kept, `owner` where it belongs to no user."""
+
+    title: str
+    note: str
+    tags: list[str]
+    centroids_sha256: str
+    num_tokens: int
+    added_tokens: list[str]
+    perplexity_full: float
+    perplexity_focus: float
+    retained_pairs: float
+    dominance: float
+    device: str
+    dtype: str
+    deleted_at: str | None
+    owner: str | None
+
+
+class RunCardsPayload(TypedDict):
+    """Kept and deleted runs."""
+
+    runs: list[RunCardPayload]
+    keep_days: int
+
+
+class RunLabelPayload(TypedDict):
+    """A run's name, note and tags."""
+
+    run_id: str
+    name: str
+    note: str
+    tags: list[str]
+
+
+class DeletedPayload(TypedDict):
+    """Whether a run is deleted now."""
+
+    deleted: bool
+
+
+class SqlResultPayload(TypedDict):
+    """Rows of a SELECT statement."""
+
+    columns: list[str]
+    types: list[str]
+    rows: list[list[str | float | bool | None]]
+    truncated: str
+    seconds: float
+
+
+class SqlExamplesPayload(TypedDict):
+    """Names and statements of examples, and the limits."""
+
+    examples: list[tuple[str, str]]
+    seconds: float
+    rows: int
+
+
+class ExportItemPayload(TypedDict):
+    """A table or figure that can be exported."""
+
+    name: str
+    about: str
+    layers: bool
+
+
+class PresetPayload(TypedDict):
+    """Size of a figure in millimetres."""
+
+    name: str
+    about: str
+    width: float
+    height: float
+
+
+class MaskLayerPayload(TypedDict):
+    """A layer whose masks can be exported: that of each part of its heads; `pairs` it keeps, mean over its heads."""
+
+    layer: int
+    pairs: int
+    parts: list[PartPayload]
+
+
+class MaskChoicesPayload(TypedDict):
+    """What can be exported of masks; queries are numbered from 0 to one below `tokens`."""
+
+    formats: list[str]
+    layers: list[MaskLayerPayload]
+    tokens: int
+
+
+class ExportChoicesPayload(TypedDict):
+    """What can be exported of a run."""
+
+    title: str
+    kinds: list[str]
+    tables: list[ExportItemPayload]
+    formats: list[str]
+    mask: MaskChoicesPayload
+    figures: list[ExportItemPayload]
+    figure_formats: list[str]
+    report_formats: list[str]
+    presets: list[PresetPayload]
+
+
+class ExportCommandPayload(TypedDict):
+    """The command that writes the same file."""
+
+    command: str
+
+
+class ExportFilePayload(TypedDict):
+    """A finished file and its address."""
+
+    name: str
+    bytes: int
+    address: str
+
+
+class ExportPayload(TypedDict):
+    """An export and its job."""
+
+    id: str
+    job: JobPayload
+    file: ExportFilePayload | None

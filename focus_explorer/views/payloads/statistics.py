@@ -1,10 +1,168 @@
-"""The Statistics tab: tables as columns."""
+"""The Groups, Sparsity and Statistics tabs: groups and their names, pairs and attention, statistics as columns."""
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
-from focus_explorer.views.payloads.jobs import JobPayload
+from focus_explorer.views.payloads.runs import JobPayload
+
+
+class GroupPayload(TypedDict):
+    """One group of one layer; None where it has no tokens or was not measured."""
+
+    tokens: int
+    share: float
+    balance: float
+    flags: list[str]
+    classes: list[int]
+    top_class: int | None
+    purity: float | None
+    base_rate: float | None
+    null_mean: float | None
+    null_high: float | None
+    characteristic: list[tuple[str, float, int]]
+    attention_mass: float | None
+    confidence: float | None
+    entropy: float | None
+
+
+class GroupsPayload(TypedDict):
+    """Every group of every layer, and what the text and the baselines are."""
+
+    groups: list[list[GroupPayload]]
+    class_names: list[str]
+    class_shares: list[float]
+    classes: str
+    seed: int
+    draws: int
+    prior_size: float
+    most_q: float
+    attention_tokens: int | None
+    attention_heads: int | None
+
+
+class TraitPayload(TypedDict):
+    """A trait and a group: `share` of the group's tokens, `base` of all; `covered`: of those with the trait; `p_value`:
+    probability that the best of all traits does as well in a group drawn at random."""
+
+    trait: str
+    phi: float
+    share: float
+    base: float
+    covered: float
+    p_value: float
+
+
+class GroupNamePayload(TypedDict):
+    """A group's name from statistics, empty where nothing is clear; `given`: the one that people gave it."""
+
+    name: str
+    given: str | None
+    evidence: list[TraitPayload]
+
+
+class GroupNamesPayload(TypedDict):
+    """Names by layer and group, and what they had to exceed: `random` by layer, None where it was not measured."""
+
+    names: list[list[GroupNamePayload]]
+    traits: int
+    random: list[float | None]
+    least_phi: float
+    least_share: float
+    most_p_value: float
+
+
+class LayerAgreementPayload(TypedDict):
+    """Adjusted Rand index of every two layers; `shuffled`: least and most of neighbours with one of them shuffled."""
+
+    agreement: list[list[float]]
+    shuffled: tuple[float, float] | None
+    pairs: int
+    seed: int
+
+
+class MaskTilePayload(TypedDict):
+    """A rectangle of a mask: base64 of `bytes`-byte integers; rows and keys: first and one past the last."""
+
+    block_size: int
+    rows: tuple[int, int]
+    keys: tuple[int, int]
+    num_rows: int
+    num_columns: int
+    causes: list[str]
+    bytes: int
+    counts: str
+
+
+class DistancePayload(TypedDict):
+    """Pairs of one layer by distance and cause, mean over its heads, with the shares of both baselines."""
+
+    first: list[int]
+    last: list[int]
+    causes: list[str]
+    counts: list[list[float]]
+    sharing: float
+    beyond: list[float | None]
+    shuffled: list[float]
+    window_only: list[float]
+
+
+class DistanceMeanPayload(TypedDict):
+    """Shares of pairs by distance, mean over layers."""
+
+    first: list[int]
+    last: list[int]
+    causes: list[str]
+    pairs: list[int]
+    layers: int
+    shares: list[list[float]]
+    kept_least: list[float]
+    kept_most: list[float]
+    shuffled: list[float]
+    window_only: list[float]
+    sharing: list[float]
+    beyond: list[float | None]
+    layer_shuffled: list[float]
+    layer_window_only: list[float]
+
+
+class AttentionMassPayload(TypedDict):
+    """Share of full attention by cause, layers by heads."""
+
+    state: Literal["done"]
+    num_tokens: int
+    mass_kept: list[list[float]]
+    distant_mass_kept: list[list[float | None]]
+    local: list[list[float]]
+    sinks: list[list[float]]
+    grouped: list[list[float]]
+    dropped: list[list[float]]
+    sharing: list[float]
+
+
+class AttentionRunningPayload(TypedDict):
+    """A measurement of attention that is running."""
+
+    state: Literal["running"]
+    stage: str
+    fraction: float
+
+
+class AttentionPlannedPayload(TypedDict):
+    """No measurement of attention yet, or one that failed."""
+
+    state: Literal["none", "failed"]
+    num_tokens: int
+    whole: int
+    problem: NotRequired[str]
+
+
+class AttentionLinksPayload(TypedDict):
+    """Strongest links: head, query, key, probability, affinity."""
+
+    columns: list[str]
+    dropped: list[tuple[int, int, int, float, float]]
+    kept: list[tuple[int, int, int, float, float]]
 
 
 class ComputingPayload(TypedDict):
@@ -12,6 +170,15 @@ class ComputingPayload(TypedDict):
 
     state: Literal["computing"]
     fraction: float
+
+
+class IntervalColumns(TypedDict):
+    """Ends of intervals, and the units that were drawn again."""
+
+    low: list[float | None]
+    high: list[float | None]
+    units: list[int]
+    unit: list[str]
 
 
 class StatisticColumnsPayload(TypedDict):
@@ -90,7 +257,7 @@ class CharacteristicColumnsPayload(TypedDict):
     q_value: list[float]
 
 
-class CategoryColumnsPayload(TypedDict):
+class CategoryColumnsPayload(IntervalColumns):
     """Word categories in the groups of one layer."""
 
     layer: list[int]
@@ -100,16 +267,12 @@ class CategoryColumnsPayload(TypedDict):
     tokens: list[int]
     group_tokens: list[int]
     share: list[float | None]
-    low: list[float | None]
-    high: list[float | None]
     share_of_text: list[float]
     lift: list[float | None]
     z: list[float | None]
     p_value: list[float | None]
     q_value: list[float | None]
     random: list[float | None]
-    units: list[int]
-    unit: list[str]
 
 
 class LayerStatisticsPayload(TypedDict):
@@ -121,7 +284,7 @@ class LayerStatisticsPayload(TypedDict):
     categories: CategoryColumnsPayload
 
 
-class DistanceColumnsPayload(TypedDict):
+class DistanceColumnsPayload(IntervalColumns):
     """Pairs by distance of one layer and of the mean over layers (layer None)."""
 
     layer: list[int | None]
@@ -130,15 +293,11 @@ class DistanceColumnsPayload(TypedDict):
     pairs: list[int]
     kept: list[float]
     share: list[float | None]
-    low: list[float | None]
-    high: list[float | None]
     shuffled: list[float | None]
     random: list[float | None]
     random_low: list[float | None]
     random_high: list[float | None]
     window_only: list[float | None]
-    units: list[int]
-    unit: list[str]
 
 
 class TokenPairColumnsPayload(TypedDict):
@@ -180,14 +339,12 @@ class PairStatisticsPayload(TypedDict):
     query_heads: int | None
 
 
-class AgreementColumnsPayload(TypedDict):
+class AgreementColumnsPayload(IntervalColumns):
     """Agreement of two runs, layer by layer."""
 
     layer: list[int]
     other_layer: list[int]
     adjusted_rand: list[float]
-    low: list[float | None]
-    high: list[float | None]
     shuffled: list[float]
     shuffled_high: list[float]
     random: list[float | None]
@@ -197,8 +354,6 @@ class AgreementColumnsPayload(TypedDict):
     overlap_shuffled: list[float]
     overlap_random: list[float | None]
     count: list[int]
-    units: list[int]
-    unit: list[str]
 
 
 class RunAgreementPayload(TypedDict):

@@ -18,9 +18,9 @@ from focus_explorer.views.payloads.comparisons import (
     MissingLinksPayload,
     PartnersPayload,
     RunNumbersPayload,
+    WhatIfPayload,
 )
-from focus_explorer.views.payloads.jobs import JobAnswerPayload, JobPayload
-from focus_explorer.views.payloads.what_if import WhatIfPayload
+from focus_explorer.views.payloads.runs import JobAnswerPayload, JobPayload
 from focus_explorer.web.parameters import Request, number, run_of, whole_number, whole_numbers, words
 
 

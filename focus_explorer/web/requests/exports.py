@@ -4,58 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS
-from focus_explorer.exports.mask.choices import kept_by_layer, num_queries, pairs_by_part
-from focus_explorer.exports.mask.names import SUFFIXES as MASK_SUFFIXES
-from focus_explorer.exports.tables.sources import TABLES
-from focus_explorer.exports.tables.write import FORMATS
+from focus_explorer.exports.kinds import export_choices, read_request
 from focus_explorer.usecases.acting_user import acting_user
-from focus_explorer.usecases.runs import run_title
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.payloads.exports import (
-    ExportChoicesPayload,
-    ExportCommandPayload,
-    ExportPayload,
-    MaskChoicesPayload,
-)
-from focus_explorer.views.run import part_payload
-from focus_explorer.web.downloads.files import Downloads
-from focus_explorer.web.downloads.request import KINDS, REPORT_FORMATS, read_request
+from focus_explorer.views.payloads.runs import ExportChoicesPayload, ExportCommandPayload, ExportPayload
+from focus_explorer.web.downloads import Downloads
 from focus_explorer.web.parameters import Request, run_of
-
-WITHOUT_LAYERS = ("tokens", "losses", "predictions", "timings", "timing_repeats", "comparisons")
 
 
 def choices(service: Service, request: Request) -> ExportChoicesPayload:
     """The exports there are of a run: run."""
-    return {
-        "title": run_title(service.database, run_of(request)),
-        "kinds": list(KINDS),
-        "tables": [
-            {"name": name, "about": about, "layers": name not in WITHOUT_LAYERS} for name, about in TABLES.items()
-        ],
-        "formats": list(FORMATS),
-        "mask": _mask(service, run_of(request)),
-        "figures": [{"name": name, "about": about, "layers": name in LAYERED} for name, about in FIGURES.items()],
-        "figure_formats": list(FIGURE_FORMATS),
-        "report_formats": list(REPORT_FORMATS),
-        "presets": [
-            {"name": name, "about": preset.about, "width": preset.width, "height": preset.height}
-            for name, preset in PRESETS.items()
-        ],
-    }
-
-
-def _mask(service: Service, run_id: str) -> MaskChoicesPayload:
-    parts = pairs_by_part(service.database, run_id)
-    return {
-        "formats": list(MASK_SUFFIXES),
-        "layers": [
-            {"layer": layer, "pairs": pairs, "parts": [part_payload(one) for one in parts[layer]]}
-            for layer, pairs in kept_by_layer(service.database, run_id).items()
-        ],
-        "tokens": num_queries(service.database, run_id),
-    }
+    return export_choices(service, run_of(request))
 
 
 def command(service: Service, request: Request) -> ExportCommandPayload:

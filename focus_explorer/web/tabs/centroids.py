@@ -17,8 +17,8 @@ from focus_explorer.usecases.centroids.files import add_centroids, remove_file, 
 from focus_explorer.usecases.names import known_model
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.visitors.service import visitor_limits
-from focus_explorer.views.centroids import report_html
 from focus_explorer.views.payloads.centroids import CentroidCardsPayload
+from focus_explorer.views.training import report_html
 from focus_explorer.web.requests.answers import of_objects, renamed
 from focus_explorer.web.tabs.explore import MODEL_WORK, OPEN_FORM, Explore, alert, guarded
 from focus_explorer.web.tabs.run_form import centroid_choices

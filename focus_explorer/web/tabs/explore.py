@@ -21,7 +21,7 @@ from focus_explorer.usecases.run_payload import load_run_of
 from focus_explorer.usecases.runs import list_runs, mask_blocks, run_text
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import SAMPLES, sample_of, sample_text
-from focus_explorer.views.payloads.stored_runs import DeletedPayload
+from focus_explorer.views.payloads.runs import DeletedPayload
 from focus_explorer.web.parameters import layer_of, whole_number
 from focus_explorer.web.requests.answers import KeptAnswers, guarded, of_objects, packed
 from focus_explorer.web.requests.dispatch import dispatch

@@ -13,8 +13,8 @@ from focus_explorer.usecases.labels import KEEP_DAYS, all_runs, delete_run, labe
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.sql import EXAMPLES, Limits, run_sql
 from focus_explorer.usecases.visitors.service import visitor_limits
-from focus_explorer.views.payloads.stored_runs import DeletedPayload, RunCardsPayload, SqlExamplesPayload
-from focus_explorer.views.runs import run_card
+from focus_explorer.views.payloads.runs import DeletedPayload, RunCardsPayload, SqlExamplesPayload
+from focus_explorer.views.run import run_card
 from focus_explorer.web.requests.answers import guarded, of_objects, packed
 from focus_explorer.web.requests.dispatch import dispatch
 from focus_explorer.web.tabs.explore import Explore

@@ -13,7 +13,7 @@ from focus_explorer.usecases.names import known_model
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings
 from focus_explorer.usecases.training.request import GROUPS, TrainRequest, recipe_values
-from focus_explorer.views.payloads.trainings import ResumedTrainingPayload
+from focus_explorer.views.payloads.centroids import ResumedTrainingPayload
 from focus_explorer.web.requests.answers import of_objects
 from focus_explorer.web.tabs.device_field import device_field, list_devices
 from focus_explorer.web.tabs.explore import OPEN_FORM, Explore, alert, done, guarded

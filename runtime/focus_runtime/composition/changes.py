@@ -15,14 +15,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-
-import torch
+from typing import TYPE_CHECKING
 
 from focus_runtime.budget import HeadCounts, HeadException, HeadSetting, heads_of, query_settings, to_budget
 from focus_runtime.config import MAX_GROUPS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError
 from focus_runtime.mask.rule import group_label, group_number
-from focus_runtime.routing.router import Assignment, MembershipEdit, all_groups, top_k_membership
+
+if TYPE_CHECKING:
+    from focus_runtime.routing.router import Assignment
 
 EXPECTED = "one such as move:12:163:B, see:12:163:1, silence:12:B, full:12, full:12:0, k:12=2 or window:12:0=256"
 MOST_CHANGES = 50
@@ -231,6 +232,8 @@ class LayerEdit:
     def applied(self, assignment: Assignment, first: int, top_k: int) -> Assignment:
         """The same groups, of the tokens from `first` on, with the changes; those of tokens in all groups stay,
         whatever is moved."""
+        from focus_runtime.routing.router import MembershipEdit, all_groups, top_k_membership  # the page reads changes
+
         probabilities_BTK, membership_BT = assignment.probabilities, assignment.membership
         batch, count = membership_BT.shape
         if batch != 1:
@@ -245,11 +248,11 @@ class LayerEdit:
             membership_BT = top_k_membership(probabilities_BTK.detach(), top_k)
             if assignment.everywhere is not None:
                 membership_BT = membership_BT | all_groups(assignment.everywhere, probabilities_BTK.shape[-1])
-        links_T = torch.zeros(count, dtype=torch.int64)
+        links_T = membership_BT.new_zeros(count)
         for token, bits in self.links.items():
             if first <= token < first + count:
                 links_T[token - first] = bits
-        edit = MembershipEdit(links_T.to(membership_BT.device), self.silenced)
+        edit = MembershipEdit(links_T, self.silenced)
         return replace(
             assignment,
             probabilities=probabilities_BTK,

@@ -8,7 +8,7 @@ import pytest
 
 from focus_explorer.cli.bench import describe
 from focus_explorer.cli.main import main
-from focus_explorer.views.speed import speed_figure
+from focus_explorer.views.figures.quality import speed_figure
 from focus_runtime.routing.centroid_file import save_centroids
 from tests.explorer.cli.conftest import options_in_help
 from tests.helpers import build_centroids, build_model

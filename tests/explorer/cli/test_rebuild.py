@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.exports.bundle import tables as bundle_tables
+from focus_explorer.exports.bundle import write as bundle_tables
 from focus_explorer.exports.bundle.write import write_bundle
 from tests.explorer.cli.conftest import one_error, options_in_help
 

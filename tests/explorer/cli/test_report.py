@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.exports.report import pdf as report_print
+from focus_explorer.exports.figures import render as report_print
 from tests.explorer.cli.conftest import one_error, options_in_help
 
 

@@ -13,7 +13,7 @@ import torch
 from focus_explorer.data.parts import executed, full_layers, part_of, run_parts
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.exports.mask.write import write_mask
+from focus_explorer.exports.mask import write_mask
 from focus_explorer.exports.tables.write import table
 from focus_explorer.statistics.tables import run_statistics
 from focus_explorer.usecases.pairs import PairViews

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 import types
-from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, Union, get_args, get_origin, is_typeddict
 
 import pytest
 
+from deploy.site.payloads import DECLARATIONS, declarations, payload_fields
 from focus_explorer.cli.main import main
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.centroids.cards import CentroidCards
@@ -22,7 +22,7 @@ from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.sql import run_sql
 from focus_explorer.usecases.training.processes import Trainings
 from focus_explorer.views.payloads import PAYLOADS
-from focus_explorer.views.runs import run_card
+from focus_explorer.views.run import run_card
 from focus_explorer.web.requests.dispatch import dispatch
 from focus_runtime.budget import HeadException
 from focus_runtime.config import FocusConfig
@@ -30,19 +30,8 @@ from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
 from tests.explorer.conftest import TEXT
-from tests.helpers import ROOT
 
 pytestmark = pytest.mark.slow
-
-DECLARATIONS = ROOT / "assets" / "js" / "core" / "payloads.d.ts"
-SIMPLE = {int: "number", float: "number", str: "string", bool: "boolean", type(None): "null"}
-
-
-def fields(payload):
-    """(key, type, whether it may be absent) of a TypedDict."""
-    for key, kind in get_type_hints(payload, include_extras=True).items():
-        optional = get_origin(kind) is NotRequired
-        yield key, get_args(kind)[0] if optional else kind, optional
 
 
 def problems(value: Any, kind: Any, place: str) -> list[str]:
@@ -51,7 +40,7 @@ def problems(value: Any, kind: Any, place: str) -> list[str]:
     if is_typeddict(kind):
         if not isinstance(value, dict):
             return [f"{place}: {type(value).__name__} in place of {kind.__name__}"]
-        declared = {key: (one, optional) for key, one, optional in fields(kind)}
+        declared = {key: (one, optional) for key, one, optional in payload_fields(kind)}
         lines = [f"{place}: {key!r} is not declared in {kind.__name__}" for key in value.keys() - declared.keys()]
         for key, (one, optional) in declared.items():
             if key in value:
@@ -293,121 +282,5 @@ def test_a_checked_value_is_not_accepted_by_accident():
         check({"state": "done", "fraction": 0.5}, "ComputingPayload")
 
 
-# The TypeScript declarations. A type is compared as text after it was written in one way: unions sorted, T[] for lists.
-
-
-def written(kind: Any) -> str:
-    """A Python type as TypeScript."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if kind in SIMPLE:
-        return SIMPLE[kind]
-    if is_typeddict(kind):
-        return kind.__name__
-    if origin is Literal:
-        return " | ".join(sorted(json.dumps(one) for one in inner))
-    if origin in (Union, types.UnionType):
-        return union(part for one in inner for part in written(one).split(" | "))
-    if origin is tuple:
-        return f"[{', '.join(map(written, inner))}]"
-    if origin is list:
-        return listed(written(inner[0]))
-    assert origin is dict, kind
-    return f"Record<{written(inner[0])}, {written(inner[1])}>"
-
-
-def union(parts) -> str:
-    return " | ".join(sorted(set(parts)))
-
-
-def listed(inner: str) -> str:
-    return f"({inner})[]" if " | " in inner and inner[0] not in "[(" else f"{inner}[]"
-
-
-TOKEN = re.compile(r'\s*("[^"]*"|\w+|\[\]|[\[\](){}<>,|])')
-
-
-def normal(text: str) -> str:
-    """A TypeScript type, written as `written` does."""
-    tokens = [match[1] for match in TOKEN.finditer(text)]
-    assert "".join(tokens) == re.sub(r'\s+(?=(?:[^"]*"[^"]*")*[^"]*$)', "", text), text
-
-    def alternatives() -> str:
-        parts = [postfix()]
-        while tokens and tokens[0] == "|":
-            tokens.pop(0)
-            parts.append(postfix())
-        return union(parts) if len(parts) > 1 else parts[0]
-
-    def postfix() -> str:
-        kind = single()
-        while tokens and tokens[0] == "[]":
-            tokens.pop(0)
-            kind = listed(kind)
-        return kind
-
-    def sequence(end: str) -> list[str]:
-        parts = [alternatives()]
-        while tokens.pop(0) != end:
-            parts.append(alternatives())
-        return parts
-
-    def single() -> str:
-        first = tokens.pop(0)
-        if first == "(":
-            (kind,) = sequence(")")
-            return kind
-        if first == "[":
-            return f"[{', '.join(sequence(']'))}]"
-        if tokens and tokens[0] == "<":
-            tokens.pop(0)
-            return f"{first}<{', '.join(sequence('>'))}>"
-        return first
-
-    kind = alternatives()
-    assert not tokens, text
-    return kind
-
-
-def declared(text: str) -> dict[str, dict[str, str]]:
-    """Interface -> key, with `?` where it may be absent -> type; keys of an extended interface included."""
-    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
-    interfaces = {}
-    for name, base, body in re.findall(r"export interface (\w+)(?: extends (\w+))? \{([^{}]*)\}", text):
-        members = [member.strip() for member in body.split(";") if member.strip()]
-        inherited = interfaces[base] if base else {}
-        interfaces[name] = inherited | {
-            key.strip(): normal(kind) for key, kind in (member.split(":", 1) for member in members)
-        }
-    assert len(interfaces) == text.count("interface "), "an interface was not understood"
-    return interfaces
-
-
 def test_the_browser_scripts_declare_the_same_payloads():
-    here = {
-        name: {key + "?" * optional: written(kind) for key, kind, optional in fields(payload)}
-        for name, payload in PAYLOADS.items()
-    }
-    there = declared(DECLARATIONS.read_text(encoding="utf-8"))
-    assert there.keys() == here.keys()
-    assert {name: there[name] for name in here if there[name] != here[name]} == {
-        name: here[name] for name in here if there[name] != here[name]
-    }
-
-
-def test_types_are_compared_in_one_form():
-    text = """/** A. */ export interface A { // of
-      a: string; b?: (null | number)[]; c: Record<string, [string, (number | null)[]][]>; d: "x y" | "a"; e: B[][];
-    } export interface C extends A { a: number; }"""
-    assert declared(text)["C"] == declared(text)["A"] | {"a": "number"}
-    assert {"A": declared(text)["A"]} == {
-        "A": {
-            "a": "string",
-            "b?": "(null | number)[]",
-            "c": "Record<string, [string, (null | number)[]][]>",
-            "d": '"a" | "x y"',
-            "e": "B[][]",
-        }
-    }
-    assert written(list[int | None]) == written(list[float | None]) == "(null | number)[]"
-    assert written(dict[str, list[tuple[str, float]]]) == "Record<string, [string, number][]>"
-    assert written(str | int | list[str] | None) == normal("string | number | string[] | null")
+    assert DECLARATIONS.read_text(encoding="utf-8") == declarations(), "run `python -m deploy.site.payloads`"

@@ -13,6 +13,7 @@ from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.exports.bundle.manifest import describe_run
+from focus_explorer.exports.bundle.read import Run
 from focus_explorer.exports.bundle.rerun import recorded_models, run_again
 from focus_explorer.usecases.compare.costs import measure_heads
 from focus_explorer.usecases.compare.jobs import Comparisons
@@ -97,8 +98,9 @@ def test_a_bundle_makes_it_again(saved, tmp_path):
     service, _, changed = saved
     entry, text = describe_run(service, service.database, changed, with_text=True)
     assert entry["changes"] == CHANGES
-    here = Service(tmp_path / "again.duckdb", models=recorded_models(entry))
-    run_again(here, entry, iter([("text", text)]), "random", progress=lambda stage, part: None)
+    run = Run.model_validate(entry | {"tables": []})
+    here = Service(tmp_path / "again.duckdb", models=recorded_models(run))
+    run_again(here, run, iter([("text", text)]), "random", progress=lambda stage, part: None)
     np.testing.assert_allclose(losses(here, changed), losses(service, changed), atol=1e-6)
     assert fetch_run(here.database, changed)["changes"] == json.dumps(CHANGES)
 

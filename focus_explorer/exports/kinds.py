@@ -1,0 +1,365 @@
+"""The five kinds of export, one class each: what there is of a run, the file's name, its command, its writing.
+
+A new kind is a class below, named in `KINDS`: the page's dialog, its files and its commands follow.
+"""
+
+from __future__ import annotations
+
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+from focus_explorer.errors import InputError
+from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS, checked_layer, write_figure
+from focus_explorer.exports.mask import MASK, checked_head, kept_by_layer, num_queries, pairs_by_part, write_mask
+from focus_explorer.exports.mask import SUFFIXES as MASK_SUFFIXES
+from focus_explorer.exports.tables.sources import TABLES
+from focus_explorer.exports.tables.write import SUFFIXES, write_table
+from focus_explorer.progress import Progress
+from focus_explorer.settings import default_database
+from focus_explorer.usecases.maps import has_map, map_payload
+from focus_explorer.usecases.runs import check_run, run_title
+from focus_explorer.usecases.service import Service
+from focus_explorer.views.payloads.runs import ExportChoicesPayload
+from focus_explorer.views.run import part_payload
+
+WITHOUT_LAYERS = ("tokens", "losses", "predictions", "timings", "timing_repeats", "comparisons")  # of the tables
+Given = Mapping[str, Any]  # what the page sends of a file
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Export(ABC):
+    """One file of one run."""
+
+    formats: ClassVar[Mapping[str, str]]  # with the endings of their files
+    command_name: ClassVar[str]
+    run_id: str
+    format: str
+
+    @classmethod
+    @abstractmethod
+    def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
+        """What the dialog offers: a part of `ExportChoicesPayload`."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, service: Service, run_id: str, given: Given) -> Self:
+        """The file that is named, checked.
+
+        Raises:
+            InputError: there is no such file.
+        """
+
+    @property
+    @abstractmethod
+    def stem(self) -> str:
+        """The file's name between the run and the ending, made of checked names only."""
+
+    @abstractmethod
+    def options(self) -> dict[str, str | int | bool | None]:
+        """What its command is given, besides the run and the output."""
+
+    @abstractmethod
+    def write(self, service: Service, out: Path, step: Progress) -> Path:
+        """Write the file.
+
+        Raises:
+            InputError: it cannot be made.
+            Cancelled: by `step`.
+        """
+
+    @property
+    def file_name(self) -> str:
+        """Such as RUN-groups-layer3.csv."""
+        return f"{self.run_id}-{self.stem}{self.formats[self.format]}"
+
+    @property
+    def command_out(self) -> str:
+        """Where the command writes to."""
+        return self.file_name
+
+    def command(self, database: Path) -> str:
+        """The command that writes the same bytes."""
+        elsewhere = None if database == default_database() else str(database)
+        words = [self.command_name, self.run_id]
+        for name, value in (self.options() | {"out": self.command_out, "db": elsewhere}).items():
+            if value is not None and value is not False:
+                words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        return shlex.join(["focus-explorer", *words])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableExport(Export):
+    """A table; `layer`: only its rows."""
+
+    formats = SUFFIXES
+    command_name = "export"
+    name: str
+    layer: int | None = None
+
+    @classmethod
+    def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
+        tables = [
+            {"name": name, "about": about, "layers": name not in WITHOUT_LAYERS} for name, about in TABLES.items()
+        ]
+        return {"tables": tables, "formats": list(cls.formats)}
+
+    @classmethod
+    def read(cls, service: Service, run_id: str, given: Given) -> Self:
+        """Of name, format, layer."""
+        name, form = _one_of(given, "name", TABLES), _one_of(given, "format", cls.formats)
+        layer = _whole(given, "layer")
+        if layer is not None:
+            checked_layer(service.database, run_id, layer)
+        return cls(run_id=run_id, name=name, format=form, layer=layer)
+
+    @property
+    def stem(self) -> str:
+        return f"{self.name}{_part('layer', self.layer)}"
+
+    def options(self) -> dict[str, str | int | bool | None]:
+        return {"what": self.name, "format": self.format, "layer": self.layer}
+
+    def write(self, service: Service, out: Path, step: Progress) -> Path:
+        return write_table(service.database, self.run_id, self.name, self.format, out, layer=self.layer)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaskExport(Export):
+    """A mask.
+
+    Attributes:
+        head: where the heads of the layer differ, else None.
+        rows: first and one past the last query; None for the whole text.
+    """
+
+    formats = MASK_SUFFIXES
+    command_name = "export"
+    layer: int
+    head: int | None = None
+    rows: tuple[int, int] | None = None
+
+    @classmethod
+    def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
+        """Formats, and layers with the parts of their heads."""
+        parts = pairs_by_part(service.database, run_id)
+        layers = [
+            {"layer": layer, "pairs": pairs, "parts": [part_payload(one) for one in parts[layer]]}
+            for layer, pairs in kept_by_layer(service.database, run_id).items()
+        ]
+        tokens = num_queries(service.database, run_id)
+        return {"mask": {"formats": list(cls.formats), "layers": layers, "tokens": tokens}}
+
+    @classmethod
+    def read(cls, service: Service, run_id: str, given: Given) -> Self:
+        """Of format, layer, head, and the first and last query as they were typed."""
+        layer = _whole(given, "layer")
+        if layer is None:
+            raise InputError("the layer is None", expected="a layer number")
+        checked_layer(service.database, run_id, layer)
+        return cls(
+            run_id=run_id,
+            format=_one_of(given, "format", cls.formats),
+            layer=layer,
+            head=checked_head(service.database, run_id, layer, _whole(given, "head")),
+            rows=_queries(given, num_queries(service.database, run_id)),
+        )
+
+    @property
+    def stem(self) -> str:
+        rows = "" if self.rows is None else f"-rows{self.rows[0]}-{self.rows[1]}"
+        return f"{MASK}{_part('layer', self.layer)}{_part('head', self.head)}{rows}"
+
+    def options(self) -> dict[str, str | int | bool | None]:
+        rows = None if self.rows is None else f"{self.rows[0]}:{self.rows[1]}"
+        return {"what": MASK, "format": self.format, "layer": self.layer, "head": self.head, "rows": rows}
+
+    def write(self, service: Service, out: Path, step: Progress) -> Path:
+        chosen: dict[str, Any] = {"rows": self.rows, "head": self.head, "progress": step}
+        return write_mask(service.database, self.run_id, self.layer, self.format, out, **chosen)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FigureExport(Export):
+    """A figure; `layer`: of those that show one."""
+
+    formats: ClassVar[Mapping[str, str]] = {name: f".{name}" for name in FIGURE_FORMATS}
+    command_name = "figure"
+    name: str
+    preset: str
+    layer: int | None = None
+
+    @classmethod
+    def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
+        presets = [
+            {"name": name, "about": preset.about, "width": preset.width, "height": preset.height}
+            for name, preset in PRESETS.items()
+        ]
+        figures = [{"name": name, "about": about, "layers": name in LAYERED} for name, about in FIGURES.items()]
+        return {"figures": figures, "figure_formats": list(cls.formats), "presets": presets}
+
+    @classmethod
+    def read(cls, service: Service, run_id: str, given: Given) -> Self:
+        """Of name, format, preset, layer."""
+        name, form = _one_of(given, "name", FIGURES), _one_of(given, "format", cls.formats)
+        layer = checked_layer(service.database, run_id, _whole(given, "layer")) if name in LAYERED else None
+        return cls(run_id=run_id, name=name, format=form, preset=_one_of(given, "preset", PRESETS), layer=layer)
+
+    @property
+    def stem(self) -> str:
+        return f"{self.name}{_part('layer', self.layer)}"
+
+    def options(self) -> dict[str, str | int | bool | None]:
+        return {"what": self.name, "format": self.format, "preset": self.preset, "layer": self.layer}
+
+    def write(self, service: Service, out: Path, step: Progress) -> Path:
+        """A map is made first where none is stored."""
+        if self.name == "map" and not has_map(service.database, self.run_id, self.layer):
+            step(f"Making the map of layer {self.layer}", 0.2)
+            map_payload(service, self.run_id, self.layer)
+        step("Drawing", 0.5)
+        chosen: dict[str, Any] = {"preset": self.preset, "layer": self.layer}
+        return write_figure(service.database, self.run_id, self.name, self.format, out, **chosen)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BundleExport(Export):
+    """A bundle, with the text or without."""
+
+    formats: ClassVar[Mapping[str, str]] = {"zip": ".zip"}
+    command_name = "bundle"
+    format: str = "zip"
+    text: bool = False
+
+    @classmethod
+    def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def read(cls, service: Service, run_id: str, given: Given) -> Self:
+        """Of text."""
+        return cls(run_id=run_id, text=given.get("text") is True)
+
+    @property
+    def stem(self) -> str:
+        return "bundle-with-text" if self.text else "bundle"
+
+    def options(self) -> dict[str, str | int | bool | None]:
+        return {"text": self.text}
+
+    def write(self, service: Service, out: Path, step: Progress) -> Path:
+        from focus_explorer.exports.bundle.write import write_bundle
+
+        return write_bundle(service, [self.run_id], out, text=self.text, progress=step)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReportExport(Export):
+    """A report."""
+
+    formats: ClassVar[Mapping[str, str]] = {"html": ".html", "pdf": ".pdf"}
+    command_name = "report"
+
+    @classmethod
+    def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
+        return {"report_formats": list(cls.formats)}
+
+    @classmethod
+    def read(cls, service: Service, run_id: str, given: Given) -> Self:
+        """Of format."""
+        return cls(run_id=run_id, format=_one_of(given, "format", cls.formats))
+
+    @property
+    def stem(self) -> str:
+        return "report"
+
+    @property
+    def command_out(self) -> str:
+        """A folder, where the command writes both files."""
+        return f"{self.run_id}-report"
+
+    def options(self) -> dict[str, str | int | bool | None]:
+        return {"no-pdf": self.format == "html"}
+
+    def write(self, service: Service, out: Path, step: Progress) -> Path:
+        from focus_explorer.exports.report.write import write_report
+
+        written = write_report(service, [self.run_id], out.parent, pdf=self.format == "pdf", progress=step)
+        made = written.html if self.format == "html" else written.pdf
+        if made is None:
+            raise InputError(written.note, fix="choose HTML")
+        return made.rename(out)
+
+
+KINDS: dict[str, type[Export]] = {
+    "table": TableExport,
+    "mask": MaskExport,
+    "figure": FigureExport,
+    "bundle": BundleExport,
+    "report": ReportExport,
+}
+
+
+def export_choices(service: Service, run_id: str) -> ExportChoicesPayload:
+    """What can be exported of a run."""
+    choices: dict[str, Any] = {"title": run_title(service.database, run_id), "kinds": list(KINDS)}
+    for kind in KINDS.values():
+        choices |= kind.choices(service, run_id)
+    return cast(ExportChoicesPayload, choices)
+
+
+def read_request(service: Service, given: Given) -> Export:
+    """The file that the page names, checked: `run`, `kind`, and what a file of this kind is chosen by.
+
+    Raises:
+        InputError: there is no such run, kind or file.
+    """
+    run_id, kind = str(given.get("run")), str(given.get("kind"))
+    check_run(service.database, run_id)
+    if kind not in KINDS:
+        raise InputError(f"there is no export {kind!r}", expected=" or ".join(KINDS))
+    return KINDS[kind].read(service, run_id, given)
+
+
+def _part(name: str, number: int | None) -> str:
+    """A part of a file's name."""
+    return "" if number is None else f"-{name}{number}"
+
+
+def _one_of(given: Given, name: str, known: Iterable[str]) -> str:
+    value = given.get(name)
+    if not isinstance(value, str) or value not in known:
+        raise InputError(f"there is no {name} {value!r}", expected=" or ".join(known))
+    return value
+
+
+def _whole(given: Given, name: str) -> int | None:
+    """A whole number; None where it is missing."""
+    value = given.get(name)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise InputError(f"{name} is {value!r}", expected="a whole number")
+    return value
+
+
+def _queries(given: Given, total: int) -> tuple[int, int] | None:
+    """First and one past the last query, as `first` and `last` give them in words; None for the whole text.
+
+    Raises:
+        InputError: one is no token of the text, or they are in the wrong order.
+    """
+    ends = []
+    for name in ("first", "last"):
+        words = str(given.get(name, "")).strip()
+        if not (words.isascii() and words.isdigit() and int(words) < total):
+            typed = repr(words) if words else "empty"
+            raise InputError(f"the {name} query is {typed}", expected=f"a token's number, 0 to {total - 1}")
+        ends.append(int(words))
+    first, last = ends
+    if first > last:
+        raise InputError(f"the first query, {first}, comes after the last, {last}", fix="exchange them")
+    return None if (first, last) == (0, total - 1) else (first, last + 1)

@@ -1,1 +1,0 @@
-"""The mask of one layer pair by pair, as files."""

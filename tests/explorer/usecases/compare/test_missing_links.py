@@ -13,8 +13,8 @@ from focus_explorer.errors import Cancelled, InputError, NotFoundError
 from focus_explorer.exports.tables.write import write_table
 from focus_explorer.usecases.compare.missing_links import explain_token, measured_links, most_hurt
 from focus_explorer.usecases.service import Service
-from focus_explorer.web.api.comparisons import functions
 from focus_explorer.web.requests.dispatch import dispatch
+from focus_explorer.web.requests.table import API
 from tests.explorer.usecases.conftest import wait_for_job
 
 pytestmark = pytest.mark.slow
@@ -55,7 +55,7 @@ def test_a_token_is_explained_in_the_runs_own_setting_and_kept(two_runs, tmp_pat
     assert table["query_piece"].to_pylist() == [pieces[link["query"]] for link in found["links"]]
     for name in ("latex", "markdown", "csv", "json"):
         assert write_table(service.database, first, "missing_links", name, tmp_path / name).stat().st_size
-    answer = functions(service)["missing_links"](first, token)
+    answer = API["missing_links"].for_programs(service)(first, token)
     assert json.loads(json.dumps(answer))["links"] == again["links"]
 
 
@@ -99,4 +99,4 @@ def test_tokens_far_into_a_long_text_are_refused_with_the_limit(two_runs, monkey
 def test_a_run_that_is_not_there_is_named(two_runs):
     service, _, _ = two_runs
     with pytest.raises(NotFoundError, match="no-such-run"):
-        functions(service)["missing_links"]("no-such-run", 3)
+        API["missing_links"].for_programs(service)("no-such-run", 3)

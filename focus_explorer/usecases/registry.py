@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import create_model
 
-from focus_explorer.usecases.request import WORDS, Request
+from focus_explorer.usecases.request import WORDS, Request, fields_of
 from focus_explorer.usecases.service import Service
 
 
@@ -59,7 +59,7 @@ class UseCase:
             InputError: they are no request, or it cannot be answered.
         """
         request, first = self.request.read(values), self._first(service)
-        return self.function(first, request) if self._takes_request else self.function(first, **dict(request))
+        return self.function(first, request) if self._takes_request else self.function(first, **fields_of(request))
 
     def for_programs(self, service: Service) -> Callable[..., Any]:
         """The function as `gradio.api` takes it: named, annotated and documented, and bound to a service."""

@@ -11,6 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 
 from focus_explorer.errors import InputError
 
@@ -68,10 +69,16 @@ class Request(BaseModel):
         if error["type"] == "extra_forbidden":
             known = ", ".join(named(one) for one in cls.model_fields) or "none"
             return InputError(f"there is no parameter {_shown(name)}", expected=known)
+        field = cls.model_fields[name]
         limits = [words.format(f"{context[key]:,}") for key, words in LIMITS.items() if key in context]
-        expected = limits[0] if limits else _words(cls.model_fields[name].annotation)
+        expected = details(field).get("expected") or (limits[0] if limits else _words(field.annotation))
         given = "missing" if error["type"] == "missing" else _shown(values[name])
         return InputError(f"{named(name)} is {given}", expected=expected)
+
+
+def fields_of(request: Request) -> dict[str, Any]:
+    """The values of a request by field; `dict(request)` fails where one is called `keys`."""
+    return {name: getattr(request, name) for name in type(request).model_fields}
 
 
 def option(default: Any = ..., text: str = "", *, ge: float | None = None, **command_line: Any) -> Any:
@@ -82,7 +89,8 @@ def option(default: Any = ..., text: str = "", *, ge: float | None = None, **com
         text: what it means, in a few words.
         ge: the least value.
         command_line: keywords of `argparse.add_argument` that do not follow from the field's type; `flag`, where the
-            option is not called as the field; `group`, the title it stands under.
+            option is not called as the field; `group`, the title it stands under; `expected`, in the message about a
+            value that cannot be used.
     """
     return Field(default, description=text, ge=ge, json_schema_extra=command_line)
 
@@ -90,6 +98,11 @@ def option(default: Any = ..., text: str = "", *, ge: float | None = None, **com
 def argument(text: str, **command_line: Any) -> Any:
     """A required field that a command line takes by its place."""
     return Field(description=text, json_schema_extra={"flag": "", **command_line})
+
+
+def details(field: FieldInfo) -> dict[str, Any]:
+    """How a field looks on the command line, see `option`."""
+    return dict(field.json_schema_extra) if isinstance(field.json_schema_extra, dict) else {}
 
 
 def check_values(value: Any) -> None:

@@ -16,7 +16,7 @@ from fastapi.encoders import jsonable_encoder
 
 from focus_explorer.errors import DeletedRunError, InputError
 from focus_explorer.usecases.registry import request_of
-from focus_explorer.usecases.request import Payload, check_values
+from focus_explorer.usecases.request import Payload, check_values, fields_of
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.requests.table import PAGE
 
@@ -77,7 +77,7 @@ def of_objects(functions: Sequence[Callable[..., Any]]) -> list[Callable[[Any], 
                 check_values(request)
                 if "request" in parameters:
                     return function(request or {})
-                fields = dict(request_of(function.__name__, parameters.values()).read(request or {}))
+                fields = fields_of(request_of(function.__name__, parameters.values()).read(request or {}))
             except InputError as error:
                 return {"error": str(error)}
             return function(**fields)

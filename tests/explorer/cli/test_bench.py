@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from focus_explorer.cli.bench import describe
+from focus_explorer.cli.benchmarks import describe_bench
 from focus_explorer.cli.main import main
 from focus_explorer.views.speed import speed_figure
 from focus_runtime.routing.centroid_file import save_centroids
@@ -57,7 +57,7 @@ def test_the_plot_draws_what_was_measured(result):
     with_routing = [row["full_over_focus_with_routing"] for row in result["layer"]]
     assert drawn["one attention layer, heads alike, with routing"] == ([64, 128], with_routing)
     assert drawn["whole model, decode"] == ([16, 40], [row["full_over_focus"] for row in result["decode"]])
-    lines = describe(result).splitlines()
+    lines = describe_bench(result).splitlines()
     assert all("nan" not in line for line in lines)
     assert len(lines) == 2 + 2 + 2 + 1
     for line, ratio in zip(lines, with_routing, strict=False):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from focus_explorer.cli import main as main_module
-from focus_explorer.cli.main import COMMANDS, main, parser
+from focus_explorer.cli.main import main, parser
 from tests.explorer.cli.conftest import one_error
 
 
@@ -41,7 +39,7 @@ def test_a_lack_of_memory_is_one_line_and_a_defect_is_not(monkeypatch, capsys):
         def run(*_):
             raise error
 
-        monkeypatch.setattr("focus_explorer.cli.runs._list", run)
+        monkeypatch.setattr("focus_explorer.cli.runs.list_runs", run)
         return main(["runs"])
 
     assert listed(MemoryError()) == 2
@@ -54,13 +52,6 @@ def test_version(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
     assert capsys.readouterr().out.startswith("focus-explorer ")
-
-
-def test_every_command_has_a_module_of_its_name_and_no_other_file_is_a_command():
-    folder = Path(main_module.__file__).parent
-    shared = {"__init__", "__main__", "main", "options", "files"}
-    names = {path.stem.replace("_", "-") for path in folder.glob("*.py") if path.stem not in shared}
-    assert names == set(COMMANDS)
 
 
 def test_the_help_of_a_chosen_command_equals_that_of_the_whole_parser():

@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from focus_explorer.cli.heads import describe
 from focus_explorer.cli.main import main
+from focus_explorer.cli.measures import describe_heads
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import Cancelled, NotFoundError
 from focus_explorer.exports.tables.write import table
@@ -90,6 +90,6 @@ def test_the_command_says_what_is_wrong_and_what_was_found(two_runs, capsys):
         measured_heads(service, "nope")
     assert main(["heads", first, "--verify", "1", "--json", *db]) == 0
     found = json.loads(capsys.readouterr().out)
-    lines = describe(found)
+    lines = describe_heads(found).splitlines()
     assert "nats with full attention" in lines[0]
     assert len(lines) == 3 + min(20, len(found["heads"]))

@@ -9,7 +9,6 @@ from typing import Any
 from focus_explorer.cli.options import Action, AsJson, OnDatabase, command, print_result
 from focus_explorer.usecases import labels
 from focus_explorer.usecases.budget import other_settings
-from focus_explorer.usecases.corpora.register import COARSE_BELOW, corpus_summary, delete_corpus, list_corpora
 from focus_explorer.usecases.request import argument, option
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
@@ -113,6 +112,8 @@ def _purge(options: Purge) -> None:
 
 
 def _list_corpora(options: ListCorpora) -> None:
+    from focus_explorer.usecases.corpora.register import list_corpora
+
     none = "no corpora yet; `focus-explorer analyze FOLDER` makes one"
     rows = list_corpora(Service(options.db))
     print_result(options, rows, lambda rows: "\n".join(map(_corpus_line, rows)) or none)
@@ -129,11 +130,15 @@ def _corpus_line(row: dict[str, Any]) -> str:
 
 
 def _show_corpus(options: OfCorpus) -> None:
+    from focus_explorer.usecases.corpora.register import corpus_summary
+
     summary = corpus_summary(Service(options.db), options.corpus_id, documents=options.as_json)
     print_result(options, summary, describe_corpus)
 
 
 def _delete_corpus(options: OfCorpus) -> None:
+    from focus_explorer.usecases.corpora.register import delete_corpus
+
     files = delete_corpus(Service(options.db), options.corpus_id)
     print(f"{options.corpus_id} is deleted" + ("" if files else "; its files were not there"))
 
@@ -171,6 +176,8 @@ def describe_corpus(summary: dict[str, Any]) -> str:
 
 
 def _brackets(documents: int) -> str:
+    from focus_explorer.usecases.corpora.register import COARSE_BELOW
+
     if documents == 1:
         return "no interval, for one document has none"
     few = f"; {documents} are too few to tell much" if documents < COARSE_BELOW else ""

@@ -34,7 +34,7 @@ LIMITS = {"ge": "at least {}", "gt": "more than {}", "le": "at most {}", "lt": "
 class Request(BaseModel):
     """Base of all requests: frozen, without conversions, and no field may be unknown."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod

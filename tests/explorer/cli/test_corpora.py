@@ -14,7 +14,7 @@ from focus_explorer.usecases.corpora.register import list_corpora
 from focus_explorer.usecases.service import Service
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.run.folder import CorpusFolder
-from tests.explorer.cli.conftest import one_error, options_in_help
+from tests.explorer.cli.conftest import one_error
 from tests.helpers import build_centroids, build_model
 
 pytestmark = pytest.mark.slow
@@ -32,12 +32,6 @@ def corpus(tmp_path, model_folder, capsys):
     options = ["--threads", "1", "--no-tags", "--no-baseline", "--name", "three", "--json"]
     assert main(["analyze", str(tmp_path / "texts"), *setting, *options, *database]) == 0
     return database, json.loads(capsys.readouterr().out)
-
-
-def test_help_names_the_actions_and_their_options(capsys):
-    assert options_in_help(capsys, "corpora") == {"--db", "--json"}
-    for action in ("show", "delete"):
-        assert options_in_help(capsys, "corpora", action) == {"--db", "--json"}
 
 
 def test_documents_of_a_worker_that_died_have_no_known_time(corpus):

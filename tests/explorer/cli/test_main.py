@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from focus_explorer.cli.main import main, parser
-from tests.explorer.cli.conftest import one_error
+from tests.explorer.cli.conftest import one_error, options_in_help
+from tests.test_imports import HEAVY, MAIN, imported
 
 
 @pytest.mark.slow
@@ -63,3 +64,69 @@ def test_the_help_of_a_chosen_command_equals_that_of_the_whole_parser():
 
 def subparser(whole, name):
     return next(action for action in whole._actions if action.dest == "command").choices[name]
+
+
+FOCUS = "--top-k --window --sinks --budget --window-growth"
+COMPUTE = "--device --dtype --backend"
+HELP = {
+    "analyze": f"--model --centroids --db --json {FOCUS} {COMPUTE} --assignment --set --special-tokens --max-tokens "
+    "--chat --repeats --attention --groups --routing-dim --seed --glob --text-column --name --out --engine --address "
+    "--workers --gpus-per-worker --threads --no-tags --no-baseline",
+    "bench": f"--model --centroids --text --lengths --layer-lengths {FOCUS} {COMPUTE} --special-tokens --repeats "
+    "--seed --out --json",
+    "bundle": "--out --text --no-figures --db",
+    "compare": f"--top-k --window --repeats --max-tokens --model --centroids --db --json {COMPUTE} --budget "
+    "--window-growth",
+    "corpora": "--db --json",
+    "corpora show": "--db --json",
+    "corpora delete": "--db --json",
+    "db check": "--db --json",
+    "doctor": "--attention --tokens --families --out --device --json",
+    "evaluate": f"--model --centroids --text --seq-len --sequences --tasks --task-folder --limit --batch {FOCUS} "
+    f"--assignment --special-tokens {COMPUTE} --seed --out --json",
+    "evaluate make-task": "--text --out --model --lengths --items --window --seed --json",
+    "explain": "--token --db --json",
+    "export": "--what --format --out --list --db --raw --rows --layer --head",
+    "figure": "--what --format --out --list --db --preset --layer --head",
+    "heads": "--verify --db --json",
+    "rebuild": "--text --centroids --model --out --db",
+    "report": "--out --no-pdf --db",
+    "runs": "--db --json --deleted",
+    "runs tag": "--db --remove",
+    "runs purge": "--db --days",
+    "setup": "--wheel --from-hub",
+    "statistics": "--with --attention --no-measure --db --json",
+    "texts": "--novels --held-out",
+    "users add": "--file",
+    "what-if": "--set --save --db --json",
+}
+
+
+@pytest.mark.parametrize(("words", "options"), HELP.items())
+def test_help_names_the_options(capsys, words, options):
+    assert options_in_help(capsys, *words.split()) == set(options.split())
+
+
+@pytest.mark.slow
+def test_the_list_of_runs_imports_nothing_heavy(service, run_id):
+    modules, text = imported(MAIN, "runs", "--db", str(service.database.path))
+    assert not modules & HEAVY
+    assert run_id in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--port", "70000"], "port 70000"),
+        (["--host", "no.such.host.invalid"], "no.such.host.invalid"),
+        (["--centroids", "nowhere.safetensors"], "nowhere.safetensors"),
+        (["--model", "who-knows"], "who-knows"),
+        (["--repeats", "0"], "repeats is 0"),
+    ],
+)
+def test_serve_refuses_before_it_serves(tmp_path, capsys, flags, part):
+    assert main(["serve", "--db", str(tmp_path / "x.duckdb"), *flags]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert part in errors[0]

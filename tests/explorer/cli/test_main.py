@@ -97,7 +97,6 @@ HELP = {
     "setup": "--wheel --from-hub",
     "statistics": "--with --attention --no-measure --db --json",
     "texts": "--novels --held-out",
-    "users add": "--file",
     "what-if": "--set --save --db --json",
 }
 

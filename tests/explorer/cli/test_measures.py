@@ -17,13 +17,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def run_id(analyze, text_file, capsys):
+def run(analyze, text_file, capsys):
     assert analyze(text_file, "--top-k", "1", "--window", "8", "--json") == 0
     return json.loads(capsys.readouterr().out)["run_id"]
 
 
-def test_the_token_hurt_most_is_explained_in_words(run_id, tmp_path, capsys):
-    assert main(["explain", run_id, "--db", str(tmp_path / "runs.duckdb")]) == 0
+def test_the_token_hurt_most_is_explained_in_words(run, tmp_path, capsys):
+    assert main(["explain", run, "--db", str(tmp_path / "runs.duckdb")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("token ")
     assert "nats with full attention" in lines[0]
@@ -33,7 +33,7 @@ def test_the_token_hurt_most_is_explained_in_words(run_id, tmp_path, capsys):
         main(
             [
                 "export",
-                run_id,
+                run,
                 "--what",
                 "missing_links",
                 "--out",
@@ -46,16 +46,16 @@ def test_the_token_hurt_most_is_explained_in_words(run_id, tmp_path, capsys):
     )
 
 
-def test_a_given_token_as_json(run_id, tmp_path, capsys):
-    assert main(["explain", run_id, "--token", "40", "--json", "--db", str(tmp_path / "runs.duckdb")]) == 0
+def test_a_given_token_as_json(run, tmp_path, capsys):
+    assert main(["explain", run, "--token", "40", "--json", "--db", str(tmp_path / "runs.duckdb")]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["run_id"], found["token"]) == (run_id, 40)
+    assert (found["run_id"], found["token"]) == (run, 40)
     assert found["links"]
 
 
-def test_what_cannot_be_explained_is_one_line(run_id, tmp_path, capsys):
+def test_what_cannot_be_explained_is_one_line(run, tmp_path, capsys):
     database = ["--db", str(tmp_path / "runs.duckdb")]
-    one_error(capsys, main(["explain", run_id, "--token", "0", *database]), "token 0", "1 to")
+    one_error(capsys, main(["explain", run, "--token", "0", *database]), "token 0", "1 to")
     one_error(capsys, main(["explain", "nothing", *database]), "nothing")
 
 

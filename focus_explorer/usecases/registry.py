@@ -14,8 +14,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import create_model
 
-from focus_explorer.usecases.request import WORDS, Request, fields_of
+from focus_explorer.usecases.request import WORDS, Request, check_values, fields_of
 from focus_explorer.usecases.service import Service
+
+RUN_ID = "run_id: as listed by runs."  # in the documentation of every function that takes one
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ class UseCase:
         Raises:
             InputError: they are no request, or it cannot be answered.
         """
-        request, first = self.request.read(values), self._first(service)
+        request = self.request.read(values)
+        check_values(values)  # also what is in lists
+        first = self._first(service)
         return self.function(first, request) if self._takes_request else self.function(first, **fields_of(request))
 
     def for_programs(self, service: Service) -> Callable[..., Any]:
@@ -71,7 +75,7 @@ class UseCase:
         answered = inspect.signature(self.function, eval_str=True).return_annotation
         returned = get_origin(answered) or answered  # a list or an object: more is in the docstring
         call.__name__ = call.__qualname__ = self.api
-        call.__doc__ = self.function.__doc__
+        call.__doc__ = _documented(self.function, names)
         call.__annotations__ = {each.name: each.annotation for each in self.parameters} | {"return": returned}
         call.__signature__ = inspect.Signature(self.parameters, return_annotation=returned)  # type: ignore[attr-defined]
         return call
@@ -85,6 +89,17 @@ class UseCase:
             return service.part(self.part)
         first = next(iter(inspect.signature(self.function).parameters))
         return service.database if first == "database" else service
+
+
+def _documented(function: Callable[..., Any], names: Iterable[str]) -> str:
+    """The docstring of a function, which need not say what every function says of `run_id`."""
+    text = inspect.getdoc(function) or ""
+    if "run_id" not in names or "run_id:" in text:
+        return text
+    if "Args:\n" in text:
+        return text.replace("Args:\n", f"Args:\n    {RUN_ID}\n", 1)
+    sentence, returns, answer = text.partition("\n\nReturns:")
+    return f"{sentence}\n\nArgs:\n    {RUN_ID}{returns}{answer}"
 
 
 def request_of(name: str, parameters: Iterable[inspect.Parameter]) -> type[Request]:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
 from focus_explorer.errors import InputError
 
 Payload = Mapping[str, Any]  # an answer: one of focus_explorer.views.payloads
-File = InstanceOf[str]  # a path from a command line, which need not be valid Unicode
+File = str  # a path from a command line, which need not be valid Unicode
 LARGEST = 2**53  # up to which JSON's numbers are exact
 SHOWN = 60  # characters of a refused value
 WORDS: dict[Any, str] = {
@@ -116,7 +116,7 @@ def check_values(value: Any) -> None:
             value.encode()
         except UnicodeEncodeError as error:
             raise InputError("the request has half of a surrogate pair in a text", expected="valid Unicode") from error
-    elif isinstance(value, dict):
+    elif isinstance(value, Mapping):
         for key, inner in value.items():
             check_values(key)
             check_values(inner)

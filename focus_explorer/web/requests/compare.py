@@ -147,9 +147,6 @@ def compare(service: Service, first: str, second: str) -> dict[str, Any]:
 def settings(service: Service, run_id: str) -> dict[str, Any]:
     """A run's text at other settings of top-k and window, as far as they were measured; measures nothing itself.
 
-    Args:
-        run_id: as listed by runs.
-
     Returns:
         setting: the run's own; num_groups; suggested: values worth measuring; cells: for each measurement kind
         (focus, window: without groups, random: untrained centroids), top_k, window_size in tokens, perplexities,
@@ -162,9 +159,6 @@ def settings(service: Service, run_id: str) -> dict[str, Any]:
 
 def overtaking(service: Service, run_id: str) -> dict[str, Any]:
     """From which length Focus overtakes full attention, as far as it was measured; measures nothing itself.
-
-    Args:
-        run_id: as listed by runs.
 
     Returns:
         layers: by layer number, points (tokens; milliseconds of one layer's attention, full and Focus: median, low,
@@ -181,7 +175,6 @@ def missing_links(service: Service, run_id: str, token: int) -> dict[str, Any]:
     """Why Focus predicts a token worse: the dropped pairs that would have helped, the best ten added and run.
 
     Args:
-        run_id: as listed by runs.
         token: position of the predicted token, 1 or more; its hurt most are in the Compare view.
 
     Returns:
@@ -202,9 +195,6 @@ def missing_links(service: Service, run_id: str, token: int) -> dict[str, Any]:
 def head_costs(service: Service, run_id: str) -> dict[str, Any]:
     """What the mask costs in each key-value head; measured unless stored, which takes about half a minute.
 
-    Args:
-        run_id: as listed by runs.
-
     Returns:
         num_tokens: first tokens of the run that were measured; nll_full, nll_focus: mean loss on them in nats per
         token; heads: measured ones first, each with layer, head, estimated (change of the loss by full attention in
@@ -221,7 +211,6 @@ def what_if(service: Service, run_id: str, changes: list[str]) -> dict[str, Any]
     """A run with changes made by hand, read again from the first changed layer on; nothing is stored.
 
     Args:
-        run_id: as listed by runs.
         changes: texts such as move:12:163:B, see:12:163:1, silence:12:B, full:12:0, k:12=2 or window:12=256.
 
     Returns:
@@ -241,7 +230,6 @@ def beside(service: Service, run_id: str, other: str) -> dict[str, Any]:
     """Two runs of exactly the same tokens, the second one's groups matched with those of the first.
 
     Args:
-        run_id: as listed by runs.
         other: another run of the same tokens.
 
     Returns:

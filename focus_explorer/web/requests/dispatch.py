@@ -8,7 +8,6 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from functools import wraps
 from typing import Any
 
 from fastapi import Response
@@ -35,7 +34,6 @@ def dispatch(service: Service, request: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: there is no such request, or its parameters make no sense.
     """
-    check_values(request)
     what = request.get("what")
     if not isinstance(what, str) or what not in PAGE:
         raise InputError(f"the page requested {what!r}", expected="a request this version knows", fix="reload the page")
@@ -69,7 +67,6 @@ def of_objects(functions: Sequence[Callable[..., Any]]) -> list[Callable[[Any], 
     def checked(function: Callable[..., Any]) -> Callable[[Any], Any]:
         parameters = inspect.signature(function, eval_str=True).parameters
 
-        @wraps(function)
         def call(request: Any) -> Any:
             if request is not None and not isinstance(request, dict):
                 return {"error": f"the request is a {type(request).__name__}; expected a JSON object"}
@@ -82,13 +79,13 @@ def of_objects(functions: Sequence[Callable[..., Any]]) -> list[Callable[[Any], 
                 return {"error": str(error)}
             return function(**fields)
 
-        return call
+        return renamed(call, function.__name__)
 
     return [checked(function) for function in functions]
 
 
 def renamed(function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
-    """The same function under another name, which a component calls it by."""
+    """The same function under another name, which a component calls it by; Gradio counts its parameters."""
 
     def call(request: Any) -> Any:
         return function(request)

@@ -42,9 +42,6 @@ def measure_statistics(service: Service, run_id: str, attention: bool = False) -
 def agreement(service: Service, run_id: str) -> dict[str, Any]:
     """How far every two layers sort the tokens alike.
 
-    Args:
-        run_id: as listed by runs.
-
     Returns:
         layers: their numbers; agreement: layers x layers adjusted Rand indices (1 the same groups, 0 random);
         shuffled: least and most of neighbouring layers with one of them shuffled, null for a single layer;
@@ -55,9 +52,6 @@ def agreement(service: Service, run_id: str) -> dict[str, Any]:
 
 def group_names(service: Service, run_id: str) -> dict[str, Any]:
     """What each group of each layer holds, in a few words, with the evidence.
-
-    Args:
-        run_id: as listed by runs.
 
     Returns:
         layers: their numbers; names: by layer and group, name (empty where nothing is clear), given (by people, or
@@ -74,7 +68,6 @@ def name_group(service: Service, run_id: str, layer: int, group: int, name: str)
     """Give a group a name of your own, in every run with the same centroids; an empty one takes it back.
 
     Args:
-        run_id: as listed by runs.
         layer: layer number.
         group: number of the group, from 0 for A.
         name: at most 60 characters.
@@ -86,7 +79,6 @@ def token_map(service: Service, run_id: str, layer: int = ALL_LAYERS, quick: boo
     """Tokens, and a layer's centroids, in two dimensions.
 
     Args:
-        run_id: as listed by runs.
         layer: layer number; -1 for the map of all layers, which has no centroids.
         quick: a PCA at once where no map is stored; otherwise a UMAP is made and stored, which can take a minute.
 
@@ -112,7 +104,6 @@ def mask(
     """A rectangle of the attention mask of one head: pairs of tokens by the cause they are kept or dropped for.
 
     Args:
-        run_id: as listed by runs.
         layer: layer number.
         first_query: position of the first query token.
         last_query: position of the last query token, included.
@@ -146,7 +137,6 @@ def distances(service: Service, run_id: str, layer: int = ALL_LAYERS) -> dict[st
     """Pairs by distance and cause, compared with what random groups and the window alone would keep.
 
     Args:
-        run_id: as listed by runs.
         layer: layer number; -1 for the mean over the layers.
 
     Returns:
@@ -166,9 +156,6 @@ def distances(service: Service, run_id: str, layer: int = ALL_LAYERS) -> dict[st
 def attention(service: Service, run_id: str) -> dict[str, Any]:
     """Share of full attention that the mask keeps, when it was measured; measures nothing itself.
 
-    Args:
-        run_id: as listed by runs.
-
     Returns:
         state: none, running, failed or done. Done: layers: their numbers; num_tokens measured; mass_kept,
         distant_mass_kept, local, sinks, grouped, dropped: layers x heads, shares of the attention probability
@@ -184,7 +171,6 @@ def attention_links(service: Service, run_id: str, layer: int, count: int = 20) 
     """The strongest single links beyond window and sinks that Focus drops and keeps; empty until measured.
 
     Args:
-        run_id: as listed by runs.
         layer: layer number.
         count: number of links of each kind, at least 1.
 
@@ -207,7 +193,6 @@ def statistics(service: Service, run_id: str, table: str = "statistics", layer: 
     """Statistics of the groups, each number with its interval and baselines; measures nothing itself.
 
     Args:
-        run_id: as listed by runs.
         table: statistics, characteristic, categories, agreement, distances, links or pairs; docs/statistics.md says
             what they hold.
         layer: only rows of this layer; -1 for those of all layers.

@@ -42,11 +42,7 @@ def runs(service: Service) -> list[Any]:
 
 
 def run(service: Service, run_id: str) -> dict[str, Any]:
-    """The numbers of one run.
-
-    Args:
-        run_id: as listed by runs.
-    """
+    """The numbers of one run."""
     summary = run_summary(service.database, run_id)
     note = old_text_note(service, summary["model"], summary["special_tokens"])
     notes = summary["notes"] if note is None else [note, *summary["notes"]]
@@ -55,20 +51,12 @@ def run(service: Service, run_id: str) -> dict[str, Any]:
 
 
 def groups(service: Service, run_id: str) -> list[Any]:
-    """Every group of every layer of a run: share of tokens, confidence, most frequent tokens.
-
-    Args:
-        run_id: as listed by runs.
-    """
+    """Every group of every layer of a run: share of tokens, confidence, most frequent tokens."""
     return [_plain(row) for row in table(service.database, run_id, "groups").to_pylist()]
 
 
 def layers(service: Service, run_id: str) -> list[Any]:
-    """Every layer of a run: largest group, pairs kept and pairs by cause.
-
-    Args:
-        run_id: as listed by runs.
-    """
+    """Every layer of a run: largest group, pairs kept and pairs by cause."""
     return [_plain(row) for row in table(service.database, run_id, "layers").to_pylist()]
 
 
@@ -76,7 +64,6 @@ def tokens(service: Service, run_id: str, first: int = 0, count: int = 500) -> l
     """Tokens of a run with their losses and their groups in every layer.
 
     Args:
-        run_id: as listed by runs.
         first: position of the first token.
         count: number of tokens, at most 5000.
     """
@@ -87,7 +74,6 @@ def predictions(service: Service, run_id: str, first: int = 0, count: int = 500)
     """The five most probable tokens at every place under full attention and under Focus, with probabilities.
 
     Args:
-        run_id: as listed by runs.
         first: position of the first token.
         count: number of tokens, at most 5000.
 
@@ -116,7 +102,6 @@ def rename(service: Service, run_id: str, name: str) -> dict[str, Any]:
     """Give a run a name; an empty one removes it.
 
     Args:
-        run_id: as listed by runs.
         name: at most 120 characters.
     """
     return dict(labels.label_run(service, run_id, name=name))
@@ -126,7 +111,6 @@ def note(service: Service, run_id: str, note: str) -> dict[str, Any]:
     """Write a note to a run; an empty one removes it.
 
     Args:
-        run_id: as listed by runs.
         note: at most 4000 characters.
     """
     return dict(labels.label_run(service, run_id, note=note))
@@ -136,7 +120,6 @@ def tag(service: Service, run_id: str, add: str = "", remove: str = "") -> dict[
     """Add and remove tags of a run.
 
     Args:
-        run_id: as listed by runs.
         add: words with commas between.
         remove: words with commas between.
     """
@@ -144,11 +127,7 @@ def tag(service: Service, run_id: str, add: str = "", remove: str = "") -> dict[
 
 
 def delete(service: Service, run_id: str) -> dict[str, Any]:
-    """Hide a run at once; it is removed for good 30 days later, and undelete brings it back until then.
-
-    Args:
-        run_id: as listed by runs.
-    """
+    """Hide a run at once; it is removed for good 30 days later, and undelete brings it back until then."""
     labels.delete_run(service, run_id)
     return {"run_id": run_id, "deleted": True}
 

@@ -79,13 +79,14 @@ def of_objects(functions: Sequence[Callable[..., Any]]) -> list[Callable[[Any], 
                 return {"error": str(error)}
             return function(**fields)
 
-        return renamed(call, function.__name__)
+        call.__name__ = function.__name__  # not `wraps`: Gradio counts the parameters
+        return call
 
     return [checked(function) for function in functions]
 
 
 def renamed(function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
-    """The same function under another name, which a component calls it by; Gradio counts its parameters."""
+    """The same function under another name, which a component calls it by."""
 
     def call(request: Any) -> Any:
         return function(request)

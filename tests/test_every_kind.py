@@ -18,7 +18,8 @@ from focus_explorer.data.corpus import CorpusData
 from focus_explorer.exports.figures.write import FIGURES, LAYERED
 from focus_explorer.usecases.centroids.files import add_centroids
 from focus_explorer.usecases.service import Service
-from focus_explorer.web.requests.dispatch import HANDLERS, dispatch
+from focus_explorer.web.requests.dispatch import dispatch
+from focus_explorer.web.requests.table import PAGE
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.plan import FULL
@@ -328,7 +329,7 @@ def test_every_view(analysed):
     }
     skipped = {"export_start", "export_state", "export_stop", "compare_stop", "stop_attention", "statistics_stop"}
     skipped |= {"token_attention_stop"}
-    for name in HANDLERS:
+    for name in PAGE:
         if name in skipped:  # files are those of the commands; nothing is stopped
             continue
         if name == "statistics_agreement" and len(analysed.layers) == 1:

@@ -14,7 +14,7 @@ def command_line() -> str:
     whole = parser()
     parts = []
     for name, command in _commands(whole):
-        parts.append(f"## {name}\n\n{_sentence(COMMANDS[name])}\n\n{_described(command)}")
+        parts.append(f"## {name}\n\n{_sentence(COMMANDS[name][1])}\n\n{_described(command)}")
         for action, below in _commands(command):
             parts.append(f"### {name} {action}\n\n{_described(below)}")
     return "\n\n".join(parts)

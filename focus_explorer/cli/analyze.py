@@ -1,28 +1,33 @@
-"""`focus-explorer analyze`: a text, or a corpus of many, with full attention and with Focus."""
+"""`focus-explorer analyze` and `compare`: a text, or a corpus of many, at one setting or at several."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from focus_explorer.cli.corpora import describe as describe_corpus
 from focus_explorer.cli.options import (
-    add_changes,
-    add_compute,
-    add_focus_settings,
-    add_random_centroids,
-    add_settings,
-    add_token_choice,
+    AsJson,
+    Assigned,
+    BudgetOptions,
+    Changed,
+    Computed,
+    FocusOptions,
+    Numbers,
+    OfModel,
+    OnDatabase,
+    TextBegins,
+    command,
     command_line,
+    fill,
+    numbers,
     print_note,
-    window_growth_of,
+    print_result,
 )
+from focus_explorer.cli.runs import describe_corpus
 from focus_explorer.errors import InputError
 from focus_explorer.progress import document_bar, stage_bar
 from focus_explorer.usecases.analyze import (
@@ -34,112 +39,86 @@ from focus_explorer.usecases.analyze import (
     analyze,
     is_corpus,
 )
-from focus_explorer.usecases.budget import budget_of, other_settings
-from focus_explorer.usecases.runs import run_summary
+from focus_explorer.usecases.budget import budget_of, kept_budget, other_settings
+from focus_explorer.usecases.centroids.files import pinned_name
+from focus_explorer.usecases.compare.settings import NAMES, REPEATS, grid, measure_grid
+from focus_explorer.usecases.request import File, argument, details, option
+from focus_explorer.usecases.runs import list_runs, run_summary
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import read_text_file, read_text_stream
-from focus_explorer.words import counted, tokens_in_words
+from focus_explorer.words import counted, ends, tokens_in_words
 
-_CORPUS_ONLY = {
-    "glob": None,
-    "text_column": None,
-    "name": None,
-    "out": None,
-    "engine": None,
-    "address": None,
-    "workers": None,
-    "gpus_per_worker": None,
-    "threads": None,
-    "no_tags": False,
-    "no_baseline": False,
-}
+RANDOM = ("for --centroids random",)
+WHOLE = "whole numbers such as 1,2"
+CORPUS = ("for a folder, JSONL or Parquet file", "see docs/corpora.md")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options for a text, then those for a corpus alone."""
-    parser.add_argument(
-        "file", help="a UTF-8 text file, - for standard input, or a corpus: a folder, a .jsonl or a .parquet file"
+class AnalyzeOptions(OfModel, OnDatabase, FocusOptions, Assigned, Changed, Computed, TextBegins, AsJson):
+    file: File = argument("a UTF-8 text file, - for standard input, or a corpus: a folder, a .jsonl or a .parquet file")
+    max_tokens: int | None = option(None, "cut the text to this many tokens")
+    chat: bool = option(False, "the text is the turns of a chat: put them through the model's own template")
+    repeats: int | None = option(None, "timed repeats (default: 5, or 3 when they take long)")
+    attention: bool = option(
+        False, "also measure where full attention goes under the mask, and its strongest links: one more, slower pass"
     )
-    add_settings(parser, "model", "centroids", "db")
-    add_focus_settings(parser)
-    add_changes(parser)
-    add_compute(parser)
-    add_random_centroids(parser)
-    add_token_choice(parser)
-    parser.add_argument("--max-tokens", type=int, help="cut the text to this many tokens")
-    parser.add_argument(
-        "--chat", action="store_true", help="the text is the turns of a chat: put them through the model's own template"
+    num_groups: int | None = option(
+        None, "K, groups in every layer (default: 8, as in the shipped files)", flag="--groups", group=RANDOM
     )
-    parser.add_argument("--repeats", type=int, help="timed repeats (default: 5, or 3 when they take long)")
-    parser.add_argument(
-        "--attention",
-        action="store_true",
-        help="also measure where full attention goes under the mask, and its strongest links: one more, slower pass",
+    routing_dim: int | None = option(None, "d_g, width of the routing space (default: 16)", group=RANDOM)
+    seed: int = option(0, "of the draw", group=RANDOM)
+    glob: str | None = option(None, f"which files of a folder (default: {GLOB})", group=CORPUS)
+    text_column: str | None = option(
+        None, f"JSONL key or Parquet column with the text (default: {TEXT_COLUMN})", group=CORPUS
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    _add_corpus_options(parser)
-    parser.set_defaults(run=run)
-
-
-def _add_corpus_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("for a folder, JSONL or Parquet file", "see docs/corpora.md")
-    group.add_argument("--glob", help=f"which files of a folder (default: {GLOB})")
-    group.add_argument("--text-column", help=f"JSONL key or Parquet column with the text (default: {TEXT_COLUMN})")
-    group.add_argument("--name", help="what the corpus is called in lists (default: the source's name)")
-    group.add_argument("--out", help="folder to write to (default: corpora, next to the database)")
-    group.add_argument("--engine", choices=("local", "ray"), help="this process, or Ray workers (default: local)")
-    group.add_argument(
-        "--address",
-        help="of a Ray cluster; --out must be storage that all of it shares (default: a Ray on this machine alone)",
+    name: str | None = option(None, "what the corpus is called in lists (default: the source's name)", group=CORPUS)
+    out: File | None = option(None, "folder to write to (default: corpora, next to the database)", group=CORPUS)
+    engine: Literal["local", "ray"] | None = option(None, "this process, or Ray workers (default: local)", group=CORPUS)
+    address: str | None = option(
+        None,
+        "of a Ray cluster; --out must be storage that all of it shares (default: a Ray on this machine alone)",
+        group=CORPUS,
     )
-    group.add_argument("--workers", type=int, help="Ray workers, each with a model of its own (default: 2)")
-    group.add_argument("--gpus-per-worker", type=float, help="GPUs of each worker, such as 1 or 0.5 (default: 0)")
-    group.add_argument("--threads", type=int, help="torch threads of each worker (default: all cores; 1 with Ray)")
-    group.add_argument("--no-tags", action="store_true", help="leave out parts of speech and sentences")
-    group.add_argument("--no-baseline", action="store_true", help="leave out the pass with random centroids")
+    workers: int | None = option(None, "Ray workers, each with a model of its own (default: 2)", group=CORPUS)
+    gpus_per_worker: float | None = option(None, "GPUs of each worker, such as 1 or 0.5 (default: 0)", group=CORPUS)
+    threads: int | None = option(None, "torch threads of each worker (default: all cores; 1 with Ray)", group=CORPUS)
+    no_tags: bool = option(False, "leave out parts of speech and sentences", group=CORPUS)
+    no_baseline: bool = option(False, "leave out the pass with random centroids", group=CORPUS)
+
+    @property
+    def of_corpus(self) -> dict[str, Any]:
+        """Options that were given and are for a corpus."""
+        fields = type(self).model_fields
+        given = {name: getattr(self, name) for name in fields if details(fields[name]).get("group") == CORPUS}
+        return {name: value for name, value in given.items() if value != fields[name].default}
+
+    @property
+    def how(self) -> AnalyzeRequest:
+        """Model, centroids and settings."""
+        return fill(AnalyzeRequest, self, budget=budget_of(self.budget))
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_analyze(options: AnalyzeOptions) -> int:
     """Analyse a text or a corpus and print its summary; returns the exit status."""
-    if _is_corpus(arguments):
-        return _analyze_corpus(arguments, command_line())
-    text = _read(arguments.file)
-    request = _request(arguments)
-    service = Service(arguments.db)
+    if is_corpus(os.path.expanduser(options.file)):
+        return _analyze_corpus(options, command_line())
+    for name in options.of_corpus:
+        raise InputError(
+            f"--{name.replace('_', '-')} is for a folder, JSONL or Parquet file and {options.file} is none",
+            fix="give a folder, or leave the option out",
+        )
+    text = _read(options.file)
+    request = options.how
+    service = Service(options.db)
     with stage_bar() as progress:
         run_id = analyze(service, text, request, command=command_line(), progress=progress, announce=print_note)
-    if arguments.attention:
+    if options.attention:
         from focus_explorer.usecases.pairs import measure_attention
 
         with stage_bar() as progress:
             measure_attention(service, run_id, progress=progress)
     summary = run_summary(service.database, run_id)
-    print(json.dumps(summary, ensure_ascii=False) if arguments.json else _describe(summary))
+    print_result(options, summary, describe_run)
     return 0
-
-
-def _request(arguments: argparse.Namespace) -> AnalyzeRequest:
-    return AnalyzeRequest(
-        model=arguments.model,
-        centroids=arguments.centroids,
-        top_k=arguments.top_k,
-        window=arguments.window,
-        num_sinks=arguments.sinks,
-        window_growth=window_growth_of(arguments),
-        assignment=arguments.assignment,
-        budget=budget_of(arguments.budget),
-        max_tokens=arguments.max_tokens,
-        special_tokens=arguments.special_tokens,
-        chat=arguments.chat,
-        repeats=arguments.repeats,
-        device=arguments.device,
-        dtype=arguments.dtype,
-        backend=arguments.backend,
-        num_groups=arguments.groups,
-        routing_dim=arguments.routing_dim,
-        seed=arguments.seed,
-        changes=tuple(arguments.set),
-    )
 
 
 def _read(source: str) -> str:
@@ -148,63 +127,38 @@ def _read(source: str) -> str:
     return read_text_file(Path(os.path.expanduser(source)))
 
 
-def _is_corpus(arguments: argparse.Namespace) -> bool:
-    # Options for a corpus are refused with a single text, and the other way round.
-    if is_corpus(os.path.expanduser(arguments.file)):
-        single = {"--repeats": arguments.repeats, "--attention": arguments.attention, "--set": arguments.set}
-        single["--chat"] = arguments.chat
-        for name, given in single.items():
-            if given:
-                raise InputError(f"{name} is for a single text", fix="leave it out for a corpus")
-        return True
-    for name, default in _CORPUS_ONLY.items():
-        if getattr(arguments, name) != default:
-            raise InputError(
-                f"--{name.replace('_', '-')} is for a folder, JSONL or Parquet file and {arguments.file} is none",
-                fix="give a folder, or leave the option out",
-            )
-    return False
-
-
-def _analyze_corpus(arguments: argparse.Namespace, command: str) -> int:
+def _analyze_corpus(options: AnalyzeOptions, command: str) -> int:
     from focus_explorer.usecases.corpora.analyze import analyze_corpus  # imports torch, which `--help` does not need
 
-    given = {name: getattr(arguments, name) for name in _CORPUS_ONLY if not name.startswith("no_")}
+    of_text = {"repeats": options.repeats, "attention": options.attention, "set": options.changes, "chat": options.chat}
+    for name, given in of_text.items():
+        if given:
+            raise InputError(f"--{name} is for a single text", fix="leave it out for a corpus")
+    chosen = options.of_corpus
     request = CorpusRequest(
-        source=arguments.file,
-        how=_request(arguments),
-        tags=not arguments.no_tags,
-        baseline=not arguments.no_baseline,
-        **{name: value for name, value in given.items() if value is not None},
+        source=options.file,
+        how=options.how,
+        tags=not chosen.pop("no_tags", False),
+        baseline=not chosen.pop("no_baseline", False),
+        **chosen,
     )
     try:
         with document_bar() as counted, redirect_stdout(sys.stderr):  # Ray reports the death of a worker there
             summary = analyze_corpus(
-                Service(arguments.db), request, command=command, counted=counted, announce=print_note
+                Service(options.db), request, command=command, counted=counted, announce=print_note
             )
     except CorpusStopped as stopped:
         print(f"{stopped}; continue with: {command}", file=sys.stderr)
         return 130
-    print(json.dumps(summary, ensure_ascii=False) if arguments.json else describe_corpus(summary))
+    print_result(options, summary, describe_corpus)
     return 0
 
 
-def _describe(summary: Mapping[str, Any]) -> str:
-    config, times = summary["config"], summary["milliseconds"]
+def describe_run(summary: Mapping[str, Any]) -> str:
+    """The numbers of a run in lines."""
+    config = summary["config"]
     full, focus = summary["perplexity"]["full"], summary["perplexity"]["focus"]
-    even = 1 / config["num_groups"]
     kept = summary["distant_pairs_kept"]
-
-    def row(stage: str, label: str) -> str:
-        a, b = times[stage]["full"], times[stage]["focus"]
-        ratio = a["median"] / b["median"]
-        once = a["repeats"] == 1
-        full_ms, focus_ms = (
-            f"{of['median']:,.0f} ms" + ("" if once else f" ({of['low']:,.0f} to {of['high']:,.0f})") for of in (a, b)
-        )
-        repeats = "timed once" if once else f"{a['repeats']} repeats"
-        return f"{label:<22} full {full_ms}, Focus {focus_ms}, {repeats}: {ratio:.2f}x as fast"
-
     lines = [
         f"run                    {summary['run_id']}   "
         f"{tokens_in_words(summary['num_tokens'], summary['added_tokens'])}, {summary['model']}, "
@@ -217,10 +171,113 @@ def _describe(summary: Mapping[str, Any]) -> str:
         f"{counted(summary['scored_tokens'], 'scored token')}",
         f"pairs kept             {summary['retained_pairs']:.1%} of all"
         + (f", {kept:.1%} of the distant ones" if kept is not None else ""),
-        f"largest group          {summary['dominance']:.1%} of tokens, mean over layers (even would be {even:.1%})",
-        row("end_to_end", "forward pass"),
-        row("attention", "attention with routing"),
+        f"largest group          {summary['dominance']:.1%} of tokens, mean over layers (even would be "
+        f"{1 / config['num_groups']:.1%})",
+        _times("forward pass", summary["milliseconds"]["end_to_end"]),
+        _times("attention with routing", summary["milliseconds"]["attention"]),
         *(f"note                   {note}" for note in summary["notes"]),
         f"stored in              {summary['db']}",
     ]
     return "\n".join(lines)
+
+
+def _times(label: str, times: Mapping[str, Any]) -> str:
+    full, focus = times["full"], times["focus"]
+    once = full["repeats"] == 1
+    full_ms, focus_ms = (
+        f"{of['median']:,.0f} ms" + ("" if once else f" ({of['low']:,.0f} to {of['high']:,.0f})")
+        for of in (full, focus)
+    )
+    repeats = "timed once" if once else f"{full['repeats']} repeats"
+    ratio = full["median"] / focus["median"]
+    return f"{label:<22} full {full_ms}, Focus {focus_ms}, {repeats}: {ratio:.2f}x as fast"
+
+
+class CompareOptions(OfModel, OnDatabase, BudgetOptions, Computed, AsJson):
+    text: File = argument("a UTF-8 text file, which is explored first, or the id of a stored run")
+    top_k: Numbers | None = numbers(
+        None, "groups a token belongs to, such as 1,2 (default: values that suit the text)", WHOLE
+    )
+    window: Numbers | None = numbers(None, "window sizes, such as 64,128 (default: values that suit the text)", WHOLE)
+    repeats: int = option(REPEATS, "timed repeats")
+    max_tokens: int | None = option(None, "cut the text to this many tokens")
+
+
+def run_compare(options: CompareOptions) -> None:
+    """Explore the text where it is not a stored run, measure the grid, print it."""
+    service = Service(options.db)
+    centroids = pinned_name(service, options.centroids)  # the run and the grid are made with the same
+    with stage_bar() as progress:
+        stored = _is_stored_run(service, options)
+        run_id = options.text if stored else _explored(service, options, centroids, progress)
+        suggested = grid(service, run_id)["suggested"]
+        measure_grid(
+            service,
+            run_id,
+            suggested["top_k"] if options.top_k is None else options.top_k,
+            suggested["window"] if options.window is None else options.window,
+            repeats=options.repeats,
+            centroids=None if stored else centroids,
+            progress=progress,
+        )
+    config = run_summary(service.database, run_id)["config"]
+    result = {
+        "run_id": run_id,
+        "cells": grid(service, run_id)["cells"],
+        "note": kept_budget(config) or None,
+        "db": str(service.database.path),
+    }
+    print_result(options, result, describe_grid)
+
+
+def _is_stored_run(service: Service, options: CompareOptions) -> bool:
+    """Whether the text is the id of a stored run, which is measured as it was made."""
+    text = options.text
+    if os.path.exists(os.path.expanduser(text)) or text not in {run["run_id"] for run in list_runs(service.database)}:
+        return False
+    if (options.device, options.dtype, options.backend) != ("auto", "auto", "auto"):
+        raise InputError(
+            f"{text} is a stored run, which is measured in its own precision and by its own backend",
+            fix="leave --device, --dtype and --backend out, or give the text's file",
+        )
+    if options.budget is not None or options.window_growth is not None:
+        raise InputError(
+            f"{text} is a stored run, which is measured with its own budget and growth of windows",
+            fix="leave --budget and --window-growth out, or give the text's file",
+        )
+    return True
+
+
+def _explored(service: Service, options: CompareOptions, centroids: str, progress: Any) -> str:
+    request = AnalyzeRequest(
+        model=options.model,
+        centroids=centroids,
+        window_growth=options.window_growth,
+        budget=budget_of(options.budget),
+        max_tokens=options.max_tokens,
+        repeats=1,
+        device=options.device,
+        dtype=options.dtype,
+        backend=options.backend,
+    )
+    text = read_text_file(Path(os.path.expanduser(options.text)))
+    return analyze(service, text, request, command=command_line(), progress=progress, announce=print_note)
+
+
+def describe_grid(result: dict[str, Any]) -> str:
+    """A line for each cell: predictions, pairs and time at the same setting."""
+    lines = [f"run {result['run_id']}"]
+    for cell in result["cells"]:
+        setting = (f"top-k {cell['top_k']}, " if cell["top_k"] else "") + f"window {cell['window_size']}"
+        lines.append(
+            f"{NAMES[cell['kind']]:<21} {setting:<22} perplexity {cell['perplexity_full']:.3f} -> "
+            f"{cell['perplexity_focus']:.3f}, {cell['delta_mean']:+.4f} nats a token "
+            f"({ends(cell['delta_low'], cell['delta_high'], '+.4f')}, {counted(cell['scored'], 'token')}), "
+            f"{cell['retained_pairs']:.0%} of pairs, attention "
+            f"{cell['attention_full']:,.1f} -> {cell['attention_focus']:,.1f} ms (median of {cell['repeats']})"
+        )
+    notes = [f"note: {result['note']}"] if result["note"] else []
+    return "\n".join([*lines, *notes, f"stored in {result['db']}"])
+
+
+COMMANDS = {"analyze": command(AnalyzeOptions, run_analyze), "compare": command(CompareOptions, run_compare)}

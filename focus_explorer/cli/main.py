@@ -14,34 +14,40 @@ from typing import NoReturn
 from focus_explorer.errors import InputError, TrainingStopped, device_failure
 from focus_explorer.settings import VERSION, prepare_libraries
 
-COMMANDS = {  # name -> help; its module focus_explorer.cli.NAME is imported only when the command is chosen
-    "setup": "fetch the default model where it was not installed, and convert it",
-    "analyze": "run full attention and Focus on a text or a corpus and store it",
-    "runs": "list stored runs, newest first; name, tag or delete them",
-    "export": "write a table of a run as CSV, JSON, Parquet, LaTeX or Markdown",
-    "figure": "draw a figure of a run as PDF, SVG, PNG or HTML for papers",
-    "centroids": "centroid files",
-    "train": "train centroids on your own text",
-    "tune": "find which heads to leave at full attention for a target, and write that budget",
-    "texts": "build a mixture of texts to train and validate on, from Debian and PyPI packages and novels",
-    "trainings": "list recorded trainings, newest first",
-    "bench": "measure speed and perplexity, compared with full attention, on this machine",
-    "evaluate": "perplexity and benchmark tasks compared with full attention, with intervals",
-    "serve": "open the page",
-    "doctor": "check that Focus, or another attention implementation, computes what it should on a model",
-    "db": "check, copy, put back or save the database",
-    "users": "users and passwords for `serve --auth`",
-    "reproduce": "moved: run `python -m paper` in a clone of the repository",
-    "finetune": "train all weights of a model with Focus, or with full attention",
-    "explain": "find the dropped pairs that made Focus predict a token worse, and verify them",
-    "heads": "what the mask costs head by head: the loss with full attention in one head alone",
-    "what-if": "change a run by hand and compare: move tokens, link them, silence groups, set heads apart",
-    "compare": "measure a text at several settings, with full attention, random centroids and window alone",
-    "bundle": "write runs with data, tables, figures and how to make them again",
-    "rebuild": "make the tables of a bundle again and say what differs",
-    "report": "write a report of runs to read, as HTML and PDF",
-    "corpora": "list analysed corpora, newest first; show or delete one",
-    "statistics": "what the groups of a run or a corpus are, with intervals and baselines",
+COMMANDS = {  # name -> module of focus_explorer.cli, imported only when the command is chosen, and help
+    "setup": ("setup", "fetch the default model where it was not installed, and convert it"),
+    "analyze": ("analyze", "run full attention and Focus on a text or a corpus and store it"),
+    "runs": ("runs", "list stored runs, newest first; name, tag or delete them"),
+    "export": ("exports", "write a table of a run as CSV, JSON, Parquet, LaTeX or Markdown"),
+    "figure": ("exports", "draw a figure of a run as PDF, SVG, PNG or HTML for papers"),
+    "centroids": ("centroids", "centroid files"),
+    "train": ("train", "train centroids on your own text"),
+    "tune": ("tune", "find which heads to leave at full attention for a target, and write that budget"),
+    "texts": ("setup", "build a mixture of texts to train and validate on, from Debian and PyPI packages and novels"),
+    "trainings": ("trainings", "list recorded trainings, newest first"),
+    "bench": ("benchmarks", "measure speed and perplexity, compared with full attention, on this machine"),
+    "evaluate": ("benchmarks", "perplexity and benchmark tasks compared with full attention, with intervals"),
+    "serve": ("serve", "open the page"),
+    "doctor": ("setup", "check that Focus, or another attention implementation, computes what it should on a model"),
+    "db": ("setup", "check, copy, put back or save the database"),
+    "users": ("serve", "users and passwords for `serve --auth`"),
+    "reproduce": ("reproduce", "moved: run `python -m paper` in a clone of the repository"),
+    "finetune": ("finetune", "train all weights of a model with Focus, or with full attention"),
+    "explain": ("measures", "find the dropped pairs that made Focus predict a token worse, and verify them"),
+    "heads": ("measures", "what the mask costs head by head: the loss with full attention in one head alone"),
+    "what-if": (
+        "measures",
+        "change a run by hand and compare: move tokens, link them, silence groups, set heads apart",
+    ),
+    "compare": (
+        "analyze",
+        "measure a text at several settings, with full attention, random centroids and window alone",
+    ),
+    "bundle": ("exports", "write runs with data, tables, figures and how to make them again"),
+    "rebuild": ("exports", "make the tables of a bundle again and say what differs"),
+    "report": ("exports", "write a report of runs to read, as HTML and PDF"),
+    "corpora": ("runs", "list analysed corpora, newest first; show or delete one"),
+    "statistics": ("measures", "what the groups of a run or a corpus are, with intervals and baselines"),
 }
 
 
@@ -62,10 +68,12 @@ def parser(chosen: Collection[str] = tuple(COMMANDS)) -> Parser:
     whole = Parser(prog="focus-explorer", description="See, measure and compare Focus sparse attention.")
     whole.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = whole.add_subparsers(dest="command", required=True, parser_class=Parser)
-    for name, text in COMMANDS.items():
+    for name, (module, text) in COMMANDS.items():
         command = commands.add_parser(name, help=text)
         if name in chosen:
-            import_module(f"focus_explorer.cli.{name.replace('-', '_')}").add_options(command)
+            imported = import_module(f"focus_explorer.cli.{module}")
+            add_options = imported.COMMANDS[name] if hasattr(imported, "COMMANDS") else imported.add_options
+            add_options(command)
     return whole
 
 

@@ -1,151 +1,257 @@
-"""Options, notes and the recorded command line that several commands share."""
+"""Options of commands, made from the fields of a request; fields, notes and the recorded line that commands share."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
+import json
 import shlex
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+from pydantic import BeforeValidator, create_model
+from pydantic.fields import FieldInfo
 
 from focus_explorer.settings import BACKENDS, DTYPES, SETTINGS, SPECIAL_TOKENS, TEXTS_BEGIN
+from focus_explorer.usecases.request import File, Request, argument, details, option
+
+Made = TypeVar("Made")
+Run = Callable[[Any], int | None]  # takes the request; returns the exit status
+AddOptions = Callable[[argparse.ArgumentParser], None]
 
 
-def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add options of the application by their names in `SETTINGS`."""
-    for name in names:
-        option = SETTINGS[name]
-        kind: Callable[[str], Any] = int if name == "port" else str
-        default = kind(option.default) if option.default else None
-        parser.add_argument(f"--{name}", default=default, type=kind, help=_help(name))
+@dataclass(frozen=True)
+class Action:
+    """A command below a command, such as `runs rename`."""
+
+    name: str
+    help: str
+    request: type[Request]
+    run: Run
 
 
-def add_action_database(parser: argparse.ArgumentParser) -> None:
-    """Add `--db` to an action of a command, where it must not overwrite one given before the action."""
-    parser.add_argument("--db", default=argparse.SUPPRESS, help=_help("db"))
+def command(request: type[Request], run: Run | None, actions: Sequence[Action] = (), **about: Any) -> AddOptions:
+    """What adds a command's options to its parser.
+
+    Args:
+        request: its fields are the options.
+        run: does the work; None where an action is required.
+        actions: below the command.
+        about: attributes of the parser, such as `epilog`.
+    """
+
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        for name, value in about.items():
+            setattr(parser, name, value)
+        add_fields(parser, request)
+        if run is not None:
+            parser.set_defaults(run=_reading(request, run))
+        if actions:
+            below = parser.add_subparsers(dest="action", required=run is None, parser_class=type(parser))
+            for action in actions:
+                its_parser = below.add_parser(action.name, help=action.help)
+                add_fields(its_parser, action.request, above=request)
+                its_parser.set_defaults(run=_reading(action.request, action.run))
+
+    return add_options
 
 
-def add_focus_settings(parser: argparse.ArgumentParser, *, assignment: bool = True, budget: bool = True) -> None:
-    """Add settings of Focus that replace the centroid file's.
+def add_fields(parser: argparse.ArgumentParser, request: type[Request], above: type[Request] | None = None) -> None:
+    """Add an option or argument for each field.
 
     Args:
         parser: of the command.
-        assignment, budget: whether those two can be replaced.
+        request: with the fields, see `option` and `argument`.
+        above: request of the command above; what is given there is kept where it is not given again.
     """
-    parser.add_argument("--top-k", type=int, help="groups a token belongs to (default: the centroid file's)")
-    parser.add_argument(
-        "--window", type=int, help="pairs at most this far apart always attend, in heads without a window of their own"
-    )
-    parser.add_argument("--sinks", type=int, help="first tokens every token may attend to")
-    if budget:
-        add_budget(parser)
-    add_window_growth(parser)
-    if assignment:
-        parser.add_argument("--assignment", choices=("causal", "sinkhorn"), help="how groups are decided")
+    groups: dict[Any, Any] = {None: parser}
+    own = vars(request).get("__annotations__", {})  # before those that it shares with other commands
+    for name, field in sorted(request.model_fields.items(), key=lambda item: item[0] not in own):
+        how = details(field)
+        how.pop("expected", None)
+        title, flag = how.pop("group", None), how.pop("flag", f"--{name.replace('_', '-')}")
+        if title not in groups:
+            groups[title] = parser.add_argument_group(*title)
+        keywords = _keywords(field, optional=bool(flag)) | how
+        if keywords.get("action") == "append":
+            del keywords["nargs"]
+        if above is not None and name in above.model_fields and above.model_fields[name].default == field.default:
+            keywords["default"] = argparse.SUPPRESS
+        flags = [flag] if isinstance(flag, str) else list(flag)
+        groups[title].add_argument(*(flags if flag else [name]), **keywords, **({"dest": name} if flag else {}))
 
 
-def add_token_choice(parser: argparse.ArgumentParser) -> None:
-    """Add whether texts begin with what the tokenizer puts before them."""
-    default = SPECIAL_TOKENS[0]
-    parser.add_argument(
-        "--special-tokens", choices=SPECIAL_TOKENS, default=default, help=f"{TEXTS_BEGIN} (default: {default})"
-    )
+def _keywords(field: FieldInfo, *, optional: bool) -> dict[str, Any]:
+    """What `add_argument` is to know of a field, from its type and default."""
+    kind, default = _plain(field.annotation), field.default
+    required = field.is_required()
+    text = field.description
+    if not required and default not in (None, False, (), "") and "(default" not in str(text):
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        text = f"{text} (default: {shown})".strip()
+    if kind is bool:
+        return {"action": "store_true", "help": text}
+    known: dict[str, Any] = {"help": text, "type": kind}
+    if get_origin(kind) is tuple:
+        each, *more = get_args(kind)
+        known |= {"type": _plain(each), "nargs": "+" if more == [...] else 1 + len(more)}
+        if optional and not required and default == ():
+            known["action"], default = "extend", []
+    if get_origin(kind) is Literal:
+        known |= {"type": str, "choices": get_args(kind)}
+    if required:
+        return known | ({"required": True} if optional else {})
+    return known | {"default": default}
 
 
-def add_changes(parser: argparse.ArgumentParser) -> None:
-    """Add changes made by hand; `read_changes` of the runtime reads them."""
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="CHANGE",
-        help="a change of what Focus does, may be repeated: move:LAYER:TOKEN:GROUP, see:LAYER:TOKEN:EARLIER, "
-        "silence:LAYER:GROUP, full:LAYER[:HEAD], k:LAYER[:HEAD]=N or window:LAYER[:HEAD]=N; see docs/what-if.md",
-    )
+def _plain(annotation: Any) -> Any:
+    """`int` of `int | None` and of annotated ones."""
+    if get_origin(annotation) is Annotated:
+        return get_args(annotation)[0]
+    inside = [one for one in get_args(annotation) if one is not NoneType]
+    return _plain(inside[0]) if NoneType in get_args(annotation) else annotation
 
 
-def add_budget(parser: argparse.ArgumentParser) -> None:
-    """Add the budget that replaces the centroid file's; `services.budget.budget_of` reads it."""
-    parser.add_argument(
-        "--budget",
-        metavar="FILE",
-        help="layers and heads with a top-k or window of their own, or with full attention: a JSON file as in "
+def _reading(request: type[Request], run: Run) -> Callable[[argparse.Namespace], int | None]:
+    def named(name: str) -> str:
+        flag = details(request.model_fields[name]).get("flag", f"--{name.replace('_', '-')}")
+        return flag if isinstance(flag, str) and flag else name
+
+    def read_and_run(arguments: argparse.Namespace) -> int | None:
+        values = {name: getattr(arguments, name) for name in request.model_fields if hasattr(arguments, name)}
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return run(request.read(values | lists, named=named))
+
+    return read_and_run
+
+
+def fill(kind: Callable[..., Made], options: Request, **others: Any) -> Made:
+    """The request of a use case with the options of the same names, and others."""
+    names = inspect.signature(kind).parameters.keys() & type(options).model_fields.keys()
+    return kind(**{name: getattr(options, name) for name in names} | others)
+
+
+def _numbers(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return tuple(sorted({int(part) for part in value.split(",") if part.strip()}))
+
+
+Numbers = Annotated[tuple[int, ...], BeforeValidator(_numbers)]  # ascending, from words such as 1,2
+
+
+def numbers(default: tuple[int, ...] | None, text: str, such_as: str, **how: Any) -> Any:
+    """A field of type `Numbers`: whole numbers with commas between."""
+    return option(default, text, expected=such_as, type=str, nargs=None, **how)
+
+
+def setting(name: str, **how: Any) -> Any:
+    """An option of the application, by its name in `SETTINGS`."""
+    known = SETTINGS[name]
+    default: Any = (int(known.default) if name == "port" else known.default) or None
+    return option(default, f"{known.help} (default: {known.default or 'the user data folder'})", **how)
+
+
+class OnDatabase(Request):
+    db: File | None = setting("db")
+
+
+class AsJson(Request):
+    as_json: bool = option(False, "print one JSON object", flag="--json")
+
+
+class OnRun(OnDatabase, AsJson):
+    run_id: str = argument("a run, as listed by `runs`", metavar="RUN")
+
+
+class OfModel(Request):
+    model: File = setting("model")
+    centroids: File = setting("centroids")
+
+
+class BudgetOptions(Request):
+    budget: File | None = option(
+        None,
+        "layers and heads with a top-k or window of their own, or with full attention: a JSON file as in "
         "docs/centroid-files.md, or none (default: the centroid file's)",
+        metavar="FILE",
     )
-
-
-def add_window_growth(parser: argparse.ArgumentParser) -> None:
-    """Add how windows grow where that replaces the centroid file's; `window_growth_of` reads it."""
-    parser.add_argument(
-        "--window-growth",
-        type=int,
-        nargs=2,
+    window_growth: tuple[int, int] | None = option(
+        None,
+        "positions from which to which all windows grow, such as 1024 8192; 1 1 for windows of one length (default: as "
+        "the centroid file has it)",
         metavar=("FIRST", "LAST"),
-        help="positions from which to which all windows grow, such as 1024 8192; 1 1 for windows of one length "
-        "(default: as the centroid file has it)",
     )
 
 
-def window_growth_of(arguments: argparse.Namespace) -> tuple[int, int] | None:
-    """Positions from which to which windows grow; None for what the centroid file says."""
-    return None if arguments.window_growth is None else (arguments.window_growth[0], arguments.window_growth[1])
+class FocusOptions(BudgetOptions):
+    """Settings of Focus that replace the centroid file's."""
+
+    top_k: int | None = option(None, "groups a token belongs to (default: the centroid file's)")
+    window: int | None = option(
+        None, "pairs at most this far apart always attend, in heads without a window of their own"
+    )
+    num_sinks: int | None = option(None, "first tokens every token may attend to", flag="--sinks")
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
-    """Add where the model runs."""
-    parser.add_argument(
-        "--device",
-        default="auto",
-        help="auto, cpu, cuda, cuda:N, mps, or split (all GPUs together); auto is the first CUDA device, else the CPU "
-        "(default: auto)",
+class Assigned(Request):
+    assignment: Literal["causal", "sinkhorn"] | None = option(None, "how groups are decided")
+
+
+class OnDevice(Request):
+    device: str = option(
+        "auto",
+        "auto, cpu, cuda, cuda:N, mps, or split (all GPUs together); auto is the first CUDA device, else the CPU",
     )
 
 
-def add_place(parser: argparse.ArgumentParser) -> None:
-    """Add where the model runs and in which precision."""
-    add_device(parser)
-    parser.add_argument(
-        "--dtype",
+class Placed(OnDevice):
+    dtype: str = option(
+        "auto",
+        "of the model; auto is bfloat16 on a GPU that computes it, else float32",
         choices=("auto", *DTYPES),
-        default="auto",
-        help="of the model; auto is bfloat16 on a GPU that computes it, else float32 (default: auto)",
     )
 
 
-def add_compute(parser: argparse.ArgumentParser) -> None:
-    """Add where the model runs and in which precision, and which backend computes Focus."""
-    add_place(parser)
-    parser.add_argument(
-        "--backend",
+class Computed(Placed):
+    backend: str = option(
+        "auto",
+        "what computes Focus attention; all compute the same pairs (default: auto, the fastest)",
         choices=BACKENDS,
-        default="auto",
-        help="what computes Focus attention; all compute the same pairs (default: auto, the fastest)",
     )
 
 
-def add_log_to(parser: argparse.ArgumentParser) -> None:
-    """Add the programs that log a training; `services.training.trackers.target` reads them."""
-    parser.add_argument(
-        "--log-to",
-        action="append",
-        default=[],
-        metavar="PROGRAM[:PLACE]",
-        help="log the training there too, may be repeated: tensorboard[:FOLDER] (default: runs), trackio[:PROJECT] or "
+class TextBegins(Request):
+    special_tokens: str = option(SPECIAL_TOKENS[0], TEXTS_BEGIN, choices=SPECIAL_TOKENS)
+
+
+class Logged(Request):
+    log_to: tuple[str, ...] = option(
+        (),
+        "log the training there too, may be repeated: tensorboard[:FOLDER] (default: runs), trackio[:PROJECT] or "
         "wandb[:PROJECT] (default: focus); see docs/training.md",
+        action="append",
+        metavar="PROGRAM[:PLACE]",
     )
 
 
-def add_random_centroids(parser: argparse.ArgumentParser) -> None:
-    """Add how the centroids named "random" are drawn."""
-    group = parser.add_argument_group("for --centroids random")
-    group.add_argument("--groups", type=int, help="K, groups in every layer (default: 8, as in the shipped files)")
-    group.add_argument("--routing-dim", type=int, help="d_g, width of the routing space (default: 16)")
-    group.add_argument("--seed", type=int, default=0, help="of the draw (default: 0)")
+class Changed(Request):
+    changes: tuple[File, ...] = option(
+        (),
+        "a change of what Focus does, may be repeated: move:LAYER:TOKEN:GROUP, see:LAYER:TOKEN:EARLIER, "
+        "silence:LAYER:GROUP, full:LAYER[:HEAD], k:LAYER[:HEAD]=N or window:LAYER[:HEAD]=N; see docs/what-if.md",
+        flag="--set",
+        action="append",
+        metavar="CHANGE",
+    )
 
 
-def _help(name: str) -> str:
-    option = SETTINGS[name]
-    return f"{option.help} (default: {option.default or 'the user data folder'})"
+def print_result(options: AsJson, result: Any, describe: Callable[[Any], str]) -> None:
+    """Print a result as one line of JSON, or in words."""
+    print(json.dumps(result, ensure_ascii=False, default=str) if options.as_json else describe(result))
 
 
 def print_note(message: str) -> None:
@@ -157,3 +263,55 @@ def command_line() -> str:
     """The command as it was typed, for the record kept with a run."""
     words = shlex.join(["focus-explorer", *sys.argv[1:]])
     return words.encode("utf-8", "backslashreplace").decode()  # file names need not be UTF-8
+
+
+# For commands that make their options themselves: train, finetune, tune, trainings and centroids.
+
+
+def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add options of the application by their names in `SETTINGS`."""
+    made: dict[str, Any] = {name: (int if name == "port" else File, setting(name)) for name in names}
+    add_fields(parser, create_model("Settings", __base__=Request, **made))
+
+
+def add_action_database(parser: argparse.ArgumentParser) -> None:
+    """Add `--db` to an action of a command, where it must not overwrite one given before the action."""
+    add_fields(parser, OnDatabase, above=OnDatabase)
+
+
+def add_focus_settings(parser: argparse.ArgumentParser, *, assignment: bool = True, budget: bool = True) -> None:
+    """Add settings of Focus that replace the centroid file's."""
+    assert not assignment
+    assert not budget
+    for name in ("top_k", "window", "window_growth"):
+        add_fields(parser, create_model("One", __base__=Request, **{name: _declared(FocusOptions, name)}))
+    parser.add_argument("--sinks", type=int, help=FocusOptions.model_fields["num_sinks"].description)
+
+
+def add_token_choice(parser: argparse.ArgumentParser) -> None:
+    """Add whether texts begin with what the tokenizer puts before them."""
+    add_fields(parser, TextBegins)
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Add where the model runs and in which precision."""
+    add_fields(parser, Placed)
+
+
+def add_compute(parser: argparse.ArgumentParser) -> None:
+    """Add where the model runs and in which precision, and which backend computes Focus."""
+    add_fields(parser, Computed)
+
+
+def add_log_to(parser: argparse.ArgumentParser) -> None:
+    """Add the programs that log a training."""
+    add_fields(parser, Logged)
+
+
+def window_growth_of(arguments: argparse.Namespace) -> tuple[int, int] | None:
+    """Positions from which to which windows grow; None for what the centroid file says."""
+    return None if arguments.window_growth is None else (arguments.window_growth[0], arguments.window_growth[1])
+
+
+def _declared(request: type[Request], name: str) -> Any:
+    return request.model_fields[name].annotation, request.model_fields[name]

@@ -1,71 +1,66 @@
-"""`focus-explorer runs`: list, name, annotate, tag, delete and bring back stored runs."""
+"""`focus-explorer runs` and `corpora`: list, name, annotate, tag, show, delete and bring back what is stored."""
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Callable
+from collections import Counter
 from typing import Any
 
-from focus_explorer.cli.options import add_action_database, add_settings
-from focus_explorer.usecases.labels import (
-    KEEP_DAYS,
-    all_runs,
-    change_tags,
-    delete_run,
-    label_run,
-    purge_deleted,
-    undelete_run,
-)
+from focus_explorer.cli.options import Action, AsJson, OnDatabase, command, print_result
+from focus_explorer.usecases import labels
+from focus_explorer.usecases.budget import other_settings
+from focus_explorer.usecases.request import argument, option
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.words import counted
 
-_EMPTY = "no runs yet; `focus-explorer analyze FILE` makes one"
+SHOWN = 10  # documents that were skipped, named in the summary
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of the list, and the actions on a run; without an action it lists."""
-    add_settings(parser, "db")
-    parser.add_argument("--json", action="store_true", help="print a JSON list")
-    parser.add_argument("--deleted", action="store_true", help="list deleted runs instead")
-    parser.set_defaults(run=_list)
-    actions = parser.add_subparsers(dest="action", parser_class=type(parser))
-    _add(actions, "rename", "give a run a name", _rename).add_argument("name", help='its name; "" removes it')
-    _add(actions, "note", "write a note to a run", _note).add_argument("note", help='its note; "" removes it')
-    tag = _add(actions, "tag", "add tags to a run, or remove some", _tag)
-    tag.add_argument("tags", nargs="*", help="words to add")
-    tag.add_argument("--remove", nargs="+", default=[], help="words to remove")
-    _add(actions, "delete", "hide a run at once; its rows are removed 30 days later", _delete)
-    _add(actions, "undelete", "bring a deleted run back", _undelete)
-    purge = actions.add_parser("purge", help="remove deleted runs for good")
-    add_action_database(purge)
-    purge.add_argument("--days", type=float, default=0.0, help="only those deleted so many days ago (default: 0)")
-    purge.set_defaults(run=_purge)
+class ListRuns(OnDatabase, AsJson):
+    deleted: bool = option(False, "list deleted runs instead")
 
 
-def _add(actions: Any, name: str, text: str, work: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=text)
-    parser.add_argument("run_id", help="as listed by `focus-explorer runs`")
-    add_action_database(parser)
-    parser.set_defaults(run=work)
-    return parser
+class OfRun(OnDatabase):
+    run_id: str = argument("as listed by `focus-explorer runs`")
 
 
-def _list(arguments: argparse.Namespace) -> None:
-    service = Service(arguments.db)
-    if arguments.deleted:
-        texts = ("config", "versions", "notes")
-        rows = [row | {name: json.loads(row[name]) for name in texts} for row in all_runs(service) if row["deleted_at"]]
-    else:
-        rows = list_runs(service.database)
-    if arguments.json:
-        print(json.dumps(rows, ensure_ascii=False, default=str))
-        return
-    if not rows:
-        print("no deleted runs" if arguments.deleted else _EMPTY)
-    for row in rows:
-        print(describe_run(row))
+class Rename(OfRun):
+    name: str = argument('its name; "" removes it')
+
+
+class Note(OfRun):
+    note: str = argument('its note; "" removes it')
+
+
+class Tag(OfRun):
+    tags: tuple[str, ...] = argument("words to add", nargs="*")
+    remove: tuple[str, ...] = option((), "words to remove")
+
+
+class Purge(OnDatabase):
+    days: float = option(0.0, "only those deleted so many days ago (default: 0)")
+
+
+class ListCorpora(OnDatabase, AsJson):
+    pass
+
+
+class OfCorpus(OnDatabase, AsJson):
+    corpus_id: str = argument("as listed by `focus-explorer corpora`")
+
+
+def _list_runs(options: ListRuns) -> None:
+    service = Service(options.db)
+    rows = _deleted_runs(service) if options.deleted else list_runs(service.database)
+    none = "no deleted runs" if options.deleted else "no runs yet; `focus-explorer analyze FILE` makes one"
+    print_result(options, rows, lambda rows: "\n".join(map(describe_run, rows)) or none)
+
+
+def _deleted_runs(service: Service) -> list[dict[str, Any]]:
+    texts = ("config", "versions", "notes")
+    deleted = [row for row in labels.all_runs(service) if row["deleted_at"]]
+    return [row | {name: json.loads(row[name]) for name in texts} for row in deleted]
 
 
 def describe_run(row: dict[str, Any]) -> str:
@@ -83,34 +78,165 @@ def describe_run(row: dict[str, Any]) -> str:
     )
 
 
-def _rename(arguments: argparse.Namespace) -> None:
-    name = label_run(Service(arguments.db), arguments.run_id, name=arguments.name)["name"]
-    print(f"{arguments.run_id} is named {name!r}" if name else f"{arguments.run_id} has no name")
+def _rename(options: Rename) -> None:
+    name = labels.label_run(Service(options.db), options.run_id, name=options.name)["name"]
+    print(f"{options.run_id} is named {name!r}" if name else f"{options.run_id} has no name")
 
 
-def _note(arguments: argparse.Namespace) -> None:
-    label_run(Service(arguments.db), arguments.run_id, note=arguments.note)
-    print(f"the note of {arguments.run_id} is {'kept' if arguments.note.strip() else 'removed'}")
+def _note(options: Note) -> None:
+    labels.label_run(Service(options.db), options.run_id, note=options.note)
+    print(f"the note of {options.run_id} is {'kept' if options.note.strip() else 'removed'}")
 
 
-def _tag(arguments: argparse.Namespace) -> None:
-    tags = change_tags(Service(arguments.db), arguments.run_id, arguments.tags, arguments.remove)["tags"]
-    print(f"{arguments.run_id} has the tags {', '.join(tags)}" if tags else f"{arguments.run_id} has no tags")
+def _tag(options: Tag) -> None:
+    tags = labels.change_tags(Service(options.db), options.run_id, options.tags, options.remove)["tags"]
+    print(f"{options.run_id} has the tags {', '.join(tags)}" if tags else f"{options.run_id} has no tags")
 
 
-def _delete(arguments: argparse.Namespace) -> None:
-    delete_run(Service(arguments.db), arguments.run_id)
+def _delete(options: OfRun) -> None:
+    labels.delete_run(Service(options.db), options.run_id)
     print(
-        f"{arguments.run_id} is hidden; `focus-explorer runs undelete {arguments.run_id}` brings it back within "
-        f"{KEEP_DAYS} days, `focus-explorer runs purge` removes it now"
+        f"{options.run_id} is hidden; `focus-explorer runs undelete {options.run_id}` brings it back within "
+        f"{labels.KEEP_DAYS} days, `focus-explorer runs purge` removes it now"
     )
 
 
-def _undelete(arguments: argparse.Namespace) -> None:
-    undelete_run(Service(arguments.db), arguments.run_id)
-    print(f"{arguments.run_id} is back")
+def _undelete(options: OfRun) -> None:
+    labels.undelete_run(Service(options.db), options.run_id)
+    print(f"{options.run_id} is back")
 
 
-def _purge(arguments: argparse.Namespace) -> None:
-    purged = purge_deleted(Service(arguments.db), days=arguments.days)
+def _purge(options: Purge) -> None:
+    purged = labels.purge_deleted(Service(options.db), days=options.days)
     print(f"{counted(len(purged), 'deleted run')} removed for good")
+
+
+def _list_corpora(options: ListCorpora) -> None:
+    from focus_explorer.usecases.corpora.register import list_corpora
+
+    none = "no corpora yet; `focus-explorer analyze FOLDER` makes one"
+    rows = list_corpora(Service(options.db))
+    print_result(options, rows, lambda rows: "\n".join(map(_corpus_line, rows)) or none)
+
+
+def _corpus_line(row: dict[str, Any]) -> str:
+    config, skipped = row["config"], len(row["skipped"])
+    return (
+        f"{row['corpus_id']}  {row['status']:<11}  {counted(row['documents'], 'document'):>17}"
+        + (f", {skipped:,} skipped" if skipped else "")
+        + f"  {row['model_id']}  K={config['num_groups']} k={config['top_k']} w={config['window']}"
+        + f"{other_settings(config)}  {row['name']}"
+    )
+
+
+def _show_corpus(options: OfCorpus) -> None:
+    from focus_explorer.usecases.corpora.register import corpus_summary
+
+    summary = corpus_summary(Service(options.db), options.corpus_id, documents=options.as_json)
+    print_result(options, summary, describe_corpus)
+
+
+def _delete_corpus(options: OfCorpus) -> None:
+    from focus_explorer.usecases.corpora.register import delete_corpus
+
+    files = delete_corpus(Service(options.db), options.corpus_id)
+    print(f"{options.corpus_id} is deleted" + ("" if files else "; its files were not there"))
+
+
+def describe_corpus(summary: dict[str, Any]) -> str:
+    """Pooled numbers of a corpus in lines."""
+    config, full, focus = summary["config"], summary["perplexity"]["full"], summary["perplexity"]["focus"]
+    even, far = 1 / config["num_groups"], summary["distant_pairs_kept"]
+    tagger, random = summary["settings"]["tagger"], summary["perplexity"].get("random")
+    lines = [
+        f"corpus                 {summary['corpus_id']}   {summary['name']}, "
+        f"{counted(summary['documents'], 'document')}, "
+        f"{counted(summary['num_tokens'], 'token')}, {summary['model']}",
+        *([] if summary["status"] == "complete" else ["status                 not complete; the same command resumes"]),
+        *_skipped(summary["skipped"]),
+        f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
+        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "
+        f"centroids {summary['centroids']}, "
+        f"{'tags by ' + tagger if tagger else 'no tags'}"
+        + (", no special tokens" if summary["settings"].get("special_tokens") == "none" else ""),
+        f"perplexity             full {_number(full)}, Focus {_number(focus)}"
+        + (f", random centroids {_number(random)}" if random else "")
+        + f"; {counted(summary['scored_tokens'], 'scored token')}",
+        f"loss difference        Focus {_number(summary['loss_difference'], '+.4f')} nats a token"
+        + (f", random centroids {_number(summary['loss_difference_random'], '+.4f')}" if random else ""),
+        f"pairs kept             {_number(summary['retained_pairs'], '.1%')} of all"
+        + (f", {_number(far, '.1%')} of the distant ones" if far else ""),
+        f"largest group          {summary['dominance']:.1%} of all tokens, "
+        f"{_number(summary['document_dominance'], '.1%')} within a document, means over layers (even would be "
+        f"{even:.1%})",
+        f"                       in brackets: {_brackets(summary['documents'])}",
+    ]
+    lines += [f"note                   {note}" for note in summary.get("notes", [])]
+    return "\n".join([*lines, *_time(summary), f"written to             {summary['folder']}"])
+
+
+def _brackets(documents: int) -> str:
+    from focus_explorer.usecases.corpora.register import COARSE_BELOW
+
+    if documents == 1:
+        return "no interval, for one document has none"
+    few = f"; {documents} are too few to tell much" if documents < COARSE_BELOW else ""
+    return f"95 % intervals over documents{few}"
+
+
+def _number(interval: dict[str, Any], form: str = ".3f") -> str:
+    if interval["low"] is None:
+        return f"{interval['value']:{form}} (one document)"
+    return f"{interval['value']:{form}} ({interval['low']:{form}} to {interval['high']:{form}})"
+
+
+def _skipped(skipped: list[dict[str, str]]) -> list[str]:
+    if not skipped:
+        return []
+    kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(each["kind"] for each in skipped).most_common())
+    lines = [f"skipped                {len(skipped):,}: {kinds}"]
+    lines += [f"                       {each['name']}: {each['reason']}" for each in skipped[:SHOWN]]
+    more = len(skipped) - SHOWN
+    return lines + ([f"                       and {more:,} more, with --json"] if more > 0 else [])
+
+
+def _time(summary: dict[str, Any]) -> list[str]:
+    latest = summary.get("this_time")
+    if not latest:
+        return [f"time                   {summary['model_seconds']:,.1f} s in forward passes"]
+    if not latest["documents"]:
+        return [f"time                   {latest['seconds']:,.1f} s; all documents were there"]
+    passes, more = latest["model_seconds"], ""
+    if passes:  # unknown where workers died after they had written all documents
+        more = f" ({latest['document_seconds'] / passes - 1:+.1%})"
+    return [
+        f"time                   {passes:,.1f} s in forward passes of {latest['document_seconds']:,.1f} s on "
+        f"{counted(latest['documents'], 'document')}{more}, {latest['seconds']:,.1f} s in all, "
+        f"{counted(latest['workers'], 'worker')}"
+    ]
+
+
+COMMANDS = {
+    "runs": command(
+        ListRuns,
+        _list_runs,
+        [
+            Action("rename", "give a run a name", Rename, _rename),
+            Action("note", "write a note to a run", Note, _note),
+            Action("tag", "add tags to a run, or remove some", Tag, _tag),
+            Action("delete", "hide a run at once; its rows are removed 30 days later", OfRun, _delete),
+            Action("undelete", "bring a deleted run back", OfRun, _undelete),
+            Action("purge", "remove deleted runs for good", Purge, _purge),
+        ],
+    ),
+    "corpora": command(
+        ListCorpora,
+        _list_corpora,
+        [
+            Action(
+                "show", "pooled numbers of a corpus, with --json those of every document too", OfCorpus, _show_corpus
+            ),
+            Action("delete", "remove a corpus and its files for good", OfCorpus, _delete_corpus),
+        ],
+    ),
+}

@@ -1,14 +1,20 @@
-"""`focus-explorer serve`: the page."""
+"""`focus-explorer serve` and `users`: the page, and who may log in to a lab's."""
 
 from __future__ import annotations
 
 import argparse
+import getpass
+import sys
 from dataclasses import fields
+from typing import Any
 
-from focus_explorer.cli.options import add_compute, add_settings
+from focus_explorer.cli.options import Action, Computed, OfModel, OnDatabase, command, fill, setting
+from focus_explorer.errors import InputError
 from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.centroids.files import pinned_name
+from focus_explorer.usecases.request import File, Request, argument, option
 from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.users import add_user
 from focus_explorer.usecases.visitors.limits import VisitorLimits
 
 MODES = """
@@ -19,128 +25,100 @@ modes of hosting, see docs/hosting.md:
            within limits and apart from the others; no paths, uploads, trainings or SQL
 """
 
-VISITOR_HELP = {  # by field of `VisitorLimits`
-    "tokens": "longest text",
-    "runs": "texts explored in an hour",
-    "minutes": "that the model works for a visitor in an hour",
-    "kept_runs": "runs of a visitor at a time",
-    "hours": "after the last visit, when a visitor's runs are removed",
-}
+HOSTING, LIMITS = ("hosting",), ("limits",)
+USUAL = VisitorLimits()
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Address, database, what the form is filled with, and who may do what."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = MODES
-    add_settings(parser, "host", "port", "db", "model", "centroids")
-    add_compute(parser)
-    parser.add_argument(
-        "--repeats", type=int, metavar="N", help="timed passes of texts explored on the page (5, or 3 of a long text)"
+def _visitor_limit(name: str, text: str) -> Any:
+    usual = getattr(USUAL, name)
+    return option(usual, f"{text} (default: {usual:g})", metavar="N", group=LIMITS)
+
+
+class ServeOptions(OnDatabase, OfModel, Computed):
+    host: str = setting("host")
+    port: int = setting("port")
+    repeats: int | None = option(
+        None, "timed passes of texts explored on the page (5, or 3 of a long text)", metavar="N"
     )
-    parser.add_argument("--mcp", action="store_true", help="offer its functions to language models too (needs mcp)")
-    _add_hosting(parser.add_argument_group("hosting"))
-    _add_limits(parser.add_argument_group("limits"))
-    parser.set_defaults(run=run)
-
-
-def _add_hosting(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--auth", metavar="FILE", help="lab: users from a file that `focus-explorer users add` writes")
-    group.add_argument(
-        "--trusted-header", metavar="NAME", help="lab: the request header in which a proxy names the user"
+    mcp: bool = option(False, "offer its functions to language models too (needs mcp)")
+    users: File | None = option(
+        None,
+        "lab: users from a file that `focus-explorer users add` writes",
+        flag="--auth",
+        metavar="FILE",
+        group=HOSTING,
     )
-    group.add_argument(
-        "--insecure", action="store_true", help="serve beyond this machine without login: everyone may do everything"
+    trusted_header: str | None = option(
+        None, "lab: the request header in which a proxy names the user", metavar="NAME", group=HOSTING
     )
-    group.add_argument(
-        "--allow-host",
+    insecure: bool = option(False, "serve beyond this machine without login: everyone may do everything", group=HOSTING)
+    allow_hosts: tuple[str, ...] = option(
+        (),
+        "another name the page answers to, as behind a proxy; NAME[:PORT]; may be repeated",
+        flag="--allow-host",
         action="append",
-        default=[],
         metavar="NAME",
-        help="another name the page answers to, as behind a proxy; NAME[:PORT]; may be repeated",
+        group=HOSTING,
     )
-    group.add_argument(
-        "--allow-path",
+    allow_paths: tuple[File, ...] = option(
+        (),
+        "models and centroid files in it may be named by path in the page's fields; may be repeated",
+        flag="--allow-path",
         action="append",
-        default=[],
         metavar="FOLDER",
-        help="models and centroid files in it may be named by path in the page's fields; may be repeated",
+        group=HOSTING,
     )
-    group.add_argument("--root-path", default="", metavar="PATH", help="path below which a proxy shows the page")
-    group.add_argument(
-        "--metrics-port", type=int, metavar="PORT", help="serve Prometheus metrics on this port of 127.0.0.1"
+    root_path: str = option("", "path below which a proxy shows the page", metavar="PATH", group=HOSTING)
+    metrics_port: int | None = option(
+        None, "serve Prometheus metrics on this port of 127.0.0.1", metavar="PORT", group=HOSTING
     )
-    group.add_argument(
-        "--log-json", action="store_true", help="log requests, jobs and errors as JSON lines, without users' texts"
-    )
-
-
-def _add_limits(group: argparse._ArgumentGroup) -> None:
-    usual = VisitorLimits()
-    group.add_argument("--public", action="store_true", help="public: serve visitors whom nobody knows")
-    group.add_argument(
-        "--allow-model",
+    log_json: bool = option(False, "log requests, jobs and errors as JSON lines, without users' texts", group=HOSTING)
+    public: bool = option(False, "public: serve visitors whom nobody knows", group=LIMITS)
+    models: tuple[File, ...] = option(
+        (),
+        "public: another model that visitors may choose; may be repeated",
+        flag="--allow-model",
         action="append",
-        default=[],
         metavar="NAME",
-        help="public: another model that visitors may choose; may be repeated",
+        group=LIMITS,
     )
-    group.add_argument(
-        "--allow-frame",
+    allow_frames: tuple[str, ...] = option(
+        (),
+        "public: a site such as https://example.org that may show the page in a frame; may be repeated",
+        flag="--allow-frame",
         action="append",
-        default=[],
         metavar="SITE",
-        help="public: a site such as https://example.org that may show the page in a frame; may be repeated",
+        group=LIMITS,
     )
-    for each in fields(usual):
-        value = getattr(usual, each.name)
-        group.add_argument(
-            f"--visitor-{each.name.replace('_', '-')}",
-            type=type(value),
-            default=value,
-            metavar="N",
-            help=f"{VISITOR_HELP[each.name]} ({value:g})",
-        )
-    group.add_argument(
-        "--address-header",
+    visitor_tokens: int = _visitor_limit("tokens", "longest text")
+    visitor_runs: int = _visitor_limit("runs", "texts explored in an hour")
+    visitor_minutes: float = _visitor_limit("minutes", "that the model works for a visitor in an hour")
+    visitor_kept_runs: int = _visitor_limit("kept_runs", "runs of a visitor at a time")
+    visitor_hours: float = _visitor_limit("hours", "after the last visit, when a visitor's runs are removed")
+    address_header: str | None = option(
+        None,
+        "public: the request header in which a proxy gives a visitor's network address, such as X-Forwarded-For",
         metavar="NAME",
-        help="public: the request header in which a proxy gives a visitor's network address, such as X-Forwarded-For",
+        group=LIMITS,
     )
-    group.add_argument(
-        "--job-minutes", type=float, metavar="N", help="that one job may work (private 720, lab 60, public 2)"
+    job_minutes: float | None = option(
+        None, "that one job may work (private 720, lab 60, public 2)", metavar="N", group=LIMITS
     )
-    group.add_argument(
-        "--job-memory",
-        type=float,
+    job_memory: float | None = option(
+        None,
+        "memory of the page at which the job begun last is ended (nine tenths of the machine's)",
         metavar="GIB",
-        help="memory of the page at which the job begun last is ended (nine tenths of the machine's)",
+        group=LIMITS,
     )
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run_serve(options: ServeOptions) -> None:
     """Serve the page until it is stopped."""
     from focus_explorer.web.hosting.modes import Hosting
 
-    hosting = Hosting(
-        host=arguments.host,
-        allow_hosts=tuple(arguments.allow_host),
-        allow_frames=tuple(arguments.allow_frame),
-        users=arguments.auth,
-        trusted_header=arguments.trusted_header,
-        insecure=arguments.insecure,
-        root_path=arguments.root_path.rstrip("/"),
-        allow_paths=tuple(arguments.allow_path),
-        metrics_port=arguments.metrics_port,
-        log_json=arguments.log_json,
-        public=arguments.public,
-        visitors=VisitorLimits(
-            **{each.name: getattr(arguments, f"visitor_{each.name}") for each in fields(VisitorLimits)}
-        ),
-        models=tuple(arguments.allow_model),
-        address_header=arguments.address_header,
-        job_minutes=arguments.job_minutes,
-        job_memory=arguments.job_memory,
-    )
-    hosting.check(mcp=arguments.mcp)
+    visitors = VisitorLimits(**{each.name: getattr(options, f"visitor_{each.name}") for each in fields(VisitorLimits)})
+    hosting = fill(Hosting, options, visitors=visitors, root_path=options.root_path.rstrip("/"))
+    hosting.check(mcp=options.mcp)
     from focus_explorer.web.gradio_import import import_gradio
     from focus_explorer.web.hosting.uploads import private_uploads
 
@@ -148,14 +126,35 @@ def run(arguments: argparse.Namespace) -> None:
     import_gradio()
     from focus_explorer.web.shell import build_app
 
-    request = AnalyzeRequest(
-        model=arguments.model,
-        centroids=pinned_name(Service(arguments.db), arguments.centroids),  # a hub is asked before anybody is served
-        device=arguments.device,
-        dtype=arguments.dtype,
-        backend=arguments.backend,
-        repeats=arguments.repeats,
-    )
+    centroids = pinned_name(Service(options.db), options.centroids)  # a hub is asked before anybody is served
+    request = fill(AnalyzeRequest, options, centroids=centroids)
     request.check()
-    app = build_app(database=arguments.db, request=request, hosting=hosting)
-    app.launch(port=arguments.port, mcp=arguments.mcp, exits=True)
+    app = build_app(database=options.db, request=request, hosting=hosting)
+    app.launch(port=options.port, mcp=options.mcp, exits=True)
+
+
+class AddUser(Request):
+    name: str = argument("of the user", metavar="NAME")
+    file: File = option(..., "made where it is missing; for `serve --auth FILE`", metavar="FILE")
+
+
+def _add_user(options: AddUser) -> None:
+    """Ask for the password, without showing it, and keep its hash."""
+    if sys.stdin.isatty():
+        password = getpass.getpass("Password: ")
+        if getpass.getpass("Again: ") != password:
+            raise InputError("the two passwords differ", fix="try again")
+    else:
+        password = sys.stdin.readline().rstrip("\n")
+    add_user(options.file, options.name, password)
+    print(f"{options.name} can log in where the page is served with --auth {options.file}")
+
+
+COMMANDS = {
+    "serve": command(ServeOptions, run_serve, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=MODES),
+    "users": command(
+        Request,
+        None,
+        [Action("add", "add a user, or change a password, which is asked for", AddUser, _add_user)],
+    ),
+}

@@ -16,7 +16,6 @@ from focus_explorer.usecases.texts import SAMPLES, read_text_file, sample_text, 
 from focus_runtime.config import FocusSettings
 from focus_runtime.failures import Advice
 from focus_runtime.files import cannot_write, check_writable_folder
-from focus_runtime.models.devices import input_device
 from focus_runtime.text.special import DEFAULT
 
 DECODE_STEPS = 8
@@ -103,7 +102,7 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
     from focus_runtime.composition.attach import compose
     from focus_runtime.measure.memory import within_memory
     from focus_runtime.measure.timing import machine
-    from focus_runtime.models.devices import place
+    from focus_runtime.models.devices import input_device, place
     from focus_runtime.models.loading import load_model
     from focus_runtime.routing.centroid_file import load_centroids
     from focus_runtime.run.text import versions
@@ -219,6 +218,7 @@ def _text(source: str | None) -> str:
 def _layer_rows(model: Any, config: Any, request: BenchRequest, progress: Progress) -> list[Any]:
     """One layer of the model's own shape, random balanced groups."""
     from focus_runtime.measure.speed import LayerSetting, layer_speed
+    from focus_runtime.models.devices import input_device
 
     setting = replace(LayerSetting.of_model(model, config), backend=request.backend)
     device = str(input_device(model))

@@ -164,7 +164,8 @@ def _answers(service: Service, run_id: str, layers: list[int], *, whole: bool) -
             requests.append(("map", layer))
 
     def answered(what: str, layer: int | None) -> dict[str, Any]:
-        return dict(dispatch(service, {"what": what, "run": run_id, "layer": layer, "quick": True}))
+        details = ({} if layer is None else {"layer": layer}) | ({"quick": True} if what == "map" else {})
+        return dispatch(service, {"what": what, "run": run_id, **details})
 
     answers = {f"{what} {'all' if layer is None else layer}": answered(what, layer) for what, layer in requests}
     for what, payload in answers.items():

@@ -26,7 +26,7 @@ from focus_explorer.usecases.names import KnownNames, allowed_folders
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.visitors.service import PublicNames, VisitorService
-from focus_explorer.web.api import functions as api
+from focus_explorer.web import api
 from focus_explorer.web.browser import head_html, host_style, static_paths
 from focus_explorer.web.downloads import routes
 from focus_explorer.web.hosting.caching import KeepNamedByContent

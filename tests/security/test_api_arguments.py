@@ -71,6 +71,20 @@ def test_l_the_argument_is_named(private, stored, name, values, said):
     assert said in problem
 
 
+@pytest.mark.parametrize(
+    ("component", "function", "request_", "said"),
+    [
+        ("fe-runs", "label", {"run": "R", "tags": 5}, "tags is 5; expected a list of texts"),
+        ("fe-runs", "label", {"tags": []}, "run is missing; expected a text"),
+        ("fe-training", "load_trainings", {"shown": ["a"]}, "shown is ['a']; expected an object, or null"),
+        ("fe-training", "load_trainings", {"shown": {"a": 1}}, "shown is {'a': 1}; expected an object, or null"),
+        ("fe-view", "load_mask", {"run": "R", "layer": "1"}, "layer is '1'; expected a whole number"),
+    ],
+)
+def test_l_a_parameter_of_a_component_is_named(private, component, function, request_, said):
+    assert private.server(component, function, request_).json() == {"error": said}
+
+
 def test_a_call_with_too_few_values_is_one_sentence(private, capfd):
     answer, problem = private.call("rename", "A secret text")
     assert answer is None

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from focus_explorer.errors import InputError
 from focus_explorer.exports.kinds import KINDS
 from focus_explorer.usecases.service import Service
-from focus_explorer.web.requests.dispatch import HANDLERS, dispatch
+from focus_explorer.web.requests.dispatch import dispatch
+from focus_explorer.web.requests.table import PAGE
 from focus_runtime.run.source import Document, Skipped, Source
 from tests.security.mutations import EXAMPLES, FUZZ, HOSTILE_TEXTS, REMOVED, VALUES, damaged, mutated
 
 pytestmark = pytest.mark.fuzz
-STARTS = {name for name in HANDLERS if "start" in name or "measure" in name or name in ("what_if_save", "map")}
+STARTS = {name for name in PAGE if "start" in name or "measure" in name or name in ("what_if_save", "map")}
 USUAL = {
     "layer": 0,
     "token": 3,
@@ -53,6 +54,12 @@ def service(stored):
     return Service(stored[0])
 
 
+def _fields(values, what):
+    """A request that is refused for no field that it does not know."""
+    known = {"run", *PAGE[what].request.model_fields}
+    return {"what": what} | {name: value for name, value in values.items() if name in known}
+
+
 @pytest.mark.slow
 def test_requests_of_the_page(service, stored):
     usual = USUAL | {"run": stored[1], "other": stored[1]}
@@ -60,11 +67,11 @@ def test_requests_of_the_page(service, stored):
 
     @settings(FUZZ, max_examples=4 * EXAMPLES)
     @given(
-        what=st.sampled_from(sorted(HANDLERS.keys() - STARTS)),
+        what=st.sampled_from(sorted(PAGE.keys() - STARTS)),
         changes=st.lists(st.tuples(st.sampled_from(keys), VALUES), min_size=1, max_size=3),
     )
     def check(what, changes):
-        request = usual | {"what": what}
+        request = _fields(usual, what)
         for key, value in changes:
             if value is REMOVED:
                 request.pop(key, None)
@@ -85,7 +92,7 @@ def test_work_that_a_request_starts_is_refused_before_it_starts_or_ends_in_a_mes
     @settings(FUZZ, max_examples=max(20, EXAMPLES // 10), deadline=30_000)
     @given(what=st.sampled_from(started), key=st.sampled_from(sorted(usual)), value=VALUES)
     def check(what, key, value):
-        request = usual | {"what": what} | ({} if value is REMOVED else {key: value})
+        request = _fields(usual, what) | ({} if value is REMOVED else {key: value})
         with suppress(InputError):
             dispatch(service, request)
 

@@ -131,7 +131,7 @@ def test_a_defect_in_a_function_is_logged_under_the_request_that_called_it(store
     def fails(*values, **named):
         raise ValueError(SECRET)
 
-    monkeypatch.setattr("focus_explorer.web.api.functions.analyze_text", fails)
+    monkeypatch.setattr("focus_explorer.web.api.analyze_text", fails)
     with serving(*stored[:1], stored[2]) as page:
         values = [SECRET, stored[2].model, "random", 1, 8, 2, "causal", 100, "auto", "auto", "auto"]
         posted = page.client.post(

@@ -21,13 +21,14 @@ from focus_explorer.usecases.models import ModelStore
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.visitors.limits import Share, Shares, VisitorLimits
 from focus_explorer.usecases.visitors.service import MOST_LARGE, VisitorService
-from focus_explorer.web.api.functions import NOT_FOR_VISITORS
 from focus_explorer.web.hosting.lab import USER_HEADER
 from focus_explorer.web.hosting.modes import Hosting
 from focus_explorer.web.hosting.visitors import BURST, COOKIE, HEADER, Visitors, network
+from focus_explorer.web.requests.table import API
 from tests.explorer.conftest import TEXT
 from tests.security.conftest import serving
 
+NOT_FOR_VISITORS = {name for name, use_case in API.items() if not use_case.public}
 FIELDS = {"top_k": 1, "window": 8, "sinks": 2}
 
 
@@ -182,6 +183,7 @@ def test_a_longer_text_is_cut_to_what_the_page_takes(public):
 def test_a_public_page_has_no_sql_no_trainings_and_no_uploads(public):
     page = public.page
     offered = {function.api_name for function in page.blocks.fns.values() if function.api_name}
+    assert {"sql", "use_budget"} == NOT_FOR_VISITORS
     assert not offered & {*NOT_FOR_VISITORS, "upload_centroids", "start_training"}
     elements = {block.elem_id for block in page.blocks.blocks.values()}
     assert not elements & {"fe-sql", "fe-upload", "fe-trainings"}

@@ -1,164 +1,246 @@
-"""Requests of the Compare view: settings, other runs, lengths and generation."""
+"""Requests of the Compare view: settings, other runs, lengths, missing links, heads, what-if and generation."""
 
 from __future__ import annotations
 
-from focus_explorer.usecases.compare.costs import measured_heads, measured_links
+import base64
+from typing import Any
+
+import numpy as np
+
+from focus_explorer.usecases.compare import runs
+from focus_explorer.usecases.compare.costs import explain_token, measure_heads, measured_heads, measured_links
 from focus_explorer.usecases.compare.jobs import Comparisons
 from focus_explorer.usecases.compare.lengths import lengths
-from focus_explorer.usecases.compare.runs import compare_numbers, compare_runs, partners
 from focus_explorer.usecases.compare.settings import REPEATS, grid
 from focus_explorer.usecases.compare.what_if import WhatIfs, repeated_by
+from focus_explorer.usecases.jobs import done_here
+from focus_explorer.usecases.request import Payload
+from focus_explorer.usecases.runs import check_run
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.payloads.comparisons import (
-    GenerationPayload,
-    GridPayload,
-    HeadCostsPayload,
-    LengthsPayload,
-    MatchedRunsPayload,
-    MissingLinksPayload,
-    PartnersPayload,
-    RunNumbersPayload,
-    WhatIfPayload,
-)
-from focus_explorer.views.payloads.runs import JobAnswerPayload, JobPayload
-from focus_explorer.web.parameters import Request, number, run_of, whole_number, whole_numbers, words
+
+# The state of a comparison is read before its results, which are whole once it is done.
 
 
-def _job(service: Service) -> JobPayload | None:
-    """The newest comparison; its state is read before its results, which are whole once it is done."""
-    return service.part(Comparisons).status()
+def compared_settings(service: Service, run_id: str) -> Payload:
+    """Settings measured so far."""
+    job = service.part(Comparisons).status()
+    return {**grid(service, run_id), "job": job}
 
 
-def settings_grid(service: Service, request: Request) -> GridPayload:
-    """Settings measured so far: run."""
-    job = _job(service)
-    return {**grid(service, run_of(request)), "job": job}
+def start_settings(
+    service: Service, run_id: str, top_k: list[int], window: list[int], repeats: int = REPEATS
+) -> Payload:
+    """Measure settings."""
+    service.part(Comparisons).start_grid(run_id, top_k, window, repeats)
+    return compared_settings(service, run_id)
 
 
-def start_grid(service: Service, request: Request) -> GridPayload:
-    """Measure settings: run, top_k and window as lists, repeats."""
-    repeats = whole_number(request, "repeats", REPEATS)
-    top_k, window = whole_numbers(request, "top_k"), whole_numbers(request, "window")
-    service.part(Comparisons).start_grid(run_of(request), top_k, window, repeats)
-    return settings_grid(service, request)
-
-
-def stop(service: Service, request: Request) -> JobAnswerPayload:
+def stop(service: Service) -> Payload:
     """Stop the comparison under way."""
     service.part(Comparisons).stop()
-    return {"job": _job(service)}
+    return {"job": service.part(Comparisons).status()}
 
 
-def other_runs(service: Service, request: Request) -> PartnersPayload:
-    """Other runs of the same tokens: run."""
-    return {"runs": partners(service, run_of(request))}
+def partners(service: Service, run_id: str) -> Payload:
+    """Other runs of the same tokens."""
+    return {"runs": runs.partners(service, run_id)}
 
 
-def same_tokens(service: Service, request: Request) -> MatchedRunsPayload:
-    """Two runs of the same tokens: run, other."""
-    return compare_runs(service, run_of(request), run_of(request, "other"))
+def same_tokens(service: Service, run_id: str, other: str) -> Payload:
+    """Two runs of the same tokens."""
+    return runs.compare_runs(service, run_id, other)
 
 
-def numbers(service: Service, request: Request) -> RunNumbersPayload:
-    """The numbers of any two runs: run, other."""
-    return compare_numbers(service, run_of(request), run_of(request, "other"))
+def numbers(service: Service, run_id: str, other: str) -> Payload:
+    """The numbers of any two runs."""
+    return runs.compare_numbers(service, run_id, other)
 
 
-def times_by_length(service: Service, request: Request) -> LengthsPayload:
-    """Lengths measured so far: run."""
-    job = _job(service)
-    return {**lengths(service, run_of(request)), "job": job}
+def times_by_length(service: Service, run_id: str) -> Payload:
+    """Lengths measured so far."""
+    job = service.part(Comparisons).status()
+    return {**lengths(service, run_id), "job": job}
 
 
-def start_lengths(service: Service, request: Request) -> LengthsPayload:
-    """Measure growing lengths: run, layer, seconds."""
-    layer, seconds = whole_number(request, "layer"), number(request, "seconds", 30)
-    service.part(Comparisons).start_lengths(run_of(request), layer, seconds)
-    return times_by_length(service, request)
+def start_lengths(service: Service, run_id: str, layer: int, seconds: float = 30) -> Payload:
+    """Measure growing lengths."""
+    service.part(Comparisons).start_lengths(run_id, layer, seconds)
+    return times_by_length(service, run_id)
 
 
-def missing_links(service: Service, request: Request) -> MissingLinksPayload:
-    """Tokens explained so far, and one of them: run, token."""
-    token = whole_number(request, "token") if request.get("token") is not None else None
-    job = _job(service)
-    return {**measured_links(service, run_of(request), token), "job": job}
+def links(service: Service, run_id: str, token: int | None = None) -> Payload:
+    """Tokens explained so far, and one of them."""
+    job = service.part(Comparisons).status()
+    return {**measured_links(service, run_id, token), "job": job}
 
 
-def start_missing_links(service: Service, request: Request) -> MissingLinksPayload:
-    """Explain a token: run, token."""
-    service.part(Comparisons).start_links(run_of(request), whole_number(request, "token"))
-    return missing_links(service, request)
+def start_links(service: Service, run_id: str, token: int) -> Payload:
+    """Explain a token."""
+    service.part(Comparisons).start_links(run_id, token)
+    return links(service, run_id, token)
 
 
-def head_costs(service: Service, request: Request) -> HeadCostsPayload:
-    """What the mask costs head by head, as far as it was measured: run."""
-    job = _job(service)
-    return {**measured_heads(service, run_of(request)), "job": job}
+def heads(service: Service, run_id: str) -> Payload:
+    """What the mask costs head by head, as far as it was measured."""
+    job = service.part(Comparisons).status()
+    return {**measured_heads(service, run_id), "job": job}
 
 
-def start_head_costs(service: Service, request: Request) -> HeadCostsPayload:
-    """Measure it: run."""
-    service.part(Comparisons).start_heads(run_of(request))
-    return head_costs(service, request)
+def start_heads(service: Service, run_id: str) -> Payload:
+    """Measure what the mask costs head by head."""
+    service.part(Comparisons).start_heads(run_id)
+    return heads(service, run_id)
 
 
-def what_if(service: Service, request: Request) -> WhatIfPayload:
-    """A run with changes, as far as it was measured: run, changes, layer, token."""
-    run_id, texts = run_of(request), words(request, "changes")
-    layer, token = (
-        whole_number(request, name) if request.get(name) is not None else None for name in ("layer", "token")
-    )
-    comparisons, job = service.part(Comparisons), _job(service)
-    measured = service.part(WhatIfs).measured(run_id, texts, layer, token)
-    return {**measured, "saved": comparisons.saved(run_id), "command": repeated_by(run_id, texts), "job": job}
+def changed_run(
+    service: Service, run_id: str, changes: list[str], layer: int | None = None, token: int | None = None
+) -> Payload:
+    """A run with changes, as far as it was measured."""
+    comparisons = service.part(Comparisons)
+    job = comparisons.status()
+    measured = service.part(WhatIfs).measured(run_id, changes, layer, token)
+    return {**measured, "saved": comparisons.saved(run_id), "command": repeated_by(run_id, changes), "job": job}
 
 
-def start_what_if(service: Service, request: Request) -> WhatIfPayload:
-    """Measure it: run, changes."""
-    service.part(Comparisons).start_what_if(run_of(request), words(request, "changes"))
-    return what_if(service, request)
+def start_changed_run(
+    service: Service, run_id: str, changes: list[str], layer: int | None = None, token: int | None = None
+) -> Payload:
+    """Measure a run with changes."""
+    service.part(Comparisons).start_what_if(run_id, changes)
+    return changed_run(service, run_id, changes, layer, token)
 
 
-def save_what_if(service: Service, request: Request) -> WhatIfPayload:
-    """Store it as a run: run, changes."""
-    service.part(Comparisons).start_saving(run_of(request), words(request, "changes"))
-    return what_if(service, request)
+def save_changed_run(
+    service: Service, run_id: str, changes: list[str], layer: int | None = None, token: int | None = None
+) -> Payload:
+    """Store a run with changes as a run."""
+    service.part(Comparisons).start_saving(run_id, changes)
+    return changed_run(service, run_id, changes, layer, token)
 
 
-def start_generation(service: Service, request: Request) -> GenerationPayload:
-    """Continue a prompt both ways: run, prompt, max_tokens, temperature, seed."""
-    service.part(Comparisons).start_generation(
-        run_of(request),
-        str(request.get("prompt", "")),
-        max_tokens=whole_number(request, "max_tokens", 60),
-        temperature=number(request, "temperature", 0),
-        seed=whole_number(request, "seed", 0),
-    )
-    return generation(service, request)
+def generation(service: Service, run_id: str) -> Payload:
+    """Text the newest generation of this run has written so far."""
+    job = service.part(Comparisons).status()
+    return {"sides": service.part(Comparisons).generated(run_id), "job": job}
 
 
-def generation(service: Service, request: Request) -> GenerationPayload:
-    """Text the newest generation of this run has written so far: run."""
-    job = _job(service)
-    return {"sides": service.part(Comparisons).generated(run_of(request)), "job": job}
+def start_generation(
+    service: Service, run_id: str, prompt: str = "", max_tokens: int = 60, temperature: float = 0, seed: int = 0
+) -> Payload:
+    """Continue a prompt with full attention and with Focus."""
+    comparisons = service.part(Comparisons)
+    comparisons.start_generation(run_id, prompt, max_tokens=max_tokens, temperature=temperature, seed=seed)
+    return generation(service, run_id)
 
 
-REQUESTS = {
-    "compare_grid": settings_grid,
-    "compare_grid_start": start_grid,
-    "compare_stop": stop,
-    "compare_partners": other_runs,
-    "compare_beside": same_tokens,
-    "compare_numbers": numbers,
-    "compare_lengths": times_by_length,
-    "compare_lengths_start": start_lengths,
-    "compare_links": missing_links,
-    "compare_links_start": start_missing_links,
-    "compare_heads": head_costs,
-    "compare_heads_start": start_head_costs,
-    "what_if": what_if,
-    "what_if_start": start_what_if,
-    "what_if_save": save_what_if,
-    "compare_generation": generation,
-    "compare_generation_start": start_generation,
-}
+def compare(service: Service, first: str, second: str) -> dict[str, Any]:
+    """The numbers of two runs side by side, and the settings that differ.
+
+    Args:
+        first: id of a run.
+        second: id of another run.
+    """
+    return dict(runs.compare_numbers(service, first, second))
+
+
+def settings(service: Service, run_id: str) -> dict[str, Any]:
+    """A run's text at other settings of top-k and window, as far as they were measured; measures nothing itself.
+
+    Returns:
+        setting: the run's own; num_groups; suggested: values worth measuring; cells: for each measurement kind
+        (focus, window: without groups, random: untrained centroids), top_k, window_size in tokens, perplexities,
+        delta_mean, delta_low and delta_high (loss difference in nats per token, 95 % interval), retained_pairs and
+        dominance (shares), and medians with lowest and highest of the times in milliseconds.
+    """
+    check_run(service.database, run_id)
+    return dict(grid(service, run_id))
+
+
+def overtaking(service: Service, run_id: str) -> dict[str, Any]:
+    """From which length Focus overtakes full attention, as far as it was measured; measures nothing itself.
+
+    Returns:
+        layers: by layer number, points (tokens; milliseconds of one layer's attention, full and Focus: median, low,
+        high; routing in milliseconds; top_k and window_size: the run's, of heads without an exception, while each
+        head was timed with its own) and crossing (kind: interpolated, from the start, never or mixed; tokens: the
+        length of equal times, between the measured lengths below and above; clear: whether the repeats of the two
+        do not overlap).
+    """
+    check_run(service.database, run_id)
+    return {"layers": lengths(service, run_id)["layers"]}
+
+
+def missing_links(service: Service, run_id: str, token: int) -> dict[str, Any]:
+    """Why Focus predicts a token worse: the dropped pairs that would have helped, the best ten added and run.
+
+    Args:
+        token: position of the predicted token, 1 or more; its hurt most are in the Compare view.
+
+    Returns:
+        token; nll_full, nll_focus: its loss in nats; nll_together: the same with all verified links added, null
+        without any; dropped_pairs: pairs compared over all layers and query heads; links: verified ones first, each
+        with layer, head (query head), query and key (positions), probability the key would get, predicted (change
+        in nats to first order), nll (with the link added, null where it was not verified) and random_keeps
+        (whether random centroids would have kept the pair, null where unknown). Measured unless it is stored;
+        takes some seconds for a thousand tokens.
+    """
+    check_run(service.database, run_id)
+    stored = measured_links(service, run_id, token)["explained"]
+    if stored is None:
+        stored = done_here("links", lambda job: explain_token(service, run_id, token, **job.controls()))
+    return dict(stored)
+
+
+def head_costs(service: Service, run_id: str) -> dict[str, Any]:
+    """What the mask costs in each key-value head; measured unless stored, which takes about half a minute.
+
+    Returns:
+        num_tokens: first tokens of the run that were measured; nll_full, nll_focus: mean loss on them in nats per
+        token; heads: measured ones first, each with layer, head, estimated (change of the loss by full attention in
+        this head alone, from the derivative), nll (the loss measured so, null where it was not) and dropped (share
+        of full attention outside the mask, null until measured).
+    """
+    stored = measured_heads(service, run_id)
+    if not stored["heads"]:
+        stored = done_here("heads", lambda job: measure_heads(service, run_id, **job.controls()))
+    return dict(stored)
+
+
+def what_if(service: Service, run_id: str, changes: list[str]) -> dict[str, Any]:
+    """A run with changes made by hand, read again from the first changed layer on; nothing is stored.
+
+    Args:
+        changes: texts such as move:12:163:B, see:12:163:1, silence:12:B, full:12:0, k:12=2 or window:12=256.
+
+    Returns:
+        num_tokens: first tokens of the run that were read; nll_full, nll_before, nll_after: mean losses in nats per
+        token with full attention, without and with the changes; difference: of the last two, mean, low and high
+        (95 %) and count; changes: by token, loss with the changes minus without, in nats, 0 for the first;
+        other_top: positions whose most probable token differs; layers: from the first changed one, each with moved
+        (tokens in another group), kept_before and kept_after (share of pairs).
+    """
+    measured = service.part(WhatIfs)
+    answer = done_here("what_if", lambda job: measured.measure(run_id, changes, **job.controls()))
+    by_token = np.frombuffer(base64.b64decode(answer["changes"]), dtype=np.float32)
+    return {**answer, "changes": by_token.tolist()}
+
+
+def beside(service: Service, run_id: str, other: str) -> dict[str, Any]:
+    """Two runs of exactly the same tokens, the second one's groups matched with those of the first.
+
+    Args:
+        other: another run of the same tokens.
+
+    Returns:
+        layers: for each its number, names (group of the first run for each of the second, -1 without a partner),
+        overlap (share of tokens in matched groups), rand (adjusted Rand index); top: by layer, the group of every
+        token in the second run under the first one's numbers, null without a partner; losses: Focus of the second
+        run in nats, null for the first token; difference: second minus first, mean, low and high (95 %) in nats
+        per token, and count of tokens.
+    """
+    check_run(service.database, run_id)
+    answer = runs.compare_runs(service, run_id, other)
+    groups = np.frombuffer(base64.b64decode(answer["top"]), dtype=np.uint8)
+    by_layer = groups.reshape(len(answer["layers"]), len(answer["losses"])).tolist()
+    top = [[None if group == runs.NO_PARTNER else group for group in layer] for layer in by_layer]
+    return {**answer, "top": top}

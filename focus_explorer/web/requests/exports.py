@@ -4,46 +4,56 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from focus_explorer.exports.kinds import export_choices, read_request
+from focus_explorer.exports.kinds import Export, export_choices, read_request
 from focus_explorer.usecases.acting_user import acting_user
+from focus_explorer.usecases.request import Payload, Request
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.payloads.runs import ExportChoicesPayload, ExportCommandPayload, ExportPayload
+from focus_explorer.views.payloads.runs import ExportChoicesPayload
 from focus_explorer.web.downloads import Downloads
-from focus_explorer.web.parameters import Request, run_of
 
 
-def choices(service: Service, request: Request) -> ExportChoicesPayload:
-    """The exports there are of a run: run."""
-    return export_choices(service, run_of(request))
+def choices(service: Service, run_id: str) -> ExportChoicesPayload:
+    """The exports there are of a run."""
+    return export_choices(service, run_id)
 
 
-def command(service: Service, request: Request) -> ExportCommandPayload:
-    """The command that writes the same file: run, and the file as `read_request` takes it."""
+class FileRequest(Request):
+    """A file of a run, which `read_request` checks; `first` and `last` are queries of a mask, as they were typed."""
+
+    run_id: str
+    kind: str = ""
+    name: str = ""
+    format: str = ""
+    preset: str = ""
+    layer: int | None = None
+    head: int | None = None
+    first: str = ""
+    last: str = ""
+    text: bool = False
+
+
+def _file(service: Service, request: FileRequest) -> Export:
+    return read_request(service, {"run": request.run_id, **request.model_dump()})
+
+
+def command(service: Service, request: FileRequest) -> Payload:
+    """The command that writes the same file."""
     shown = service.database.path
     if acting_user() is not None:  # folders of the machine are nobody's business who does not own it
         shown = Path(shown.name)
-    return {"command": read_request(service, request).command(shown)}
+    return {"command": _file(service, request).command(shown)}
 
 
-def start(service: Service, request: Request) -> ExportPayload:
-    """Make a file: run, and the file as `read_request` takes it."""
-    return service.part(Downloads).start(read_request(service, request))
+def start(service: Service, request: FileRequest) -> Payload:
+    """Make a file."""
+    return service.part(Downloads).start(_file(service, request))
 
 
-def state(service: Service, request: Request) -> ExportPayload:
-    """State of a file: id."""
-    return service.part(Downloads).state(str(request.get("id")))
+def state(service: Service, id: str) -> Payload:
+    """State of a file."""
+    return service.part(Downloads).state(id)
 
 
-def stop(service: Service, request: Request) -> ExportPayload:
-    """Stop making a file: id."""
-    return service.part(Downloads).stop(str(request.get("id")))
-
-
-REQUESTS = {
-    "export_choices": choices,
-    "export_command": command,
-    "export_start": start,
-    "export_state": state,
-    "export_stop": stop,
-}
+def stop(service: Service, id: str) -> Payload:
+    """Stop making a file."""
+    return service.part(Downloads).stop(id)

@@ -19,7 +19,7 @@ from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.visitors.service import visitor_limits
 from focus_explorer.views.payloads.centroids import CentroidCardsPayload
 from focus_explorer.views.training import report_html
-from focus_explorer.web.requests.answers import of_objects, renamed
+from focus_explorer.web.requests.dispatch import of_objects, renamed
 from focus_explorer.web.tabs.explore import MODEL_WORK, OPEN_FORM, Explore, alert, guarded
 from focus_explorer.web.tabs.run_form import centroid_choices
 from focus_explorer.web.text import CENTROIDS_INTRO, LABELS, MESSAGES, PUBLIC_CENTROIDS_INTRO

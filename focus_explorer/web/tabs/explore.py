@@ -22,9 +22,7 @@ from focus_explorer.usecases.runs import list_runs, mask_blocks, run_text
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import SAMPLES, sample_of, sample_text
 from focus_explorer.views.payloads.runs import DeletedPayload
-from focus_explorer.web.parameters import layer_of, whole_number
-from focus_explorer.web.requests.answers import KeptAnswers, guarded, of_objects, packed
-from focus_explorer.web.requests.dispatch import dispatch
+from focus_explorer.web.requests.dispatch import KeptAnswers, dispatch, guarded, of_objects, packed
 from focus_explorer.web.tabs import run_form, token_count
 from focus_explorer.web.tabs.run_form import centroid_choices, heads_choices, read_form
 from focus_explorer.web.text import BUTTONS, HELP, LABELS, MESSAGES, TAGLINE
@@ -198,17 +196,13 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
 
         return guarded(work)
 
-    def load_mask(request: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: mask_blocks(service.database, *_part_of_layer(request)))
+    def load_mask(run: str, layer: int, part: int = 0) -> dict[str, Any]:
+        return guarded(lambda: mask_blocks(service.database, run, layer, part))
 
     def ask(request: dict[str, Any]) -> Response:
         return packed(guarded(lambda: dispatch(service, request)))
 
     return [load_run, load_mask, restore, ask]
-
-
-def _part_of_layer(request: dict[str, Any]) -> tuple[str, int, int]:
-    return str(request.get("run")), layer_of(request), whole_number(request, "part", 0)
 
 
 class Runner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gradio as gr
@@ -15,8 +15,7 @@ from focus_explorer.usecases.sql import EXAMPLES, Limits, run_sql
 from focus_explorer.usecases.visitors.service import visitor_limits
 from focus_explorer.views.payloads.runs import DeletedPayload, RunCardsPayload, SqlExamplesPayload
 from focus_explorer.views.run import run_card
-from focus_explorer.web.requests.answers import guarded, of_objects, packed
-from focus_explorer.web.requests.dispatch import dispatch
+from focus_explorer.web.requests.dispatch import dispatch, guarded, of_objects, packed
 from focus_explorer.web.tabs.explore import Explore
 from focus_explorer.web.text import PUBLIC_RUNS_INTRO, RUNS_INTRO
 
@@ -88,17 +87,8 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
 
         return guarded(cards)
 
-    def label(request: dict[str, Any]) -> dict[str, Any]:
-        tags = [str(tag) for tag in request.get("tags") or []]
-        return guarded(
-            lambda: label_run(
-                service,
-                str(request.get("run")),
-                name=str(request.get("name") or ""),
-                note=str(request.get("note") or ""),
-                tags=tags,
-            )
-        )
+    def label(run: str, name: str = "", note: str = "", tags: Sequence[str] = ()) -> dict[str, Any]:
+        return guarded(lambda: label_run(service, run, name=name, note=note, tags=tags))
 
     def remove(request: dict[str, Any]) -> dict[str, Any]:
         def work() -> DeletedPayload:

@@ -14,7 +14,7 @@ from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings
 from focus_explorer.usecases.training.request import GROUPS, TrainRequest, recipe_values
 from focus_explorer.views.payloads.centroids import ResumedTrainingPayload
-from focus_explorer.web.requests.answers import of_objects
+from focus_explorer.web.requests.dispatch import of_objects
 from focus_explorer.web.tabs.device_field import device_field, list_devices
 from focus_explorer.web.tabs.explore import OPEN_FORM, Explore, alert, done, guarded
 from focus_explorer.web.tabs.run_form import centroid_choices
@@ -220,8 +220,8 @@ def _request(values: dict[str, Any]) -> TrainRequest:
 
 
 def _server_functions(trainings: Trainings) -> list[Callable[..., Any]]:
-    def load_trainings(request: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: trainings.payload(request.get("shown") or {}))
+    def load_trainings(shown: dict[str, dict[str, int]] | None = None) -> dict[str, Any]:
+        return guarded(lambda: trainings.payload(shown or {}))
 
     def stop_training(request: dict[str, Any]) -> dict[str, Any]:
         def stop() -> dict[str, Any]:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from focus_explorer.cli.corpora import describe
 from focus_explorer.cli.main import main
+from focus_explorer.cli.runs import describe_corpus
 from focus_explorer.usecases.corpora.register import list_corpora
 from focus_explorer.usecases.service import Service
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.run.folder import CorpusFolder
-from tests.explorer.cli.conftest import one_error, options_in_help
+from tests.explorer.cli.conftest import one_error
 from tests.helpers import build_centroids, build_model
 
 pytestmark = pytest.mark.slow
@@ -34,22 +34,16 @@ def corpus(tmp_path, model_folder, capsys):
     return database, json.loads(capsys.readouterr().out)
 
 
-def test_help_names_the_actions_and_their_options(capsys):
-    assert options_in_help(capsys, "corpora") == {"--db", "--json"}
-    for action in ("show", "delete"):
-        assert options_in_help(capsys, "corpora", action) == {"--db", "--json"}
-
-
 def test_documents_of_a_worker_that_died_have_no_known_time(corpus):
     _, summary = corpus
-    assert re.search(r"s on 3 documents \([+-].*%\), ", describe(summary))
+    assert re.search(r"s on 3 documents \([+-].*%\), ", describe_corpus(summary))
     summary["this_time"] |= {"model_seconds": 0.0, "document_seconds": 0.0}
-    assert "0.0 s in forward passes of 0.0 s on 3 documents, " in describe(summary)
+    assert "0.0 s in forward passes of 0.0 s on 3 documents, " in describe_corpus(summary)
 
 
 def test_one_document_is_one_and_has_no_interval(corpus):
     _, summary = corpus
-    lines = describe(summary | {"documents": 1, "scored_tokens": 1})
+    lines = describe_corpus(summary | {"documents": 1, "scored_tokens": 1})
     assert "   three, 1 document, " in lines
     assert "; 1 scored token\n" in lines
     assert "in brackets: no interval, for one document has none" in lines

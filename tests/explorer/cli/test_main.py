@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from focus_explorer.cli import main as main_module
-from focus_explorer.cli.main import COMMANDS, main, parser
-from tests.explorer.cli.conftest import one_error
+from focus_explorer.cli.main import main, parser
+from tests.explorer.cli.conftest import one_error, options_in_help
+from tests.test_imports import HEAVY, MAIN, imported
 
 
 @pytest.mark.slow
@@ -41,7 +40,7 @@ def test_a_lack_of_memory_is_one_line_and_a_defect_is_not(monkeypatch, capsys):
         def run(*_):
             raise error
 
-        monkeypatch.setattr("focus_explorer.cli.runs._list", run)
+        monkeypatch.setattr("focus_explorer.cli.runs.list_runs", run)
         return main(["runs"])
 
     assert listed(MemoryError()) == 2
@@ -56,13 +55,6 @@ def test_version(capsys):
     assert capsys.readouterr().out.startswith("focus-explorer ")
 
 
-def test_every_command_has_a_module_of_its_name_and_no_other_file_is_a_command():
-    folder = Path(main_module.__file__).parent
-    shared = {"__init__", "__main__", "main", "options", "files"}
-    names = {path.stem.replace("_", "-") for path in folder.glob("*.py") if path.stem not in shared}
-    assert names == set(COMMANDS)
-
-
 def test_the_help_of_a_chosen_command_equals_that_of_the_whole_parser():
     whole = parser()
     assert parser([]).format_help() == whole.format_help()
@@ -72,3 +64,68 @@ def test_the_help_of_a_chosen_command_equals_that_of_the_whole_parser():
 
 def subparser(whole, name):
     return next(action for action in whole._actions if action.dest == "command").choices[name]
+
+
+FOCUS = "--top-k --window --sinks --budget --window-growth"
+COMPUTE = "--device --dtype --backend"
+HELP = {
+    "analyze": f"--model --centroids --db --json {FOCUS} {COMPUTE} --assignment --set --special-tokens --max-tokens "
+    "--chat --repeats --attention --groups --routing-dim --seed --glob --text-column --name --out --engine --address "
+    "--workers --gpus-per-worker --threads --no-tags --no-baseline",
+    "bench": f"--model --centroids --text --lengths --layer-lengths {FOCUS} {COMPUTE} --special-tokens --repeats "
+    "--seed --out --json",
+    "bundle": "--out --text --no-figures --db",
+    "compare": f"--top-k --window --repeats --max-tokens --model --centroids --db --json {COMPUTE} --budget "
+    "--window-growth",
+    "corpora": "--db --json",
+    "corpora show": "--db --json",
+    "corpora delete": "--db --json",
+    "db check": "--db --json",
+    "doctor": "--attention --tokens --families --out --device --json",
+    "evaluate": f"--model --centroids --text --seq-len --sequences --tasks --task-folder --limit --batch {FOCUS} "
+    f"--assignment --special-tokens {COMPUTE} --seed --out --json",
+    "evaluate make-task": "--text --out --model --lengths --items --window --seed --json",
+    "explain": "--token --db --json",
+    "export": "--what --format --out --list --db --raw --rows --layer --head",
+    "figure": "--what --format --out --list --db --preset --layer --head",
+    "heads": "--verify --db --json",
+    "rebuild": "--text --centroids --model --out --db",
+    "report": "--out --no-pdf --db",
+    "runs": "--db --json --deleted",
+    "runs tag": "--db --remove",
+    "runs purge": "--db --days",
+    "setup": "--wheel --from-hub",
+    "statistics": "--with --attention --no-measure --db --json",
+    "texts": "--novels --held-out",
+    "what-if": "--set --save --db --json",
+}
+
+
+@pytest.mark.parametrize(("words", "options"), HELP.items())
+def test_help_names_the_options(capsys, words, options):
+    assert options_in_help(capsys, *words.split()) == set(options.split())
+
+
+@pytest.mark.slow
+def test_the_list_of_runs_imports_nothing_heavy(service, run_id):
+    modules, text = imported(MAIN, "runs", "--db", str(service.database.path))
+    assert not modules & HEAVY
+    assert run_id in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--port", "70000"], "port 70000"),
+        (["--host", "no.such.host.invalid"], "no.such.host.invalid"),
+        (["--centroids", "nowhere.safetensors"], "nowhere.safetensors"),
+        (["--model", "who-knows"], "who-knows"),
+        (["--repeats", "0"], "repeats is 0"),
+    ],
+)
+def test_serve_refuses_before_it_serves(tmp_path, capsys, flags, part):
+    assert main(["serve", "--db", str(tmp_path / "x.duckdb"), *flags]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert part in errors[0]

@@ -10,7 +10,7 @@ import pytest
 from focus_explorer.cli.main import main
 from focus_explorer.exports.bundle import write as bundle_tables
 from focus_explorer.exports.bundle.write import write_bundle
-from tests.explorer.cli.conftest import one_error, options_in_help
+from tests.explorer.cli.conftest import one_error
 
 pytestmark = pytest.mark.slow
 
@@ -20,10 +20,6 @@ def bundle(tmp_path, monkeypatch, service, run_id):
     """A bundle of one table."""
     monkeypatch.setattr(bundle_tables, "TABLES", ("groups",))
     return write_bundle(service, [run_id], tmp_path / "b.zip", figures=False)
-
-
-def test_help_names_the_options(capsys):
-    assert options_in_help(capsys, "rebuild") == {"--text", "--centroids", "--model", "--out", "--db"}
 
 
 def test_tables_from_the_database_are_the_same(bundle, tmp_path, capsys, service):

@@ -15,8 +15,7 @@ from focus_explorer.usecases import run_payload as run_data
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.run_payload import load_run
 from focus_explorer.usecases.runs import run_text
-from focus_explorer.web.requests.answers import PACKED_FROM, packed
-from focus_explorer.web.requests.dispatch import dispatch
+from focus_explorer.web.requests.dispatch import PACKED_FROM, dispatch, packed
 from focus_runtime.text.tagging import classify
 
 

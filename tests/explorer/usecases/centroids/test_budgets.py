@@ -17,8 +17,8 @@ from focus_explorer.usecases.centroids.cards import CentroidCards
 from focus_explorer.usecases.centroids.copies import use_budget
 from focus_explorer.usecases.centroids.files import add_centroids, uploaded_centroids
 from focus_explorer.usecases.service import Service
-from focus_explorer.web.api.centroids import functions as centroid_functions
-from focus_explorer.web.api.functions import readable_errors
+from focus_explorer.web.api import readable_errors
+from focus_explorer.web.requests.table import API
 from focus_runtime.config import FocusConfig
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
@@ -274,7 +274,7 @@ def test_the_same_point_is_the_same_file(tuned):
 
 def test_programs_read_and_use_measured_budgets(tuned):
     service, _, sha256 = tuned
-    read = {name: readable_errors(function) for name, function in centroid_functions(service).items()}
+    read = {name: readable_errors(use_case.for_programs(service)) for name, use_case in API.items()}
     listed = json.loads(json.dumps(read["budgets"](sha256)))
     assert [each["retained_pairs"] for each in listed["points"]] == [0.3, 0.41, 0.52]
     assert [each["own"] for each in listed["points"]] == [False, True, False]

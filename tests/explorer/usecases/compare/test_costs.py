@@ -8,8 +8,8 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from focus_explorer.cli.heads import describe
 from focus_explorer.cli.main import main
+from focus_explorer.cli.measures import describe_heads
 from focus_explorer.data.parts import executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError, NotFoundError
@@ -29,8 +29,8 @@ from focus_explorer.usecases.pairs import measure_attention
 from focus_explorer.usecases.run_model import composed_run, lease_run_model
 from focus_explorer.usecases.runs import token_ids
 from focus_explorer.usecases.service import Service
-from focus_explorer.web.api.comparisons import functions
 from focus_explorer.web.requests.dispatch import dispatch
+from focus_explorer.web.requests.table import API
 from focus_runtime.budget import HeadException
 from focus_runtime.measure.loss import final_hidden, token_nll
 from tests.explorer.conftest import TEXT
@@ -107,7 +107,7 @@ def test_the_command_says_what_is_wrong_and_what_was_found(two_runs, capsys):
         measured_heads(service, "nope")
     assert main(["heads", first, "--verify", "1", "--json", *db]) == 0
     found = json.loads(capsys.readouterr().out)
-    lines = describe(found)
+    lines = describe_heads(found).splitlines()
     assert "nats with full attention" in lines[0]
     assert len(lines) == 3 + min(20, len(found["heads"]))
 
@@ -147,7 +147,7 @@ def test_a_token_is_explained_in_the_runs_own_setting_and_kept(two_runs, tmp_pat
     assert table["query_piece"].to_pylist() == [pieces[link["query"]] for link in found["links"]]
     for name in ("latex", "markdown", "csv", "json"):
         assert write_table(service.database, first, "missing_links", name, tmp_path / name).stat().st_size
-    answer = functions(service)["missing_links"](first, token)
+    answer = API["missing_links"].for_programs(service)(first, token)
     assert json.loads(json.dumps(answer))["links"] == again["links"]
 
 
@@ -191,7 +191,7 @@ def test_tokens_far_into_a_long_text_are_refused_with_the_limit(two_runs, monkey
 def test_a_run_that_is_not_there_is_named(two_runs):
     service, _, _ = two_runs
     with pytest.raises(NotFoundError, match="no-such-run"):
-        functions(service)["missing_links"]("no-such-run", 3)
+        API["missing_links"].for_programs(service)("no-such-run", 3)
 
 
 REFUSED = "used sinkhorn assignment, which looks at the whole text; expected a run with causal assignment"

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from focus_explorer.cli import corpora as corpus_command
 from focus_explorer.cli.main import main
+from focus_explorer.cli.runs import describe_corpus
 from focus_explorer.data.corpus import CorpusData
 from focus_explorer.usecases.analyze import analyze
 from focus_explorer.usecases.corpora import analyze as corpus
@@ -167,7 +167,7 @@ def test_bad_documents_are_listed_and_never_fatal(run, folder):
     assert {row["pos"] for row in tokens} == {row["sentence"] for row in tokens} == {None}
     assert {row["random_top_group"] for row in rows_of(summary["folder"], "assignments")} == {None}
     assert "random" not in summary["perplexity"]
-    assert "6: 2 binary, 2 empty, 1" in corpus_command.describe(summary)
+    assert "6: 2 binary, 2 empty, 1" in describe_corpus(summary)
 
 
 def test_nothing_to_analyse_is_one_line(run, tmp_path, folder):

@@ -1,4 +1,4 @@
-"""`focus-explorer statistics`: what it prints is what the tables hold, and one line for what it cannot read."""
+"""`focus-explorer explain` and `statistics`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,53 @@ from focus_explorer.statistics.tables import statistics_table
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import measure_run
-from tests.explorer.cli.conftest import one_error, options_in_help
+from tests.explorer.cli.conftest import one_error
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def run(analyze, text_file, capsys):
+    assert analyze(text_file, "--top-k", "1", "--window", "8", "--json") == 0
+    return json.loads(capsys.readouterr().out)["run_id"]
+
+
+def test_the_token_hurt_most_is_explained_in_words(run, tmp_path, capsys):
+    assert main(["explain", run, "--db", str(tmp_path / "runs.duckdb")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("token ")
+    assert "nats with full attention" in lines[0]
+    assert "each added by itself" in lines[1]
+    assert lines[-1].startswith("all ")
+    assert (
+        main(
+            [
+                "export",
+                run,
+                "--what",
+                "missing_links",
+                "--out",
+                str(tmp_path / "l.csv"),
+                "--db",
+                str(tmp_path / "runs.duckdb"),
+            ]
+        )
+        == 0
+    )
+
+
+def test_a_given_token_as_json(run, tmp_path, capsys):
+    assert main(["explain", run, "--token", "40", "--json", "--db", str(tmp_path / "runs.duckdb")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["run_id"], found["token"]) == (run, 40)
+    assert found["links"]
+
+
+def test_what_cannot_be_explained_is_one_line(run, tmp_path, capsys):
+    database = ["--db", str(tmp_path / "runs.duckdb")]
+    one_error(capsys, main(["explain", run, "--token", "0", *database]), "token 0", "1 to")
+    one_error(capsys, main(["explain", "nothing", *database]), "nothing")
+
 
 TEXT = "The quiet harbour slept. A cat sat on the wooden wall, and nobody saw it 🙂. Why would they look?\n\n" * 8
 
@@ -26,10 +70,6 @@ def measured(tmp_path_factory, model_folder):
     run_id = analyze(service, TEXT, request, command="focus-explorer test")
     assert measure_run(service, run_id) == []
     return service, run_id
-
-
-def test_help_names_the_options(capsys):
-    assert options_in_help(capsys, "statistics") == {"--with", "--attention", "--no-measure", "--db", "--json"}
 
 
 def test_the_command_says_the_same_as_the_tables(measured, capsys):

@@ -19,8 +19,8 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import run_summary
-from focus_explorer.web.api import centroids, comparisons, groups, pairs, runs, statistics
-from focus_explorer.web.api import functions as api
+from focus_explorer.web import api
+from focus_explorer.web.requests.table import API
 from focus_explorer.web.shell import build_app
 from tests.explorer.conftest import TEXT
 from tests.helpers import free_port
@@ -143,7 +143,7 @@ def test_functions_for_programs_have_stable_names_and_descriptions(service):
 
 
 def test_answers_are_plain_values_and_problems_one_sentence(service, run_id):
-    read = runs.functions(service) | centroids.functions(service)
+    read = functions(service)
     for answer in (
         read["runs"](),
         read["run"](run_id),
@@ -167,14 +167,12 @@ def other_run(service, run_id, model_folder):
     return analyze(service, TEXT, request, command="focus-explorer test")
 
 
-def _views(service):
-    modules = (groups, pairs, comparisons, statistics)
-    return {name: function for module in modules for name, function in module.functions(service).items()}
+def functions(service):
+    return {name: use_case.for_programs(service) for name, use_case in API.items()}
 
 
 def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
-    views = _views(service)
-    assert tuple(sorted(views)) == tuple(sorted(VIEWS))
+    views = functions(service)
     layers = [row["layer"] for row in fetch(service.database, "layers", run_id=run_id).to_pylist()]
     arguments = dict.fromkeys(VIEWS, (run_id,)) | {
         "name_group": (run_id, layers[0], 0, ""),
@@ -220,7 +218,7 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
 
 
 def test_a_rectangle_of_the_mask_is_the_one_the_groups_make(service, run_id):
-    views = _views(service)
+    views = functions(service)
     layer = fetch(service.database, "layers", run_id=run_id)["layer"][0].as_py()
     rows = fetch(service.database, "assignments", run_id=run_id).to_pylist()
     bits = {row["position"]: row["membership"] for row in rows if row["layer"] == layer}
@@ -243,7 +241,7 @@ def test_a_rectangle_of_the_mask_is_the_one_the_groups_make(service, run_id):
 
 
 def test_the_mask_is_of_the_heads_that_are_named_where_they_differ(service, budget_run):
-    mask = _views(service)["mask"]
+    mask = functions(service)["mask"]
     (message,) = _problem(lambda: mask(budget_run, 1, 0, 99, 0, 99))
     assert message.startswith("the heads of layer 1 differ (head 0: top-k 2, window 3; heads 1, 3: top-k 1, window 8;")
     assert message.endswith("; name one of them as head")

@@ -17,15 +17,13 @@ from focus_explorer.usecases.budget import OF_THE_FILE, heads_of
 from focus_explorer.usecases.jobs import DEFECT, Job, done_here
 from focus_explorer.usecases.logs import LOG
 from focus_explorer.usecases.names import known_to_page
+from focus_explorer.usecases.registry import UseCase
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.visitors.service import visitor_limits
-from focus_explorer.web.api import centroids, comparisons, groups, labels, pairs, runs, statistics
-from focus_explorer.web.api.arguments import checked
-from focus_explorer.web.api.request import shown_summary
+from focus_explorer.web.requests import runs
+from focus_explorer.web.requests.table import API
 from focus_explorer.web.tabs.explore import MODEL_WORK
 
-READING = (runs, centroids, groups, pairs, comparisons, statistics, labels)
-NOT_FOR_VISITORS = ("sql", "use_budget")
 READ: dict[str, Any] = {"concurrency_limit": 4, "concurrency_id": "api"}
 
 
@@ -70,24 +68,22 @@ class Page(gr.Blocks):
 def build(service: Service, request: AnalyzeRequest) -> None:
     """Register the functions; their names, arguments and answers are documented in docs/howto-api.md."""
     public = visitor_limits(service) is not None
-    gr.api(readable_errors(_analyze(service, request)), api_name="analyze", **MODEL_WORK)
-    for module in READING:
-        for name, function in module.functions(service).items():
-            if not (public and name in NOT_FOR_VISITORS):
-                gr.api(readable_errors(function), api_name=name, **READ)
+    gr.api(readable_errors(_analyze(request).for_programs(service)), api_name="analyze", **MODEL_WORK)
+    for name, use_case in API.items():
+        if use_case.public or not public:
+            gr.api(readable_errors(use_case.for_programs(service)), api_name=name, **READ)
 
 
 def readable_errors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its arguments checked, and its InputErrors raised as a client's one-sentence error.
+    """The function with its InputErrors raised as a client's one-sentence error.
 
     Any other error is a defect: the log has the details, the client the fact.
     """
-    checks_first = checked(function)
 
     @wraps(function)
     def guarded(*values: Any, **named: Any) -> Any:
         try:
-            return checks_first(*values, **named)
+            return function(*values, **named)
         except InputError as error:
             raise gr.Error(str(error), print_exception=False) from error
         except Exception as error:  # Gradio would print its message, which may quote a user's text
@@ -97,8 +93,11 @@ def readable_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
+def _analyze(request: AnalyzeRequest) -> UseCase:
+    """Analysis of a text, whose defaults are those of the page."""
+
     def analyze(
+        service: Service,
         text: str,
         model: str = request.model,
         centroids: str = request.centroids,
@@ -157,6 +156,6 @@ def _analyze(service: Service, request: AnalyzeRequest) -> Callable[..., Any]:
         def work(job: Job) -> str:
             return analyze_text(service, text, chosen, command="focus-explorer serve (API)", **job.controls())
 
-        return shown_summary(service, done_here("analysis", work))
+        return runs.run(service, done_here("analysis", work))
 
-    return analyze
+    return UseCase(analyze, api="analyze")

@@ -1,0 +1,301 @@
+"""`focus-explorer export`, `figure`, `bundle`, `rebuild` and `report`: files of stored runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from focus_explorer.cli.options import OnDatabase, command, print_note
+from focus_explorer.errors import InputError
+from focus_explorer.progress import stage_bar
+from focus_explorer.usecases.maps import has_map, map_payload
+from focus_explorer.usecases.request import File, argument, option
+from focus_explorer.usecases.runs import check_run
+from focus_explorer.usecases.service import Service
+
+
+def lister(lines: Callable[[], list[str]]) -> type[argparse.Action]:
+    """An action that prints lines and exits, even where required options are missing, as `--help` does."""
+
+    class Lister(argparse.Action):
+        def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+            print("\n".join(lines()))
+            parser.exit()
+
+    return Lister
+
+
+def _tables() -> list[str]:
+    from focus_explorer.exports.mask import MASK, MASK_ABOUT
+    from focus_explorer.exports.mask import SUFFIXES as MASK_SUFFIXES
+    from focus_explorer.exports.tables.sources import TABLE_DESCRIPTIONS
+    from focus_explorer.exports.tables.write import FORMATS
+
+    tables = _named_lines(TABLE_DESCRIPTIONS | {MASK: MASK_ABOUT})
+    formats = [f"  {', '.join(FORMATS)}", f"  {', '.join(MASK_SUFFIXES)} of the mask"]
+    return ["tables (documents: of corpora alone)", *tables, "formats", *formats]
+
+
+def _figures() -> list[str]:
+    from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, PRESETS
+
+    presets = {
+        name: f"{p.width:g} x {p.height:g} mm, {p.family.split(',')[0]} {p.small:g} to {p.size:g} pt: {p.about}"
+        for name, p in PRESETS.items()
+    }
+    formats = f"  {', '.join(FIGURE_FORMATS)}"
+    return ["figures", *_named_lines(FIGURES), "formats", formats, "presets", *_named_lines(presets)]
+
+
+def _named_lines(texts: dict[str, str]) -> list[str]:
+    """Names in a column, each with its text."""
+    width = max(map(len, texts)) + 2
+    return [f"  {name:<{width}}{text}" for name, text in texts.items()]
+
+
+class FileOptions(OnDatabase):
+    """What tables and figures share."""
+
+    run_id: str = argument("a run or a corpus, as listed by `runs` and `corpora`", metavar="RUN")
+    out: File = option(..., "file to write", metavar="FILE")
+
+    def chosen_format(self, format: str | None, endings: dict[str, str]) -> str:
+        """The format of `--format`, or that of the file's ending (`endings`: by format).
+
+        Raises:
+            InputError: no format has the file's ending.
+        """
+        if format:
+            return format
+        for name, ending in endings.items():
+            if Path(self.out).suffix.lower() == ending:
+                return name
+        raise InputError(
+            f"{self.out} does not say which format it is to have",
+            expected=f"a file ending with {_or(list(endings.values()))}",
+            fix="or name one with --format",
+        )
+
+
+def _or(words: Sequence[str]) -> str:
+    return ", ".join(words[:-1]) + f" or {words[-1]}"
+
+
+def _rows(text: str) -> int | tuple[int, int]:
+    """Parse a number of rows `N`, or a range `A:B`."""
+    first, colon, last = text.partition(":")
+    try:
+        return (int(first), int(last)) if colon else int(first)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of rows nor A:B") from None
+
+
+class ExportOptions(FileOptions):
+    what: str = option(..., "which table; --list names them", metavar="NAME")
+    format: str | None = option(
+        None, "csv, json, parquet, latex or markdown (default: by the ending of --out)", metavar="FORMAT"
+    )
+    list_: None = option(None, "say what there is, and end", flag="--list", action=lister(_tables), nargs=0)
+    raw: bool = option(
+        False,
+        "CSV: leave text cells that start with = + - @, tab or return as they are; without it they get an apostrophe "
+        "in front, so that no spreadsheet runs them",
+    )
+    rows: int | tuple[int, int] | None = option(
+        None,
+        "only the first so many rows (default: all, or 300 of LaTeX and Markdown); of the mask A:B, the queries from "
+        "token A to before token B",
+        type=_rows,
+        metavar="ROWS",
+    )
+    layer: int | None = option(None, "only the rows of this layer")
+    head: int | None = option(
+        None,
+        "key-value head of the mask, or query head where those of a key-value head differ; needed where the heads of "
+        "the layer differ",
+    )
+
+
+def run_export(options: ExportOptions) -> None:
+    """Write the table, or the mask."""
+    from focus_explorer.exports.mask import MASK
+
+    if options.what == MASK:
+        _write_mask(options)
+        return
+    from focus_explorer.exports.tables.write import SUFFIXES, write_table
+
+    file_format = options.chosen_format(options.format, SUFFIXES)
+    if options.head is not None:
+        raise InputError("--head is about the mask", fix="leave it out, or use --what mask")
+    if isinstance(options.rows, tuple):
+        raise InputError("--rows A:B is about the mask", expected="a number of rows", fix="or use --what mask")
+    if options.raw and file_format != "csv":
+        raise InputError("--raw is about CSV files", fix="leave it out; the other formats keep texts as they are")
+    path = write_table(
+        Service(options.db).database,
+        options.run_id,
+        options.what,
+        file_format,
+        options.out,
+        raw=options.raw,
+        rows=options.rows,
+        layer=options.layer,
+    )
+    print(path)
+
+
+def _write_mask(options: ExportOptions) -> None:
+    from focus_explorer.exports.mask import SUFFIXES, write_mask
+
+    file_format = options.chosen_format(options.format, SUFFIXES)
+    if options.layer is None:
+        raise InputError("a mask is of one layer", fix="name it with --layer")
+    if options.raw:
+        raise InputError("--raw is about tables with texts", fix="leave it out")
+    if isinstance(options.rows, int):
+        raise InputError(f"--rows of the mask is {options.rows}", expected="A:B, the queries from A to before B")
+    path = write_mask(
+        Service(options.db).database,
+        options.run_id,
+        options.layer,
+        file_format,
+        options.out,
+        rows=options.rows,
+        head=options.head,
+    )
+    print(path)
+
+
+class FigureOptions(FileOptions):
+    what: str = option(..., "which figure; --list names them", metavar="NAME")
+    format: str | None = option(None, "pdf, svg, png or html (default: by the ending of --out)", metavar="FORMAT")
+    list_: None = option(None, "say what there is, and end", flag="--list", action=lister(_figures), nargs=0)
+    preset: str = option("column", "size and type, for the place it will stand; --list names them")
+    layer: int | None = option(None, "of a figure of one layer (default: the middle one)")
+    head: int | None = option(
+        None,
+        "key-value head of the mask, or query head where those of a key-value head differ; the first when left out",
+    )
+
+
+def run_figure(options: FigureOptions) -> None:
+    """Draw the figure; a map is made first where none is stored."""
+    from focus_explorer.exports.figures.write import FIGURE_FORMATS, write_figure
+    from focus_explorer.usecases.corpora.register import is_stored_corpus
+
+    file_format = options.chosen_format(options.format, {name: f".{name}" for name in FIGURE_FORMATS})
+    service = Service(options.db)
+    if options.what == "map" and not is_stored_corpus(service, options.run_id):
+        _store_map(service, options)
+    path = write_figure(
+        service.database,
+        options.run_id,
+        options.what,
+        file_format,
+        options.out,
+        preset=options.preset,
+        layer=options.layer,
+        head=options.head,
+    )
+    print(path)
+
+
+def _store_map(service: Service, options: FigureOptions) -> None:
+    """Make the map of the layer unless it is stored; the page does the same when the layer is shown."""
+    from focus_explorer.exports.figures.write import checked_layer
+
+    check_run(service.database, options.run_id)
+    layer = checked_layer(service.database, options.run_id, options.layer)
+    if not has_map(service.database, options.run_id, layer):
+        print_note(f"making the map of layer {layer}, which is kept")
+        map_payload(service, options.run_id, layer)
+
+
+class BundleOptions(OnDatabase):
+    run_ids: tuple[str, ...] = argument("as listed by `focus-explorer runs`", metavar="RUN")
+    out: File = option(..., "zip file to write")
+    text: bool = option(False, "include the texts and the tables that show them")
+    no_figures: bool = option(False, "draw no figures")
+
+
+def run_bundle(options: BundleOptions) -> None:
+    """Write the bundle."""
+    from focus_explorer.exports.bundle.write import write_bundle
+
+    with stage_bar() as progress:
+        path = write_bundle(
+            Service(options.db),
+            options.run_ids,
+            options.out,
+            text=options.text,
+            figures=not options.no_figures,
+            progress=progress,
+        )
+    print(path)
+
+
+class RebuildOptions(OnDatabase):
+    bundle: File = argument("a bundle (.zip), its folder, or its manifest.json")
+    text: tuple[File, ...] = option((), "files with the texts of a bundle without them")
+    centroids: tuple[File, ...] = option((), "centroid files that are not uploaded here")
+    model: File | None = option(None, "another name or place of the model; its weights are checked")
+    out: File = option("rebuilt", "new folder for the tables")
+
+
+def run_rebuild(options: RebuildOptions) -> int:
+    """Make the tables again; returns 1 where they differ."""
+    from focus_explorer.exports.bundle.rebuild import rebuild
+
+    with stage_bar() as progress:
+        rebuilt = rebuild(
+            Service(options.db),
+            options.bundle,
+            options.out,
+            texts=options.text,
+            centroids=options.centroids,
+            model=options.model,
+            progress=progress,
+        )
+    source = f"the model ran again for {', '.join(rebuilt.again)}" if rebuilt.again else "from the database"
+    print(f"{rebuilt.files} files of tables in {rebuilt.folder} ({source})")
+    for line in rebuilt.surroundings:
+        print(f"here differs: {line}")
+    for line in rebuilt.tables:
+        print(f"differs: {line}")
+    same = "every table has the bytes it had in the bundle"
+    same += ", times aside, which were measured again" if rebuilt.again else ""
+    print(same if rebuilt.same else "the tables are not the same")
+    return 0 if rebuilt.same else 1
+
+
+class ReportOptions(OnDatabase):
+    run_ids: tuple[str, ...] = argument("one run, or up to four to compare", metavar="RUN")
+    out: File = option(".", "folder for report.html and report.pdf (default: this one)")
+    no_pdf: bool = option(False, "write only the HTML, which needs no browser")
+
+
+def run_report(options: ReportOptions) -> None:
+    """Write the report."""
+    from focus_explorer.exports.report.write import write_report
+
+    with stage_bar() as progress:
+        written = write_report(
+            Service(options.db), options.run_ids, options.out, pdf=not options.no_pdf, progress=progress
+        )
+    print(written.html)
+    if written.pdf:
+        print(written.pdf)
+    if written.note:
+        print_note(written.note)
+
+
+COMMANDS = {
+    "export": command(ExportOptions, run_export),
+    "figure": command(FigureOptions, run_figure),
+    "bundle": command(BundleOptions, run_bundle),
+    "rebuild": command(RebuildOptions, run_rebuild),
+    "report": command(ReportOptions, run_report),
+}

@@ -1,0 +1,145 @@
+"""Requests: what a use case takes, as pydantic models; what is wrong with one is said in one line.
+
+A request of many fields is a class below `Request`. One of few is made from the signature of the function that answers
+it, see registry.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Any, Literal, Self, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic.fields import FieldInfo
+
+from focus_explorer.errors import InputError
+
+Payload = Mapping[str, Any]  # an answer: one of focus_explorer.views.payloads
+File = str  # a path from a command line, which need not be valid Unicode
+LARGEST = 2**53  # up to which JSON's numbers are exact
+SHOWN = 60  # characters of a refused value
+WORDS: dict[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
+MANY = {str: "texts", int: "whole numbers", float: "numbers"}
+LIMITS = {"ge": "at least {}", "gt": "more than {}", "le": "at most {}", "lt": "less than {}"}
+
+
+class Request(BaseModel):
+    """Base of all requests: frozen, without conversions, and no field may be unknown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _number_of_json(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and not abs(value) <= LARGEST:
+            raise ValueError("too large, or no number")
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], *, named: Callable[[str], str] = str) -> Self:
+        """The request that holds these values.
+
+        Args:
+            values: by field.
+            named: what a user calls a field.
+
+        Raises:
+            InputError: a field is unknown, missing or holds what it cannot.
+        """
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise cls._problem(error, values, named) from error
+
+    @classmethod
+    def _problem(cls, invalid: ValidationError, values: Mapping[str, Any], named: Callable[[str], str]) -> InputError:
+        error = invalid.errors()[0]
+        context = error.get("ctx", {})
+        if isinstance(context.get("error"), InputError):  # of a validator of ours
+            return context["error"]
+        name = str(error["loc"][0])
+        if error["type"] == "extra_forbidden":
+            known = ", ".join(named(one) for one in cls.model_fields) or "none"
+            return InputError(f"there is no parameter {_shown(name)}", expected=known)
+        field = cls.model_fields[name]
+        limits = [words.format(f"{context[key]:,}") for key, words in LIMITS.items() if key in context]
+        expected = details(field).get("expected") or (limits[0] if limits else _words(field.annotation))
+        given = "missing" if error["type"] == "missing" else _shown(values[name])
+        return InputError(f"{named(name)} is {given}", expected=expected)
+
+
+def fields_of(request: Request) -> dict[str, Any]:
+    """The values of a request by field; `dict(request)` fails where one is called `keys`."""
+    return {name: getattr(request, name) for name in type(request).model_fields}
+
+
+def option(default: Any = ..., text: str = "", *, ge: float | None = None, **command_line: Any) -> Any:
+    """A field of a request that a command line offers, see `focus_explorer.cli.options`.
+
+    Args:
+        default: the field is required without one.
+        text: what it means, in a few words.
+        ge: the least value.
+        command_line: keywords of `argparse.add_argument` that do not follow from the field's type; `flag`, where the
+            option is not called as the field; `group`, the title it stands under; `expected`, in the message about a
+            value that cannot be used.
+    """
+    return Field(default, description=text, ge=ge, json_schema_extra=command_line)
+
+
+def argument(text: str, **command_line: Any) -> Any:
+    """A required field that a command line takes by its place."""
+    return Field(description=text, json_schema_extra={"flag": "", **command_line})
+
+
+def details(field: FieldInfo) -> dict[str, Any]:
+    """How a field looks on the command line, see `option`."""
+    return dict(field.json_schema_extra) if isinstance(field.json_schema_extra, dict) else {}
+
+
+def check_values(value: Any) -> None:
+    """Refuse what JSON can say and nothing here can use, wherever it stands in a request.
+
+    Raises:
+        InputError: a text with half of a surrogate pair, a number that is none, or one too large.
+    """
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InputError("the request has half of a surrogate pair in a text", expected="valid Unicode") from error
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            check_values(key)
+            check_values(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            check_values(inner)
+    elif isinstance(value, int | float) and not abs(value) <= LARGEST:
+        raise InputError("the request has a number that is too large, or none", expected="numbers up to 2^53")
+
+
+def _words(annotation: Any) -> str:
+    """What a field holds, in words."""
+    origin, inside = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        words = " or ".join(_words(one) for one in inside if one is not NoneType)
+        return f"{words}, or null" if NoneType in inside else words
+    if origin is Literal:
+        return " or ".join(map(str, inside))
+    if origin in (list, tuple, Sequence) and inside[0] in MANY:
+        return f"a list of {MANY[inside[0]]}"
+    return WORDS.get(origin or annotation, "another value")
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= SHOWN else shown[: SHOWN - 1] + "…"

@@ -1,1 +1,0 @@
-"""Stable functions for programs and language models."""

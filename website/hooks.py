@@ -15,9 +15,9 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from focus_explorer.assets import asset_path
+from focus_explorer.settings import asset_path
+from focus_explorer.web.browser import link
 from focus_explorer.web.notebook import page_of
-from focus_explorer.web.scripts import link
 from website.command_line import command_line
 from website.database import columns
 from website.payloads import payloads

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--out is given without --families", fix="add --families, or leave out --out")
     if arguments.families is not None:
         return _families(arguments)
-    from focus_explorer.usecases.doctor import examine
+    from focus_explorer.usecases.evaluate import examine
 
     with stage_bar() as progress:
         report = examine(
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _families(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from focus_explorer.usecases.doctor import examine_families, write_page
+    from focus_explorer.usecases.evaluate import examine_families, write_page
 
     rows = []
     for row in examine_families(arguments.families, arguments.attention):

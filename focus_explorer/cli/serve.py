@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
 
 from focus_explorer.cli.options import add_compute, add_settings
 from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.centroids.files import pinned_name
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.visitors.limits import VisitorLimits
+from focus_explorer.usecases.visitors import VisitorLimits
 
 MODES = """
 modes of hosting, see docs/hosting.md:
@@ -18,14 +17,6 @@ modes of hosting, see docs/hosting.md:
   public   --public: visitors whom nobody knows explore short texts with models and centroids that you choose, each
            within limits and apart from the others; no paths, uploads, trainings or SQL
 """
-
-VISITOR_HELP = {  # by field of `VisitorLimits`
-    "tokens": "longest text",
-    "runs": "texts explored in an hour",
-    "minutes": "that the model works for a visitor in an hour",
-    "kept_runs": "runs of a visitor at a time",
-    "hours": "after the last visit, when a visitor's runs are removed",
-}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +66,6 @@ def _add_hosting(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_limits(group: argparse._ArgumentGroup) -> None:
-    usual = VisitorLimits()
     group.add_argument("--public", action="store_true", help="public: serve visitors whom nobody knows")
     group.add_argument(
         "--allow-model",
@@ -91,14 +81,13 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         metavar="SITE",
         help="public: a site such as https://example.org that may show the page in a frame; may be repeated",
     )
-    for each in fields(usual):
-        value = getattr(usual, each.name)
+    for name, each in VisitorLimits.model_fields.items():
         group.add_argument(
-            f"--visitor-{each.name.replace('_', '-')}",
-            type=type(value),
-            default=value,
+            VisitorLimits.option(name),
+            type=type(each.default),
+            default=each.default,
             metavar="N",
-            help=f"{VISITOR_HELP[each.name]} ({value:g})",
+            help=f"{each.description} ({each.default:g})",
         )
     group.add_argument(
         "--address-header",
@@ -122,27 +111,25 @@ def run(arguments: argparse.Namespace) -> None:
 
     hosting = Hosting(
         host=arguments.host,
-        allow_hosts=tuple(arguments.allow_host),
-        allow_frames=tuple(arguments.allow_frame),
+        allow_hosts=arguments.allow_host,
+        allow_frames=arguments.allow_frame,
         users=arguments.auth,
         trusted_header=arguments.trusted_header,
         insecure=arguments.insecure,
         root_path=arguments.root_path.rstrip("/"),
-        allow_paths=tuple(arguments.allow_path),
+        allow_paths=arguments.allow_path,
+        mcp=arguments.mcp,
         metrics_port=arguments.metrics_port,
         log_json=arguments.log_json,
         public=arguments.public,
-        visitors=VisitorLimits(
-            **{each.name: getattr(arguments, f"visitor_{each.name}") for each in fields(VisitorLimits)}
-        ),
-        models=tuple(arguments.allow_model),
+        visitors=VisitorLimits(**{name: getattr(arguments, f"visitor_{name}") for name in VisitorLimits.model_fields}),
+        models=arguments.allow_model,
         address_header=arguments.address_header,
         job_minutes=arguments.job_minutes,
         job_memory=arguments.job_memory,
     )
-    hosting.check(mcp=arguments.mcp)
-    from focus_explorer.web.gradio_import import import_gradio
-    from focus_explorer.web.hosting.uploads import private_uploads
+    from focus_explorer.web.gradio_internals import import_gradio
+    from focus_explorer.web.hosting.serving import private_uploads
 
     private_uploads()
     import_gradio()
@@ -158,4 +145,4 @@ def run(arguments: argparse.Namespace) -> None:
     )
     request.check()
     app = build_app(database=arguments.db, request=request, hosting=hosting)
-    app.launch(port=arguments.port, mcp=arguments.mcp, exits=True)
+    app.launch(port=arguments.port, exits=True)

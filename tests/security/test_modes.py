@@ -21,21 +21,21 @@ def test_a_private_page_beyond_this_machine_is_refused_with_what_to_do(host, cap
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 def test_a_private_page_of_this_machine_is_served(host):
-    Hosting(host=host).check()
+    Hosting(host=host)
 
 
 def test_beyond_this_machine_with_login_or_on_purpose(tmp_path):
     users = str(tmp_path / "users.json")
     add_user(users, "ada", "correct horse")
     for how in ({"users": users}, {"insecure": True}):
-        Hosting(host="0.0.0.0", **how).check()
+        Hosting(host="0.0.0.0", **how)
 
 
 def test_a_header_that_anyone_could_send_is_refused():
-    Hosting(trusted_header="X-Remote-User").check()
-    Hosting(host="0.0.0.0", trusted_header="X-Remote-User", insecure=True).check()
+    Hosting(trusted_header="X-Remote-User")
+    Hosting(host="0.0.0.0", trusted_header="X-Remote-User", insecure=True)
     with pytest.raises(InputError, match="could send the header X-Remote-User and be anyone"):
-        Hosting(host="0.0.0.0", trusted_header="X-Remote-User").check()
+        Hosting(host="0.0.0.0", trusted_header="X-Remote-User")
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_a_header_that_anyone_could_send_is_refused():
 )
 def test_options_that_contradict_each_other_are_refused(how, part):
     with pytest.raises(InputError) as refused:
-        Hosting(**how).check()
+        Hosting(**how)
     assert part in str(refused.value)
 
 
 def test_language_models_cannot_log_in():
     with pytest.raises(InputError, match="--mcp on a lab's page: its clients cannot log in"):
-        Hosting(trusted_header="X-User").check(mcp=True)
+        Hosting(trusted_header="X-User", mcp=True)
 
 
 def test_help_lists_the_modes(capsys):

@@ -13,9 +13,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from focus_explorer.errors import InputError
-from focus_explorer.usecases import logs
 from focus_explorer.usecases.jobs import DEFECT, JobRunner, job_counts
-from focus_explorer.web.hosting.metrics import Metrics
+from focus_explorer.usecases.users import LOG, request_id, working_for
+from focus_explorer.web.hosting.observing import JSONLog, Metrics
 from tests.helpers import free_port
 from tests.security.conftest import serving
 from tests.security.test_server import server
@@ -38,7 +38,7 @@ def lines():
     for name in (None, *logging.Logger.manager.loggerDict):
         logger = logging.getLogger(name)
         before[name] = logger.handlers[:], logger.propagate, logger.level
-    logs.JSONLog(Kept()).take_over()
+    JSONLog(Kept()).take_over()
     yield found
     logging.captureWarnings(False)
     for name, (handlers, propagate, level) in before.items():
@@ -112,11 +112,11 @@ def test_functions_are_known_by_name_and_by_number(stored):
 
 def test_a_jobs_lines_name_the_request_that_started_it(lines):
     before = job_counts().ended["count", "failed"]
-    with logs.working_for("asked-1"):
+    with working_for("asked-1"):
         job = JobRunner().start("mine", lambda job: 1 / 0, kind="count")
         context = contextvars.copy_context()
     assert job.wait(20)
-    assert logs.request_id() == context.run(logs.request_id) == ""
+    assert request_id() == context.run(request_id) == ""
     deadline = time.monotonic() + 20
     while len(lines) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -152,7 +152,7 @@ def test_errors_are_logged_by_type_and_place(lines):
     try:
         fails()
     except ValueError:
-        logs.LOG.exception("job failed", extra={"fields": {"kind": "grid"}})
+        LOG.exception("job failed", extra={"fields": {"kind": "grid"}})
         logging.getLogger("some.library").exception("could not read %s", SECRET)
     own, other = lines
     assert own["event"] == "job failed"

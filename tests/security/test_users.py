@@ -16,11 +16,10 @@ import pytest
 from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError
 from focus_explorer.usecases.labels import all_runs
-from focus_explorer.usecases.logs import JSONFormatter
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import add_user, is_password, read_users
-from focus_explorer.web.hosting.lab import USER_HEADER
-from focus_explorer.web.hosting.login import MOST_ATTEMPTS, Login
+from focus_explorer.web.hosting.guard import MOST_ATTEMPTS, USER_HEADER, Login
+from focus_explorer.web.hosting.observing import JSONFormatter
 from tests.explorer.conftest import TEXT
 from tests.security.conftest import Page, serving
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.settings import MAX_KEPT_BYTES
-from focus_explorer.usecases.acting_user import new_owner
 from focus_explorer.usecases.budget import budget_words
 from focus_explorer.usecases.centroids.fit import check_model, groups_on_samples
 from focus_explorer.usecases.centroids.training_record import balanced_on
 from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.users import new_owner
 from focus_explorer.words import counted
 from focus_runtime.assets import SHIPPED_CENTROIDS
 from focus_runtime.config import growth_words

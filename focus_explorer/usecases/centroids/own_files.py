@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.usecases.acting_user import check_owner
 from focus_explorer.usecases.centroids.files import (
     kept_folder,
     shipped_name,
@@ -15,8 +14,8 @@ from focus_explorer.usecases.centroids.files import (
     uploaded_centroids,
     uploaded_row,
 )
-from focus_explorer.usecases.logs import log_change
 from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.users import check_owner, log_change
 
 NAME_LENGTH = 120
 

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from focus_explorer.usecases.acting_user import new_owner
 from focus_explorer.usecases.training.domains import DomainTexts
 from focus_explorer.usecases.training.trackers.target import LogTarget
 from focus_explorer.usecases.training.trackers.write import TrainingTrackers
+from focus_explorer.usecases.users import new_owner
 
 if TYPE_CHECKING:
     from focus_runtime.store.training import TrainingInfo

@@ -15,10 +15,10 @@ from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.analyze import analyze as analyze_text
 from focus_explorer.usecases.budget import OF_THE_FILE, heads_of
 from focus_explorer.usecases.jobs import DEFECT, Job, done_here
-from focus_explorer.usecases.logs import LOG
 from focus_explorer.usecases.names import known_to_page
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.visitors.service import visitor_limits
+from focus_explorer.usecases.users import LOG
+from focus_explorer.usecases.visitors import visitor_limits
 from focus_explorer.web.api import centroids, comparisons, groups, labels, pairs, runs, statistics
 from focus_explorer.web.api.arguments import checked
 from focus_explorer.web.api.request import shown_summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from focus_explorer.usecases.group_names import group_names, name_group
+from focus_explorer.usecases.labels import group_names, name_group
 from focus_explorer.usecases.runs import layer_numbers
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.api.request import ask

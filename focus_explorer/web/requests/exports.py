@@ -9,9 +9,9 @@ from focus_explorer.exports.mask.choices import kept_by_layer, num_queries, pair
 from focus_explorer.exports.mask.names import SUFFIXES as MASK_SUFFIXES
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import FORMATS
-from focus_explorer.usecases.acting_user import acting_user
 from focus_explorer.usecases.runs import run_title
 from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.users import acting_user
 from focus_explorer.views.payloads.exports import (
     ExportChoicesPayload,
     ExportCommandPayload,

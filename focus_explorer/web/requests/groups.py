@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from focus_explorer.errors import InputError
-from focus_explorer.usecases.group_names import group_names, name_group
 from focus_explorer.usecases.groups import agreement_payload, group_payload
+from focus_explorer.usecases.labels import group_names, name_group
 from focus_explorer.usecases.maps import map_neighbours, map_payload
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.parameters import Payload, Request, layer_of, run_of, whole_number

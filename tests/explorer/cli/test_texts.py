@@ -8,7 +8,7 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.usecases.mixture import build
-from focus_explorer.usecases.mixture.packages import Package
+from focus_explorer.usecases.mixture.build import Package
 from focus_explorer.usecases.mixture.sources import SOURCES
 from tests.explorer.cli.conftest import one_error, options_in_help
 

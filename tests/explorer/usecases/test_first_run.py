@@ -9,6 +9,7 @@ from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.first_run import FirstRun, check_first_run
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
+from tests.explorer.usecases.conftest import changes
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +23,7 @@ def test_visitors_share_one_run_and_nothing_starts_when_there_is_one(empty, mode
     request = AnalyzeRequest(model=model_folder, centroids="random", max_tokens=64, repeats=1)
     job = empty.part(FirstRun).job(request)
     assert empty.part(FirstRun).job(request) is job
-    stages = [(each.stage, each.fraction) for each in job.changes()]
+    stages = [(each.stage, each.fraction) for each in changes(job)]
     assert job.state == "done", job.message
     fractions = [fraction for _, fraction in stages]
     assert fractions == sorted(fractions)

@@ -8,7 +8,6 @@ import pytest
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.usecases.acting_user import acting_as
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.centroids import files
 from focus_explorer.usecases.centroids.cards import CentroidCards
@@ -17,6 +16,7 @@ from focus_explorer.usecases.centroids.own_files import remove_file, rename_file
 from focus_explorer.usecases.run_model import lease_run_model, run_centroids
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.users import acting_as
 from focus_runtime.assets import SHIPPED_CENTROIDS, asset_path
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids

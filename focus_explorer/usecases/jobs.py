@@ -267,7 +267,7 @@ def done_here(kind: str, work: Callable[[Job], Any]) -> Any:
     Raises:
         InputError: what the work raised, the limit it reached, or the server ends.
     """
-    job = _begun(Job(kind))
+    job = _registered(Job(kind))
     job.execute(work)
     if job.error is not None:
         raise job.error
@@ -276,7 +276,7 @@ def done_here(kind: str, work: Callable[[Job], Any]) -> Any:
     return job.result
 
 
-def _begun(job: Job) -> Job:
+def _registered(job: Job) -> Job:
     with _lock:
         _live.add(job)
     return job
@@ -343,7 +343,7 @@ class JobRunner:
             if job is None or not (job.live or (reuse_done and job.state == "done")):
                 self._jobs.pop(key, None)
                 self._forget()
-                job = self._jobs[key] = _begun(Job(kind, run_id, steady))
+                job = self._jobs[key] = _registered(Job(kind, run_id, steady))
                 threading.Thread(target=self._execute, args=(job, work, request_id()), daemon=True).start()
             self._jobs.move_to_end(key)
         return job

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import PydanticCustomError
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import ConfigError, InputError, StoreError, TextError
@@ -63,7 +62,7 @@ class Options(BaseModel):
             first = error.errors()[0]
             problem = first.get("ctx", {}).get("error")
             if not isinstance(problem, InputError):
-                expected = first["msg"].removeprefix("Input should be ")
+                expected = re.sub("^(Input should be|Value error,) ", "", first["msg"])
                 problem = InputError(f"{self.option(str(first['loc'][0]))} is {first['input']!r}", expected=expected)
             raise problem from error
 
@@ -78,7 +77,7 @@ def matching(pattern: str, expected: str) -> AfterValidator:
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
-            raise PydanticCustomError("pattern", expected)
+            raise ValueError(expected)
         return value
 
     return AfterValidator(check)

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError, StoreError
 from focus_explorer.usecases.analyze import analyze
 from focus_explorer.usecases.labels import all_runs
@@ -22,7 +21,6 @@ from focus_explorer.usecases.users import VISITOR, acting_as
 from focus_explorer.usecases.visitors import MOST_LARGE, Share, VisitorLimits, VisitorService
 from focus_explorer.web.api.functions import NOT_FOR_VISITORS
 from focus_explorer.web.hosting.guard import BURST, COOKIE, HEADER, USER_HEADER, Visitors, network
-from focus_explorer.web.hosting.modes import Hosting
 from tests.explorer.conftest import TEXT
 from tests.security.conftest import serving
 
@@ -375,32 +373,6 @@ def test_too_many_requests_of_one_address_are_turned_away():
 )
 def test_addresses_are_counted_by_network(address, expected):
     assert network(address) == expected
-
-
-@pytest.mark.parametrize(
-    ("how", "part"),
-    [
-        ({"users": "u.json"}, "--public and --auth together"),
-        ({"insecure": True}, "--public and --insecure together"),
-        ({"allow_paths": ("/tmp",)}, "--public and --allow-path together"),
-        ({"visitors": {"tokens": 0}}, "--visitor-tokens is 0"),
-        ({"visitors": {"hours": -1}}, "--visitor-hours is -1"),
-        ({"address_header": "a b"}, "--address-header is 'a b'"),
-        ({"job_minutes": 0}, "--job-minutes is 0"),
-    ],
-)
-def test_options_that_contradict_a_public_page_are_refused(how, part):
-    with pytest.raises(InputError) as refused:
-        Hosting(public=True, **how)
-    assert part in str(refused.value)
-
-
-def test_options_of_a_public_page_need_one(capsys):
-    assert main(["serve", "--allow-model", "other"]) == 2
-    assert "--allow-model without --public" in capsys.readouterr().err
-    with pytest.raises(InputError, match="--public and --mcp together"):
-        Hosting(public=True, mcp=True)
-    Hosting(public=True, host="0.0.0.0")
 
 
 def test_every_function_for_programs_is_known_to_be_for_visitors_or_not(public, private):

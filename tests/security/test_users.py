@@ -140,10 +140,13 @@ def test_a_labs_page_answers_nobody_without_login(stored, users):
         assert page.other_browser().call("run", run_id)[1].startswith("401")
 
 
-def test_the_log_says_who_has_changed_what(stored, caplog):
-    database, _, request = stored
+def test_a_proxy_names_the_user_once_and_the_log_says_what_they_have_changed(stored, caplog):
+    database, run_id, request = stored
     with serving(database, request, trusted_header="X-Remote-User") as page:
+        for headers in ([], [("X-Remote-User", "")], [("X-Remote-User", "ada"), ("X-Remote-User", "bob")]):
+            assert page.client.get("/config", headers=headers).status_code == 401
         page.client.headers["X-Remote-User"] = "ada"
+        assert page.call("run", run_id)[0]["run_id"] == run_id
         shown = (request.model, "random", 1, 8, 2, "causal", 0, "auto", "auto", "auto")
         made, _ = page.call("analyze", TEXT, *shown)
         caplog.clear()
@@ -154,21 +157,6 @@ def test_the_log_says_who_has_changed_what(stored, caplog):
     assert requests
     assert {line["user"] for line in requests} == {"ada"}
     assert [line["run"] for line in lines if line["event"] == "run deleted"] == [made["run_id"]]
-
-
-def test_a_proxy_names_the_user_once(stored):
-    database, run_id, request = stored
-    with serving(database, request, trusted_header="X-Remote-User") as page:
-        for headers in ([], [("X-Remote-User", "")], [("X-Remote-User", "ada"), ("X-Remote-User", "bob")]):
-            assert page.client.get("/config", headers=headers).status_code == 401
-        page.client.headers["X-Remote-User"] = "ada"
-        assert page.call("run", run_id)[0]["run_id"] == run_id
-
-
-def test_a_supervisor_is_told_whether_the_database_can_be_read(stored):
-    database, _, request = stored
-    with serving(database, request) as page:
-        assert page.client.get("/health").json() == page.client.get("/ready").json() == {"status": "ok"}
 
 
 class UsersPage(Page):

@@ -21,7 +21,7 @@ def test_transformers_is_imported_before_a_second_thread_can_ask_for_it(tmp_path
     monkeypatch.delitem(sys.modules, "transformers", raising=False)
     served = []
 
-    def serve(app, port, *, mcp):
+    def serve(app, port):
         served.append(hasattr(sys.modules["transformers"], "AttentionInterface"))
 
     monkeypatch.setattr(App, "_serve", serve)

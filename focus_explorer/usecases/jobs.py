@@ -95,15 +95,11 @@ class Job:
 
     Attributes:
         kind: what is done, such as `grid`.
-        run_id: of the run it is done for; empty where there is none.
         steady: its fraction grows evenly with time, so that the time left is known from what was done.
         user: for whom it works, see users.py.
-        stage: current step, for a person.
         fraction: done so far, 0 to 1.
         message: why it failed, or notes on the result.
         partial: results published while the work runs, such as generated tokens.
-        result: return value of the work, once it is done.
-        error: what the work raised, once it failed.
         version: grows with every change.
     """
 

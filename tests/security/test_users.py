@@ -53,13 +53,10 @@ def test_only_the_password_lets_in(users):
     assert not is_password(read_users(users), "ada", "correct horse")
 
 
-@pytest.mark.parametrize("name", ["", "visitor:1", "a b", "../x", "-a", "a" * 65])
-def test_names_that_are_none_are_refused(users, name):
-    with pytest.raises(InputError, match="the name is"):
-        add_user(users, name, "long enough")
-
-
-def test_a_short_password_is_refused_and_changes_nothing(users):
+def test_bad_names_and_a_short_password_are_refused_and_change_nothing(users):
+    for name in ("", "visitor:1", "a b", "../x", "-a", "a" * 65):
+        with pytest.raises(InputError, match="the name is"):
+            add_user(users, name, "long enough")
     with pytest.raises(InputError, match="the password has 5 characters; expected at least 8"):
         add_user(users, "ada", "short")
     assert is_password(read_users(users), "ada", "correct horse")

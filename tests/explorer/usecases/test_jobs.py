@@ -336,14 +336,6 @@ def test_the_job_that_takes_too_much_memory_is_ended_and_its_memory_freed(monkey
     assert resident_bytes() < before + 100 * 2**20
 
 
-def test_memory_of_nobody_ends_nothing(monkeypatch):
-    monkeypatch.setattr(jobs, "LOOK_SECONDS", 0.01)
-    set_job_limits(JobLimits(memory_bytes=1))
-    with memory_watched():
-        time.sleep(0.1)
-    assert Job("grid").state == "waiting"
-
-
 def test_the_usual_limit_is_below_what_the_machine_or_container_has(monkeypatch, tmp_path):
     assert CGROUP_LIMIT.name == "memory.max"
     file = tmp_path / "memory.max"

@@ -17,7 +17,6 @@ from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.maps import map_payload
 from focus_explorer.usecases.run_payload import load_run
 from focus_explorer.usecases.runs import mask_blocks, run_summary, run_text
-from focus_explorer.usecases.service import Service
 from focus_explorer.web.requests.answers import PACKED_FROM, packed
 from focus_explorer.web.requests.dispatch import dispatch
 from focus_runtime.text.word_classes import classify
@@ -58,10 +57,6 @@ def test_missing_run_and_layer_are_named(service, run_id):
         mask_blocks(service.database, run_id, 99)
     with pytest.raises(NotFoundError, match="no layer 99"):
         map_payload(service, run_id, 99)
-
-
-def test_two_services_share_one_file(service, run_id):
-    assert run_summary(Service(service.database.path).database, run_id) == run_summary(service.database, run_id)
 
 
 def check_cells(cells, rows, groups):

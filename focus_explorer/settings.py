@@ -17,6 +17,7 @@ VERSION = __version__
 MAX_UPLOAD_BYTES = 512 * 1024 * 1024
 MAX_KEPT_BYTES = 4 * 1024**3  # of all uploaded centroid files together
 MAX_TEXT_BYTES = 20 * 1024 * 1024
+KEPT_KERNELS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,6 @@ def with_temporary_folder(folder: Path) -> dict[str, str]:
     return os.environ | {"TMPDIR": str(folder), "PIP_USER": "0"}
 
 
-KEPT_KERNELS = 64
-
-
 def prepare_libraries() -> None:
     """Everything that libraries are told by the environment, before torch is imported."""
     quiet_libraries()
@@ -112,3 +110,14 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+
+
+def asset_path(*parts: str) -> Path:
+    """Path of a shipped script, style sheet or sample text; it may not exist.
+
+    Args:
+        parts: folder and file below `js`, `css` or `samples`.
+    """
+    packaged = Path(__file__).parent / "_assets"
+    root = packaged if packaged.is_dir() else Path(__file__).parents[1] / "assets"
+    return root.joinpath(*parts)

@@ -27,7 +27,7 @@ def test_the_images_command_is_one_that_serve_allows_on_all_addresses():
 
     words = json.loads(re.search(r"^CMD (\[.*\])$", CONTAINERFILE, re.MULTILINE)[1])
     chosen = parser().parse_args(words)
-    Hosting(host=chosen.host, public=chosen.public).check()
+    Hosting(host=chosen.host, public=chosen.public)
     assert (chosen.host, chosen.public, chosen.insecure) == ("0.0.0.0", True, False)
 
 

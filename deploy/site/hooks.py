@@ -14,14 +14,18 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from website.command_line import command_line
+from website.database import columns
+from website.payloads import payloads
+from website.record import read_recording
 
 from deploy.site.command_line import command_line
 from deploy.site.database import columns
 from deploy.site.payloads import payloads
 from deploy.site.record import read_recording
-from focus_explorer.assets import asset_path
+from focus_explorer.settings import asset_path
+from focus_explorer.web.browser import link
 from focus_explorer.web.notebook import page_of
-from focus_explorer.web.scripts import link
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
-from dataclasses import fields
 from typing import Any
 
 from focus_explorer.cli.options import Action, Computed, OfModel, OnDatabase, command, fill, setting
@@ -15,7 +14,7 @@ from focus_explorer.usecases.centroids.files import pinned_name
 from focus_explorer.usecases.request import File, Request, argument, option
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import add_user
-from focus_explorer.usecases.visitors.limits import VisitorLimits
+from focus_explorer.usecases.visitors import VisitorLimits
 
 MODES = """
 modes of hosting, see docs/hosting.md:
@@ -116,11 +115,10 @@ def run_serve(options: ServeOptions) -> None:
     """Serve the page until it is stopped."""
     from focus_explorer.web.hosting.modes import Hosting
 
-    visitors = VisitorLimits(**{each.name: getattr(options, f"visitor_{each.name}") for each in fields(VisitorLimits)})
+    visitors = VisitorLimits(**{name: getattr(options, f"visitor_{name}") for name in VisitorLimits.model_fields})
     hosting = fill(Hosting, options, visitors=visitors, root_path=options.root_path.rstrip("/"))
-    hosting.check(mcp=options.mcp)
-    from focus_explorer.web.gradio_import import import_gradio
-    from focus_explorer.web.hosting.uploads import private_uploads
+    from focus_explorer.web.gradio_internals import import_gradio
+    from focus_explorer.web.hosting.serving import private_uploads
 
     private_uploads()
     import_gradio()
@@ -130,7 +128,7 @@ def run_serve(options: ServeOptions) -> None:
     request = fill(AnalyzeRequest, options, centroids=centroids)
     request.check()
     app = build_app(database=options.db, request=request, hosting=hosting)
-    app.launch(port=options.port, mcp=options.mcp, exits=True)
+    app.launch(port=options.port, exits=True)
 
 
 class AddUser(Request):

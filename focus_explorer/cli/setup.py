@@ -75,7 +75,7 @@ def run_doctor(options: DoctorOptions) -> int:
         raise InputError("--out is given without --families", fix="add --families, or leave out --out")
     if options.families is not None:
         return _examine_families(options, list(options.families))
-    from focus_explorer.usecases.doctor import examine
+    from focus_explorer.usecases.evaluate import examine
 
     with stage_bar() as progress:
         report = examine(
@@ -92,7 +92,7 @@ def run_doctor(options: DoctorOptions) -> int:
 def _examine_families(options: DoctorOptions, families: list[str]) -> int:
     from dataclasses import asdict
 
-    from focus_explorer.usecases.doctor import examine_families, write_page
+    from focus_explorer.usecases.evaluate import examine_families, write_page
 
     rows = []
     for row in examine_families(families, options.attention):

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 from focus_explorer import settings
 from focus_explorer.errors import Cancelled, ConfigError, StoreBusyError
 from focus_explorer.progress import Progress
-from focus_explorer.usecases.acting_user import new_owner
 from focus_explorer.usecases.centroids.files import load_named_centroids, shipped_names
 from focus_explorer.usecases.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import sample_text
+from focus_explorer.usecases.users import new_owner
 from focus_runtime.composition.changes import read_changes
 from focus_runtime.config import TextOptions
 from focus_runtime.models.embedded import EMBEDDED, embedded_gguf

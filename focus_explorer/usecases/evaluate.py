@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from focus_explorer import settings
 from focus_explorer.errors import CentroidFileError, InputError, TextError
-from focus_explorer.progress import Progress, StageBar, no_stages
+from focus_explorer.progress import Progress, StageBar, held_at, no_stages
 from focus_explorer.usecases.texts import read_text_file, special_token_notes
 from focus_runtime.config import FocusSettings
 from focus_runtime.failures import SEQUENCES, Advice
 from focus_runtime.files import cannot_write, check_writable, replacing
 from focus_runtime.text.special import DEFAULT
+
+if TYPE_CHECKING:
+    from focus_runtime.evaluate.doctor.doctor import Report
+    from focus_runtime.evaluate.doctor.families import FamilyRow
+
 
 TASKS = Advice(otherwise="set a smaller --batch, choose tasks with shorter texts, or close other programs")
 
@@ -59,11 +67,7 @@ class EvaluateRequest(FocusSettings):
         return bool(self.tasks) or self.task_folder is not None
 
     def check(self) -> None:
-        """Refuse a request that measures nothing or has a number out of range.
-
-        Raises:
-            InputError: names the option.
-        """
+        """Refuse a request that measures nothing or has a number out of range."""
         if not self.has_tasks and not self.text:
             raise InputError("there is nothing to evaluate", fix="give --text, --tasks or --task-folder")
         for option, least in (("seq_len", 2), ("sequences", 1), ("limit", 1), ("batch", 1), ("seed", 0)):
@@ -104,18 +108,7 @@ class _Sample:
 
 
 def evaluate(request: EvaluateRequest, *, bar: StageBar = no_stages) -> dict[str, Any]:
-    """Measure, and write `request.out` as a whole or not at all.
-
-    Args:
-        request: what to measure.
-        bar: opens a progress display.
-
-    Returns:
-        The result as it is written, JSON-ready.
-
-    Raises:
-        InputError: the request, a text, the model, the centroids or a task cannot be used, or the file not written.
-    """
+    """Measure, write `request.out` as a whole or not at all, and return what is written, JSON-ready."""
     request.check()
     out = None if request.out is None else Path(os.path.expanduser(request.out))
     explain = cannot_write("choose another file for --out")
@@ -131,13 +124,7 @@ def evaluate(request: EvaluateRequest, *, bar: StageBar = no_stages) -> dict[str
 
 
 def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Progress) -> dict[str, Any]:
-    """Every measurement, JSON-ready.
-
-    Args:
-        request: what to measure.
-        texts: names and contents of the held-out texts.
-        progress: takes a stage and the fraction done.
-    """
+    """Every measurement, JSON-ready; the held-out texts by name and content."""
     from focus_runtime.evaluate.lm_eval.run import load_tasks
     from focus_runtime.models.devices import place
     from focus_runtime.models.loading import load_model
@@ -310,18 +297,7 @@ def _sequences(model: Any, tokenizer: Any, texts: list[tuple[str, str]], request
 
 
 def make_task(request: TaskRequest, *, bar: StageBar = no_stages) -> dict[str, Any]:
-    """Write a folder of last-word tasks.
-
-    Args:
-        request: what to write.
-        bar: opens a progress display.
-
-    Returns:
-        What the folder's own description says of its tasks.
-
-    Raises:
-        InputError: the texts or the model cannot be used, or the folder not written.
-    """
+    """Write a folder of last-word tasks, and return what its own description says of them."""
     from focus_runtime.evaluate.last_word import write_last_word_tasks
     from focus_runtime.models.loading import load_model
 
@@ -340,3 +316,62 @@ def make_task(request: TaskRequest, *, bar: StageBar = no_stages) -> dict[str, A
             seed=request.seed,
             tokenizer_name=request.model,
         )
+
+
+def registered(attention: str) -> str:
+    """The name of an implementation of attention, after importing the module that registers it.
+
+    Args:
+        attention: NAME, or MODULE:NAME; modules are also looked for in the working directory.
+    """
+    module, _, name = attention.rpartition(":")
+    if not module:
+        return attention
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(f"module {module!r} cannot be imported ({error})", expected="MODULE:NAME") from error
+    finally:
+        sys.path.remove(str(Path.cwd()))
+    return name
+
+
+def examine(name: str, *, attention: str, tokens: int, device: str, progress: Progress) -> Report:
+    """The doctor's findings on a model with an implementation of attention, on texts of so many tokens."""
+    from focus_runtime.evaluate.doctor.doctor import doctor
+    from focus_runtime.models.devices import place
+    from focus_runtime.models.loading import load_model
+
+    implementation = registered(attention)
+    placement = place(device, "float32")
+    loading = held_at(progress, 0.0)
+    model, tokenizer = load_model(
+        name, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir(), progress=loading
+    )
+    with redirect_stdout(sys.stderr):  # models print warnings
+        return doctor(model, tokenizer, attention=implementation, tokens=tokens, progress=progress)
+
+
+def examine_families(names: Sequence[str], attention: str) -> Iterator[FamilyRow]:
+    """The doctor's findings on a tiny model of each family by transformers' name; of all without names."""
+    from focus_runtime.evaluate.doctor.families import examine_family, model_types
+
+    implementation = registered(attention)
+    for name in names or model_types():
+        with redirect_stdout(sys.stderr):
+            row = examine_family(name, implementation)
+        yield row
+
+
+def write_page(path: Path, rows: Sequence[FamilyRow], command: str) -> None:
+    """Write the page of all families in Markdown, with the command that made it."""
+    import torch
+    import transformers
+
+    from focus_runtime.evaluate.doctor.families import page
+    from focus_runtime.files import replacing
+
+    versions = f"transformers {transformers.__version__} and torch {torch.__version__.partition('+')[0]}"
+    with replacing(path) as part:
+        part.write_text(page(rows, command, versions), encoding="utf-8")

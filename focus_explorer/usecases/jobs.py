@@ -1,32 +1,55 @@
-"""Background work on threads: states, progress, cancellation and errors of every job, in one place."""
+"""Background work on threads: every job's state, progress, limits, cancellation and errors, in one place."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import threading
 import time
-import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from focus_explorer.errors import Cancelled, InputError, device_failure
-from focus_explorer.usecases.acting_user import acting_as, acting_user
-from focus_explorer.usecases.job_limits import job_limits, too_long
-from focus_explorer.usecases.logs import LOG, request_id, working_for
+import psutil
+
+from focus_explorer.errors import Cancelled, InputError, MemoryShortError, device_failure
+from focus_explorer.progress import about
+from focus_explorer.usecases.jobs import job_limits
+from focus_explorer.usecases.users import LOG, acting_as, acting_user, request_id, working_for
 from focus_explorer.views.payloads.runs import JobPayload, JobState
 
 WAITING = "Waiting for the model"
 DEFECT = "something went wrong inside Focus Explorer; see the server's log"
+SMALLER = "choose a shorter text or fewer settings; what was stored on the way is kept"
 LIVE = ("waiting", "running")
 KEPT_JOBS = 32
+DEFAULT_MEMORY_SHARE = 0.9  # of the machine: before the system ends the whole server
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+LOOK_SECONDS = 0.2  # between two looks at the memory of this process
+TRIM_LOOKS = 150  # between two times that freed memory is given back, which the C library would keep
+LAST_LOOKS = 25  # for a job to reach its next step, before the next one is ended too
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """What one job may take; None: no limit.
+
+    Attributes:
+        seconds: of work; waiting for its turn is not counted.
+        memory_bytes: of the whole process while it works.
+    """
+
+    seconds: float | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobCounts:
-    """Jobs of a process.
+    """Jobs of this process so far.
 
     Attributes:
         live: (kind, state) of each that waits or runs.
@@ -34,24 +57,37 @@ class JobCounts:
         seconds: kind -> seconds that its ended jobs ran.
     """
 
-    live: list[tuple[str, str]] = field(default_factory=list)
-    ended: Counter[tuple[str, str]] = field(default_factory=Counter)
-    seconds: dict[str, float] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def add(self, kind: str, state: str, seconds: float) -> None:
-        """Count a job that has ended."""
-        with self._lock:
-            self.ended[kind, state] += 1
-            self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds
-
-    def copy(self, live: list[tuple[str, str]]) -> JobCounts:
-        """The counts as they are now, with those that are live."""
-        with self._lock:
-            return JobCounts(live, Counter(self.ended), dict(self.seconds))
+    live: list[tuple[str, str]]
+    ended: Counter[tuple[str, str]]
+    seconds: dict[str, float]
 
 
-_COUNTS = JobCounts()  # of this process
+# Of this process, whose end and whose memory concern all of its jobs.
+_lock = threading.Lock()
+_limits = JobLimits()
+_live: set[Job] = set()
+_ended: Counter[tuple[str, str]] = Counter()
+_seconds: dict[str, float] = {}
+_current: ContextVar[Job | None] = ContextVar("job", default=None)  # that this thread does
+
+
+def job_limits() -> JobLimits:
+    """The limits of this process."""
+    return _limits
+
+
+def set_job_limits(limits: JobLimits) -> None:
+    """Limit all jobs of this process, those at work included."""
+    global _limits
+    _limits = limits
+
+
+def usual_memory_limit() -> int:
+    """Bytes: nine tenths of the machine's memory, or of the container's."""
+    total = int(psutil.virtual_memory().total)
+    with suppress(OSError, ValueError):  # no such system, or "max"
+        total = min(total, int(CGROUP_LIMIT.read_text()))
+    return int(DEFAULT_MEMORY_SHARE * total)
 
 
 @dataclass(slots=True, eq=False)
@@ -60,16 +96,12 @@ class Job:
 
     Attributes:
         kind: what is done, such as `grid`.
-        run_id: of the run it is done for; empty where there is none.
-        state: waiting, running, done, stopped or failed.
-        stage: current step, for a person.
+        steady: its fraction grows evenly with time, so that the time left is known from what was done.
+        user: for whom it works, see users.py.
         fraction: done so far, 0 to 1.
         message: why it failed, or notes on the result.
         partial: results published while the work runs, such as generated tokens.
-        result: return value of the work, once it is done.
-        error: what the work raised, once it failed.
-        steady: its fraction grows evenly with time, so that the time left is known from what was done.
-        user: for whom it works, see acting_user.py.
+        version: grows with every change.
     """
 
     kind: str
@@ -83,12 +115,12 @@ class Job:
     partial: dict[str, Any] = field(default_factory=dict)
     result: Any = None
     error: Exception | None = None
+    version: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
     _reached: InputError | None = None  # the limit that stopped it
     _since: float | None = None  # when it last began to work; None while it does not
     _worked: float = 0.0  # seconds before that
     _changed: threading.Condition = field(default_factory=threading.Condition)
-    _version: int = 0
     _begun: tuple[float, float] | None = None  # when the fraction began to grow, and the fraction then
     _stepped: float = 0.0  # when the last step was published
 
@@ -96,11 +128,6 @@ class Job:
     def live(self) -> bool:
         """Whether it waits or runs."""
         return self.state in LIVE
-
-    @property
-    def version(self) -> int:
-        """Grows with every change."""
-        return self._version
 
     @property
     def working(self) -> bool:
@@ -114,7 +141,7 @@ class Job:
         return self._worked + (0.0 if since is None else time.monotonic() - since)
 
     def stop(self) -> None:
-        """Request that it stops at its next step."""
+        """Request that it stops at its next step; results it has stored stay."""
         self._stop.set()
 
     def end(self, reached: InputError) -> None:
@@ -124,23 +151,15 @@ class Job:
 
     def stop_requested(self) -> bool:
         """Whether it is to stop, also since it took too long; work passes this on as `cancelled`."""
-        most = job_limits().seconds
+        most = _limits.seconds
         if most is not None and self.seconds > most:
-            self.end(too_long(most))
+            problem = f"this took longer than the {about(most)} that one job may work on this page"
+            self.end(InputError(problem, fix=SMALLER))
         return self._stop.is_set()
 
     def controls(self) -> dict[str, Any]:
         """The arguments `progress` and `cancelled` by which work tells how far it is, and is limited and stopped."""
         return {"progress": self.step, "cancelled": self.stop_requested}
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """It waits for its turn while the block runs."""
-        self._rest()
-        try:
-            yield
-        finally:
-            self._since = time.monotonic()
 
     def step(self, stage: str, fraction: float) -> None:
         """Publish the next step of the work.
@@ -172,17 +191,6 @@ class Job:
         with self._changed:
             return self._changed.wait_for(lambda: not self.live, seconds)
 
-    def changes(self) -> Iterator[Job]:
-        """The job itself, now and after every change, for the last time when it has ended."""
-        seen = -1
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda known=seen: self._version != known)  # type: ignore[misc]
-                seen, live = self._version, self.live
-            yield self
-            if not live:
-                return
-
     def status(self) -> JobPayload:
         """JSON-ready values for the page; a live job whose stop was requested is `stopping`."""
         return {
@@ -198,7 +206,7 @@ class Job:
     def execute(self, work: Callable[[Job], Any]) -> None:
         """Do the work on this thread, record how it ended, and log it."""
         started = self._since = time.monotonic()
-        token = _CURRENT.set(self)
+        token = _current.set(self)
         try:
             result = work(self)
         except Cancelled:
@@ -214,10 +222,13 @@ class Job:
         else:
             self._update(result=result, fraction=1.0, state="done")
         finally:
-            _CURRENT.reset(token)
+            _current.reset(token)
             self._rest()
             seconds = time.monotonic() - started
-            _COUNTS.add(self.kind, self.state, seconds)
+            with _lock:
+                _live.discard(self)
+                _ended[self.kind, self.state] += 1
+                _seconds[self.kind] = _seconds.get(self.kind, 0.0) + seconds
             fields = {"kind": self.kind, "state": self.state, "seconds": round(seconds, 3)}
             LOG.info("job ended", extra={"fields": fields})
 
@@ -229,39 +240,32 @@ class Job:
         with self._changed:
             for name, value in values.items():
                 setattr(self, name, value)
-            self._version += 1
+            self.version += 1
             self._changed.notify_all()
-
-
-_CURRENT: ContextVar[Job | None] = ContextVar("job", default=None)  # that this thread does
 
 
 @contextmanager
 def waiting_for_turn() -> Iterator[None]:
     """The job that this thread does, if any, waits for its turn while the block runs."""
-    job = _CURRENT.get()
-    with nullcontext() if job is None else job.paused():
+    job = _current.get()
+    if job is None:
         yield
+        return
+    job._rest()
+    try:
+        yield
+    finally:
+        job._since = time.monotonic()
 
 
 def done_here(kind: str, work: Callable[[Job], Any]) -> Any:
-    """Do work on this thread as a job, within its limits, and return its result.
-
-    Args:
-        kind: of the job.
-        work: called with the job.
+    """Do work on this thread as a job of a kind, within its limits, and return its result.
 
     Raises:
         InputError: what the work raised, the limit it reached, or the server ends.
     """
-    job = Job(kind)
-    with _here_lock:
-        _here.add(job)
-    try:
-        job.execute(work)
-    finally:
-        with _here_lock:
-            _here.discard(job)
+    job = _registered(Job(kind))
+    job.execute(work)
     if job.error is not None:
         raise job.error
     if job.state == "stopped":
@@ -269,15 +273,17 @@ def done_here(kind: str, work: Callable[[Job], Any]) -> Any:
     return job.result
 
 
-_here: set[Job] = set()  # jobs that no runner has started
-_here_lock = threading.Lock()
+def _registered(job: Job) -> Job:
+    with _lock:
+        _live.add(job)
+    return job
 
 
 class JobRunner:
     """Starts jobs, each under a key and on a thread of its own; safe to call from several threads.
 
     Args:
-        most_live: further jobs are refused while so many wait or run; None for no limit.
+        most_live: further jobs are refused while so many wait or run; None: no limit.
         busy: problem and fix that a refused start names.
         one_at_a_time: jobs started meanwhile wait for their turn.
         kept: ended jobs that can still be looked up; the one used longest ago goes first.
@@ -295,7 +301,6 @@ class JobRunner:
         self._turn = threading.Lock() if one_at_a_time else nullcontext()
         self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
         self._lock = threading.Lock()
-        _RUNNERS.add(self)
 
     def start(
         self,
@@ -335,7 +340,7 @@ class JobRunner:
             if job is None or not (job.live or (reuse_done and job.state == "done")):
                 self._jobs.pop(key, None)
                 self._forget()
-                job = self._jobs[key] = Job(kind, run_id, steady)
+                job = self._jobs[key] = _registered(Job(kind, run_id, steady))
                 threading.Thread(target=self._execute, args=(job, work, request_id()), daemon=True).start()
             self._jobs.move_to_end(key)
         return job
@@ -343,11 +348,6 @@ class JobRunner:
     def get(self, key: Hashable) -> Job | None:
         """The job of a key; None when none was started or it is no longer kept."""
         return self._jobs.get(key)
-
-    def live(self) -> list[Job]:
-        """Jobs that wait or run."""
-        with self._lock:
-            return [job for job in self._jobs.values() if job.live]
 
     def newest(self) -> Job | None:
         """The job started or looked up last; None when there is none."""
@@ -371,19 +371,17 @@ class JobRunner:
             del self._jobs[key]
 
 
-_RUNNERS: weakref.WeakSet[JobRunner] = weakref.WeakSet()  # of this process, whose end concerns them all
-
-
 def live_jobs() -> list[Job]:
     """Jobs of this process that wait or run."""
-    with _here_lock:
-        here = list(_here)
-    return [*here, *(job for runner in list(_RUNNERS) for job in runner.live())]
+    with _lock:
+        return [job for job in _live if job.live]
 
 
 def job_counts() -> JobCounts:
     """How many jobs of this process wait and run, and how many ended in which state."""
-    return _COUNTS.copy([(job.kind, job.state) for job in live_jobs()])
+    live: list[tuple[str, str]] = [(job.kind, job.state) for job in live_jobs()]
+    with _lock:
+        return JobCounts(live, Counter(_ended), dict(_seconds))
 
 
 def stop_all_jobs(seconds: float) -> list[Job]:
@@ -393,3 +391,61 @@ def stop_all_jobs(seconds: float) -> list[Job]:
         job.stop()
     deadline = time.monotonic() + seconds
     return [job for job in jobs if not job.wait(max(0.0, deadline - time.monotonic()))]
+
+
+@contextmanager
+def memory_watched() -> Iterator[None]:
+    """End the job that takes more memory than one may, before the system ends the whole process."""
+    ended = threading.Event()
+    thread = threading.Thread(target=_watch_memory, args=(ended,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def resident_bytes() -> int:
+    """Memory that this process takes now."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def _watch_memory(ended: threading.Event) -> None:
+    patience, job, look = 0, None, 0
+    while not ended.wait(LOOK_SECONDS):
+        look += 1
+        if look % TRIM_LOOKS == 0:
+            _trim()
+        if job is not None and not job.live:
+            job = None
+            _collect_and_trim()
+        most = _limits.memory_bytes
+        patience = max(0, patience - 1)
+        if most is None or patience or resident_bytes() <= most:
+            continue
+        patience, job = LAST_LOOKS, _newest_at_work()
+        if job is None:  # nothing to end: garbage, or what the page itself keeps
+            _collect_and_trim()
+        else:
+            problem = f"this took more than the {most / 2**30:.3g} GiB of memory that one job may take on this page"
+            job.end(MemoryShortError(problem, fix=SMALLER))
+            LOG.warning("a job took too much memory", extra={"fields": {"kind": job.kind}})
+
+
+def _newest_at_work() -> Job | None:
+    """The job begun last of those that compute and were not ended yet."""
+    jobs = [job for job in live_jobs() if job.working and not job.stop_requested()]
+    return min(jobs, key=lambda job: job.seconds, default=None)
+
+
+def _collect_and_trim() -> None:
+    """Let Python collect its garbage, for which everything else waits half a second, and give it back."""
+    gc.collect()
+    _trim()
+
+
+def _trim() -> None:
+    """Let the C library return what it keeps for later, where it does."""
+    with suppress(OSError, AttributeError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)

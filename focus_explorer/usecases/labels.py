@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
-from focus_explorer.data.queries import fetch
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.usecases.acting_user import check_owner
-from focus_explorer.usecases.logs import log_change
+from focus_explorer.statistics.group_names import LEAST_PHI, LEAST_SHARE, MOST_P_VALUE, run_names, trait_words
 from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.users import check_owner, log_change
 from focus_explorer.views.payloads.runs import RunLabelPayload
-from focus_runtime.store.user_records import purge_runs, write_label
+from focus_explorer.views.payloads.statistics import GroupNamePayload, GroupNamesPayload
+from focus_runtime.store.database import Database
+from focus_runtime.store.user_records import purge_runs, write_group_name, write_label
 
 KEEP_DAYS = 30
 NAME_LENGTH = 120
@@ -28,17 +31,7 @@ def label_run(
     note: str | None = None,
     tags: Sequence[str] | None = None,
 ) -> RunLabelPayload:
-    """Change a run's name, note or tags; None leaves one as it is, "" and [] clear it.
-
-    Args:
-        service: whose database has the run.
-        run_id: of the run.
-        name: at most `NAME_LENGTH` characters.
-        note: at most `NOTE_LENGTH` characters.
-        tags: all of its tags.
-
-    Returns:
-        run_id, name, note and tags as they are now.
+    """Change a run's name, note or all of its tags; None leaves one as it is, "" and [] clear it.
 
     Raises:
         InputError: something is too long, or there is no such run.
@@ -71,20 +64,7 @@ def clean_tags(tags: Sequence[str]) -> list[str]:
 
 
 def change_tags(service: Service, run_id: str, add: Sequence[str], remove: Sequence[str] = ()) -> RunLabelPayload:
-    """Add and remove tags, keeping the others.
-
-    Args:
-        service: whose database has the run.
-        run_id: of the run.
-        add: tags to add.
-        remove: tags to remove.
-
-    Returns:
-        run_id, name, note and tags as they are now.
-
-    Raises:
-        InputError: a tag is too long, or there is no such run.
-    """
+    """Add and remove tags, keeping the others; errors as of `label_run`."""
     rows = [row for row in all_runs(service) if row["run_id"] == run_id]
     if not rows:
         raise _unknown(service, run_id)
@@ -93,20 +73,12 @@ def change_tags(service: Service, run_id: str, add: Sequence[str], remove: Seque
 
 
 def delete_run(service: Service, run_id: str) -> None:
-    """Hide a run at once; its rows stay for `KEEP_DAYS` days.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """Hide a run at once; its rows stay for `KEEP_DAYS` days."""
     _write(service, run_id, deleted=True)
 
 
 def undelete_run(service: Service, run_id: str) -> None:
-    """Bring a deleted run back.
-
-    Raises:
-        NotFoundError: there is no such run, or it was purged.
-    """
+    """Bring a deleted run back."""
     _write(service, run_id, deleted=False)
 
 
@@ -158,3 +130,71 @@ def _unknown(service: Service, run_id: str) -> NotFoundError:
         f"there is no run {run_id!r} in {service.database.path.name}",
         fix="`focus-explorer runs` lists the ones there are",
     )
+
+
+GROUP_NAME_LENGTH = 60
+
+
+def group_names(database: Database, run_id: str) -> GroupNamesPayload:
+    """Every group's name with its evidence."""
+    with database.read():  # once: opening the file takes longer than most reads
+        found, given = run_names(database, run_id), given_names(database, run_id)
+    return {
+        "names": [
+            [
+                {
+                    "name": one.name,
+                    "given": given.get((layer, group)),
+                    "evidence": [
+                        {
+                            "trait": trait_words(each.trait),
+                            "phi": round(each.phi, 3),
+                            "share": round(each.share, 4),
+                            "base": round(each.base, 4),
+                            "covered": round(each.covered, 4),
+                            "p_value": float(f"{each.p_value:.2g}"),
+                        }
+                        for each in one.evidence
+                    ],
+                }
+                for group, one in enumerate(row)
+            ]
+            for layer, row in zip(found.layers, found.names, strict=True)
+        ],
+        "traits": found.traits,
+        "random": [None if value is None else round(value, 3) for value in found.random],
+        "least_phi": LEAST_PHI,
+        "least_share": LEAST_SHARE,
+        "most_p_value": MOST_P_VALUE,
+    }
+
+
+def given_names(database: Database, run_id: str) -> dict[tuple[int, int], str]:
+    """(layer, group) -> the name that people gave it in the run's centroid file."""
+    sha256 = fetch_run(database, run_id)["centroids_sha256"]
+    rows = fetch(database, "group_names", sha256=sha256).to_pylist()
+    return {(row["layer"], row["group_index"]): row["name"] for row in rows}
+
+
+def name_group(service: Service, run_id: str, layer: int, group: int, name: str) -> GroupNamePayload:
+    """Give a group a name of one's own, in every run with the same centroid file; an empty one takes it back.
+
+    Returns:
+        The group's names and evidence as they are now.
+
+    Raises:
+        InputError: the name is too long, or the run has no such group, counted from 0.
+    """
+    run: dict[str, Any] = fetch_run(service.database, run_id)
+    clean = " ".join(name.split())
+    if len(clean) > GROUP_NAME_LENGTH:
+        raise InputError(f"the name has {len(clean)} characters", expected=f"at most {GROUP_NAME_LENGTH}")
+    layers = fetch(service.database, "layer_numbers", run_id=run_id)["layer"].to_pylist()
+    groups = json.loads(run["config"])["num_groups"]
+    if layer not in layers or not 0 <= group < groups:
+        raise InputError(
+            f"the run has no group {group} in layer {layer}",
+            expected=f"a group from 0 to {groups - 1} in one of the layers {layers}",
+        )
+    write_group_name(service.database, run["centroids_sha256"], layer, group, clean)
+    return group_names(service.database, run_id)["names"][layers.index(layer)][group]

@@ -2,21 +2,147 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from focus_explorer import settings
 from focus_explorer.progress import Progress, about
-from focus_explorer.usecases.acting_user import acting_user
-from focus_explorer.usecases.fair_lock import FairLock
 from focus_explorer.usecases.jobs import WAITING, waiting_for_turn
+from focus_explorer.usecases.users import acting_user
 from focus_runtime.failures import LONGEST_TEXT, Advice
 
 if TYPE_CHECKING:
     from focus_runtime.models.devices import Placement
+
+
+REMEMBERED = 16  # holds that an estimate is the mean of
+SHORT_SECONDS = 0.5  # a shorter hold, such as of a text that is being typed, says nothing about those waited for
+LOOK_SECONDS = 0.3  # between two looks at the place in line
+Waiting = Callable[[int, float | None], None]
+
+
+@dataclass(eq=False, slots=True)
+class _Ticket:
+    user: Hashable
+    thread: int = field(default_factory=threading.get_ident)
+
+
+class FairLock:
+    """A re-entrant lock. Of the users that wait the one served least goes next; one user's requests keep their order.
+
+    So somebody who asks for ten things at once waits behind somebody who asks for one.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._holder: _Ticket | None = None
+        self._depth = 0
+        self._waiting: list[_Ticket] = []
+        self._served: Counter[Hashable] = Counter()  # of users that wait or hold, since the lock was last free
+        self._holds: deque[float] = deque(maxlen=REMEMBERED)  # seconds
+        self._since = 0.0
+
+    @contextmanager
+    def held(self, user: Hashable = None, waiting: Waiting | None = None) -> Iterator[None]:
+        """Hold the lock while the block runs.
+
+        Args:
+            user: who wants it.
+            waiting: called every now and then while others are before: how many, the one who holds it included, and
+                about how many seconds that takes, None while nobody knows. What it raises ends the waiting.
+        """
+        self._acquire(_Ticket(user), waiting)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def try_acquire(self) -> bool:
+        """Take it where nobody holds it or waits; whether it was taken. `release` gives it back."""
+        with self._changed:
+            if self._is_mine():
+                self._depth += 1
+                return True
+            free = self._holder is None and not self._waiting
+            if free:
+                self._take(_Ticket(None))
+            return free
+
+    def is_mine(self) -> bool:
+        """Whether this thread holds it."""
+        with self._changed:
+            return self._is_mine()
+
+    def release(self) -> None:
+        """Give it back, as often as it was taken."""
+        with self._changed:
+            self._depth -= 1
+            if self._depth:
+                return
+            held = time.monotonic() - self._since
+            if held >= SHORT_SECONDS:
+                self._holds.append(held)
+            self._holder = None
+            if not self._waiting:
+                self._served.clear()
+            self._changed.notify_all()
+
+    def _acquire(self, ticket: _Ticket, waiting: Waiting | None) -> None:
+        with self._changed:
+            if self._is_mine():
+                self._depth += 1
+                return
+            self._waiting.append(ticket)
+        try:
+            while True:
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._is_next(ticket), LOOK_SECONDS):
+                        self._waiting.remove(ticket)
+                        self._take(ticket)
+                        return
+                    ahead = self._ahead(ticket)
+                    seconds = self._estimate(ahead)
+                if waiting is not None:
+                    waiting(ahead, seconds)
+        except BaseException:
+            with self._changed:
+                self._waiting.remove(ticket)
+                self._changed.notify_all()
+            raise
+
+    def _take(self, ticket: _Ticket) -> None:
+        self._holder, self._since, self._depth = ticket, time.monotonic(), 1
+        self._served[ticket.user] += 1
+
+    def _is_mine(self) -> bool:
+        return self._holder is not None and self._holder.thread == threading.get_ident()
+
+    def _is_next(self, ticket: _Ticket) -> bool:
+        return self._holder is None and self._line()[0] is ticket
+
+    def _line(self) -> list[_Ticket]:
+        """Who waits, in the order in which they will be served if nobody else comes."""
+        served, left, line = Counter(self._served), list(self._waiting), []
+        while left:
+            first = min(left, key=lambda ticket: served[ticket.user])  # the first of equals came first
+            served[first.user] += 1
+            left.remove(first)
+            line.append(first)
+        return line
+
+    def _ahead(self, ticket: _Ticket) -> int:
+        return self._line().index(ticket) + (self._holder is not None)
+
+    def _estimate(self, ahead: int) -> float | None:
+        if not self._holds:
+            return None
+        mean = sum(self._holds) / len(self._holds)
+        return max(0.0, ahead * mean - min(time.monotonic() - self._since, mean) * (self._holder is not None))
 
 
 Load = Callable[[str, "Placement", Progress], "LoadedModel"]
@@ -34,14 +160,7 @@ class Meter(Protocol):
 
 @dataclass(slots=True)
 class LoadedModel:
-    """A model in memory.
-
-    Attributes:
-        name: it was loaded by.
-        model: the Hugging Face model.
-        tokenizer: its tokenizer.
-        fingerprint: hash of its weights.
-    """
+    """A model of Hugging Face in memory; the fingerprint is the hash of its weights."""
 
     name: str
     model: Any
@@ -70,11 +189,7 @@ class ModelStore:
         self._lock = FairLock()
 
     def place(self, device: str | None = None, dtype: str | None = None) -> Placement:
-        """Where a lease with these options would run.
-
-        Raises:
-            DeviceError: this machine has no such device or precision.
-        """
+        """Where a lease with these options would run; a DeviceError where this machine has no such thing."""
         from focus_runtime.models.devices import place
 
         return place(device or self.device, dtype or self.dtype)
@@ -134,9 +249,8 @@ class ModelStore:
     def tokenizer(self, name: str) -> Any | None:
         """The tokenizer of a model, loaded alone where another model is kept.
 
-        Returns:
-            None while somebody works with a model (transformers cannot be imported by two threads at a time), and where
-            the model would have to be fetched or converted first.
+        None while somebody works with a model (transformers cannot be imported by two threads at a time), and where the
+        model would have to be fetched or converted first.
         """
         from focus_runtime.models.loading import load_tokenizer
 
@@ -153,27 +267,13 @@ class ModelStore:
 
 
 def in_line(ahead: int, seconds: float | None) -> str:
-    """The stage of work that waits for the model.
-
-    Args:
-        ahead: how many are before.
-        seconds: that they take, about; None while nobody knows.
-    """
+    """The stage of work that waits for the model, behind so many others that take so many seconds, if that is known."""
     time_left = "" if seconds is None else f", about {about(seconds)}"
     return f"{WAITING}: {ahead:,} before you{time_left}"
 
 
 def load_by_name(name: str, placement: Placement, progress: Progress = lambda stage, fraction: None) -> LoadedModel:
-    """Load a model by embedded name, Hugging Face id, folder or .gguf file.
-
-    Args:
-        name: of the model.
-        placement: device and precision.
-        progress: takes each stage of loading and the fraction done.
-
-    Raises:
-        InputError: it cannot be loaded.
-    """
+    """Load a model by embedded name, Hugging Face id, folder or .gguf file."""
     from focus_runtime.models.loading import fingerprint, load_model
 
     model, tokenizer = load_model(
@@ -185,8 +285,7 @@ def load_by_name(name: str, placement: Placement, progress: Progress = lambda st
 def device_choices(*, training: bool = False) -> list[tuple[str, str]]:
     """(label, value): auto with what it takes here, then every device of this machine with its name and memory.
 
-    Args:
-        training: leave out what trainings do not use: all GPUs together, and the precision that analyses run in.
+    What trainings do not use is left out for them: all GPUs together, and the precision that analyses run in.
     """
     from focus_runtime.models.devices import SPLIT, devices, place
 

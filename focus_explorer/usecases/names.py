@@ -45,11 +45,7 @@ class KnownNames:
     folders: tuple[Path, ...] = ()
 
     def model(self, name: str) -> str:
-        """The name, where a field may hold it.
-
-        Raises:
-            InputError: it is a path outside the folders; the same whether there is such a file or not.
-        """
+        """The name, where a field may hold it; the message is the same whether there is such a file or not."""
         name = name.strip()
         if name in self.models or name == EMBEDDED or self._inside(name):
             return name
@@ -64,11 +60,7 @@ class KnownNames:
         )
 
     def centroid_file(self, name: str) -> str:
-        """A name or hash that stands for the same file everywhere.
-
-        Raises:
-            InputError: it is neither shipped nor uploaded nor in the folders.
-        """
+        """A name or hash that stands for the same file everywhere: shipped, uploaded or in the folders."""
         name = name.strip()
         if name == "random" or name in self.centroids or name in shipped_names():
             return name
@@ -84,11 +76,7 @@ class KnownNames:
         )
 
     def request(self, request: AnalyzeRequest) -> AnalyzeRequest:
-        """A request from a page's fields, with names that the page may use.
-
-        Raises:
-            InputError: it names a model or centroids that the page does not know.
-        """
+        """A request from a page's fields, with names that the page may use."""
         return replace(request, model=self.model(request.model), centroids=self.centroid_file(request.centroids))
 
     def text(self, text: str) -> None:
@@ -105,11 +93,6 @@ class KnownNames:
 def known_to_page(service: Service, text: str, request: AnalyzeRequest) -> AnalyzeRequest:
     """An analysis from a page's fields, as the page makes it.
 
-    Args:
-        service: of the page.
-        text: that is to be analysed.
-        request: from its fields.
-
     Raises:
         InputError: it names a model or centroids that the page does not know, or asks for more than the page gives.
     """
@@ -120,20 +103,12 @@ def known_to_page(service: Service, text: str, request: AnalyzeRequest) -> Analy
 
 
 def known_model(service: Service, name: str) -> str:
-    """The name of a model from a page's field.
-
-    Raises:
-        InputError: the page does not know it.
-    """
+    """The name of a model from a page's field, where the page knows it."""
     return name if service.names is None else service.names.model(name)
 
 
 def allowed_folders(paths: Sequence[str]) -> tuple[Path, ...]:
-    """Folders of `--allow-path`, with links followed.
-
-    Raises:
-        InputError: one is no folder.
-    """
+    """Folders of `--allow-path`, with links followed."""
     folders = tuple(Path(os.path.realpath(os.path.expanduser(path))) for path in paths)
     for path, folder in zip(paths, folders, strict=True):
         if not folder.is_dir():

@@ -162,8 +162,9 @@ class PairViews:
 
     def distance_mean(self, run_id: str) -> DistanceMeanPayload:
         """The same as shares, mean over the run's layers, and every layer's nulls over all distances."""
+        run = fetch_run(self.service.database, run_id)  # which may have been deleted since
         if run_id not in self._means:
-            layers = executed(self.service.database, fetch_run(self.service.database, run_id))
+            layers = executed(self.service.database, run)
             rules = self._rules(run_id)
             counts = [_by_distance(parts, rules) for parts in layers.values()]
             self._means[run_id] = mean_payload(counts)  # a few kilobytes, and runs never change
@@ -177,11 +178,12 @@ class PairViews:
     def _layer(self, run_id: str, layer: int) -> tuple[PartGroups, ...]:
         """What the heads of one layer executed; the latest few are kept, runs never change."""
         key = (run_id, layer)
+        run = fetch_run(self.service.database, run_id)  # which may have been deleted since
         with self._lock:
             if key in self._layers:
                 self._layers.move_to_end(key)
                 return self._layers[key]
-        parts = executed(self.service.database, fetch_run(self.service.database, run_id), layer)[layer]
+        parts = executed(self.service.database, run, layer)[layer]
         with self._lock:
             self._layers[key] = parts
             while len(self._layers) > KEPT_LAYERS:

@@ -41,21 +41,13 @@ OtherMemberships = dict[int, dict[int, NDArray[np.int64]]]  # layer -> part -> (
 
 
 def load_run(database: Database, run_id: str) -> RunPayload:
-    """Payload the page draws a run from, with every layer\'s cells where they are small together.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """Payload the page draws a run from, with every layer's cells where they are small together."""
     with database.read():  # once: opening the file takes longer than most reads
         return _load_run(database, run_id)
 
 
 def load_run_of(service: Service, run_id: str) -> RunPayload:
-    """The same, with a note where an older version read the text without special tokens.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """The same, with a note where an older version read the text without special tokens."""
     payload = load_run(service.database, run_id)
     run = fetch_run(service.database, run_id)
     note = old_text_note(service, run["model_id"], run["special_tokens"])
@@ -92,28 +84,14 @@ def _load_run(database: Database, run_id: str) -> RunPayload:
 
 
 def run_timings(database: Database, run_id: str) -> TimingsPayload:
-    """The timings of a run's payload, which grow while a long text is timed again.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """The timings of a run's payload, which grow while a long text is timed again."""
     rows = fetch_several(database, ("run", "timings"), run_id=run_id)
     only_run(database, run_id, rows["run"])
     return {"timings": timing_payloads(rows["timings"].to_pylist())}
 
 
 def layer_cells(database: Database, run_id: str, layer: Any) -> LayerCellsPayload:
-    """Membership, probabilities and entropy of one layer's tokens.
-
-    Args:
-        database: with the run.
-        run_id: of the run.
-        layer: layer number, as the page sent it.
-
-    Raises:
-        InputError: `layer` is no number.
-        NotFoundError: the run has no such layer.
-    """
+    """Membership, probabilities and entropy of one layer's tokens; the layer as the page sent it."""
     layer = _layer_number(layer)
     with database.read():  # once, as above
         rows = fetch(database, "cells", run_id=run_id, layer=layer)
@@ -126,16 +104,7 @@ def layer_cells(database: Database, run_id: str, layer: Any) -> LayerCellsPayloa
 def group_orders(database: Database, run_id: str, layer: Any) -> GroupOrdersPayload:
     """The groups of every token by probability, so that the groups of any top-k are known: the first k.
 
-    Of all layers where that is little, else of one.
-
-    Args:
-        database: with the run.
-        run_id: of the run.
-        layer: layer number, as the page sent it.
-
-    Raises:
-        InputError: `layer` is no number.
-        NotFoundError: there is no such run, or it has no such layer.
+    Of all layers where that is little, else of the one that the page sent.
     """
     layer = _layer_number(layer)
     with database.read():
@@ -176,26 +145,13 @@ def _no_layer(run_id: str, layer: int) -> NotFoundError:
 
 
 def predictions(database: Database, run_id: str, token: int) -> PredictionsPayload:
-    """The most probable tokens at one place under both kinds of attention.
-
-    Args:
-        database: with the run.
-        run_id: of the run.
-        token: position of the token that is predicted.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """The most probable tokens at one place, of the token that is predicted, under both kinds of attention."""
     fetch_run(database, run_id)
     return _predictions(database, run_id, token, token)[0]
 
 
 def all_predictions(database: Database, run_id: str) -> list[PredictionsPayload]:
-    """The same for every token of a run.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """The same for every token of a run."""
     return _predictions(database, run_id, 0, fetch_run(database, run_id)["num_tokens"] - 1)
 
 
@@ -215,15 +171,7 @@ def _predictions(database: Database, run_id: str, first: int, last: int) -> list
 
 
 def prediction_changes(database: Database, run_id: str) -> PredictionChangesPayload:
-    """Where the most probable token differs between full attention and Focus, and where each is right.
-
-    Args:
-        database: with the run.
-        run_id: of the run.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """Where the most probable token differs between full attention and Focus, and where each is right."""
     run = fetch_run(database, run_id)
     rows = fetch(database, "prediction_changes", run_id=run_id, first=0, last=run["num_tokens"] - 1)
     codes = np.zeros(run["num_tokens"], dtype=np.uint8)
@@ -233,11 +181,7 @@ def prediction_changes(database: Database, run_id: str) -> PredictionChangesPayl
 
 
 def word_classes(database: Database, run_id: str) -> WordClassesPayload:
-    """The kind of word of every token, from word lists (focus_runtime/text/tagging.py).
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """The kind of word of every token, from word lists (focus_runtime/text/tagging.py)."""
     fetch_run(database, run_id)
     return {"names": list(CLASSES), "classes": encode(_classes(str(database.path), run_id, database))}
 

@@ -27,21 +27,13 @@ def list_runs(database: Database) -> list[dict[str, Any]]:
 
 
 def run_text(database: Database, run_id: str) -> str:
-    """The text of a run, put together from its stored tokens.
-
-    Raises:
-        TextError: the stored tokens are not those of a text.
-    """
+    """The text of a run, put together from its stored tokens; a TextError where they are not those of a text."""
     rows = fetch(database, "tokens", run_id=run_id)
     return joined_text(*(rows[name].to_pylist() for name in ("piece", "start_char", "end_char")))
 
 
 def run_summary(database: Database, run_id: str) -> RunSummary:
-    """The numbers of one run, as `analyze --json` prints them.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """The numbers of one run, as `analyze --json` prints them."""
     run = _parsed(fetch_run(database, run_id))
     timings: dict[str, dict[str, Any]] = {}
     for row in fetch(database, "timings", run_id=run_id).to_pylist():
@@ -79,36 +71,18 @@ def run_special_tokens(run: Mapping[str, Any]) -> str:
 
 
 def check_run(database: Database, run_id: str) -> None:
-    """Refuse an unknown run: some answers about one would be merely empty.
-
-    Raises:
-        NotFoundError: there is no such run, or it was deleted.
-    """
+    """Refuse an unknown or deleted run: some answers about one would be merely empty."""
     fetch_run(database, run_id)
 
 
 def run_title(database: Database, run_id: str) -> str:
-    """The name a user gave a run, or the beginning of its text.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
+    """The name a user gave a run, or the beginning of its text."""
     run = fetch_run(database, run_id)
     return str(run["name"] or run["title"])
 
 
 def mask_blocks(database: Database, run_id: str, layer: int, part: int = 0) -> MaskPayload:
-    """Pair counts of one layer in blocks.
-
-    Args:
-        database: with the run.
-        run_id: of the run.
-        layer: layer number.
-        part: number of the heads, where those of the layer differ.
-
-    Raises:
-        NotFoundError: the run has no such layer, or the layer no such part.
-    """
+    """Pair counts of one layer in blocks, of a part of its heads where they differ."""
     rows = fetch(database, "mask", run_id=run_id, layer=layer, part=part)
     if not rows.num_rows:
         which = f"layer {layer}" + (f" with a part {part} of its heads" if part else "")
@@ -128,29 +102,12 @@ def middle_layer(database: Database, run_id: str) -> int:
 
 
 def token_rows(database: Database, run_id: str, first: int, count: int) -> list[dict[str, Any]]:
-    """Tokens of a run with their losses and their groups in every layer.
-
-    Args:
-        database: with the run.
-        run_id: of the run.
-        first: position of the first token.
-        count: number of tokens.
-
-    Raises:
-        InputError: the part is negative or too long, or there is no such run.
-    """
+    """A part of a run's tokens with their losses and their groups in every layer."""
     return _rows_of_tokens(database, "token_table", run_id, first, count)
 
 
 def prediction_rows(database: Database, run_id: str, first: int, count: int) -> list[dict[str, Any]]:
-    """The most probable tokens at every place of a part of a run, by position and mode.
-
-    Args:
-        database, run_id, first, count: as in `token_rows`.
-
-    Raises:
-        InputError: the part is negative or too long, or there is no such run.
-    """
+    """The most probable tokens at every place of a part of a run, by position and mode."""
     return _rows_of_tokens(database, "predictions", run_id, first, count)
 
 
@@ -169,15 +126,7 @@ def token_ids(database: Database, run_id: str) -> list[int]:
 
 
 def checked_text(database: Database, run: Mapping[str, Any]) -> str:
-    """The text of a run as `run_text` has it, which must be what was analysed.
-
-    Args:
-        database: with the run.
-        run: its row.
-
-    Raises:
-        InputError: it is not the text that was analysed.
-    """
+    """The text of a run, given by its row, as `run_text` has it, which must be what was analysed."""
     text = run_text(database, run["run_id"])
     if hashlib.sha256(text.encode()).hexdigest() != run["text_sha256"]:
         raise InputError(
@@ -198,15 +147,7 @@ def run_config(run: Mapping[str, Any]) -> FocusConfig:
 
 
 def check_beginning(run: Mapping[str, Any], tokens: int) -> None:
-    """Refuse to read the beginning of a run's text alone where its groups depend on the rest.
-
-    Args:
-        run: its row.
-        tokens: so many are read.
-
-    Raises:
-        InputError: there are more, and the run's assignment looks at the whole text.
-    """
+    """Refuse to read only the first tokens of a run, given by its row, where its groups depend on the rest."""
     if tokens < run["num_tokens"] and run_config(run).assignment != "causal":
         raise InputError(
             "this run used sinkhorn assignment, which looks at the whole text",
@@ -216,12 +157,7 @@ def check_beginning(run: Mapping[str, Any], tokens: int) -> None:
 
 
 def layer_parts(database: Database, run: dict[str, Any]) -> dict[int, tuple[Part, ...]]:
-    """What the heads of each layer of a run executed.
-
-    Args:
-        database: with the run.
-        run: its row.
-    """
+    """What the heads of each layer of a run, given by its row, executed."""
     return run_parts(json.loads(run["config"]), fetch(database, "parts", run_id=run["run_id"]))
 
 

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from focus_explorer import settings
-from focus_explorer.usecases.fair_lock import FairLock
-from focus_explorer.usecases.models import ModelStore
+from focus_explorer.usecases.models import FairLock, ModelStore
 from focus_runtime.store.database import Database
 
 Part = TypeVar("Part")
 
 
 class FieldNames(Protocol):
-    """What a page's fields may name and ask for."""
+    """What a page's fields may name and ask for, see names.py."""
 
     def model(self, name: str) -> str:
         """The name of a model that the page knows."""

@@ -86,17 +86,11 @@ class Limits:
 def run_sql(database: Database, sql: str, limits: Limits | None = None) -> SqlResultPayload:
     """Answer one SELECT statement.
 
-    Args:
-        database: read in a process of its own.
-        sql: the statement.
-        limits: of time, rows and memory; the default ones when None.
-
     Returns:
         columns, types, rows (JSON values), truncated ("" or what is missing), seconds.
 
     Raises:
         InputError: the query is not one SELECT, fails, takes too long, or needs too much memory.
-        StoreError: the database cannot be read.
     """
     limits = limits or Limits()
     if not isinstance(sql, str) or not sql.strip():

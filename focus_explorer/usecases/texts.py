@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from focus_explorer import settings
-from focus_explorer.assets import asset_path
 from focus_explorer.errors import TextError
+from focus_explorer.settings import asset_path
 from focus_explorer.usecases.service import Service
 from focus_runtime.models.embedded import EMBEDDED
 from focus_runtime.text.special import DEFAULT, added_tokens, text_ids, training_note
@@ -39,17 +39,7 @@ def sample_of(text: str) -> str | None:
 
 
 def count_tokens(service: Service, model: str, text: str, special_tokens: str = DEFAULT) -> int | None:
-    """Tokens of a text, with the special ones that the tokenizer adds, before anything is run on it.
-
-    Args:
-        service: whose models are asked for the tokenizer.
-        model: whose tokenizer counts.
-        text: any text.
-        special_tokens: "auto" or "none", see `focus_runtime.text.special`.
-
-    Returns:
-        None where the model is busy or not on this machine.
-    """
+    """Tokens of a text with the special ones, "auto" or "none"; None where the model is busy or not on this machine."""
     tokenizer = service.models.tokenizer(model)
     return None if tokenizer is None else len(text_ids(tokenizer, text, special_tokens))
 
@@ -61,9 +51,6 @@ def old_text_note(service: Service, model: str, special_tokens: str | None) -> s
         service: whose models are asked for the tokenizer.
         model: it was made with.
         special_tokens: that it records; None before 0.3.
-
-    Returns:
-        None where nothing was left out, and where the model is busy or not on this machine.
     """
     if special_tokens is not None or model == EMBEDDED:
         return None
@@ -78,13 +65,7 @@ def old_text_note(service: Service, model: str, special_tokens: str | None) -> s
 
 
 def special_token_notes(tokenizer: Any, special_tokens: str, centroids: Sequence[Centroids]) -> list[str]:
-    """What to say where texts, or those that centroids were trained on, lack what the tokenizer puts before a text.
-
-    Args:
-        tokenizer: of the model.
-        special_tokens: "auto" or "none", as the texts are read.
-        centroids: that are used.
-    """
+    """What to say where texts, or those that centroids were trained on, lack what the tokenizer puts before a text."""
     left_out = added_tokens(tokenizer, special_tokens).left_out
     notes = [f"the texts were read without {' '.join(left_out)} (--special-tokens none)"] if left_out else []
     for one in centroids:
@@ -100,11 +81,7 @@ def all_samples() -> str:
 
 
 def check_size(size: int, name: str) -> None:
-    """Refuse more bytes of text than can be handled.
-
-    Raises:
-        TextError: more than `settings.MAX_TEXT_BYTES`.
-    """
+    """Refuse more bytes of text than can be handled: `settings.MAX_TEXT_BYTES`."""
     if size > settings.MAX_TEXT_BYTES:
         raise TextError(
             f"{name} has {size / 2**20:.0f} MB{' or more' if size == settings.MAX_TEXT_BYTES + 1 else ''}",
@@ -114,22 +91,14 @@ def check_size(size: int, name: str) -> None:
 
 
 def read_text_stream(stream: BinaryIO, name: str) -> str:
-    """The text of a stream such as standard input, of which no more is read than a text may have.
-
-    Raises:
-        TextError: too large, or not text.
-    """
+    """The text of a stream such as standard input, of which no more is read than a text may have."""
     data = stream.read(settings.MAX_TEXT_BYTES + 1)
     check_size(len(data), name)
     return decode_text(data, name)
 
 
 def read_text_file(path: Path) -> str:
-    """A text file's content.
-
-    Raises:
-        TextError: missing, unreadable, too large, or not text.
-    """
+    """A text file's content; a TextError where it is missing, unreadable, too large, or not text."""
     try:
         check_size(path.stat().st_size, path.name)
         return decode_text(path.read_bytes(), path.name)

@@ -1,32 +1,145 @@
-"""Users of a lab's page: a JSON file of names with hashed passwords (scrypt, RFC 7914)."""
+"""Whom this code works for: the user and the request behind it, the log that names both, and a lab's file of users.
+
+Nobody in particular on a private page and the command line. The log holds nothing that users wrote.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import json
+import logging
 import os
 import re
 import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from focus_explorer.errors import InputError
+from focus_explorer.settings import process_user
 from focus_runtime.files import replacing
 
+LOG = logging.getLogger("focus_explorer")
+USER_SOURCES: list[Callable[[], str | None]] = []
+"""Asked first, such as for the request of an event that a server took from its queue; None where there is none."""
+REQUEST_ID_SOURCES: list[Callable[[], str]] = []
+"""The same for its id; empty where there is none."""
+
+VISITOR = "visitor:"  # begins the name of a public page's visitor; no name in a file of users has a colon
+
 FORMAT = "focus-explorer users 1"
-COST = {"n": 2**15, "r": 8, "p": 1}  # 32 MiB and about a tenth of a second for each attempt
+COST = {"n": 2**15, "r": 8, "p": 1}  # of scrypt (RFC 7914): 32 MiB and about a tenth of a second for each attempt
 MOST_MEMORY = 64 * 2**20
 LEAST_LENGTH = 8
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+SALT, HASH = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{128}")
 
 Users = dict[str, dict[str, Any]]
 
 
-def read_users(path: str) -> Users:
-    """Users by name, each with salt, hash and the cost of it.
+@dataclass(slots=True)
+class _Request:
+    identity: str
+    ended: bool = False
+
+
+_USER: ContextVar[str | None] = ContextVar("user", default=None)
+_REQUEST: ContextVar[_Request | None] = ContextVar("request", default=None)
+
+
+@contextmanager
+def acting_as(user: str | None) -> Iterator[None]:
+    """Within the block this code works for a user.
+
+    Args:
+        user: name of a lab's user, empty for somebody who has not logged in; None for whoever owns the machine.
+    """
+    token = _USER.set(user)
+    try:
+        yield
+    finally:
+        _USER.reset(token)
+
+
+def acting_user() -> str | None:
+    """The user that this code works for: a name, empty for an unknown one, None where there are no users."""
+    user = next((user for source in USER_SOURCES if (user := source()) is not None), _USER.get())
+    return process_user() if user is None else user
+
+
+def visitor_of(user: str | None) -> str | None:
+    """The visitor of a public page that a user is; None for any other user and for nobody."""
+    return user.removeprefix(VISITOR) if user is not None and user.startswith(VISITOR) else None
+
+
+def new_owner() -> str | None:
+    """The owner of what is made now; None where a database has one user, as a visitor's own has."""
+    user = acting_user()
+    return None if visitor_of(user) is not None else user or None
+
+
+def check_owner(what: str, owner: str | None) -> None:
+    """Refuse to change what belongs to somebody else.
+
+    Args:
+        what: begins the message, such as "the run 20261124-…".
+        owner: name of the user it belongs to; None or empty for what the command line made.
 
     Raises:
-        InputError: the file cannot be read, or is none of this format.
+        InputError: a lab's user wants to change what is not theirs.
+    """
+    user = acting_user()
+    if user is None or visitor_of(user) is not None or (user and user == owner):
+        return
+    whose = f"belongs to {owner}" if owner else "was made without a login"
+    raise InputError(
+        f"{what} {whose}",
+        expected="something of your own",
+        fix=f"ask {owner}" if owner else "ask who hosts the page: the command line may change it",
+    )
+
+
+@contextmanager
+def working_for(identity: str) -> Iterator[None]:
+    """Within the block this code works for the request of that id.
+
+    What it started may go on afterwards with a copy of its context, such as a server's queue; that no longer belongs
+    to this request.
+    """
+    request = _Request(identity)
+    token = _REQUEST.set(request)
+    try:
+        yield
+    finally:
+        request.ended = True
+        _REQUEST.reset(token)
+
+
+def request_id() -> str:
+    """Id of the request that this code works for; empty where there is none."""
+    found = next(filter(None, (source() for source in REQUEST_ID_SOURCES)), "")
+    request = _REQUEST.get()
+    return found or ("" if request is None or request.ended else request.identity)
+
+
+def log_change(what: str, **names: str) -> None:
+    """Log who has changed what for good, for a host's audit trail.
+
+    Args:
+        what: such as "run deleted"; never a word of a user's.
+        names: ids of what was changed.
+    """
+    LOG.info(what, extra={"fields": dict(names)})
+
+
+def read_users(path: str) -> Users:
+    """Users of a lab's page by name, each with salt, hash and the cost of it.
+
+    Raises:
+        InputError: the file cannot be read, or has another format.
     """
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as stream:
@@ -36,21 +149,16 @@ def read_users(path: str) -> Users:
             f"the users in {path} cannot be read: {error.strerror}",
             fix=f"`focus-explorer users add NAME --file {path}` makes the file",
         ) from error
-    except (ValueError, RecursionError) as error:
-        raise _malformed(path) from error
+    except (ValueError, RecursionError):
+        content = None
     users = content.get("users") if isinstance(content, dict) and content.get("format") == FORMAT else None
     if not isinstance(users, dict) or not all(NAME.fullmatch(n) and _is_entry(u) for n, u in users.items()):
-        raise _malformed(path)
+        raise InputError(f"{path} is no file of users", expected="one that `focus-explorer users add` wrote")
     return users
 
 
 def add_user(path: str, name: str, password: str) -> None:
-    """Add a user, or give one another password; the file is readable for its owner alone.
-
-    Args:
-        path: of the file, which is made where it is missing.
-        name: of the user.
-        password: at least `LEAST_LENGTH` characters.
+    """Add a user, or give one another password; the file is made where it is missing, readable for its owner alone.
 
     Raises:
         InputError: name, password or file cannot be used.
@@ -80,14 +188,7 @@ def _hash(password: str, salt: bytes, cost: dict[str, Any]) -> bytes:
 
 
 def _is_entry(user: Any) -> bool:
-    if not isinstance(user, dict) or {name: user.get(name) for name in COST} != COST:
+    if not isinstance(user, dict) or any(user.get(name) != value for name, value in COST.items()):
         return False
-    lengths = {"salt": 32, "hash": 128}
-    return all(
-        isinstance(user.get(name), str) and re.fullmatch(f"[0-9a-f]{{{length}}}", user[name])
-        for name, length in lengths.items()
-    )
-
-
-def _malformed(path: str) -> InputError:
-    return InputError(f"{path} is no file of users", expected="one that `focus-explorer users add` wrote")
+    salt, made = user.get("salt"), user.get("hash")
+    return isinstance(salt, str) and isinstance(made, str) and bool(SALT.fullmatch(salt) and HASH.fullmatch(made))

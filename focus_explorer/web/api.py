@@ -15,11 +15,12 @@ from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.analyze import analyze as analyze_text
 from focus_explorer.usecases.budget import OF_THE_FILE, heads_of
 from focus_explorer.usecases.jobs import DEFECT, Job, done_here
-from focus_explorer.usecases.logs import LOG
 from focus_explorer.usecases.names import known_to_page
 from focus_explorer.usecases.registry import UseCase
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.visitors.service import visitor_limits
+from focus_explorer.usecases.users import LOG
+from focus_explorer.usecases.visitors import visitor_limits
+from focus_explorer.web.api import runs
 from focus_explorer.web.requests import runs
 from focus_explorer.web.requests.table import API
 from focus_explorer.web.tabs.explore import MODEL_WORK

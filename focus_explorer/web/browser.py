@@ -1,4 +1,10 @@
-"""The scripts and styles the page loads, all served by the page itself."""
+"""The scripts and styles the page loads, all served by the page itself.
+
+The ES modules of assets/js are linked into one classic script: ordered so that each module comes after those it
+imports, each in a function of its own, so that names of two modules cannot collide. Read is the subset of the syntax
+that assets/js uses, at the beginning of a line: named imports of a relative path, and `export` in front of a `const`,
+`function` or `class`. Any other import or export is an error with file and line. Node is not needed.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +13,124 @@ import hashlib
 import re
 import shutil
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
 
 import plotly
 
-from focus_explorer.assets import asset_path
-from focus_explorer.web.scripts import link
+from focus_explorer.settings import asset_path
+
+_STATEMENT = re.compile(r"^(import|export)\b", re.MULTILINE)
+_IMPORT = re.compile(r'import \{([^}]*)\} from "(\.[^"]*)";')
+_EXPORT = re.compile(r"export (?=(?:const|class|(?:async )?function\*?) ([A-Za-z_$][\w$]*))")
+
+
+class LinkError(ValueError):
+    """A module that cannot be linked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One import statement: the imported file, its names as (exported, local), and its line."""
+
+    path: Path
+    names: tuple[tuple[str, str], ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One module: its imports, its exported names, and its code without `import` and `export`."""
+
+    path: Path
+    imports: list[Import]
+    exports: list[str]
+    code: str
+
+
+def link(entry: Path, root: Path | None = None) -> str:
+    """One classic script of an entry and all modules that it imports, as a function call whose value is its exports.
+
+    Args:
+        entry: the module to begin with.
+        root: folder that module names are relative to; the entry's own folder when None.
+
+    Raises:
+        LinkError: syntax outside the subset, an unknown file or name, or an import cycle.
+    """
+    folder = (entry.parent if root is None else root).resolve()
+
+    def name(path: Path) -> str:
+        return f'"{path.relative_to(folder).as_posix()}"'
+
+    lines = ["(() => {", '"use strict";', "const modules = {};"]
+    for module in modules(entry):
+        lines += [f"// {name(module.path)[1:-1]}", f"modules[{name(module.path)}] = (() => {{"]
+        for imported in module.imports:
+            names = ", ".join(one if one == local else f"{one}: {local}" for one, local in imported.names)
+            lines.append(f"const {{ {names} }} = modules[{name(imported.path)}];")
+        lines += [module.code.strip("\n"), f"return {{ {', '.join(module.exports)} }};", "})();"]
+    return "\n".join([*lines, f"return modules[{name(entry.resolve())}];", "})();\n"])
+
+
+def modules(entry: Path) -> list[Module]:
+    """The modules of an entry, each after those that it imports; errors as of `link`."""
+    ordered: dict[Path, Module] = {}
+    open_paths: list[Path] = []
+
+    def visit(path: Path) -> None:
+        if path in open_paths:
+            names = " → ".join(step.name for step in [*open_paths[open_paths.index(path) :], path])
+            raise LinkError(f"{open_paths[-1]}: import cycle: {names}")
+        open_paths.append(path)
+        module = read_module(path)
+        for imported in module.imports:
+            if imported.path not in ordered:
+                visit(imported.path)
+            for name, _ in imported.names:
+                if name not in ordered[imported.path].exports:
+                    raise LinkError(f"{path}:{imported.line}: {imported.path.name} exports no {name}")
+        ordered[open_paths.pop()] = module
+
+    visit(entry.resolve())
+    return list(ordered.values())
+
+
+def read_module(path: Path) -> Module:
+    """Read one file.
+
+    Raises:
+        LinkError: syntax outside the subset, or there is no such file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LinkError(f"{path}: {error.strerror}") from error
+    imports, exports, code, last = [], [], [], 0
+    for found in _STATEMENT.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        statement = (_IMPORT if found[1] == "import" else _EXPORT).match(text, found.start())
+        if statement is None:
+            raise LinkError(
+                f'{path}:{line}: only `import {{ names }} from "./file.js";` and `export` in front of a named `const`, '
+                "`function` or `class` are read"
+            )
+        code.append(text[last : statement.start()])
+        last = statement.end()
+        if found[1] == "export":
+            exports.append(statement[1])
+        else:
+            pairs = [part.split(" as ") for part in " ".join(statement[1].split()).strip(",").split(",")]
+            names = tuple((pair[0].strip(), pair[-1].strip()) for pair in pairs)
+            imports.append(Import((path.parent / statement[2]).resolve(), names, line))
+    return Module(path, imports, exports, "".join([*code, text[last:]]))
 
 
 def plotly_script() -> Path:
     """plotly.min.js from the installed Plotly package."""
     return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-
-
-def scripts() -> list[Path]:
-    """Our modules: every file of assets/js."""
-    return sorted(asset_path("js").rglob("*.js"))
 
 
 def page_script() -> str:
@@ -73,16 +179,14 @@ def joined_files() -> tuple[Path, Path]:
     """
     folder = Path(tempfile.mkdtemp(prefix="focus-explorer-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    styles = [path for path in stylesheets() if path != host_style()]
-    look = re.sub(r"\.fx-root(?![\w-])", ".fx-root" * 3, _joined(styles))
-    return _written(folder, page_script(), "js"), _written(folder, look, "css")
-
-
-def _joined(styles: list[Path]) -> str:
     root = asset_path("css")
-    return "\n".join(
-        f"/* {path.relative_to(root).as_posix()} */\n{path.read_text(encoding='utf-8')}" for path in styles
+    look = "\n".join(
+        f"/* {path.relative_to(root).as_posix()} */\n{path.read_text(encoding='utf-8')}"
+        for path in stylesheets()
+        if path != host_style()
     )
+    look = re.sub(r"\.fx-root(?![\w-])", ".fx-root" * 3, look)
+    return _written(folder, page_script(), "js"), _written(folder, look, "css")
 
 
 def _written(folder: Path, text: str, ending: str) -> Path:

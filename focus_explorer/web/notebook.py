@@ -91,11 +91,7 @@ class Shown:
         return f"<run {self.run_id}, {len(self.page) / 2**20:.1f} MB of HTML; .save('run.html') writes it as a file>"
 
     def save(self, path: str | Path) -> Path:
-        """Write one HTML file that works without a server and without a network.
-
-        Raises:
-            InputError: it cannot be written.
-        """
+        """Write one HTML file that works without a server and without a network."""
         target = Path(os.path.expanduser(path))
         try:
             target.write_text(self.page, encoding="utf-8")

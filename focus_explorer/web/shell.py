@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import threading
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -17,42 +19,36 @@ from focus_explorer import settings
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze_sample, check_first_run
-from focus_explorer.usecases.job_limits import set_job_limits
+from focus_explorer.usecases.jobs import memory_watched, set_job_limits
 from focus_explorer.usecases.labels import purge_expired
-from focus_explorer.usecases.logs import JSONLog
-from focus_explorer.usecases.memory_watch import memory_watched
 from focus_explorer.usecases.models import ModelStore
 from focus_explorer.usecases.names import KnownNames, allowed_folders
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.visitors.service import PublicNames, VisitorService
+from focus_explorer.usecases.visitors import PublicNames, VisitorService
 from focus_explorer.web import api
+from focus_explorer.web.api import functions as api
 from focus_explorer.web.browser import head_html, host_style, static_paths
 from focus_explorer.web.downloads import routes
-from focus_explorer.web.hosting.caching import KeepNamedByContent
-from focus_explorer.web.hosting.guard import Guard, guarded_lifespan
-from focus_explorer.web.hosting.health import health_routes
-from focus_explorer.web.hosting.known_functions import KnownFunctions
-from focus_explorer.web.hosting.lab import LoginRequired, session_user
-from focus_explorer.web.hosting.login import login
-from focus_explorer.web.hosting.metrics import Metrics
+from focus_explorer.web.gradio_internals import calm_queue, function_names, session_user
+from focus_explorer.web.hosting.guard import (
+    AroundGradio,
+    Guard,
+    LoginRequired,
+    Visitors,
+    cookies_of,
+    guarded_lifespan,
+    health_routes,
+    login,
+    session_user,
+)
 from focus_explorer.web.hosting.modes import Hosting
-from focus_explorer.web.hosting.observing import Observed
-from focus_explorer.web.hosting.one_page import OnePage
-from focus_explorer.web.hosting.stopping import end_jobs, exit_at_last, stop_signals, wait_for
-from focus_explorer.web.hosting.visitors import Visitors
-from focus_explorer.web.tabs import (
-    centroids as centroids_tab,
-)
-from focus_explorer.web.tabs import (
-    explore as explore_tab,
-)
-from focus_explorer.web.tabs import (
-    runs as runs_tab,
-)
-from focus_explorer.web.tabs import (
-    training as training_tab,
-)
+from focus_explorer.web.hosting.observing import JSONLog, Metrics, Observed
+from focus_explorer.web.hosting.serving import end_jobs, exit_at_last, stop_signals, wait_for
+from focus_explorer.web.tabs import centroids as centroids_tab
+from focus_explorer.web.tabs import explore as explore_tab
+from focus_explorer.web.tabs import runs as runs_tab
+from focus_explorer.web.tabs import training as training_tab
 from focus_explorer.web.text import PUBLIC_NOTICE, SKIP, TABS, TITLE
 
 THEME = gr.themes.Base(
@@ -74,7 +70,6 @@ THEME = gr.themes.Base(
 
 SWEEP = (3600, 24 * 3600)  # seconds between two looks at what was uploaded, and its age when it is removed
 MOST_REQUESTS = 64  # that wait; further ones are turned away
-QUEUE_SECONDS = 0.02  # between looks at an empty queue: Gradio's own 0.001 takes a tenth of a core for ever
 
 
 @dataclass(frozen=True)
@@ -96,21 +91,18 @@ class App:
         """What is counted while it is served."""
         return Metrics(self.service.database.path)
 
-    def launch(self, *, port: int | None = None, block: bool = True, mcp: bool = False, exits: bool = False) -> Any:
+    def launch(self, *, port: int | None = None, block: bool = True, exits: bool = False) -> Any:
         """Serve the page; the first visit of an empty database starts its first run.
 
         Args:
             port: port; the next free one when taken.
             block: wait until stopped.
-            mcp: offer the functions of the API to language models too.
-            exits: the process is there for the page alone: once stopped it ends in time, also where a thread is stuck.
+            exits: the process only serves the page: once stopped it ends in time, also where a thread is stuck.
 
         Raises:
-            InputError: the database, model or centroids cannot be used, no port is free, MCP is not installed, or the
-                page would be open to more people than its mode is for.
+            InputError: the database, model or centroids cannot be used, no port is free, or MCP is not installed.
         """
-        self.hosting.check(mcp=mcp)
-        if mcp:
+        if self.hosting.mcp:
             api.check_mcp()
         free = _free_port(self.hosting.host, port or int(settings.SETTINGS["port"].default))
         _import_transformers()
@@ -118,7 +110,7 @@ class App:
         set_job_limits(self.hosting.limits)
         log = nullcontext() if self.log is None else self.log.alone()
         with log, stop_signals() as stopping, self.metrics.serving(self.hosting.metrics_port):
-            served = self._serve(free, mcp=mcp)
+            served = self._serve(free)
             print(f"Focus Explorer is at {self.blocks.local_url} (Ctrl-C stops it)", flush=True)
             if isinstance(self.service, VisitorService):
                 threading.Thread(target=self.service.sweep_for_ever, args=(stopping,), daemon=True).start()
@@ -132,7 +124,7 @@ class App:
         return served
 
     def _prepare(self) -> None:
-        """What the database needs before anybody visits: a public page's is written by its host alone."""
+        """Prepare the database before anybody visits: only its host writes that of a public page."""
         service = self.service
         if isinstance(service, VisitorService):
             service = Service(service.shown.path, models=service.models)
@@ -142,9 +134,9 @@ class App:
             with stage_bar() as progress:
                 analyze_sample(service, self.request, progress)
 
-    def _serve(self, port: int, *, mcp: bool) -> Any:
+    def _serve(self, port: int) -> Any:
         queued = self.blocks.queue(max_size=MOST_REQUESTS, default_concurrency_limit=8)
-        queued._queue.sleep_when_free = QUEUE_SECONDS
+        calm_queue(queued)
         try:
             return queued.launch(
                 server_name=self.hosting.host,
@@ -157,7 +149,7 @@ class App:
                 show_error=False,
                 ssr_mode=False,
                 run_history=False,
-                mcp_server=mcp,
+                mcp_server=self.hosting.mcp,
                 num_workers=0,  # processes of Gradio's that would serve files on ports of their own, without the guard
                 prevent_thread_lock=True,
                 quiet=True,  # Gradio's lines name options of its own, one of which would open the page to anyone
@@ -177,12 +169,11 @@ class App:
 
     def app_kwargs(self) -> dict[str, Any]:
         """What the web application gets besides Gradio's: our routes, and the guard around all of them."""
-        addresses = self.hosting.addresses
         own = [*routes(self.service), *health_routes(self.service)]
-        functions = [function.api_name for function in self.blocks.fns.values() if function.api_name]
+        functions = function_names(self.blocks)
 
         def wrap(inside: ASGIApp, app: Any) -> ASGIApp:
-            inside = KnownFunctions(OnePage(KeepNamedByContent(inside)), functions)
+            inside = AroundGradio(inside, functions)
             if self.log is not None:
                 self.log.take_over()  # the server has set up a log of its own
             if isinstance(self.service, VisitorService):
@@ -190,14 +181,11 @@ class App:
                     inside, self.service.seen, self.hosting.address_header, framed=bool(self.hosting.allow_frames)
                 )
             else:
-                known = LoginRequired(inside, self.hosting, session_user(app))
-            guarded = Guard(known, addresses, self.hosting.allow_frames)
+                known = LoginRequired(inside, self.hosting, lambda scope: session_user(app, cookies_of(scope)))
+            guarded = Guard(known, self.hosting.addresses, self.hosting.allow_frames)
             return Observed(guarded, self.metrics, functions, own)
 
-        return {
-            "routes": own,
-            "lifespan": guarded_lifespan(wrap),
-        }
+        return {"routes": own, "lifespan": guarded_lifespan(wrap)}
 
 
 def _import_transformers() -> None:
@@ -210,9 +198,6 @@ def _import_transformers() -> None:
 
 
 def _free_port(host: str, first: int) -> int:
-    import errno
-    import socket
-
     for port in range(first, first + 50):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -233,10 +218,7 @@ def _free_port(host: str, first: int) -> int:
 
 
 def build_app(
-    *,
-    database: str | Path | None = None,
-    request: AnalyzeRequest | None = None,
-    hosting: Hosting | None = None,
+    *, database: str | Path | None = None, request: AnalyzeRequest | None = None, hosting: Hosting | None = None
 ) -> App:
     """Build the page; nothing is loaded or served yet.
 

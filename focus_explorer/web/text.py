@@ -35,99 +35,101 @@ TRAINING_INTRO = (
     "Train centroids on your own text: the model itself stays as it is, only the centroids learn which tokens belong "
     "together. A training continues when this page is closed, and can be stopped and continued without losing a step."
 )
-TRAIN_HELP = {
-    "files": "Your text (.txt files); without any, the sample texts are used",
-    "val": "Held-out texts (optional): scored at the end, never trained on",
-    "val_every": "Steps between scores on the held-out texts; 0 scores at the end only",
-    "patience": "Scores in a row without a better one that end the training, with the best kept; 0 for never",
-    "domains": "Every text file counts as one kind of text: trained on equally often, scored apart",
-    "name": "Name it is listed under",
-    "model": "Embedded name or Hugging Face id; paths where serve --allow-path names their folder",
-    "groups": "K: groups in every layer; more groups, fewer pairs kept",
-    "top_k": "Groups per token in use; 1 saves most",
-    "steps": "More steps learn longer; 300 is a fair start",
-    "seq_len": "Tokens read at once; longer costs memory and time",
-    "batch": "Sequences per step",
-    "window": "Tokens this near always attend",
-    "sinks": "First tokens that all may see",
-    "lr": "How far one step moves; lower it if the loss jumps",
-    "recipe": "Ours lost least under the mask; paper is the published one, all pairs soft, no sinks",
-    "gate": "How groups act while training: log keeps close to the final mask, paper is the published one",
-    "dtype": "Of the frozen model; auto is bfloat16 where the processor computes it natively, otherwise float32",
-    "device": "What computes: the processor or a graphics card",
-    "seed": "Same seed and text, same result",
-    "loss": (
-        "What is minimised: lm, the loss of the text; distil, the change of full attention's predictions; both; or "
-        "layers, the change of each layer's output"
+MODEL = "Embedded name or Hugging Face id; paths where serve --allow-path names their folder"
+DEVICE = "What computes: the processor or a graphics card"
+FORM = {  # field of the Explore form -> its label and what it means
+    "model": ("Model", MODEL),
+    "centroids": ("Centroids", "Who decides the groups; random is the untrained baseline"),
+    "top_k": ("Top-k", "Groups per token: more keeps more pairs"),
+    "window": (
+        "Window",
+        "Tokens this near always attend, unless the file gives a head another window or lets them grow",
     ),
-    "hard_steps": "Last steps on the hard mask of later use; 0 for none",
+    "num_sinks": ("Sinks", "First tokens that all may see"),
+    "max_tokens": ("Longest text", "Longer texts are cut here; 0 means no cut"),
+    "special_tokens": (
+        "Special tokens",
+        "What the text begins with: auto for the model's own, such as <bos>, or none",
+    ),
+    "chat": ("Turns of a chat (user:, assistant:)", None),
+    "assignment": (
+        "Assignment",
+        "Causal never looks at later tokens; Sinkhorn balances over the whole text",
+    ),
+    "heads": (
+        "Heads",
+        "Settings of single heads, and windows that grow: the centroid file's, none, or the opened run's",
+    ),
+    "device": ("Device", DEVICE),
+    "dtype": (
+        "Number format",
+        "Number format of the model; bfloat16 halves its memory and rounds more",
+    ),
+    "backend": (
+        "Backend",
+        "What computes Focus attention: the same pairs, at another speed",
+    ),
+    "num_groups": ("Groups", "K: groups in every layer"),
+    "routing_dim": ("Routing size", "d_g: width of the routing space"),
+    "seed": ("Seed", "Of the draw"),
 }
-HELP = {
-    "text": "A text to explore",
-    "sample": "Or try a sample",
-    "model": "Embedded name or Hugging Face id; paths where serve --allow-path names their folder",
-    "public_model": "A model that this page offers",
-    "centroids": "Who decides the groups; random is the untrained baseline",
-    "top_k": "Groups per token: more keeps more pairs",
-    "window": "Tokens this near always attend, unless the file gives a head another window or lets them grow",
-    "sinks": "First tokens that all may see",
-    "assignment": "Causal never looks at later tokens; Sinkhorn balances over the whole text",
-    "heads": "Settings of single heads, and windows that grow: the centroid file's, none, or the opened run's",
-    "limit": "Longer texts are cut here; 0 means no cut",
-    "special_tokens": "What the text begins with: auto for the model's own, such as <bos>, or none",
-    "public_limit": "Longer texts are cut here; at most {tokens:,}",
-    "device": "What computes: the processor or a graphics card",
-    "dtype": "Number format of the model; bfloat16 halves its memory and rounds more",
-    "backend": "What computes Focus attention: the same pairs, at another speed",
-    "groups": "K: groups in every layer",
-    "routing_dim": "d_g: width of the routing space",
-    "seed": "Of the draw",
+PUBLIC_FORM = {  # what fields mean on a public page, where that is something else
+    "model": "A model that this page offers",
+    "max_tokens": "Longer texts are cut here; at most {tokens:,}",
 }
 LABELS = {
-    "model": "Model",
-    "centroids": "Centroids",
-    "top_k": "Top-k",
-    "window": "Window",
-    "sinks": "Sinks",
-    "limit": "Longest text",
-    "special_tokens": "Special tokens",
-    "chat": "Turns of a chat (user:, assistant:)",
-    "assignment": "Assignment",
-    "heads": "Heads",
-    "device": "Device",
-    "dtype": "Number format",
-    "backend": "Backend",
-    "groups": "Groups",
-    "routing_dim": "Routing size",
-    "seed": "Seed",
+    "text": "A text to explore",
+    "sample": "Or try a sample",
     "more": "More settings",
     "placeholder": "Paste a text…",
     "upload": "Centroid file",
 }
 HEADS = {"file": "Of the file", "alike": "All alike", "run": "Of the opened run"}
-TRAIN_LABELS = {
-    "name": "Name",
-    "model": "Model",
-    "groups": "Groups",
-    "top_k": "Top-k",
-    "steps": "Steps",
-    "seq_len": "Sequence length",
-    "batch": "Batch",
-    "window": "Window",
-    "sinks": "Sinks",
-    "lr": "Learning rate",
-    "recipe": "Recipe",
-    "gate": "Gate",
-    "dtype": "Number format",
-    "device": "Device",
-    "seed": "Seed",
-    "loss": "Loss",
-    "hard_steps": "Hard steps",
-    "val": "Held-out texts",
-    "val_every": "Score every",
-    "patience": "Patience",
-    "domains": "A kind of text per file",
+TRAIN_FORM = {  # field of the Training form -> its label and what it means
+    "name": ("Name", "Name it is listed under"),
+    "model": ("Model", MODEL),
+    "groups": ("Groups", "K: groups in every layer; more groups, fewer pairs kept"),
+    "top_k": ("Top-k", "Groups per token in use; 1 saves most"),
+    "steps": ("Steps", "More steps learn longer; 300 is a fair start"),
+    "seq_len": ("Sequence length", "Tokens read at once; longer costs memory and time"),
+    "batch": ("Batch", "Sequences per step"),
+    "window": ("Window", "Tokens this near always attend"),
+    "sinks": ("Sinks", "First tokens that all may see"),
+    "lr": ("Learning rate", "How far one step moves; lower it if the loss jumps"),
+    "recipe": (
+        "Recipe",
+        "Ours lost least under the mask; paper is the published one, all pairs soft, no sinks",
+    ),
+    "gate": (
+        "Gate",
+        "How groups act while training: log keeps close to the final mask, paper is the published one",
+    ),
+    "dtype": (
+        "Number format",
+        "Of the frozen model; auto is bfloat16 where the processor computes it natively, otherwise float32",
+    ),
+    "device": ("Device", DEVICE),
+    "seed": ("Seed", "Same seed and text, same result"),
+    "loss": (
+        "Loss",
+        "What is minimised: lm, the loss of the text; distil, the change of full attention's predictions; both; or "
+        "layers, the change of each layer's output",
+    ),
+    "hard_steps": ("Hard steps", "Last steps on the hard mask of later use; 0 for none"),
+    "val": ("Held-out texts", "Held-out texts (optional): scored at the end, never trained on"),
+    "val_every": ("Score every", "Steps between scores on the held-out texts; 0 scores at the end only"),
+    "patience": (
+        "Patience",
+        "Scores in a row without a better one that end the training, with the best kept; 0 for never",
+    ),
+    "domains": (
+        "A kind of text per file",
+        "Every text file counts as one kind of text: trained on equally often, scored apart",
+    ),
+    "files": ("Texts", "Your text (.txt files); without any, the sample texts are used"),
 }
+TRAIN_LABELS = {name: label for name, (label, _) in TRAIN_FORM.items()}
+TRAIN_HELP = {name: meaning for name, (_, meaning) in TRAIN_FORM.items()}
 BUTTONS = {
     "explore": "Explore",
     "stop": "Stop",

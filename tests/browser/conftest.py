@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from focus_explorer.assets import asset_path
+from focus_explorer.settings import asset_path
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings
-from focus_explorer.web.scripts import link
+from focus_explorer.web.browser import link
 from tests.helpers import build_model, build_tokenizer
 from tests.pace import slowed_down
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
-from focus_explorer.usecases.group_names import group_names
+from focus_explorer.usecases.labels import group_names
 from focus_explorer.usecases.service import Service
 from focus_runtime.store.database import Database
 from tests.browser.conftest import module_script

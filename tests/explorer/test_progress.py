@@ -9,6 +9,16 @@ import time
 
 from focus_explorer import progress
 from focus_explorer.progress import stage_bar, step_bar
+from focus_explorer.words import counted
+
+
+def test_one_is_one_and_many_are_many():
+    assert [counted(count, "scored token") for count in (0, 1, 1200)] == [
+        "0 scored tokens",
+        "1 scored token",
+        "1,200 scored tokens",
+    ]
+    assert (counted(1, "query", "queries"), counted(2, "query", "queries")) == ("1 query", "2 queries")
 
 
 class Terminal(io.StringIO):

@@ -1,5 +1,5 @@
 // The rules for the browser scripts, those of the documentation, and their tests. Import cycles are checked by
-// tests/explorer/web/test_scripts.py.
+// tests/explorer/web/test_browser.py.
 import js from "@eslint/js";
 import globals from "globals";
 

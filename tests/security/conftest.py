@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.service import Service
-from focus_explorer.web.gradio_import import import_gradio
-from focus_explorer.web.hosting.login import login
+from focus_explorer.web.gradio_internals import import_gradio
+from focus_explorer.web.hosting.guard import login
 from focus_explorer.web.hosting.modes import Hosting
 from tests.explorer.conftest import TEXT, model_folder  # noqa: F401
 from tests.security.watch import watched_files
@@ -77,7 +77,6 @@ def serving(database, request=None, **hosting):
     from focus_explorer.web.shell import build_app
 
     app = build_app(database=database, request=request, hosting=Hosting(**hosting))
-    app.hosting.check()
     blocks = app.blocks.queue(max_size=16, default_concurrency_limit=8)
     if (check := login(app.hosting)) is not None:
         blocks.auth = check

@@ -13,9 +13,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from focus_explorer.errors import InputError
-from focus_explorer.usecases import logs
 from focus_explorer.usecases.jobs import DEFECT, JobRunner, job_counts
-from focus_explorer.web.hosting.metrics import Metrics
+from focus_explorer.usecases.users import LOG, request_id, working_for
+from focus_explorer.web.hosting.observing import JSONLog, Metrics
 from tests.helpers import free_port
 from tests.security.conftest import serving
 from tests.security.test_server import server
@@ -38,7 +38,7 @@ def lines():
     for name in (None, *logging.Logger.manager.loggerDict):
         logger = logging.getLogger(name)
         before[name] = logger.handlers[:], logger.propagate, logger.level
-    logs.JSONLog(Kept()).take_over()
+    JSONLog(Kept()).take_over()
     yield found
     logging.captureWarnings(False)
     for name, (handlers, propagate, level) in before.items():
@@ -54,15 +54,14 @@ def samples(text):
     return {(s.name, frozenset(s.labels.items())): s.value for f in families for s in f.samples}
 
 
-def test_a_request_has_one_id_in_its_answer_and_its_line(stored, lines):
-    with serving(*stored[:1], stored[2]) as page:
-        answer = page.client.get("/health", headers={"X-Request-ID": "mine-1"})
-        assert answer.headers["x-request-id"] == "mine-1"
-        made = [page.client.get("/health", headers={"X-Request-ID": 'a"} b'}) for _ in range(2)]
-        assert all(re.fullmatch(r"[0-9a-f]{32}", item.headers["x-request-id"]) for item in made)
-        assert made[0].headers["x-request-id"] != made[1].headers["x-request-id"]
-        refused = page.client.get("/health", headers={"Host": "evil.example"})
-        assert refused.status_code == 421
+def test_a_request_has_one_id_in_its_answer_and_its_line(private, lines):
+    answer = private.client.get("/health", headers={"X-Request-ID": "mine-1"})
+    assert answer.headers["x-request-id"] == "mine-1"
+    made = [private.client.get("/health", headers={"X-Request-ID": 'a"} b'}) for _ in range(2)]
+    assert all(re.fullmatch(r"[0-9a-f]{32}", item.headers["x-request-id"]) for item in made)
+    assert made[0].headers["x-request-id"] != made[1].headers["x-request-id"]
+    refused = private.client.get("/health", headers={"Host": "evil.example"})
+    assert refused.status_code == 421
     by_id = {line["request"]: line for line in lines if line["event"] == "request"}
     assert by_id["mine-1"]["route"] == "/health"
     assert by_id["mine-1"]["status"] == 200
@@ -99,24 +98,23 @@ def samples_text(page):
     return generate_latest(page.metrics.registry).decode()
 
 
-def test_functions_are_known_by_name_and_by_number(stored):
-    with serving(*stored[:1], stored[2]) as page:
-        functions = page.client.get("/config").json()["dependencies"]
-        # what the page's script posts when a function has no name of its own, or is called outside the queue
-        numbered = next(function for function in functions if function["backend_fn"] and not function["inputs"])
-        body = {"fn_index": numbered["id"], "data": [], "session_hash": "a1"}
-        assert page.client.post("/gradio_api/run/predict", json=body).status_code == 200
-        for route in ("call", "call/v2", "run", "api"):
-            assert page.client.post(f"/gradio_api/{route}/no_such", json={"data": []}).status_code == 404
+def test_functions_are_known_by_name_and_by_number(private):
+    functions = private.client.get("/config").json()["dependencies"]
+    # what the page's script posts when a function has no name of its own, or is called outside the queue
+    numbered = next(function for function in functions if function["backend_fn"] and not function["inputs"])
+    body = {"fn_index": numbered["id"], "data": [], "session_hash": "a1"}
+    assert private.client.post("/gradio_api/run/predict", json=body).status_code == 200
+    for route in ("call", "call/v2", "run", "api"):
+        assert private.client.post(f"/gradio_api/{route}/no_such", json={"data": []}).status_code == 404
 
 
 def test_a_jobs_lines_name_the_request_that_started_it(lines):
     before = job_counts().ended["count", "failed"]
-    with logs.working_for("asked-1"):
+    with working_for("asked-1"):
         job = JobRunner().start("mine", lambda job: 1 / 0, kind="count")
         context = contextvars.copy_context()
     assert job.wait(20)
-    assert logs.request_id() == context.run(logs.request_id) == ""
+    assert request_id() == context.run(request_id) == ""
     deadline = time.monotonic() + 20
     while len(lines) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -152,7 +150,7 @@ def test_errors_are_logged_by_type_and_place(lines):
     try:
         fails()
     except ValueError:
-        logs.LOG.exception("job failed", extra={"fields": {"kind": "grid"}})
+        LOG.exception("job failed", extra={"fields": {"kind": "grid"}})
         logging.getLogger("some.library").exception("could not read %s", SECRET)
     own, other = lines
     assert own["event"] == "job failed"

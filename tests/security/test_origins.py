@@ -7,8 +7,7 @@ import uuid
 
 import pytest
 
-from focus_explorer.web.hosting.addresses import Addresses, is_loopback
-from focus_explorer.web.hosting.modes import Hosting
+from focus_explorer.web.hosting.modes import Addresses, Hosting, is_loopback
 from tests.security.conftest import HERE, serving
 
 OTHER_PORT = "http://127.0.0.1:9999"
@@ -137,4 +136,4 @@ def test_loopback_names():
 @pytest.mark.parametrize("name", ["", "*", "a b", "http://lab.example", "lab.example/x"])
 def test_an_allowed_name_that_is_none_is_refused(name):
     with pytest.raises(ValueError, match="--allow-host"):
-        Hosting(allow_hosts=(name,)).check()
+        Hosting(allow_hosts=(name,))

@@ -12,18 +12,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError, StoreError
-from focus_explorer.usecases.acting_user import VISITOR, acting_as
 from focus_explorer.usecases.analyze import analyze
 from focus_explorer.usecases.labels import all_runs
 from focus_explorer.usecases.models import ModelStore
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.visitors.limits import Share, Shares, VisitorLimits
-from focus_explorer.usecases.visitors.service import MOST_LARGE, VisitorService
-from focus_explorer.web.hosting.lab import USER_HEADER
-from focus_explorer.web.hosting.modes import Hosting
-from focus_explorer.web.hosting.visitors import BURST, COOKIE, HEADER, Visitors, network
+from focus_explorer.usecases.users import VISITOR, acting_as
+from focus_explorer.usecases.visitors import MOST_LARGE, Share, VisitorLimits, VisitorService
+from focus_explorer.web.api import NOT_FOR_VISITORS
+from focus_explorer.web.hosting.guard import BURST, COOKIE, HEADER, USER_HEADER, Visitors, network
 from focus_explorer.web.requests.table import API
 from tests.explorer.conftest import TEXT
 from tests.security.conftest import serving
@@ -221,26 +218,25 @@ def test_runs_and_time_are_shared_fairly(copied):
 
 
 def test_another_cookie_is_no_way_around_the_limits():
-    shares = Shares(VisitorLimits(runs=2))
+    share = Share(2, "2 runs")
     for number in range(8):  # four visitors' shares of one address
-        shares.admit(shares.runs, f"visitor {number}", "1.2.3.4")
-        shares.spend(shares.runs, f"visitor {number}", "1.2.3.4", 1)
+        share.admit(f"visitor {number}", "1.2.3.4")
+        share.spend(f"visitor {number}", "1.2.3.4", 1)
     with pytest.raises(InputError, match="your network address has used"):
-        shares.admit(shares.runs, "visitor 9", "1.2.3.4")
-    shares.admit(shares.runs, "visitor 9", "1.2.3.5")
+        share.admit("visitor 9", "1.2.3.4")
+    share.admit("visitor 9", "1.2.3.5")
 
 
 def test_a_share_is_free_again_after_an_hour():
     clock = [0.0]
-    share = Share(10, lambda: clock[0])
-    share.spend("ada", 6)
+    share = Share(10, "ten", lambda: clock[0])
+    share.spend("ada", "1.2.3.4", 6)
     clock[0] = 600
-    share.spend("ada", 6)
+    share.spend("ada", "1.2.3.4", 6)
     assert share.seconds_left("ada") == 3000
     assert share.seconds_left("ada", times=2) == 0
     clock[0] = 3601
     assert share.seconds_left("ada") == 0
-    assert share.used("ada") == 6
 
 
 def test_who_works_for_no_visitor_writes_nothing(copied):
@@ -292,7 +288,7 @@ def test_large_parts_are_kept_for_the_latest_visitors(copied):
 
 
 def test_who_asks_without_a_cookie_is_forgotten_first(copied, monkeypatch):
-    monkeypatch.setattr("focus_explorer.usecases.visitors.service.MOST_SERVICES", 3)
+    monkeypatch.setattr("focus_explorer.usecases.visitors.MOST_SERVICES", 3)
     service = VisitorService(copied.database, ModelStore(), VisitorLimits())
     for visitor in ("ada", "b", "c", "ada", "d", "e"):
         with acting_as(VISITOR + visitor):
@@ -319,7 +315,7 @@ def test_what_a_visitor_left_is_removed_in_time(copied):
 
 
 def test_visitors_files_take_no_more_than_there_is_room_for(copied, monkeypatch):
-    monkeypatch.setattr("focus_explorer.usecases.visitors.service.MOST_BYTES", 1)
+    monkeypatch.setattr("focus_explorer.usecases.visitors.MOST_BYTES", 1)
     service = VisitorService(copied.database, ModelStore(), VisitorLimits())
     with (
         acting_as(VISITOR + "ada"),
@@ -380,32 +376,6 @@ def test_too_many_requests_of_one_address_are_turned_away():
 )
 def test_addresses_are_counted_by_network(address, expected):
     assert network(address) == expected
-
-
-@pytest.mark.parametrize(
-    ("how", "part"),
-    [
-        ({"users": "u.json"}, "--public and --auth together"),
-        ({"insecure": True}, "--public and --insecure together"),
-        ({"allow_paths": ("/tmp",)}, "--public and --allow-path together"),
-        ({"visitors": VisitorLimits(tokens=0)}, "--visitor-tokens is 0"),
-        ({"visitors": VisitorLimits(hours=-1)}, "--visitor-hours is -1"),
-        ({"address_header": "a b"}, "--address-header is 'a b'"),
-        ({"job_minutes": 0}, "--job-minutes is 0"),
-    ],
-)
-def test_options_that_contradict_a_public_page_are_refused(how, part):
-    with pytest.raises(InputError) as refused:
-        Hosting(public=True, **how).check()
-    assert part in str(refused.value)
-
-
-def test_options_of_a_public_page_need_one(capsys):
-    assert main(["serve", "--allow-model", "other"]) == 2
-    assert "--allow-model without --public" in capsys.readouterr().err
-    with pytest.raises(InputError, match="--public and --mcp together"):
-        Hosting(public=True).check(mcp=True)
-    Hosting(public=True, host="0.0.0.0").check()
 
 
 def test_every_function_for_programs_is_known_to_be_for_visitors_or_not(public, private):

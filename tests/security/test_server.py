@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import httpx
 import pytest
 
 from focus_explorer.usecases.jobs import JobRunner, stop_all_jobs
+from focus_explorer.web.hosting.serving import private_uploads, sweep
 from tests.helpers import free_port
 from tests.security.conftest import serving
 
@@ -59,7 +61,7 @@ def test_at_the_end_jobs_stop_at_their_next_step():
 
 TO_ANOTHER_THREAD = """
 import os, signal, threading, time
-from focus_explorer.web.hosting.stopping import stop_signals, wait_for
+from focus_explorer.web.hosting.serving import stop_signals, wait_for
 
 def elsewhere():
     time.sleep(0.3)  # until the main thread waits
@@ -80,7 +82,7 @@ def test_a_signal_that_another_thread_receives_ends_the_waiting_too():
 
 STUCK = """
 import threading, time
-from focus_explorer.web.hosting.stopping import exit_at_last
+from focus_explorer.web.hosting.serving import exit_at_last
 threading.Thread(target=time.sleep, args=(60,)).start()
 exit_at_last(0.1)
 """
@@ -162,3 +164,43 @@ def test_stop_reaches_a_training_where_sigint_was_ignored(stored, tmp_path):
                 return
             time.sleep(0.5)
         pytest.fail(f"it was not stopped: {states}")
+
+
+def test_the_folder_is_private_and_gone_with_its_process(tmp_path):
+    code = """
+import os, sys
+from focus_explorer.web.hosting.serving import private_uploads
+folder = private_uploads(sys.argv[1])
+print(os.environ["GRADIO_TEMP_DIR"] == str(folder), oct(folder.stat().st_mode & 0o777))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "GRADIO_TEMP_DIR"}
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert done.stdout.split() == ["True", "0o700"], done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_server_left_is_swept_and_nothing_else(tmp_path, monkeypatch):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = tmp_path / f"focus-explorer-uploads-{ended.pid}-abc"
+    alive = tmp_path / f"focus-explorer-uploads-{os.getpid()}-abc"
+    other = tmp_path / "focus-explorer-uploads-notes"
+    target = tmp_path / "mine"
+    for folder in (left, alive, other, target):
+        folder.mkdir()
+        (folder / "file").write_text("x")
+    link = tmp_path / f"focus-explorer-uploads-{ended.pid}-link"
+    link.symlink_to(target)
+    sweep(tmp_path)
+    assert not left.exists()
+    for kept in (alive, other, target, link):
+        assert (kept / "file").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no users here")
+def test_the_users_own_choice_stays(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "chosen"))
+    made = private_uploads(tmp_path)
+    assert os.environ["GRADIO_TEMP_DIR"] == str(tmp_path / "chosen")
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700

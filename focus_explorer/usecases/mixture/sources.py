@@ -7,9 +7,10 @@ other documents: other packages or other books, never other parts of a document 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 TRAIN, VALIDATION, UNSEEN, BALANCE = "train", "validation", "unseen", "balance"
 SPLITS = (TRAIN, VALIDATION, UNSEEN, BALANCE)
@@ -65,9 +66,13 @@ class Source:
         return PurePosixPath(self.split, self.domain, f"{self.name}.txt")
 
 
-HANDBOOK = "usr/share/doc/debian-handbook/html"
 DOC = "usr/share/doc"
 GPL2, GPL3 = "GPL-2.0-or-later", "GPL-3.0-or-later"
+
+
+def _table(columns: str, rows: Iterable[tuple[Any, ...]], **common: Any) -> list[Source]:
+    """A source for each row; the columns are its fields, and what is common to all follows."""
+    return [Source(**dict(zip(columns.split(), row, strict=True)), **common) for row in rows]
 
 
 def _manuals() -> Iterator[Source]:
@@ -75,142 +80,128 @@ def _manuals() -> Iterator[Source]:
     trained = {"en": "en-US", "fr": "fr-FR", "es": "es-ES"}
     unseen = {"de": "de-DE", "ru": "ru-RU", "zh": "zh-CN"}
     balanced = {"ar": "ar-MA", "fa": "fa-IR", "ja": "ja-JP", "pl": "pl-PL", "tr": "tr-TR", "vi": "vi-VN"}
-    splits = dict.fromkeys(trained, TRAIN) | dict.fromkeys(unseen, UNSEEN) | dict.fromkeys(balanced, BALANCE)
-    most = {TRAIN: 2_000_000, UNSEEN: MOST_HELD_OUT, BALANCE: 250_000}
-    for language, folder in (trained | unseen | balanced).items():
-        yield Source(
-            package="debian-handbook",
-            split=splits[language],
-            domain=f"manual-{language}",
-            kind="html",
-            files=(f"{HANDBOOK}/{folder}/*.html",),
-            without=("*/index.html", "*/ix01.html"),
-            original=() if language == "en" else (f"{HANDBOOK}/en-US/*.html",),
-            language=language,
-            licence=f"{GPL2} or CC-BY-SA-3.0",
-            most=most[splits[language]],
-        )
+
+    def manual(package: str, language: str, english: str, files: tuple[str, ...], **how: Any) -> Source:
+        if language != "en":
+            how["original"] = (english,)
+        return Source(package=package, domain=f"manual-{language}", language=language, kind="html", files=files, **how)
+
+    handbook = "usr/share/doc/debian-handbook/html"
+    for split, most, folders in (
+        (TRAIN, 2_000_000, trained),
+        (UNSEEN, MOST_HELD_OUT, unseen),
+        (BALANCE, 250_000, balanced),
+    ):
+        for language, folder in folders.items():
+            yield manual(
+                "debian-handbook",
+                language,
+                f"{handbook}/en-US/*.html",
+                (f"{handbook}/{folder}/*.html",),
+                without=("*/index.html", "*/ix01.html"),
+                split=split,
+                licence=f"{GPL2} or CC-BY-SA-3.0",
+                most=most,
+            )
     reference = "usr/share/debian-reference"
     for language in trained:
-        yield Source(
-            package=f"debian-reference-{language}",
-            split=TRAIN,
-            domain=f"manual-{language}",
-            kind="html",
-            files=(f"{reference}/*.{language}.html",),
+        yield manual(
+            f"debian-reference-{language}",
+            language,
+            f"{reference}/*.en.html",
+            (f"{reference}/*.{language}.html",),
             without=("*/index.*",),
-            original=() if language == "en" else (f"{reference}/*.en.html",),
+            split=TRAIN,
             original_package="" if language == "en" else "debian-reference-en",
-            language=language,
             licence=GPL2,
         )
-    for package, language, files, licence in (
-        ("developers-reference", "en", "usr/share/developers-reference/*.html", GPL2),
-        ("debian-faq", "en", f"{DOC}/debian/FAQ/*.en.html", "free copying and modification under the same notice"),
-        ("aptitude-doc-en", "en", f"{DOC}/aptitude/html/en/*.html", GPL2),
-        ("developers-reference-fr", "fr", "usr/share/developers-reference/fr/*.html", GPL2),
-        ("aptitude-doc-fr", "fr", f"{DOC}/aptitude/html/fr/*.html", GPL2),
-        ("maint-guide-fr", "fr", f"{DOC}/maint-guide-fr/html/*.html", GPL2),
-        ("aptitude-doc-es", "es", f"{DOC}/aptitude/html/es/*.html", GPL2),
-        ("maint-guide-es", "es", f"{DOC}/maint-guide-es/html/*.html", GPL2),
+    for package, language, original, files, licence in (
+        ("developers-reference", "en", "", "usr/share/developers-reference/*.html", GPL2),
+        ("debian-faq", "en", "", f"{DOC}/debian/FAQ/*.en.html", "free copying and modification under the same notice"),
+        ("aptitude-doc-en", "en", "", f"{DOC}/aptitude/html/en/*.html", GPL2),
+        ("developers-reference-fr", "fr", "developers-reference", "usr/share/developers-reference/fr/*.html", GPL2),
+        ("aptitude-doc-fr", "fr", "aptitude-doc-en", f"{DOC}/aptitude/html/fr/*.html", GPL2),
+        ("maint-guide-fr", "fr", "maint-guide", f"{DOC}/maint-guide-fr/html/*.html", GPL2),
+        ("aptitude-doc-es", "es", "aptitude-doc-en", f"{DOC}/aptitude/html/es/*.html", GPL2),
+        ("maint-guide-es", "es", "maint-guide", f"{DOC}/maint-guide-es/html/*.html", GPL2),
     ):
-        original = package.removesuffix(f"-{language}")
-        original = {"aptitude-doc": "aptitude-doc-en"}.get(original, original)
-        yield Source(
-            package=package,
-            split=VALIDATION,
-            domain=f"manual-{language}",
-            kind="html",
-            files=(files,),
+        yield manual(
+            package,
+            language,
+            "*.html",
+            (files,),
             without=("*/index.*", "*/search.html", "*/genindex.html", "*/developers-reference.html"),
-            original=() if language == "en" else ("*.html",),
-            original_package="" if language == "en" else original,
-            language=language,
+            split=VALIDATION,
+            original_package=original,
             licence=licence,
             most=300_000,
         )
 
 
-def _python() -> Iterator[Source]:
-    library = "usr/lib/python3.11"
-    yield Source(
+PYTHON = [
+    Source(
         package="libpython3.11-stdlib",
         split=TRAIN,
         domain="python",
         kind="code",
-        files=(f"{library}/*.py",),
+        files=("usr/lib/python3.11/*.py",),
         without=("*/encodings/*", "*/pydoc_data/*", "*_sysconfigdata*", "*/lib2to3/*", "*/test/*"),
         language="python",
         licence="PSF-2.0",
         mixed=True,
         most=1_800_000,
-    )
-    for package, split, licence in (
-        ("networkx==3.4.2", TRAIN, "BSD-3-Clause"),
-        ("werkzeug==3.1.3", TRAIN, "BSD-3-Clause"),
-        ("click==8.1.8", VALIDATION, "BSD-3-Clause"),
-        ("jinja2==3.1.6", VALIDATION, "BSD-3-Clause"),
-        ("requests==2.32.3", VALIDATION, "Apache-2.0"),
-        ("rich==13.9.4", VALIDATION, "MIT"),
-    ):
-        yield Source(
-            package=package,
-            split=split,
-            domain="python",
-            kind="code",
-            files=("*.py",),
-            without=("*/tests/*", "*/_unicode_data/*", "*_emoji_codes.py", "*/_identifier.py"),
-            language="python",
-            licence=licence,
-            mixed=True,
-            most=600_000 if split == TRAIN else 180_000,
-            registry=PYPI,
-        )
-
-
-def _changelogs() -> Iterator[Source]:
-    for package, split, file, licence, most in (
-        ("dpkg", TRAIN, "changelog.gz", GPL2, 900_000),
-        ("git-man", TRAIN, "changelog.gz", "GPL-2.0-only", 500_000),
-        ("coreutils", TRAIN, "changelog.gz", GPL3, 400_000),
-        ("aptitude-doc-en", VALIDATION, "changelog.Debian.gz", GPL2, 200_000),
-        ("lintian", VALIDATION, "changelog.gz", GPL2, 200_000),
-        ("bash-completion", VALIDATION, "changelog.gz", GPL2, 200_000),
-    ):
-        yield Source(
-            package=package,
-            split=split,
-            domain="changelogs",
-            kind="plain",
-            files=(f"{DOC}/{package}/{file}",),
-            language="en",
-            licence=licence,
-            most=most,
-        )
-
-
-def _man_pages() -> Iterator[Source]:
-    linux = "Linux-man-pages-copyleft, GPL-2.0-or-later, BSD, MIT (by page)"
-    others = "GPL-2.0-or-later, some GPL-3.0, BSD, MIT or ISC (by page)"
-    for package, split, licence, most in (
-        ("manpages", TRAIN, linux, 1_200_000),
-        ("manpages-dev", TRAIN, linux, 1_300_000),
+    ),
+    *_table(
+        "package split licence most",
+        (
+            ("networkx==3.4.2", TRAIN, "BSD-3-Clause", 600_000),
+            ("werkzeug==3.1.3", TRAIN, "BSD-3-Clause", 600_000),
+            ("click==8.1.8", VALIDATION, "BSD-3-Clause", 180_000),
+            ("jinja2==3.1.6", VALIDATION, "BSD-3-Clause", 180_000),
+            ("requests==2.32.3", VALIDATION, "Apache-2.0", 180_000),
+            ("rich==13.9.4", VALIDATION, "MIT", 180_000),
+        ),
+        domain="python",
+        kind="code",
+        files=("*.py",),
+        without=("*/tests/*", "*/_unicode_data/*", "*_emoji_codes.py", "*/_identifier.py"),
+        language="python",
+        mixed=True,
+        registry=PYPI,
+    ),
+]
+CHANGELOGS = _table(
+    "package split files licence most",
+    (
+        ("dpkg", TRAIN, (f"{DOC}/dpkg/changelog.gz",), GPL2, 900_000),
+        ("git-man", TRAIN, (f"{DOC}/git-man/changelog.gz",), "GPL-2.0-only", 500_000),
+        ("coreutils", TRAIN, (f"{DOC}/coreutils/changelog.gz",), GPL3, 400_000),
+        ("aptitude-doc-en", VALIDATION, (f"{DOC}/aptitude-doc-en/changelog.Debian.gz",), GPL2, 200_000),
+        ("lintian", VALIDATION, (f"{DOC}/lintian/changelog.gz",), GPL2, 200_000),
+        ("bash-completion", VALIDATION, (f"{DOC}/bash-completion/changelog.gz",), GPL2, 200_000),
+    ),
+    domain="changelogs",
+    kind="plain",
+    language="en",
+)
+LINUX = "Linux-man-pages-copyleft, GPL-2.0-or-later, BSD, MIT (by page)"
+OTHERS = "GPL-2.0-or-later, some GPL-3.0, BSD, MIT or ISC (by page)"
+MAN_PAGES = _table(
+    "package split licence most",
+    (
+        ("manpages", TRAIN, LINUX, 1_200_000),
+        ("manpages-dev", TRAIN, LINUX, 1_300_000),
         ("dpkg-dev", TRAIN, GPL2, 500_000),
-        ("util-linux", VALIDATION, others, 200_000),
-        ("devscripts", VALIDATION, others, 200_000),
-        ("debhelper", VALIDATION, others, 200_000),
-    ):
-        yield Source(
-            package=package,
-            split=split,
-            domain="man-pages",
-            kind="man",
-            files=("usr/share/man/man[1-8]/*",),
-            language="en",
-            licence=licence,
-            mixed=True,
-            most=most,
-        )
+        ("util-linux", VALIDATION, OTHERS, 200_000),
+        ("devscripts", VALIDATION, OTHERS, 200_000),
+        ("debhelper", VALIDATION, OTHERS, 200_000),
+    ),
+    domain="man-pages",
+    kind="man",
+    files=("usr/share/man/man[1-8]/*",),
+    language="en",
+    mixed=True,
+)
 
 
 def _unseen() -> Iterator[Source]:
@@ -246,4 +237,4 @@ def _unseen() -> Iterator[Source]:
         )
 
 
-SOURCES: tuple[Source, ...] = (*_manuals(), *_python(), *_changelogs(), *_man_pages(), *_unseen())
+SOURCES: tuple[Source, ...] = (*_manuals(), *PYTHON, *CHANGELOGS, *MAN_PAGES, *_unseen())

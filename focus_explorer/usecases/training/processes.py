@@ -27,18 +27,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from focus_explorer.assets import asset_path
 from focus_explorer.data.queries import fetch, fetch_training
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.settings import with_process_user
-from focus_explorer.usecases.acting_user import acting_user, check_owner
+from focus_explorer.settings import asset_path, with_process_user
 from focus_explorer.usecases.centroids.files import add_centroids
-from focus_explorer.usecases.logs import log_change
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import SAMPLES
 from focus_explorer.usecases.training.film import Films
 from focus_explorer.usecases.training.request import TrainRequest, checkpoint_of, flag, plan_training
 from focus_explorer.usecases.training.texts import gather_texts
+from focus_explorer.usecases.users import acting_user, check_owner, log_change
 from focus_explorer.views.payloads.centroids import (
     CurvePayload,
     FilmPayload,

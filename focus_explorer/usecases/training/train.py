@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TrainingError, TrainingStopped
 from focus_explorer.progress import Bar, bars_hidden, no_bar, stage_bar, step_bar
-from focus_explorer.usecases.acting_user import new_owner
 from focus_explorer.usecases.centroids.files import load_named_centroids
 from focus_explorer.usecases.training.request import TrainingPlan, TrainRequest, plan_training, snapshot_of
 from focus_explorer.usecases.training.session import check_database, claimed, stop_on_signal, training_device
@@ -32,6 +31,7 @@ from focus_explorer.usecases.training.texts import (
     trained_on,
 )
 from focus_explorer.usecases.training.trackers import TrainingTrackers, check_targets, trackers_state
+from focus_explorer.usecases.users import new_owner
 from focus_runtime.failures import SEQUENCES
 from focus_runtime.files import cannot_write, replacing
 from focus_runtime.text.special import training_note

@@ -1,25 +1,35 @@
-"""Private, lab or public: how a page is hosted, checked before anything is served."""
+"""Private, lab or public: how a page is hosted, and the names it answers to; checked before anything is served."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from dataclasses import dataclass, field
-from typing import Literal
+import socket
+from collections.abc import Iterable
+from typing import Annotated, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
 
 from focus_explorer.errors import InputError
 from focus_explorer.settings import SETTINGS
-from focus_explorer.usecases.job_limits import JobLimits, usual_memory_limit
+from focus_explorer.usecases.jobs import JobLimits, usual_memory_limit
 from focus_explorer.usecases.names import allowed_folders
 from focus_explorer.usecases.users import read_users
-from focus_explorer.usecases.visitors.limits import VisitorLimits
-from focus_explorer.web.hosting.addresses import NAME, Addresses, is_loopback
+from focus_explorer.usecases.visitors import Options, VisitorLimits, matching
 
+WILDCARDS = ("0.0.0.0", "::")
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*)(:[0-9]{1,5})?")
 Mode = Literal["private", "lab", "public"]
 JOB_MINUTES: dict[Mode, float] = {"private": 720.0, "lab": 60.0, "public": 2.0}
 
+HeaderName = Annotated[str, matching(r"[A-Za-z0-9-]+", "a header such as X-Remote-User")]
+Site = Annotated[str, matching(rf"https?://{NAME.pattern}", "a site such as https://example.org")]
+PathBelow = Annotated[str, matching(r"((/[\w.~-]+)+)?", "a path such as /focus")]
+Positive = Annotated[float, Field(gt=0)]
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Hosting:
+
+class Hosting(Options):
     """How a page is hosted.
 
     Attributes:
@@ -31,7 +41,8 @@ class Hosting:
         insecure: serve beyond this machine without login.
         root_path: path below which a proxy shows the page.
         allow_paths: folders whose models and centroid files its fields may name by path.
-        metrics_port: port of 127.0.0.1 where metrics are served; none when None.
+        mcp: offer its functions to language models too.
+        metrics_port: port of 127.0.0.1 where metrics are served; None: nowhere.
         log_json: log requests, jobs and errors as JSON lines.
         public: serve visitors whom nobody knows.
         visitors: what one of them may use.
@@ -39,24 +50,36 @@ class Hosting:
         address_header: request header in which a proxy gives a visitor's network address.
         job_minutes: that one job may work; the mode's own when None.
         job_memory: GiB that the page may take while one works; nine tenths of the machine's when None.
+
+    Raises:
+        InputError: options contradict each other, a file cannot be used, or everyone would be let in.
     """
+
+    OPTIONS: ClassVar[dict[str, str]] = {
+        "allow_frames": "--allow-frame",
+        "allow_hosts": "--allow-host",
+        "allow_paths": "--allow-path",
+        "models": "--allow-model",
+        "users": "--auth",
+    }
 
     host: str = SETTINGS["host"].default
     allow_hosts: tuple[str, ...] = ()
-    allow_frames: tuple[str, ...] = ()
+    allow_frames: tuple[Site, ...] = ()
     users: str | None = None
-    trusted_header: str | None = None
+    trusted_header: HeaderName | None = None
     insecure: bool = False
-    root_path: str = ""
+    root_path: PathBelow = ""
     allow_paths: tuple[str, ...] = ()
+    mcp: bool = False
     metrics_port: int | None = None
     log_json: bool = False
     public: bool = False
-    visitors: VisitorLimits = field(default_factory=VisitorLimits)
+    visitors: VisitorLimits = VisitorLimits()
     models: tuple[str, ...] = ()
-    address_header: str | None = None
-    job_minutes: float | None = None
-    job_memory: float | None = None
+    address_header: HeaderName | None = None
+    job_minutes: Positive | None = None
+    job_memory: Positive | None = None
 
     @property
     def mode(self) -> Mode:
@@ -77,64 +100,34 @@ class Hosting:
         """Names and origins the page answers to."""
         return Addresses(self.host, self.allow_hosts)
 
-    def check(self, *, mcp: bool = False) -> None:
-        """Refuse what would open the page to more people than was meant.
-
-        Args:
-            mcp: whether language models are offered the functions too.
-
-        Raises:
-            InputError: options contradict each other, a file cannot be used, or everyone would be let in.
-        """
+    @model_validator(mode="after")
+    def _check(self) -> Hosting:
         if self.users is not None and self.trusted_header is not None:
             raise InputError("--auth and --trusted-header together", expected="one of them", fix="see docs/hosting.md")
-        if mcp and self.mode == "lab":
+        if self.mcp and self.mode == "lab":
             raise InputError("--mcp on a lab's page: its clients cannot log in", fix="leave it out")
-        self._check_public(mcp=mcp)
-        for option, header in (("--trusted-header", self.trusted_header), ("--address-header", self.address_header)):
-            if header is not None and not re.fullmatch(r"[A-Za-z0-9-]+", header):
-                raise InputError(f"{option} is {header!r}", expected="a header such as X-Remote-User")
-        for option, amount in (("--job-minutes", self.job_minutes), ("--job-memory", self.job_memory)):
-            if amount is not None and not amount > 0:
-                raise InputError(f"{option} is {amount:g}", expected="more than 0")
-        self._check_reach()
+        if self.public:
+            self._refuse(
+                ("users", "trusted_header", "insecure", "allow_paths", "mcp"), "--public and {} together", "one of them"
+            )
+        else:
+            self._refuse(("models", "allow_frames", "address_header"), "{} without --public")
+            self._check_reach()
         _ = self.addresses
         allowed_folders(self.allow_paths)
         if self.users is not None and not read_users(self.users):
             raise InputError(
                 f"{self.users} names no user", fix=f"add one with `focus-explorer users add NAME --file {self.users}`"
             )
-        if self.root_path and not re.fullmatch(r"(/[\w.~-]+)+", self.root_path):
-            raise InputError(f"--root-path is {self.root_path!r}", expected="a path such as /focus")
+        return self
 
-    def _check_public(self, *, mcp: bool) -> None:
-        if not self.public:
-            for_visitors: dict[str, object] = {
-                "--allow-model": self.models,
-                "--allow-frame": self.allow_frames,
-                "--address-header": self.address_header,
-            }
-            for option, given in for_visitors.items():
-                if given:
-                    raise InputError(f"{option} without --public", fix="see docs/hosting.md")
-            return
-        self.visitors.check()
-        for origin in self.allow_frames:
-            if not re.fullmatch(rf"https?://{NAME.pattern}", origin):
-                raise InputError(f"--allow-frame is {origin!r}", expected="a site such as https://example.org")
-        others: dict[str, object] = {
-            "--auth": self.users,
-            "--trusted-header": self.trusted_header,
-            "--insecure": self.insecure,
-            "--allow-path": self.allow_paths,
-            "--mcp": mcp,
-        }
-        for option, other in others.items():
-            if other:
-                raise InputError(f"--public and {option} together", expected="one of them", fix="see docs/hosting.md")
+    def _refuse(self, names: Iterable[str], problem: str, expected: str = "") -> None:
+        for name in names:
+            if getattr(self, name):
+                raise InputError(problem.format(self.option(name)), expected=expected, fix="see docs/hosting.md")
 
     def _check_reach(self) -> None:
-        if self.public or is_loopback(self.host) or self.insecure or self.users is not None:
+        if is_loopback(self.host) or self.insecure or self.users is not None:
             return
         if self.trusted_header is not None:
             raise InputError(
@@ -145,3 +138,81 @@ class Hosting:
             f"serving on {self.host} would let everyone who reaches it delete runs, start trainings and read files",
             fix="use --auth FILE for known users, --public for strangers, or --insecure if the network is trusted",
         )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach an address: localhost, 127.0.0.0/8 or ::1."""
+    name = _bare(host)
+    return name == "localhost" or (_is_ip(name) and ipaddress.ip_address(name).is_loopback)
+
+
+class Addresses:
+    """The names under which the page answers, and the origins whose requests it takes.
+
+    A browser sends the page's own address as `Host`. After DNS rebinding it sends the attacker's name there, and a
+    request of another site names that site as `Origin`; the page takes neither.
+
+    Args:
+        host: address it is served on. On all addresses of the machine (0.0.0.0) it answers to every IP address too:
+            a rebound name is never one.
+        allowed: further names, such as the one of a proxy; `NAME:PORT` where requests come from a port of their own.
+
+    Raises:
+        InputError: an allowed name is not a name.
+    """
+
+    def __init__(self, host: str, allowed: Iterable[str] = ()) -> None:
+        self._any_ip = host in WILDCARDS
+        self._allowed = {_split(name) for name in map(_checked, allowed)}
+        self._names = {_bare(host), *(name for name, _ in self._allowed)}
+        if self._any_ip:
+            self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+
+    def answers_to(self, host: str) -> bool:
+        """Whether a `Host` header, with or without its port, names this page."""
+        name = _split(host)[0]
+        return is_loopback(name) or name in self._names or (self._any_ip and _is_ip(name))
+
+    def takes_from(self, origin: str, host: str) -> bool:
+        """Whether an `Origin` header is the page's own: the same name and port as `host`, or an allowed name."""
+        try:
+            parts = urlsplit(origin)
+            name, port = _bare(parts.hostname or ""), parts.port
+        except ValueError:
+            return False
+        if parts.scheme not in ("http", "https") or not name:
+            return False
+        usual = {"http": 80, "https": 443}[parts.scheme]
+        own_name, own_port = _split(host)
+        same = name == own_name and (port or usual) == (own_port or usual)
+        return same or (name, None if port == usual else port) in self._allowed
+
+
+def _checked(name: str) -> str:
+    if not NAME.fullmatch(name) and not _is_ip(_split(name)[0]):
+        raise InputError(f"--allow-host is {name!r}", expected="a name, or NAME:PORT, such as lab.example.org")
+    return name
+
+
+def _split(host: str) -> tuple[str, int | None]:
+    """Name and port of `name`, `name:port`, `[::1]` or `[::1]:port`; an IPv6 address of its own has no port."""
+    if host.startswith("["):
+        name, _, rest = host.partition("]")
+        port = rest.removeprefix(":")
+    elif host.count(":") == 1:
+        name, _, port = host.partition(":")
+    else:
+        name, port = host, ""
+    return _bare(name), int(port) if port.isascii() and port.isdigit() else None
+
+
+def _bare(name: str) -> str:
+    return name.strip("[]").rstrip(".").lower()
+
+
+def _is_ip(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

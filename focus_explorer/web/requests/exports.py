@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from focus_explorer.exports.kinds import Export, export_choices, read_request
-from focus_explorer.usecases.acting_user import acting_user
 from focus_explorer.usecases.request import Payload, Request
 from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.users import acting_user
 from focus_explorer.views.payloads.runs import ExportChoicesPayload
 from focus_explorer.web.downloads import Downloads
 

@@ -11,6 +11,7 @@ from pydantic import Field
 from focus_explorer.errors import InputError
 from focus_explorer.usecases import group_names as names
 from focus_explorer.usecases.groups import agreement_payload
+from focus_explorer.usecases.labels import group_names, name_group
 from focus_explorer.usecases.maps import map_payload
 from focus_explorer.usecases.pairs import PairViews
 from focus_explorer.usecases.request import Payload

@@ -7,8 +7,8 @@ request, and a program finds its docstring. Adding a request is adding a row.
 from __future__ import annotations
 
 from focus_explorer.usecases.centroids.cards import CentroidCards
-from focus_explorer.usecases.group_names import group_names
 from focus_explorer.usecases.groups import agreement_payload, group_payload
+from focus_explorer.usecases.labels import group_names
 from focus_explorer.usecases.maps import map_neighbours, map_payload
 from focus_explorer.usecases.pairs import PairViews, TokenAttentions
 from focus_explorer.usecases.registry import UseCase

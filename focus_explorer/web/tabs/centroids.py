@@ -16,12 +16,12 @@ from focus_explorer.usecases.centroids.copies import use_budget
 from focus_explorer.usecases.centroids.files import add_centroids, remove_file, rename_file, shipped_name
 from focus_explorer.usecases.names import known_model
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.visitors.service import visitor_limits
+from focus_explorer.usecases.visitors import visitor_limits
 from focus_explorer.views.payloads.centroids import CentroidCardsPayload
 from focus_explorer.views.training import report_html
 from focus_explorer.web.requests.dispatch import of_objects, renamed
 from focus_explorer.web.tabs.explore import MODEL_WORK, OPEN_FORM, Explore, alert, guarded
-from focus_explorer.web.tabs.run_form import centroid_choices
+from focus_explorer.web.tabs.form import centroid_choices
 from focus_explorer.web.text import CENTROIDS_INTRO, LABELS, MESSAGES, PUBLIC_CENTROIDS_INTRO
 
 ON_LOAD = """

@@ -23,17 +23,20 @@ from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import SAMPLES, sample_of, sample_text
 from focus_explorer.views.payloads.runs import DeletedPayload
 from focus_explorer.web.requests.dispatch import KeptAnswers, dispatch, guarded, of_objects, packed
-from focus_explorer.web.tabs import run_form, token_count
-from focus_explorer.web.tabs.run_form import centroid_choices, heads_choices, read_form
-from focus_explorer.web.text import BUTTONS, HELP, LABELS, MESSAGES, TAGLINE
+from focus_explorer.web.tabs import form as explore_form
+from focus_explorer.web.tabs.form import QUIET, centroid_choices, heads_choices, read_form
+from focus_explorer.web.text import BUTTONS, LABELS, MESSAGES, TAGLINE
 
 POLL_SECONDS = 0.3  # between two looks at the first run
 LOOK_SECONDS = 0.1  # between two looks at an analysis
 MOST_ANALYSES = 64  # that wait or run for one page
 MODEL_WORK: dict[str, Any] = {"concurrency_id": "model", "concurrency_limit": 1}
+ONCE_LOADED = """
+const start = () => {{
+  if (!window.{script}) {{ setTimeout(start, 30); return; }}{start}}};
+start();
+"""
 ON_LOAD = """
-const start = () => {
-  if (!window.FocusExplorer) { setTimeout(start, 30); return; }
   const root = element.querySelector('.fx-root');
   const ask = (name) => (run, layer, part) => server[name]({ run, layer, part });  // it takes one argument
   const view = FocusExplorer.create(root, {
@@ -56,8 +59,6 @@ const start = () => {
   };
   watch('value', open);
   open();
-};
-start();
 """
 OPEN_FORM = "() => window.FocusForm.open()"  # for tabs that fill the form
 # Fields that a run of the link fills.
@@ -99,6 +100,28 @@ def done(message: str) -> str:
     return f'<div class="fe-done" role="status">{escape(message)}</div>'
 
 
+def browser_view(
+    elem_id: str, script: str, start: str, functions: Sequence[Callable[[dict[str, Any]], Any]]
+) -> gr.HTML:
+    """A part of the page that a script of ours draws.
+
+    Args:
+        elem_id: of the component.
+        script: global that the page's script defines once it is loaded.
+        start: JavaScript that runs then, with Gradio's `element`, `props`, `server` and `watch`.
+        functions: of the server, each called with a JSON object.
+    """
+    return gr.HTML(
+        value="",
+        html_template='<div class="fx-root"></div>',
+        js_on_load=ONCE_LOADED.format(script=script, start=start),
+        server_functions=of_objects(functions),
+        elem_id=elem_id,
+        padding=False,
+        apply_default_css=False,
+    )
+
+
 def _bar(stage: str, fraction: float) -> str:
     percent = round(100 * fraction)
     return (
@@ -117,14 +140,14 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
         with gr.Column(scale=1, min_width=300, elem_classes="fe-form", elem_id="fe-explore-form"):
             gr.HTML(f'<p class="fe-intro">{TAGLINE}</p>', padding=False)
             text = gr.Textbox(
-                label=HELP["text"],
+                label=LABELS["text"],
                 lines=8,
                 max_lines=12,
                 placeholder=LABELS["placeholder"],
                 elem_id="fe-text",
                 value=sample_text("Novel"),
             )
-            sample = gr.Radio(list(SAMPLES), value="Novel", label=HELP["sample"], elem_id="fe-sample")
+            sample = gr.Radio(list(SAMPLES), value="Novel", label=LABELS["sample"], elem_id="fe-sample")
             with gr.Row(elem_classes="fe-count"):
                 count = gr.HTML(elem_id="fe-tokens", padding=False)
                 whole = gr.Button(BUTTONS["whole"], size="sm", visible=False, elem_id="fe-whole", min_width=100)
@@ -132,42 +155,26 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
                 run = gr.Button(BUTTONS["explore"], variant="primary", elem_id="fe-run", scale=2)
                 stop = gr.Button(BUTTONS["stop"], elem_id="fe-stop", scale=1, interactive=False)
             status = gr.HTML(elem_id="fe-status", padding=False)
-            form = run_form.build(service, request)
+            form = explore_form.build(service, request)
         with gr.Column(scale=3, min_width=280):
             notice = gr.HTML(elem_id="fe-notice", padding=False)
             first = gr.HTML(visible=False, elem_id="fe-first", padding=False)
             retry = gr.Button(BUTTONS["retry"], visible=False, elem_id="fe-retry")
-            view = gr.HTML(
-                value="",
-                html_template='<div class="fx-root"></div>',
-                js_on_load=ON_LOAD,
-                server_functions=of_objects(_server_functions(service)),
-                elem_id="fe-view",
-                padding=False,
-                apply_default_css=False,
-            )
+            view = browser_view("fe-view", "FocusExplorer", ON_LOAD, _server_functions(service))
     like_run = gr.JSON(visible=False)
     runner = Runner(service, tuple(form), repeats=request.repeats)
-    sample.input(sample_text, sample, text, show_progress="hidden", api_visibility="private")
-    token_count.connect(service, text, form, like_run, count, whole)
-    run.click(
-        lambda: _bar(MESSAGES["waiting"], 0.0),
-        None,
-        status,
-        show_progress="hidden",
-        queue=False,
-        api_visibility="private",
-    )
+    sample.input(sample_text, sample, text, **QUIET)
+    explore_form.show_count(service, text, form, like_run, count, whole)
+    run.click(lambda: _bar(MESSAGES["waiting"], 0.0), None, status, queue=False, **QUIET)
     finished = run.click(
         runner.analyze,
         [text, *form.values()],
         [status, view, stop],
-        show_progress="hidden",
         api_name="analyze_form",
-        api_visibility="private",
         concurrency_limit=None,  # whoever waits for the model is told how long: see FairLock
+        **QUIET,
     )
-    stop.click(runner.stop, None, stop, show_progress="hidden", queue=False, api_visibility="private")
+    stop.click(runner.stop, None, stop, queue=False, **QUIET)
     return Explore(
         view=view,
         centroids=form["centroids"],
@@ -206,34 +213,22 @@ def _server_functions(service: Service) -> list[Callable[..., Any]]:
 
 
 class Runner:
-    """Analyses started from the form, one for each visitor, stopped at their next stage.
-
-    Args:
-        service: database and model.
-        fields: names of the form's values, in their order.
-        repeats: timed passes of each analysis; as many as `analyze` makes when None.
-    """
+    """Analyses started from the form, whose fields are named in their order; each stops at its next stage."""
 
     def __init__(self, service: Service, fields: Sequence[str], repeats: int | None = None) -> None:
         self.service, self.fields, self.repeats = service, fields, repeats
         self._jobs = JobRunner(most_live=MOST_ANALYSES, busy=(MESSAGES["full"], "try again in a few minutes"))
-        self._current: dict[str, Job] = {}  # by visitor
+        self._latest: dict[str, Job] = {}  # by session, while it is shown
 
     def stop(self, request: gr.Request) -> Any:
-        """Stop this visitor's analysis."""
-        job = self._current.get(request.session_hash or "")
+        """Stop the analysis that this visitor started last."""
+        job = self._latest.get(request.session_hash or "")
         if job is not None:
             job.stop()
         return gr.update(interactive=False)
 
     async def analyze(self, text: str, request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, Any, Any]]:
-        """Analyse a text; yields progress and at last the run's id.
-
-        Args:
-            text: the text.
-            request: of the browser; its session has one analysis at a time.
-            values: of the form, one for each of its fields.
-        """
+        """Analyse a text with the form's values; yields progress, the run's id at last, and the state of Stop."""
         form = dict(zip(self.fields, values, strict=True))
 
         def work(job: Job) -> str:
@@ -256,48 +251,50 @@ class Runner:
         try:
             job = self._jobs.start(object(), work, kind="analysis")  # one before may still wind down
         except InputError as error:
-            yield alert(str(error)), gr.skip(), gr.update(interactive=False)
+            yield alert(str(error)), gr.skip(), self._stop_button(session)
             return
-        self._current[session] = job
+        self._latest[session] = job
         try:
-            yield _bar(MESSAGES["starting"], 0.0), gr.skip(), gr.update(interactive=True)
-            async for step in _report(job):
-                yield step
+            yield _bar(MESSAGES["starting"], 0.0), gr.skip(), self._stop_button(session)
+            async for status, view in _report(job):
+                if not job.live:
+                    self._forget(session, job)
+                yield status, view, gr.skip() if job.live else self._stop_button(session)
         finally:
             job.stop()  # the page may have been closed: the analysis ends at its next stage
-            self._current.pop(session, None)
+            self._forget(session, job)
+
+    def _stop_button(self, session: str) -> Any:
+        return gr.update(interactive=session in self._latest)
+
+    def _forget(self, session: str, job: Job) -> None:
+        """Keep the session's Stop where another analysis was started meanwhile."""
+        if self._latest.get(session) is job:
+            del self._latest[session]
 
 
-async def _report(job: Job) -> AsyncIterator[tuple[Any, Any, Any]]:
+async def _report(job: Job) -> AsyncIterator[tuple[Any, Any]]:
     """What the form shows while a job runs and when it has ended. No thread waits for it, however many are in line."""
-    idle = gr.update(interactive=False)
     seen, shown = -1, None  # what the view shows of a run whose timings are still repeated
     while job.live:
         if seen != (seen := job.version) and job.state == "running":
             before, shown = shown, job.partial.get("view")
-            yield _bar(job.stage, job.fraction), gr.skip() if shown == before else shown, gr.skip()
+            yield _bar(job.stage, job.fraction), gr.skip() if shown == before else shown
         await asyncio.sleep(LOOK_SECONDS)
     if job.state == "done":
-        yield done(MESSAGES["explored"]), f"{job.result} timed" if shown else job.result, idle
+        yield done(MESSAGES["explored"]), f"{job.result} timed" if shown else job.result
     elif job.state == "stopped":
-        yield done(MESSAGES["stopped"]), gr.skip(), idle
+        yield done(MESSAGES["stopped"]), gr.skip()
     elif isinstance(job.error, InputError):
-        yield alert(job.message), gr.skip(), idle
+        yield alert(job.message), gr.skip()
     else:
-        yield alert(MESSAGES["defect"]), gr.skip(), idle
+        yield alert(MESSAGES["defect"]), gr.skip()
         assert job.error is not None
         raise job.error
 
 
 def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, explore: Explore) -> None:
-    """Open the run named in the link, or the newest one; a run named in a link also fills the form.
-
-    Args:
-        blocks: the page.
-        service: whose runs are opened.
-        request: centroids preselected in the form.
-        explore: form and view.
-    """
+    """Open the run named in the link, or the newest one; a run named in a link also fills the form."""
     filled = (*TEXT_FIELDS, *LIKE_RUN)
     fields = [explore.fields[name] for name in filled]
     usual = [field.value for field in fields]
@@ -327,16 +324,14 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
         initial,
         None,
         [explore.view, explore.notice, explore.centroids, explore.fields["heads"], explore.like_run],
-        show_progress="hidden",
-        api_visibility="private",
+        **QUIET,
     )
     loaded.then(
         None,
         [explore.like_run, *fields],
         fields,
         js=FILL_UNTOUCHED.format(names=json.dumps(filled), usual=json.dumps(usual)),
-        show_progress="hidden",
-        api_visibility="private",
+        **QUIET,
     )
     _connect_first_run(blocks, service, request, explore)
 
@@ -372,9 +367,8 @@ def _connect_first_run(blocks: gr.Blocks, service: Service, request: AnalyzeRequ
         async for step in follow():
             yield step
 
-    how: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
-    blocks.load(first, None, outputs, **how)
-    explore.retry.click(again, None, outputs, **how)
+    blocks.load(first, None, outputs, concurrency_limit=None, **QUIET)
+    explore.retry.click(again, None, outputs, concurrency_limit=None, **QUIET)
 
 
 def _text_of(service: Service, run_id: str) -> dict[str, Any]:

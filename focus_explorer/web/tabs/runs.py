@@ -12,72 +12,41 @@ from fastapi import Response
 from focus_explorer.usecases.labels import KEEP_DAYS, all_runs, delete_run, label_run, undelete_run
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.sql import EXAMPLES, Limits, run_sql
-from focus_explorer.usecases.visitors.service import visitor_limits
+from focus_explorer.usecases.visitors import visitor_limits
 from focus_explorer.views.payloads.runs import DeletedPayload, RunCardsPayload, SqlExamplesPayload
 from focus_explorer.views.run import run_card
-from focus_explorer.web.requests.dispatch import dispatch, guarded, of_objects, packed
-from focus_explorer.web.tabs.explore import Explore
+from focus_explorer.web.requests.dispatch import dispatch, guarded, packed
+from focus_explorer.web.tabs.explore import Explore, browser_view
+from focus_explorer.web.tabs.form import QUIET
 from focus_explorer.web.text import PUBLIC_RUNS_INTRO, RUNS_INTRO
 
 ON_LOAD = """
-const start = () => {
-  if (!window.FocusRuns) { setTimeout(start, 30); return; }
   const ask = (name) => (request) => server[name](request || {});
   const view = FocusRuns.create(element.querySelector('.fx-root'), {
     load: ask('load_runs'), label: ask('label'), remove: ask('remove'), restore: ask('restore'), ask: ask('ask'),
   });
   watch('value', () => view.load());
-};
-start();
 """
 ON_LOAD_SQL = """
-const start = () => {
-  if (!window.FocusSql) { setTimeout(start, 30); return; }
   FocusSql.create(element.querySelector('.fx-root'), {
     query: (sql) => server.query({ sql }), examples: () => server.examples({}),
   });
-};
-start();
 """
 
 
 def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) -> None:
-    """Lay out the tab; lists are read again whenever it is opened or a run finishes.
-
-    Args:
-        service: whose runs are listed.
-        explore: whose analyses end in new runs.
-        tab: this tab.
-        blocks: the page.
-    """
+    """Lay out the tab; lists are read again whenever it is opened or a run finishes."""
     public = visitor_limits(service) is not None
     gr.HTML(f'<p class="fe-intro">{PUBLIC_RUNS_INTRO if public else RUNS_INTRO}</p>', padding=False)
-    listing = gr.HTML(
-        value="",
-        html_template='<div class="fx-root"></div>',
-        js_on_load=ON_LOAD,
-        server_functions=of_objects(_server_functions(service)),
-        elem_id="fe-runs",
-        padding=False,
-        apply_default_css=False,
-    )
+    listing = browser_view("fe-runs", "FocusRuns", ON_LOAD, _server_functions(service))
     if not public:
-        gr.HTML(
-            value="",
-            html_template='<div class="fx-root"></div>',
-            js_on_load=ON_LOAD_SQL,
-            server_functions=of_objects(_sql_functions(service)),
-            elem_id="fe-sql",
-            padding=False,
-            apply_default_css=False,
-        )
+        browser_view("fe-sql", "FocusSql", ON_LOAD_SQL, _sql_functions(service))
 
     def refresh() -> str:
         return str(time.time())  # the list reads itself again
 
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-    gr.on([tab.select, blocks.load], refresh, None, listing, **quiet)
-    explore.finished.then(refresh, None, listing, **quiet)
+    gr.on([tab.select, blocks.load], refresh, None, listing, **QUIET)
+    explore.finished.then(refresh, None, listing, **QUIET)
 
 
 def _server_functions(service: Service) -> list[Callable[..., Any]]:

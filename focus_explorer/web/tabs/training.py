@@ -15,9 +15,8 @@ from focus_explorer.usecases.training.processes import Trainings
 from focus_explorer.usecases.training.request import GROUPS, TrainRequest, recipe_values
 from focus_explorer.views.payloads.centroids import ResumedTrainingPayload
 from focus_explorer.web.requests.dispatch import of_objects
-from focus_explorer.web.tabs.device_field import device_field, list_devices
 from focus_explorer.web.tabs.explore import OPEN_FORM, Explore, alert, done, guarded
-from focus_explorer.web.tabs.run_form import centroid_choices
+from focus_explorer.web.tabs.form import centroid_choices, device_field, list_devices
 from focus_explorer.web.text import BUTTONS, LABELS, MESSAGES, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
 
 ON_LOAD = """

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import get_ident
 from typing import Any
+from weakref import WeakValueDictionary
 
 from focus_runtime.files import replacing
 
 KEPT_SECONDS = 0.2  # without a read; page and command line read in bursts
 
-_files: dict[str, OpenFile] = {}
+_files: WeakValueDictionary[str, OpenFile] = WeakValueDictionary()  # those in use, or with a kept connection
 _files_lock = threading.Lock()
 _ending = threading.Event()
 

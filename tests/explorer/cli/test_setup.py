@@ -12,7 +12,7 @@ from focus_explorer.cli.main import main
 from focus_explorer.usecases import default_model
 from focus_explorer.usecases.default_model import DefaultModel
 from focus_explorer.usecases.mixture import build
-from focus_explorer.usecases.mixture.packages import Package
+from focus_explorer.usecases.mixture.build import Package
 from focus_explorer.usecases.mixture.sources import SOURCES
 from tests.explorer.cli.conftest import one_error
 

@@ -8,7 +8,7 @@ import pytest
 
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.service import Service
-from focus_explorer.web.gradio_import import import_gradio
+from focus_explorer.web.gradio_internals import import_gradio
 from tests.explorer.conftest import TEXT
 
 import_gradio()  # before a test imports it in twice the time
@@ -33,3 +33,16 @@ def wait_for_job(ask, seconds=60):
             return answer
         time.sleep(0.05)
     raise AssertionError("the job did not end")
+
+
+def changes(job):
+    """The job now and after each change that is seen, for the last time when it has ended."""
+    seen = -1
+    while True:
+        live, version = job.live, job.version
+        if version != seen or not live:
+            seen = version
+            yield job
+        if not live:
+            return
+        time.sleep(0.001)

@@ -2,15 +2,152 @@
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 
 import pytest
 
 from focus_explorer.errors import ModelError
-from focus_explorer.usecases.models import LoadedModel, ModelStore, device_choices
+from focus_explorer.usecases import models
+from focus_explorer.usecases.models import FairLock, LoadedModel, ModelStore, device_choices, in_line
 from focus_runtime.errors import DeviceError
 from focus_runtime.models.devices import Device, Placement
 from tests.helpers import build_model, build_tokenizer
+
+
+class Queue:
+    """Users that come one after the other while the lock is held; `served` is the order in which they got it."""
+
+    def __init__(self, lock, users):
+        self.lock, self.served, self.told = lock, [], {}
+        self.threads = []
+        for number, user in enumerate(users):
+            self.threads.append(threading.Thread(target=self.come, args=(number, user)))
+            self.threads[-1].start()
+            while len(lock._waiting) <= number:
+                time.sleep(0.001)
+
+    def come(self, number, user):
+        told = self.told.setdefault(number, [])
+        with self.lock.held(user, lambda ahead, seconds: told.append((ahead, seconds))):
+            self.served.append((user, number))
+
+    def join(self):
+        for thread in self.threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(models, "LOOK_SECONDS", 0.01)
+
+
+def test_users_take_turns_and_keep_their_own_order():
+    lock = FairLock()
+    with lock.held("z"):
+        queue = Queue(lock, ["a", "a", "a", "b", "c", "b"])
+    queue.join()
+    assert queue.served == [("a", 0), ("b", 3), ("c", 4), ("a", 1), ("b", 5), ("a", 2)]
+
+
+def test_who_was_served_before_waits_behind_who_was_not():
+    lock = FairLock()
+    with lock.held("a"):
+        queue = Queue(lock, ["a", "b"])
+    queue.join()
+    assert queue.served == [("b", 1), ("a", 0)]
+
+
+def test_one_at_a_time_whatever_comes(fresh_seed):
+    lock, inside, most = FairLock(), [], []
+    draw = random.Random(fresh_seed)
+
+    def work(user, pauses):
+        for pause in pauses:
+            with lock.held(user), lock.held(user):
+                inside.append(user)
+                most.append(len(inside))
+                time.sleep(pause)
+                inside.remove(user)
+
+    pauses = [[draw.random() / 500 for _ in range(20)] for _ in range(6)]
+    threads = [threading.Thread(target=work, args=(draw.choice("abc"), one)) for one in pauses]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(most) == 120
+    assert set(most) == {1}
+    assert lock.try_acquire()
+    lock.release()
+
+
+def test_the_place_in_line_and_the_time_are_told(monkeypatch):
+    monkeypatch.setattr(models, "SHORT_SECONDS", 0.0)
+    lock = FairLock()
+    with lock.held():
+        queue = Queue(lock, ["a"])
+        while not queue.told[0]:
+            time.sleep(0.01)
+    queue.join()
+    assert set(queue.told[0]) == {(1, None)}  # nobody knows the time at first
+    lock._holds.clear()
+    lock._holds.extend([2.0, 4.0])
+    with lock.held("z"):
+        queue = Queue(lock, ["a", "a", "b"])
+        while not all(queue.told.get(number) for number in range(3)):
+            time.sleep(0.01)
+        assert [queue.told[number][-1][0] for number in range(3)] == [1, 3, 2]  # b comes before the second of a
+        assert queue.told[1][-1][1] == pytest.approx(9.0, abs=1.0)
+    queue.join()
+    assert queue.told[2][0][1] is not None
+
+
+def test_who_gives_up_leaves_the_line():
+    lock, raised = FairLock(), []
+
+    def give_up(ahead, seconds):
+        raise KeyboardInterrupt
+
+    def impatient():
+        try:
+            with lock.held("a", give_up):
+                pytest.fail("it never got the lock")
+        except KeyboardInterrupt:
+            raised.append(True)
+
+    with lock.held("z"):
+        thread = threading.Thread(target=impatient)
+        thread.start()
+        thread.join(10)
+        assert raised
+        assert lock._waiting == []
+        queue = Queue(lock, ["b"])
+    queue.join()
+    assert queue.served == [("b", 0)]
+
+
+def test_it_is_not_taken_from_who_waits():
+    lock, taken = FairLock(), []
+
+    def look():
+        taken.append(lock.try_acquire())
+
+    with lock.held("z"):
+        assert lock.try_acquire()  # its holder may
+        lock.release()
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join(10)
+    assert taken == [False]
+
+
+def test_the_place_in_line_in_words():
+    assert in_line(1, None) == "Waiting for the model: 1 before you"
+    assert in_line(12, 240.0) == "Waiting for the model: 12 before you, about 4 min"
+    assert in_line(900, 9000.0) == "Waiting for the model: 900 before you, about 2 h"
 
 
 @pytest.fixture
@@ -45,29 +182,16 @@ def test_another_precision_is_another_model(store, loads):
         assert other is not first
     with store.lease("a", device="cpu", dtype="bfloat16") as again:
         assert again is other
+    store.dtype = "bfloat16"  # which a page may be started with
+    with store.lease("a") as preferred:
+        assert preferred is other
     assert loads == ["a", "a in bfloat16"]
-
-
-def test_a_store_may_prefer_a_precision(loads):
-    def load(name, placement, progress):
-        loads.append(placement)
-        return LoadedModel(name, build_model(), object(), "")
-
-    with ModelStore(load, device="cpu", dtype="bfloat16").lease("a"):
-        pass
-    assert loads == [Placement("cpu", "bfloat16")]
 
 
 def test_a_device_that_is_not_here_loads_nothing(store, loads):
     with pytest.raises(DeviceError, match=r"device cuda:99 is not available"), store.lease("a", device="cuda:99"):
         pass
     assert loads == []
-
-
-def test_devices_are_offered_by_name_and_memory():
-    labels = device_choices()
-    assert labels[0][1] == "auto"
-    assert any(value == "cpu" and label.startswith("cpu (") and label.endswith(" GB)") for label, value in labels)
 
 
 def test_a_model_that_cannot_be_loaded_leaves_the_store_free(store, loads):
@@ -83,24 +207,6 @@ def test_a_model_that_cannot_be_loaded_leaves_the_store_free(store, loads):
     thread.start()
     thread.join(5)
     assert taken == ["a"]
-
-
-def test_a_second_thread_waits_until_the_lease_ends(store):
-    order, started = [], threading.Event()
-
-    def second():
-        started.set()
-        with store.lease("a"):
-            order.append("second")
-
-    thread = threading.Thread(target=second)
-    with store.lease("a"), store.lease("a"):  # the same thread may take it again
-        thread.start()
-        assert started.wait(5)
-        thread.join(0.2)
-        order.append("first")
-    thread.join(5)
-    assert order == ["first", "second"]
 
 
 def test_a_training_is_offered_single_devices_and_no_precision(monkeypatch):

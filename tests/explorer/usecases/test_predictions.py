@@ -9,7 +9,6 @@ import pytest
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.exports.tables.write import table
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import prediction_rows
 from focus_explorer.usecases.service import Service
@@ -90,13 +89,6 @@ def test_tokens_that_are_written_alike_are_told_apart_by_their_ids(stored):
             connection.execute("DELETE FROM predictions")
             connection.execute("INSERT INTO predictions SELECT * FROM kept")
             connection.execute("DROP TABLE kept")
-
-
-def test_the_table_has_a_row_for_each(stored):
-    service, run_id = stored
-    rows = table(service.database, run_id, "predictions")
-    assert rows.num_rows == 10 * (fetch(service.database, "tokens", run_id=run_id).num_rows - 1)
-    assert rows["place"].to_pylist()[:5] == [1, 2, 3, 4, 5]
 
 
 def test_a_run_stored_before_has_none(stored, tmp_path):

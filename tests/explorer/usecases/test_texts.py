@@ -8,9 +8,10 @@ from focus_explorer.errors import TextError
 from focus_explorer.usecases.texts import SAMPLES, read_text_file, sample_of, sample_text
 
 
-def test_samples_exist_and_are_long_enough():
+def test_every_sample_is_a_text_of_some_length():
     for name in SAMPLES:
         assert len(sample_text(name)) > 1000
+        assert 300 <= len(sample_text(name).split()) <= 1500
 
 
 def test_text_file_problems_are_named(tmp_path, monkeypatch):
@@ -21,11 +22,6 @@ def test_text_file_problems_are_named(tmp_path, monkeypatch):
         stream.truncate(50 * 2**20)
     with pytest.raises(TextError, match="50 MB"):
         read_text_file(big)
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_every_sample_is_a_text_of_some_length(name):
-    assert 300 <= len(sample_text(name).split()) <= 1500
 
 
 def test_a_sample_and_its_beginning_are_known():

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from focus_explorer.web.gradio_import import import_gradio
+from focus_explorer.web.gradio_internals import import_gradio
 
 import_gradio()

@@ -1,10 +1,30 @@
-"""What the page and a saved run take from the style sheets."""
+"""The scripts and styles that the page and a saved run take, linked into one file, and which files browsers keep."""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 
-from focus_explorer.web.browser import background, joined_files, stylesheets
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from focus_explorer.settings import asset_path
+from focus_explorer.web.browser import (
+    LinkError,
+    background,
+    joined_files,
+    link,
+    modules,
+    notebook_script,
+    page_script,
+    stylesheets,
+)
+from focus_explorer.web.hosting.guard import FOR_A_YEAR, AroundGradio
 
 
 def test_the_background_is_the_token_of_the_theme():
@@ -19,3 +39,146 @@ def test_every_joined_style_sheet_is_labelled_by_its_own_path():
     labels = re.findall(r"^/\* ([\w/-]+\.css) \*/$", style.read_text(encoding="utf-8"), re.M)
     assert labels[0] == "core/tokens.css"
     assert len(labels) == len(set(labels)) == len(stylesheets()) - 1  # page.css goes to Gradio
+
+
+def answer(request):
+    return PlainTextResponse("content", status_code=404 if "missing" in request.url.path else 200)
+
+
+CLIENT = TestClient(AroundGradio(Starlette(routes=[Route("/{path:path}", answer)])))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/assets/index-DphvyggB.js",
+        "/assets/Index-Akn07EZk2.css",
+        "/focus/assets/src-1GSBhSW9.js",
+        "/gradio_api/file=/tmp/x/explorer-61cd121870a5.css",
+    ],
+)
+def test_named_by_content(path):
+    assert CLIENT.get(path).headers["cache-control"] == FOR_A_YEAR
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/config", "/theme.css", "/static/js/x.js", "/assets/missing-DphvyggB.js", "/gradio_api/file=/tmp/run-1.csv"],
+)
+def test_everything_else(path):
+    assert "cache-control" not in CLIENT.get(path).headers
+
+
+ROOT = asset_path("js")
+SCRIPTS = sorted(ROOT.rglob("*.js"))
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes modules given as {name: text}; returns the path of main.js."""
+
+    def write_all(**files):
+        for name, text in files.items():
+            path = tmp_path / (name.replace("__", "/") + ".js")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return tmp_path / "main.js"
+
+    return write_all
+
+
+def node(*arguments, **how):
+    program = shutil.which("node")
+    if program is None:
+        pytest.skip("Node is not installed")
+    return subprocess.run([program, *arguments], check=True, capture_output=True, text=True, **how).stdout
+
+
+def test_a_linked_script_runs_with_names_of_its_own_in_every_module(write):
+    entry = write(
+        main="""// export default 1; import "x"
+import { twice as double, Box, count } from "./parts/one.js";
+import {
+  late,
+} from "./parts/two.js";
+const hidden = 1;
+const quoted = `
+  export { ${hidden} } import`;
+export const value = [double(21), new Box(7).held, late(), count, hidden, quoted.trim()];
+export async function* later() { await null; }
+""",
+        parts__one="""import { late } from "./two.js";
+const hidden = 2;
+export const count = hidden;
+export function twice(x) { return x * hidden; }
+export class Box { constructor(held) { this.held = held + late(); } export() { return import_; } }
+const import_ = null;
+""",
+        parts__two="const hidden = 3;\nexport const late = () => hidden;\n",
+    )
+    assert [module.path.name for module in modules(entry)] == ["two.js", "one.js", "main.js"]
+    script = link(entry)
+    assert script.count("// parts/two.js") == 1
+    shown = node("-e", f"console.log(JSON.stringify({script.rstrip().rstrip(';')}))")
+    assert json.loads(shown) == {"value": [42, 10, 3, 2, 1, "export { 1 } import"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("\nexport default 1;\n", 2, "only `import"),
+        ("export let a = 1;\n", 1, "only `import"),
+        ("const a = 1;\nexport { a };\n", 2, "only `import"),
+        ('export * from "./other.js";\n', 1, "only `import"),
+        ("export const { a } = {};\n", 1, "only `import"),
+        ('import other from "./other.js";\n', 1, "only `import"),
+        ('import { other } from "other";\n', 1, "only `import"),
+        ('import { other } from "./other.js"\nconst a = 1;\n', 1, "only `import"),
+        ('\nimport { another } from "./other.js";\n', 2, "other.js exports no another"),
+    ],
+)
+def test_anything_else_is_an_error_with_file_and_line(write, text, line, problem):
+    entry = write(main=text, other="export const other = 1;\n")
+    with pytest.raises(LinkError) as caught:
+        link(entry)
+    assert str(caught.value).startswith(f"{entry}:{line}: ")
+    assert problem in str(caught.value)
+
+
+def test_a_missing_file_and_a_cycle_are_named(write):
+    entry = write(
+        main='import { a } from "./a.js";\n',
+        a='import { b } from "./b.js";\nexport const a = 1;\n',
+        b='import { a } from "./a.js";\nexport const b = 1;\n',
+    )
+    with pytest.raises(LinkError, match=r"import cycle: a\.js → b\.js → a\.js"):
+        link(entry)
+    with pytest.raises(LinkError, match=r"none\.js: No such file"):
+        link(write(main='import { a } from "./none.js";\n'))
+
+
+def test_every_module_of_ours_belongs_to_the_page_and_the_notebook_has_the_views_alone():
+    def names(entry):
+        return {module.path.relative_to(ROOT.resolve()).as_posix() for module in modules(ROOT / entry)}
+
+    page, notebook = names("main.js"), names("notebook.js")
+    assert page | {"notebook.js"} == {path.relative_to(ROOT).as_posix() for path in SCRIPTS}
+    assert notebook - {"notebook.js"} < page
+    folders = {name.split("/")[0] for name in notebook} - {"notebook.js"}
+    views = {"tokens", "groups", "map", "sparsity", "compare", "statistics"}
+    assert folders == {"core", "strings", "shell", *views}
+    assert not {"shell/keys.js", "shell/tour.js"} & notebook
+
+
+def test_no_module_makes_a_global_and_each_is_checked_by_types():
+    for path in SCRIPTS:
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith("// @ts-check\n"), path
+        assert "window.FX" not in text, path
+        assert ("Object.assign(window" in text) == (path.name in ("main.js", "notebook.js")), path
+        assert not path.stem.startswith(path.parent.name), f"{path} repeats its folder"
+
+
+def test_the_linked_scripts_parse():
+    for text in (page_script(), notebook_script()):
+        node("--check", "-", input=text)

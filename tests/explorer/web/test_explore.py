@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -43,6 +44,26 @@ def shown(service, model_folder, repeats):
     return views, steps[-1][0]
 
 
+@contextmanager
+def model_in_use(service, model_folder):
+    """Somebody else works with the model."""
+    held, free = threading.Event(), threading.Event()
+
+    def hold():
+        with service.models.lease(model_folder):
+            held.set()
+            free.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        assert held.wait(60)
+        yield
+    finally:
+        free.set()
+        holder.join()
+
+
 def test_a_short_text_is_shown_when_it_is_done(service, model_folder):
     views, message = shown(service, model_folder, repeats=3)
     assert len(views) == 1
@@ -51,15 +72,8 @@ def test_a_short_text_is_shown_when_it_is_done(service, model_folder):
 
 
 def test_who_waits_is_told_the_place_in_line_and_can_stop(service, model_folder):
-    """While somebody else works with the model."""
     form = {"model": model_folder, **FORM}
     runner = Runner(service, tuple(form), 1)
-    held, free = threading.Event(), threading.Event()
-
-    def hold():
-        with service.models.lease(model_folder):
-            held.set()
-            free.wait(60)
 
     async def wait_in_line():
         seen = []
@@ -69,16 +83,27 @@ def test_who_waits_is_told_the_place_in_line_and_can_stop(service, model_folder)
                 runner.stop(VISITOR)
         return seen
 
-    holder = threading.Thread(target=hold)
-    holder.start()
-    try:
-        assert held.wait(60)
+    with model_in_use(service, model_folder):
         seen = run(wait_in_line())
-    finally:
-        free.set()
-        holder.join()
     assert re.search(r"Waiting for the model: 1 before you", "".join(seen))
     assert MESSAGES["stopped"] in seen[-1]
+
+
+def test_a_second_analysis_of_a_page_keeps_its_stop_when_the_first_ends(service, model_folder):
+    form = {"model": model_folder, **FORM}
+    runner = Runner(service, tuple(form), 1)
+
+    async def both():
+        first, second = (runner.analyze(TEXT, VISITOR, *form.values()) for _ in range(2))
+        shown = [await anext(first), await anext(second)]
+        await first.aclose()
+        runner.stop(VISITOR)
+        return [*shown, *await collected(second)]
+
+    with model_in_use(service, model_folder):
+        *_, last = run(both())
+    assert MESSAGES["stopped"] in last[0]
+    assert last[2]["interactive"] is False
 
 
 def test_too_many_are_refused_in_words(monkeypatch, service, model_folder):

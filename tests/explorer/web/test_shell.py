@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import httpx
 import pytest
 
 from focus_explorer.errors import InputError
-from focus_explorer.web.shell import QUEUE_SECONDS, App, build_app
+from focus_explorer.web.gradio_internals import QUEUE_SECONDS
+from focus_explorer.web.shell import App, build_app
 from tests.helpers import free_port
 
 pytestmark = pytest.mark.slow
@@ -19,7 +21,7 @@ def test_transformers_is_imported_before_a_second_thread_can_ask_for_it(tmp_path
     monkeypatch.delitem(sys.modules, "transformers", raising=False)
     served = []
 
-    def serve(app, port, *, mcp):
+    def serve(app, port):
         served.append(hasattr(sys.modules["transformers"], "AttentionInterface"))
 
     monkeypatch.setattr(App, "_serve", serve)
@@ -63,3 +65,35 @@ def test_a_machine_that_does_not_know_localhost_is_one_message(tmp_path, monkeyp
     monkeypatch.undo()
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"http://127.0.0.1:{port}/ready")
+
+
+CODE = """
+import inspect
+from pathlib import Path
+from focus_explorer.web.gradio_internals import import_gradio
+find = inspect.getfile
+written = []
+write = Path.write_text
+Path.write_text = lambda path, *given, **named: (written.append(path), write(path, *given, **named))[1]
+made = []
+import ast
+parse = ast.get_source_segment
+ast.get_source_segment = lambda *given, **named: (made.append(given), parse(*given, **named))[1]
+import_gradio()
+import_gradio()
+import gradio
+assert inspect.getfile is find
+assert inspect.getfile(gradio.Button).endswith("button.py")
+assert [path for path in written if path.suffix == ".pyi"] == []
+assert made == []
+with gradio.Blocks() as blocks:
+    number = gradio.Number(3)
+    number.change(lambda value: value, number, number)
+assert len(blocks.get_config_file()["dependencies"]) == 1
+"""
+
+
+@pytest.mark.slow
+def test_no_stub_file_is_parsed_or_written():
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

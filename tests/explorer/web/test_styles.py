@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from focus_explorer.assets import asset_path
+from focus_explorer.settings import asset_path
 from focus_explorer.web.browser import host_style, stylesheets
 
 ROOT = asset_path("css")

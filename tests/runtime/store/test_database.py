@@ -234,3 +234,15 @@ def test_threads_read_side_by_side_and_writers_get_their_turn(database):
         thread.join(10)
     assert sorted(order[:2]) == ["one", "two"]
     assert (order[2], late) == ("write", 1)
+
+
+def test_files_that_nobody_uses_any_more_are_forgotten(tmp_path):
+    """A public page opens a file for each of its visitors."""
+    for number in range(3):
+        database = Database(tmp_path / f"{number}.duckdb")
+        name_a_group(database)
+        assert count(database) == 1
+    deadline = time.monotonic() + 10  # a connection is kept for a moment
+    while any(str(tmp_path) in path for path in list(connections._files)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not [path for path in connections._files if str(tmp_path) in path]

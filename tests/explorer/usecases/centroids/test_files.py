@@ -9,7 +9,6 @@ import torch
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.usecases.acting_user import acting_as
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.centroids import files
 from focus_explorer.usecases.centroids.cards import CentroidCards
@@ -27,6 +26,7 @@ from focus_explorer.usecases.centroids.files import (
 from focus_explorer.usecases.run_model import lease_run_model, run_centroids
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.users import acting_as
 from focus_runtime.assets import SHIPPED_CENTROIDS, asset_path
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids

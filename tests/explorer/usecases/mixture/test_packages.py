@@ -9,8 +9,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from focus_explorer.errors import InputError
-from focus_explorer.usecases.mixture import packages
-from focus_explorer.usecases.mixture.packages import Package, fetch_debian, fetch_pypi
+from focus_explorer.usecases.mixture import build
+from focus_explorer.usecases.mixture.build import Package, fetch_debian, fetch_pypi
 
 MIRROR = {"alpha": "1.0-1", "beta": "1:2.0"}
 APT_CACHE = "import sys\nfor name in sys.argv[2:]:\n    if name in MIRROR: print('Package: ' + name)\n"
@@ -94,7 +94,7 @@ def test_a_package_that_cannot_be_unpacked_is_named(tools, tmp_path):
 
 
 def test_a_tool_that_does_not_answer_is_named(tools, tmp_path, monkeypatch):
-    monkeypatch.setattr(packages, "TIMEOUT", 0.5)
+    monkeypatch.setattr(build, "TIMEOUT", 0.5)
     slow = "import time\ntime.sleep(60)\n"
     tools(scripts={"apt-cache": APT_CACHE, "apt-get": slow, "dpkg-deb": DPKG_DEB})
     with pytest.raises(InputError, match="no answer within"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from focus_explorer.usecases.mixture.documents import READERS
 from focus_explorer.usecases.mixture.sources import BALANCE, NOVELS, PYPI, SOURCES, TRAIN, UNSEEN, VALIDATION
 from tests.helpers import ROOT
@@ -41,20 +39,15 @@ def test_texts_that_groups_are_balanced_on_are_neither_trained_nor_tested_on():
     assert not {source.language for source in balanced} & {source.language for source in others}
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.path))
-def test_every_source_has_a_reader_a_licence_and_a_size(source):
-    assert source.kind in READERS
-    assert source.licence
-    assert source.files
-    assert 50_000 <= source.most <= 3_000_000
-    assert ("==" in source.package) == (source.registry == PYPI)
-    if source.original_package:
-        assert source.original
-
-
-def test_paths_are_different():
-    paths = [source.path for source in SOURCES]
-    assert len(paths) == len(set(paths))
+def test_every_source_has_a_reader_a_licence_a_size_and_a_path_of_its_own():
+    for source in SOURCES:
+        assert source.kind in READERS, source.path
+        assert source.licence, source.path
+        assert source.files, source.path
+        assert 50_000 <= source.most <= 3_000_000, source.path
+        assert ("==" in source.package) == (source.registry == PYPI), source.path
+        assert source.original or not source.original_package, source.path
+    assert len({source.path for source in SOURCES}) == len(SOURCES)
 
 
 def test_the_page_names_every_source_with_its_licence():

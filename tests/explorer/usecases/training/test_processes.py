@@ -20,12 +20,12 @@ import pytest
 from focus_explorer.cli.main import parser
 from focus_explorer.cli.train import train_request
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.usecases.acting_user import acting_as
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings, _Job
 from focus_explorer.usecases.training.request import TrainRequest, plan_training
+from focus_explorer.usecases.users import acting_as
 from tests.explorer.conftest import TEXT
 from tests.explorer.usecases.training.curves import curve
 from tests.pace import slowed_down

@@ -1,20 +1,58 @@
-"""Serving until SIGTERM or SIGINT, which end background work at its next step before they end the server."""
+"""The process around a page: where its uploads lie, and serving until SIGTERM or SIGINT, which first end the jobs."""
 
 from __future__ import annotations
 
+import atexit
 import os
+import re
+import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from focus_explorer.settings import process_runs, set_upload_folder
 from focus_explorer.usecases.jobs import stop_all_jobs
-from focus_explorer.usecases.logs import LOG
+from focus_explorer.usecases.users import LOG
 
+_NAME = re.compile(r"focus-explorer-uploads-(\d+)-\w+")
 LEAVING_SECONDS = 10.0  # for jobs to reach their next step
 LAST_SECONDS = 5.0  # after that, for the server and all that is left
 LOOK_SECONDS = 1.0  # between looks at signals that came to another thread
+
+
+def private_uploads(parent: str | Path | None = None) -> Path:
+    """Make the folder of uploads, for this user alone and gone with the server, before Gradio is imported.
+
+    What servers that were killed left behind is removed.
+
+    Args:
+        parent: where it is made; the system's folder for temporary files when None.
+    """
+    parent = Path(parent or tempfile.gettempdir())
+    sweep(parent)
+    folder = Path(tempfile.mkdtemp(prefix=f"focus-explorer-uploads-{os.getpid()}-", dir=parent))  # mode 0700
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    set_upload_folder(folder)
+    return folder
+
+
+def sweep(parent: Path) -> None:
+    """Remove this user's folders of servers that no longer run."""
+    for folder in parent.glob("focus-explorer-uploads-*"):
+        named = _NAME.fullmatch(folder.name)
+        if named and not folder.is_symlink() and _is_ours(folder) and not process_runs(int(named[1])):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        return folder.stat().st_uid == os.getuid()
+    except (OSError, AttributeError):  # gone meanwhile, or a system without users
+        return False
 
 
 @contextmanager
@@ -57,11 +95,11 @@ def wait_for(stopping: threading.Event) -> None:
         pass
 
 
-def end_jobs(seconds: float = LEAVING_SECONDS) -> None:
+def end_jobs() -> None:
     """Request that all background work stops, and wait for it; what it has not stored by then is dropped."""
-    left = stop_all_jobs(seconds)
+    left = stop_all_jobs(LEAVING_SECONDS)
     if left:
-        LOG.warning(f"ended during {', '.join(sorted(job.kind for job in left))}; nothing half is kept")
+        LOG.warning(f"ended during {', '.join(sorted(job.kind for job in left))}; no partial results are stored")
 
 
 def exit_at_last(seconds: float = LEAVING_SECONDS + LAST_SECONDS) -> None:

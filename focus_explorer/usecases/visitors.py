@@ -1,38 +1,227 @@
-"""The service of a public page: for each visitor another one, found by whom the code works for."""
+"""A public page: what one visitor may use, a database for each of them, and the service that finds it."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import threading
 import time
-from collections import OrderedDict
-from contextlib import suppress
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import ConfigError, InputError, StoreError, TextError
-from focus_explorer.usecases.acting_user import VISITOR, acting_user, visitor_of
+from focus_explorer.progress import about
 from focus_explorer.usecases.jobs import live_jobs
 from focus_explorer.usecases.models import ModelStore
 from focus_explorer.usecases.names import KnownNames
 from focus_explorer.usecases.service import Part, Service
-from focus_explorer.usecases.visitors.database import ShownDatabase, VisitorDatabase
-from focus_explorer.usecases.visitors.limits import CHARACTERS_OF_TOKEN, MOST_REMEMBERED, Shares, VisitorLimits
+from focus_explorer.usecases.users import VISITOR, acting_user, visitor_of
 from focus_explorer.words import counted
+from focus_runtime.files import replacing
+from focus_runtime.store.connections import copy_database
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
     from focus_explorer.usecases.analyze import AnalyzeRequest
 
+WINDOW_SECONDS = 3600.0
+VISITORS_OF_ADDRESS = 4  # shares of a visitor that everyone of one network address has together
+MOST_REMEMBERED = 20_000  # visitors and addresses; those seen longest ago are forgotten
+CHARACTERS_OF_TOKEN = 16  # texts of more characters than that are not even cut into tokens
 IDLE_SECONDS = 1800.0  # after which what is kept in memory for a visitor goes
 SWEEP_SECONDS = 300.0
 MOST_LARGE = 6  # of each class; a hundred megabytes each
 MOST_SERVICES = 2000  # visitors for whom something is kept in memory
 MOST_BYTES = 8 * 2**30  # of all visitors' databases together
 _FOLDER = re.compile(r"[0-9a-f]{16,64}")
+
+
+class Options(BaseModel):
+    """Options of `focus-explorer serve`, checked when they are given.
+
+    Raises:
+        InputError: names the option that cannot be used.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    PREFIX: ClassVar[str] = "--"
+    OPTIONS: ClassVar[dict[str, str]] = {}  # field -> its option, where that has another name
+
+    def __init__(self, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            problem = first.get("ctx", {}).get("error")
+            if not isinstance(problem, InputError):
+                expected = re.sub("^(Input should be|Value error,) ", "", first["msg"])
+                problem = InputError(f"{self.option(str(first['loc'][0]))} is {first['input']!r}", expected=expected)
+            raise problem from error
+
+    @classmethod
+    def option(cls, field: str) -> str:
+        """The option that sets a field."""
+        return cls.OPTIONS.get(field, cls.PREFIX + field.replace("_", "-"))
+
+
+def matching(pattern: str, expected: str) -> AfterValidator:
+    """Accepts texts of a pattern; the message names what was expected."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(expected)
+        return value
+
+    return AfterValidator(check)
+
+
+class VisitorLimits(Options):
+    """What one visitor of a public page may use."""
+
+    PREFIX = "--visitor-"
+
+    tokens: int = Field(default=2000, ge=2, description="longest text")
+    runs: int = Field(default=20, gt=0, description="texts explored in an hour")
+    minutes: float = Field(default=5.0, gt=0, description="that the model works for a visitor in an hour")
+    kept_runs: int = Field(default=60, gt=0, description="runs of a visitor at a time")  # deleted ones included
+    hours: float = Field(default=24.0, gt=0, description="after the last visit, when a visitor's runs are removed")
+
+
+class Share:
+    """What visitors and their network addresses used of something within the last hour; safe for several threads.
+
+    Args:
+        most: that one visitor may use.
+        what: that is, in words.
+        clock: seconds, growing.
+    """
+
+    def __init__(self, most: float, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.most, self.what, self._clock = most, what, clock
+        self._used: OrderedDict[str, deque[tuple[float, float]]] = OrderedDict()  # when and how much, by either
+        self._lock = threading.Lock()
+
+    def admit(self, visitor: str, address: str) -> None:
+        """Let a visitor use more.
+
+        Raises:
+            InputError: they, or everyone of their address together, have used what they may within an hour.
+        """
+        own, all_there = self.seconds_left(visitor), self.seconds_left(address, VISITORS_OF_ADDRESS)
+        if not own and not all_there:
+            return
+        whose = "you have" if own else "your network address has"
+        raise InputError(
+            f"{whose} used what one visitor may use of this page within an hour ({self.what})",
+            fix=f"try again in about {about(max(own, all_there))}, or install Focus Explorer on your own machine",
+        )
+
+    def spend(self, visitor: str, address: str, amount: float) -> None:
+        """Count what a visitor uses now."""
+        with self._lock:
+            for key in (visitor, address):
+                self._recent(key).append((self._clock(), amount))
+            while len(self._used) > MOST_REMEMBERED:
+                self._used.popitem(last=False)
+
+    def seconds_left(self, key: str, times: int = 1) -> float:
+        """How long a visitor or address has to wait until it may use more; 0 where it may now.
+
+        Args:
+            key: whose.
+            times: so many shares belong to it.
+        """
+        with self._lock:
+            recent = self._recent(key)
+            over = sum(amount for _, amount in recent) - times * self.most
+            if over < 0:
+                return 0.0
+            for since, amount in recent:
+                over -= amount
+                if over < 0:
+                    return max(0.0, since + WINDOW_SECONDS - self._clock())
+            return 0.0
+
+    def _recent(self, key: str) -> deque[tuple[float, float]]:
+        recent = self._used.setdefault(key, deque())
+        self._used.move_to_end(key)
+        while recent and recent[0][0] <= self._clock() - WINDOW_SECONDS:
+            recent.popleft()
+        return recent
+
+
+class ShownDatabase(Database):
+    """The database whose runs every visitor sees. Who works for no visitor in particular may not write to it."""
+
+    @contextmanager
+    def write(self) -> Iterator[Any]:
+        """Refuse to write."""
+        raise StoreError(
+            "the runs that this page shows to everyone cannot be changed", fix="explore a text of your own"
+        )
+        yield  # a generator, as its base class has one
+
+
+class VisitorDatabase(Database):
+    """What one visitor sees and changes.
+
+    Args:
+        own: file of the visitor, made when something is first written.
+        shown: database that it begins as a copy of.
+        admit: called before the copy is made; may raise.
+    """
+
+    def __init__(self, own: Path, shown: Database, admit: Callable[[], None] = lambda: None) -> None:
+        self._shown, self._admit = shown, admit
+        self._copying = threading.Lock()
+        super().__init__(own, wait=shown.wait)
+
+    @property
+    def path(self) -> Path:
+        """The file that is read now."""
+        return self._own if self.is_begun() else self._shown.path
+
+    @path.setter
+    def path(self, value: Path) -> None:
+        self._own = value
+
+    def is_begun(self) -> bool:
+        """Whether the visitor has a file."""
+        return os.path.exists(self._own)
+
+    @contextmanager
+    def read(self) -> Iterator[Any]:
+        """A read-only connection to the visitor's file, or to the shown one."""
+        with super().read() if self.is_begun() else self._shown.read() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Any]:
+        """A connection inside one transaction to the visitor's file, which is made where there is none."""
+        self._begin()
+        with super().write() as connection:
+            yield connection
+
+    def state(self) -> Hashable:
+        """Tells what is read from every earlier state of it."""
+        return super().state() if self.is_begun() else self._shown.state()
+
+    def _begin(self) -> None:
+        with self._copying:
+            if self.is_begun():
+                return
+            self._admit()
+            self._own.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._shown.read() as connection, replacing(self._own, sync=True) as part:
+                copy_database(connection, part)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,11 +235,7 @@ class PublicNames(KnownNames):
     limits: VisitorLimits
 
     def model(self, name: str) -> str:
-        """The name, where the host has chosen it or a shown run was made with it.
-
-        Raises:
-            InputError: it is another one.
-        """
+        """The name, where the host has chosen it or a shown run was made with it."""
         name = name.strip()
         if name in self.models or name in fetch(self.database, "model_ids")["model_id"].to_pylist():
             return name
@@ -61,11 +246,7 @@ class PublicNames(KnownNames):
         )
 
     def request(self, request: AnalyzeRequest) -> AnalyzeRequest:
-        """A request of a visitor: names as ever, texts no longer than they may be, where and how the page computes.
-
-        Raises:
-            InputError: it asks for more.
-        """
+        """A request of a visitor: known names, texts no longer than they may be, where and how the page computes."""
         known = super(PublicNames, self).request(request)
         most = self.limits.tokens
         if request.max_tokens is not None and request.max_tokens > most:
@@ -76,24 +257,14 @@ class PublicNames(KnownNames):
         return replace(known, max_tokens=request.max_tokens or most, device=None, dtype=None)
 
     def text(self, text: str) -> None:
-        """Refuse a text that would take long even to be cut.
-
-        Raises:
-            TextError: it has too many characters.
-        """
+        """Refuse a text that would take long even to be cut."""
         most = CHARACTERS_OF_TOKEN * self.limits.tokens
         if len(text) > most:
             raise TextError(f"the text has {len(text):,} characters", expected=f"at most {most:,} on this page")
 
 
 class OwnService(Service):
-    """What one visitor works on.
-
-    Args:
-        visitor: their name.
-        page: of all visitors.
-        folder: for the visitor's database.
-    """
+    """What one visitor works on; their database lies in the folder."""
 
     def __init__(self, visitor: str, page: VisitorService, folder: Path) -> None:
         database = VisitorDatabase(folder / page.shown.path.name, page.shown, page.check_space)
@@ -108,11 +279,7 @@ class OwnService(Service):
             self._parts.pop(kind, None)
 
     def admit_run(self) -> None:
-        """Count a run that is to be stored.
-
-        Raises:
-            InputError: the visitor has stored as many as they may.
-        """
+        """Count a run that is to be stored, unless the visitor has stored as many as they may."""
         self._page.admit_run(self)
 
 
@@ -131,7 +298,9 @@ class VisitorService(Service):
                 pass
         self.shown = ShownDatabase(database)
         super().__init__(models=models, opened=self.shown)
-        self.limits, self.shares = limits, Shares(limits)
+        self.limits = limits
+        self.runs = Share(limits.runs, counted(limits.runs, "run"))
+        self.seconds = Share(60 * limits.minutes, f"{limits.minutes:g} minutes of the model")
         self.folder = self.shown.path.with_name(f"{self.shown.path.name}.visitors")
         self.addresses: OrderedDict[str, str] = OrderedDict()  # by visitor, where they were last seen
         self._services: OrderedDict[str, OwnService] = OrderedDict()
@@ -141,7 +310,7 @@ class VisitorService(Service):
 
     @property
     def database(self) -> Database:
-        """That of the visitor this code works for."""
+        """The database of the visitor that this code works for."""
         own = self._own()
         return self.shown if own is None else own.database
 
@@ -163,13 +332,10 @@ class VisitorService(Service):
         return own.part(kind)
 
     def admit_run(self, own: OwnService | None = None) -> None:
-        """Count a run that is to be stored.
-
-        Args:
-            own: of the visitor; whom this code works for when None.
+        """Count a run that is to be stored, of a visitor or of the one this code works for.
 
         Raises:
-            InputError: the visitor has stored as many as they may, or there is none.
+            InputError: the visitor has stored as many as they may, or there is no visitor.
         """
         own = own or self._own()
         if own is None:
@@ -182,8 +348,8 @@ class VisitorService(Service):
                 fix=f"they are removed {self.limits.hours:g} hours after your last visit",
             )
         address = self._address(own.visitor)
-        self.shares.admit(self.shares.runs, own.visitor, address)
-        self.shares.spend(self.shares.runs, own.visitor, address, 1)
+        self.runs.admit(own.visitor, address)
+        self.runs.spend(own.visitor, address, 1)
 
     def admit(self) -> None:
         """Let the visitor this code works for use the model; see `Meter`.
@@ -193,13 +359,13 @@ class VisitorService(Service):
         """
         visitor = visitor_of(acting_user())
         if visitor is not None:
-            self.shares.admit(self.shares.seconds, visitor, self._address(visitor))
+            self.seconds.admit(visitor, self._address(visitor))
 
     def spend(self, seconds: float) -> None:
         """Count seconds for which they used it."""
         visitor = visitor_of(acting_user())
         if visitor is not None:
-            self.shares.spend(self.shares.seconds, visitor, self._address(visitor), seconds)
+            self.seconds.spend(visitor, self._address(visitor), seconds)
 
     def seen(self, visitor: str, address: str) -> None:
         """A request of a visitor has come from a network address."""
@@ -210,14 +376,10 @@ class VisitorService(Service):
                 self.addresses.popitem(last=False)
 
     def check_space(self) -> None:
-        """Refuse another visitor's copy where all copies take too much space, after a sweep.
-
-        Raises:
-            StoreError: there is no room.
-        """
-        if self._bytes() + self.shown.path.stat().st_size > MOST_BYTES:
+        """Refuse another visitor's copy where all copies take too much space even after a sweep."""
+        if self._is_full():
             self.sweep()
-            if self._bytes() + self.shown.path.stat().st_size > MOST_BYTES:
+            if self._is_full():
                 raise StoreError("this page keeps as many visitors' runs as it can", fix="try again tomorrow")
 
     def sweep(self) -> None:
@@ -268,12 +430,12 @@ class VisitorService(Service):
     def _address(self, visitor: str) -> str:
         return self.addresses.get(visitor, visitor)
 
-    def _bytes(self) -> int:
-        total = 0
+    def _is_full(self) -> bool:
+        total = self.shown.path.stat().st_size
         for file in self.folder.rglob("*"):
             with suppress(OSError):
                 total += file.stat().st_size
-        return total
+        return total > MOST_BYTES
 
 
 def visitor_limits(service: Service) -> VisitorLimits | None:

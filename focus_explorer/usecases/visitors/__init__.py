@@ -1,1 +1,0 @@
-"""A public page: every visitor has a database of their own, and a share of the page's time."""

@@ -1,0 +1,54 @@
+"""What the product imports is declared, and what is declared is imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+
+import pytest
+
+from tests.helpers import ROOT
+
+OURS = {"focus_explorer", "focus_runtime", "paper"}
+MODULES = {"scikit-learn": "sklearn", "umap-learn": "umap", "lm-eval": "lm_eval", "flash-attn": "flash_attn"}
+BROUGHT = {  # by a declared distribution that is built on them, and whose versions they must fit
+    "anyio": "gradio",
+    "choreographer": "kaleido",
+    "fastapi": "gradio",
+    "numba": "umap-learn",
+    "starlette": "gradio",
+}
+
+
+def imported():
+    """Distributions' modules that a file of the product imports anywhere."""
+    found = set()
+    for folder in (ROOT / "focus_explorer", ROOT / "runtime" / "focus_runtime"):
+        for path in folder.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    found |= {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    found.add(node.module.split(".")[0])
+    return found - set(sys.stdlib_module_names) - OURS - {"__future__"}
+
+
+def declared():
+    """(modules of the required distributions, modules of all, those of extras too)."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    def modules(requirements):
+        names = {re.split(r"[\[<>=;! ]", requirement)[0] for requirement in requirements}
+        return {MODULES.get(name, name.replace("-", "_")) for name in names}
+
+    extras = [one for group in project["optional-dependencies"].values() for one in group]
+    return modules(project["dependencies"]), modules([*project["dependencies"], *extras])
+
+
+@pytest.mark.xfail(reason="pyproject.toml lacks psutil and huggingface_hub, and has pandas", strict=True)
+def test_what_is_imported_is_declared_and_the_other_way_round():
+    required, everything = declared()
+    assert imported() - BROUGHT.keys() - everything == set()
+    assert required - imported() == set()

@@ -49,7 +49,7 @@ def checked(name: str, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ConfigError(f"{name} is {value!r}", expected=f"a whole number of at least {least}")
         if value > most:
-            raise ConfigError(f"{name} is {value}", expected=f"at most {most}")
+            raise ConfigError(f"{name} is {value}", expected=f"at most {most:,}")
     elif name in CHOICES:
         if value not in CHOICES[name]:
             raise ConfigError(f"{name} is {value!r}", expected=" or ".join(CHOICES[name]))

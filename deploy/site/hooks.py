@@ -14,10 +14,6 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from website.command_line import command_line
-from website.database import columns
-from website.payloads import payloads
-from website.record import read_recording
 
 from deploy.site.command_line import command_line
 from deploy.site.database import columns

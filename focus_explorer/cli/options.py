@@ -68,9 +68,7 @@ def add_fields(parser: argparse.ArgumentParser, request: type[Request], above: t
         above: request of the command above; what is given there is kept where it is not given again.
     """
     groups: dict[Any, Any] = {None: parser}
-    own = vars(request).get(
-        "__annotations__", {}
-    )  # before those that it shares with other commands
+    own = vars(request).get("__annotations__", {})  # before those that it shares with other commands
 
     def place(item: tuple[str, FieldInfo]) -> bool:
         return item[0] not in own and details(item[1]).get("flag") != ""

@@ -18,7 +18,6 @@ import psutil
 
 from focus_explorer.errors import Cancelled, InputError, MemoryShortError, device_failure
 from focus_explorer.progress import about
-from focus_explorer.usecases.jobs import job_limits
 from focus_explorer.usecases.users import LOG, acting_as, acting_user, request_id, working_for
 from focus_explorer.views.payloads.runs import JobPayload, JobState
 

@@ -20,7 +20,6 @@ from focus_explorer.usecases.registry import UseCase
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import LOG
 from focus_explorer.usecases.visitors import visitor_limits
-from focus_explorer.web.api import runs
 from focus_explorer.web.requests import runs
 from focus_explorer.web.requests.table import API
 from focus_explorer.web.tabs.explore import MODEL_WORK

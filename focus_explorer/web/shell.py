@@ -27,7 +27,6 @@ from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.visitors import PublicNames, VisitorService
 from focus_explorer.web import api
-from focus_explorer.web.api import functions as api
 from focus_explorer.web.browser import head_html, host_style, static_paths
 from focus_explorer.web.downloads import routes
 from focus_explorer.web.gradio_internals import calm_queue, function_names, session_user
@@ -40,7 +39,6 @@ from focus_explorer.web.hosting.guard import (
     guarded_lifespan,
     health_routes,
     login,
-    session_user,
 )
 from focus_explorer.web.hosting.modes import Hosting
 from focus_explorer.web.hosting.observing import JSONLog, Metrics, Observed

@@ -19,7 +19,6 @@ from focus_explorer.usecases.models import ModelStore
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import VISITOR, acting_as
 from focus_explorer.usecases.visitors import MOST_LARGE, Share, VisitorLimits, VisitorService
-from focus_explorer.web.api import NOT_FOR_VISITORS
 from focus_explorer.web.hosting.guard import BURST, COOKIE, HEADER, USER_HEADER, Visitors, network
 from focus_explorer.web.requests.table import API
 from tests.explorer.conftest import TEXT

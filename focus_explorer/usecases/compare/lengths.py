@@ -16,7 +16,6 @@ from focus_explorer.data.parts import by_top_k, executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError, MemoryShortError
 from focus_explorer.progress import Progress, held_at
-from focus_explorer.usecases.compare.lengths import crossing
 from focus_explorer.usecases.jobs import job_limits
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.run_model import backend_again, compose_run, lease_run_model, run_changes

@@ -9,9 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from focus_explorer.errors import InputError
-from focus_explorer.usecases import group_names as names
+from focus_explorer.usecases import labels
 from focus_explorer.usecases.groups import agreement_payload
-from focus_explorer.usecases.labels import group_names, name_group
 from focus_explorer.usecases.maps import map_payload
 from focus_explorer.usecases.pairs import PairViews
 from focus_explorer.usecases.request import Payload
@@ -62,7 +61,7 @@ def group_names(service: Service, run_id: str) -> dict[str, Any]:
         traits: how many were tried; random: by layer, the highest phi of random centroids' groups, null where not
         measured; least_phi, least_share and most_p_value: what a name needs.
     """
-    return {"layers": layer_numbers(service.database, run_id), **names.group_names(service.database, run_id)}
+    return {"layers": layer_numbers(service.database, run_id), **labels.group_names(service.database, run_id)}
 
 
 def name_group(service: Service, run_id: str, layer: int, group: int, name: str) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def name_group(service: Service, run_id: str, layer: int, group: int, name: str)
         group: number of the group, from 0 for A.
         name: at most 60 characters.
     """
-    return dict(names.name_group(service, run_id, layer, group, name))
+    return dict(labels.name_group(service, run_id, layer, group, name))
 
 
 def token_map(service: Service, run_id: str, layer: int = ALL_LAYERS, quick: bool = False) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def test_a_space_is_a_public_page_of_its_own_names():
         ["serve", *space_options({"SPACE_ID": "me/x", "SPACE_HOST": "me-x.hf.space, x.example"})]
     )
     assert (chosen.public, chosen.host, chosen.port) == (True, "0.0.0.0", 7860)
-    assert chosen.allow_host == ["me-x.hf.space", "x.example"]
+    assert list(chosen.allow_hosts) == ["me-x.hf.space", "x.example"]
     assert chosen.allow_frame == ["https://huggingface.co"]
 
 

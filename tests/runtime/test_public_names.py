@@ -10,7 +10,7 @@ import pytest
 import focus_runtime
 from tests.helpers import ROOT
 
-MODULES = ("assets", "budget", "config", "errors", "files", "version", "mask.rule", "mask.blocks", "mask.tiles")
+MODULES = ("assets", "budget", "config", "errors", "files", "version", "mask.rule", "mask.counts", "mask.distances")
 LIGHT = ("focus_runtime", *(f"focus_runtime.{name}" for name in MODULES))
 
 

@@ -7,8 +7,6 @@ import re
 import sys
 import tomllib
 
-import pytest
-
 from tests.helpers import ROOT
 
 OURS = {"focus_explorer", "focus_runtime", "paper"}
@@ -47,7 +45,6 @@ def declared():
     return modules(project["dependencies"]), modules([*project["dependencies"], *extras])
 
 
-@pytest.mark.xfail(reason="pyproject.toml lacks psutil and huggingface_hub, and has pandas", strict=True)
 def test_what_is_imported_is_declared_and_the_other_way_round():
     required, everything = declared()
     assert imported() - BROUGHT.keys() - everything == set()

@@ -59,7 +59,7 @@ def test_a_space_is_a_public_page_of_its_own_names():
     )
     assert (chosen.public, chosen.host, chosen.port) == (True, "0.0.0.0", 7860)
     assert list(chosen.allow_hosts) == ["me-x.hf.space", "x.example"]
-    assert chosen.allow_frame == ["https://huggingface.co"]
+    assert list(chosen.allow_frames) == ["https://huggingface.co"]
 
 
 INDEX = "https://torch.example/cpu"

@@ -189,7 +189,7 @@ def test_a_token_that_is_not_drawn_has_neighbours_too(service, run_id, monkeypat
         ({"layer": 99, "token": 0}, "no layer 99"),
         ({"layer": 0, "token": 10**6}, "no token 1000000"),
         ({"layer": 0, "token": -1}, "no token -1"),
-        ({"layer": True, "token": 0}, "the layer is True"),
+        ({"layer": True, "token": 0}, "layer is True"),
         ({"layer": 0}, "token"),
     ],
 )

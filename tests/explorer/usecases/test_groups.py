@@ -100,7 +100,7 @@ def test_unknown_runs_and_layers_are_named(service, run_id):
             ask(service, "nope", what)
     with pytest.raises(NotFoundError, match="no layer 99"):
         ask(service, run_id, "map", layer=99, quick=True)
-    with pytest.raises(InputError, match="layer is .first.; expected a whole number"):
+    with pytest.raises(InputError, match=r"layer is .first.; expected a whole number"):
         ask(service, run_id, "map", layer="first")
 
 

@@ -283,10 +283,8 @@ def add_action_database(parser: argparse.ArgumentParser) -> None:
     add_fields(parser, OnDatabase, above=OnDatabase)
 
 
-def add_focus_settings(parser: argparse.ArgumentParser, *, assignment: bool = True, budget: bool = True) -> None:
-    """Add settings of Focus that replace the centroid file's."""
-    assert not assignment
-    assert not budget
+def add_focus_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the settings that `tune` takes in place of the centroid file's."""
     for name in ("top_k", "window", "window_growth"):
         add_fields(parser, create_model("One", __base__=Request, **{name: _declared(FocusOptions, name)}))
     parser.add_argument("--sinks", type=int, help=FocusOptions.model_fields["num_sinks"].description)

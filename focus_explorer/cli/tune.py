@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         text += "; several are searched together"
         target.add_argument(name, nargs="+", action="extend", default=[], metavar="SHARE", help=text)
     add_settings(parser, "model", "centroids", "db")
-    add_focus_settings(parser, assignment=False, budget=False)
+    add_focus_settings(parser)
     _add_choices(parser)
     add_token_choice(parser)
     add_compute(parser)

@@ -95,12 +95,6 @@ def layer_numbers(database: Database, run_id: str) -> list[int]:
     return [int(layer) for layer in fetch(database, "layer_numbers", run_id=run_id)["layer"].to_pylist()]
 
 
-def middle_layer(database: Database, run_id: str) -> int:
-    """The layer a run opens at."""
-    layers = layer_numbers(database, run_id)
-    return layers[len(layers) // 2]
-
-
 def token_rows(database: Database, run_id: str, first: int, count: int) -> list[dict[str, Any]]:
     """A part of a run's tokens with their losses and their groups in every layer."""
     return _rows_of_tokens(database, "token_table", run_id, first, count)

@@ -23,7 +23,6 @@ from focus_runtime.budget import budget_digest
 POINTS = 2000
 _CONFIG = tuple(TrainingConfigPayload.__annotations__)
 _SETTINGS = tuple(TrainingSettingsPayload.__annotations__)
-_COLUMNS = tuple(name for name in CurvePayload.__annotations__ if name not in ("step", "stride", "last"))
 
 
 def training_summary(row: dict[str, Any]) -> TrainingPayload:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from focus_explorer.exports.kinds import Export, export_choices, read_request
+from focus_explorer.exports.kinds import Export, read_request
 from focus_explorer.usecases.request import Payload, Request
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import acting_user
-from focus_explorer.views.payloads.runs import ExportChoicesPayload
 from focus_explorer.web.downloads import Downloads
-
-
-def choices(service: Service, run_id: str) -> ExportChoicesPayload:
-    """The exports there are of a run."""
-    return export_choices(service, run_id)
 
 
 class FileRequest(Request):

@@ -6,6 +6,7 @@ request, and a program finds its docstring. Adding a request is adding a row.
 
 from __future__ import annotations
 
+from focus_explorer.exports.kinds import export_choices
 from focus_explorer.usecases.centroids.cards import CentroidCards
 from focus_explorer.usecases.groups import agreement_payload, group_payload
 from focus_explorer.usecases.labels import group_names
@@ -105,7 +106,7 @@ USE_CASES = (
     UseCase(StatisticsPayloads.measurement, page="statistics_job", part=StatisticsPayloads),
     UseCase(groups.statistics, api="statistics"),
     # exports
-    UseCase(exports.choices, page="export_choices"),
+    UseCase(export_choices, page="export_choices"),
     UseCase(exports.command, page="export_command"),
     UseCase(exports.start, page="export_start"),
     UseCase(exports.state, page="export_state"),

@@ -414,7 +414,8 @@ def compose(
         budget=budget,
         logit_factors=logit_factors,
     )
-    config = _executable(chosen.of(centroids.config if settings is None else settings.of(centroids.config)), centroids)
+    config = chosen.of(centroids.config if settings is None else settings.of(centroids.config))
+    _check_parts(centroids, config)
     centroids.check_budget(model, config.budget)
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
@@ -427,8 +428,8 @@ def compose(
     return focus
 
 
-def _executable(config: FocusConfig, centroids: Centroids) -> FocusConfig:
-    """The same configuration; refused where the centroids lack what it needs."""
+def _check_parts(centroids: Centroids, config: FocusConfig) -> None:
+    """Refuse centroids that lack the factors or the potentials that a configuration needs."""
     if config.logit_factors and any(router.logit_factors is None for router in centroids.routers.values()):
         raise ConfigError("these centroids have no factors of the logits", fix="leave out logit_factors")
     if config.assignment == "causal" and not centroids.has_potentials:
@@ -436,4 +437,3 @@ def _executable(config: FocusConfig, centroids: Centroids) -> FocusConfig:
             "these centroids carry no column potentials, which causal assignment needs",
             fix="call calibrate_potentials(model, centroids, ids) first, or use assignment='sinkhorn'",
         )
-    return config

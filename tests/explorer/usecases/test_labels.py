@@ -247,7 +247,7 @@ def test_what_cannot_be_named_is_refused(planted, run_id):
             name_group(planted, run_id, layer, group, "x")
     with pytest.raises(NotFoundError, match="nope"):
         group_names(planted.database, "nope")
-    with pytest.raises(InputError, match="the name is 3"):
+    with pytest.raises(InputError, match="name is 3; expected a text"):
         dispatch(planted, {"what": "name_group", "run": run_id, "layer": 0, "group": 0, "name": 3})
 
 

@@ -95,7 +95,6 @@ def step_bar(total: int, layout: str | None = None) -> Iterator[Callable[[int, s
     Without a terminal it is a line every 10 s and at each tenth of the steps.
 
     Args:
-        total: steps of the whole training.
         layout: tqdm's format of the bar; its own when None.
     """
     from tqdm import tqdm

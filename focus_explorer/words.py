@@ -10,7 +10,6 @@ def counted(count: int, unit: str, units: str | None = None) -> str:
 
     Args:
         count: at least 0.
-        unit: the word for one.
         units: the word for many, where that is not `unit` with an s.
     """
     return f"{count:,} {unit if count == 1 else units or f'{unit}s'}"
@@ -20,7 +19,6 @@ def tokens_in_words(count: int, added: Sequence[str]) -> str:
     """A count of tokens and which of them the tokenizer added, as in "461 tokens with <bos>".
 
     Args:
-        count: of all tokens.
         added: pieces that the tokenizer put before the text.
     """
     return counted(count, "token") + (f" with {' '.join(added)}" if added else "")
@@ -30,9 +28,6 @@ def ends(low: float | None, high: float | None, form: str, joint: str = " to ") 
     """Both ends of an interval; one unit, such as one scored token, has none.
 
     Args:
-        low: lower end.
-        high: upper end.
         form: format of a number, such as `+.3f`.
-        joint: between the two.
     """
     return "no interval" if low is None or high is None else f"{low:{form}}{joint}{high:{form}}"

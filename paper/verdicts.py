@@ -47,12 +47,9 @@ def judge(
     """The verdict on a claim of `RULES`.
 
     Args:
-        name: of the claim.
         value: what its margin is held against: an interval, several that all have to lie there, or a number without
             an interval; or the verdict itself, where the rule is in words.
         evidence: the numbers that decide it; an interval is said before it.
-        items: answers compared, for a rule about answers.
-        named: what stands in braces in the claim.
     """
     rule = RULES[name]
     if isinstance(value, Interval):

@@ -61,12 +61,7 @@ def run_explain(options: ExplainOptions) -> None:
 
 
 def describe_links(found: Mapping[str, Any], pieces: list[str]) -> str:
-    """The links as lines of text.
-
-    Args:
-        found: what was measured of the token.
-        pieces: of all tokens.
-    """
+    """The links as lines of text."""
     token, focus, full = found["token"], found["nll_focus"], found["nll_full"]
     lines = [f"token {token} {pieces[token]!r}: {full:.2f} nats with full attention, {focus:.2f} with Focus"]
     verified = [link for link in found["links"] if link["nll"] is not None]
@@ -120,11 +115,7 @@ def run_heads(options: HeadsOptions) -> None:
 
 
 def describe_heads(found: Mapping[str, Any]) -> str:
-    """The heads as lines of text, measured ones first.
-
-    Args:
-        found: what was measured.
-    """
+    """The heads as lines of text, measured ones first."""
     full, focus = found["nll_full"], found["nll_focus"]
     lines = [
         f"{counted(found['num_tokens'], 'token')}: {full:.4f} nats with full attention, {focus:.4f} with Focus",
@@ -240,9 +231,7 @@ def describe_statistics(run_id: str, sample: Any, rows: pa.Table, between: pa.Ta
     """The run's statistics, a line each, and what they rest on.
 
     Args:
-        run_id: of the run.
         sample: the run's sample: tokens, units, layers and notes (`RunStatistics.sample`).
-        rows: its table `statistics`.
         between: agreement with another run, a row for each layer; None without one.
     """
     table = [row for row in rows.to_pylist() if row["scope"] == "run"]

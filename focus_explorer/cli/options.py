@@ -37,10 +37,7 @@ def command(request: type[Request], run: Run | None, actions: Sequence[Action] =
     """What adds a command's options to its parser.
 
     Args:
-        request: its fields are the options.
         run: does the work; None where an action is required.
-        actions: below the command.
-        about: attributes of the parser, such as `epilog`.
     """
 
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -63,8 +60,6 @@ def add_fields(parser: argparse.ArgumentParser, request: type[Request], above: t
     """Add an option or argument for each field.
 
     Args:
-        parser: of the command.
-        request: with the fields, see `option` and `argument`.
         above: request of the command above; what is given there is kept where it is not given again.
     """
     groups: dict[Any, Any] = {None: parser}

@@ -97,7 +97,6 @@ class LayerGroups:
     """One layer over all N tokens of a corpus, documents in order of their numbers, positions in order.
 
     Attributes:
-        layer: layer number.
         top_group, random_top_group: (N,) int32; the second None without the baseline.
         membership, random_membership: (N,) int64 bit sets of the configuration's top-k.
         confidence, entropy: (N,) float32.

@@ -161,7 +161,6 @@ def part_groups(
     Args:
         usual: layer, position and membership under the configuration's top-k, in any order.
         own: the same by part, of parts that have others.
-        count: T.
     """
     layers, place = np.unique(usual["layer"].to_numpy(), return_inverse=True)
     bits = np.empty((layers.size, count), dtype=np.int64)
@@ -249,7 +248,6 @@ class PartPairs:
     """A part with its pairs.
 
     Attributes:
-        part: heads and setting.
         retained_pairs: allowed pairs over causal pairs, of one of its heads.
         pairs: cause -> pairs of one of its heads.
     """

@@ -91,9 +91,6 @@ def write_mask(
     """Write the kept pairs of some queries atomically.
 
     Args:
-        database: has the run.
-        run_id: of the run.
-        layer: layer number.
         file_format: "parquet" or "csv" with the columns query, key and cause, or "npz": a SciPy CSR matrix of shape
             (T, T), int8, in which 1 + the place in `CAUSES` stands for each kept pair.
         out: file to write; folders above it are made.

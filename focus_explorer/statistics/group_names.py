@@ -83,10 +83,8 @@ class Association:
     """A group and a trait.
 
     Attributes:
-        trait: name of the trait.
         phi: correlation, -1 to 1.
         share: of the group's tokens that have the trait.
-        base: of all tokens.
         covered: of the tokens with the trait that are in the group.
         p_value: probability that the best of all traits tried does as well in a group drawn at random, at most 1: the
             trait's own, times the number of traits (Bonferroni); tokens count as independent.
@@ -185,9 +183,6 @@ class RunNames:
     """The names of a run's groups.
 
     Attributes:
-        layers: L layer numbers.
-        names: L x K.
-        traits: how many were tried.
         random: by layer, the highest phi of any group of random centroids; None where these were not measured.
     """
 

@@ -170,7 +170,6 @@ class Measured:
         leading: scheme -> (K,) commonest category of each group.
         sizes: (K,) tokens.
         tokens: statistic -> tokens or pairs in its denominator, where these are not all tokens.
-        pairs: pairs by unit and distance.
         sharing: by part, the probability that two tokens share a group once groups are permuted over the tokens.
         chance: statistic of pairs or attention -> its exact expectation under such groups.
         window_mass: share of full attention on window and sinks.

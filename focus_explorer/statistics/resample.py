@@ -28,7 +28,6 @@ class Estimate:
     Attributes:
         value: on the whole sample; NaN where it is undefined.
         replicates: (R,) NaN where a resample left it undefined.
-        least, most: ends of the statistic's range.
         held_by: how many units hold something of its denominator, such as tokens of a group; None for all.
     """
 

@@ -21,7 +21,6 @@ class StatisticRow:
         scope: `run` (over all layers), `layer` or `group`.
         layer: layer number; None over layers.
         group: letter of the group; None for a layer or run.
-        statistic: name in docs/statistics.md.
         category: what the statistic is about beyond its name, such as a tag set, a tag or a range of distances; "" if
             nothing.
         value, low, high: estimate and 95 % bootstrap interval over units.

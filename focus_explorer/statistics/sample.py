@@ -90,7 +90,6 @@ class Sample:
     """T tokens, L layers, K groups.
 
     Attributes:
-        layers: layer numbers, in order.
         parts: heads of each layer by the setting they executed.
         focus: the groups of the run or corpus; random: those of random centroids, None where they were not measured.
         pieces: V different texts of tokens; piece: (T,) numbers of them.

@@ -231,8 +231,6 @@ class _Kept:
     """A run as it is stored: at once, or before its timings are repeated.
 
     Args:
-        service: with the database.
-        command: recorded with the run.
         tell: takes the run's id after everything that is stored.
         progress: takes a stage while another program writes the database; what it raises ends the waiting.
     """

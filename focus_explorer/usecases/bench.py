@@ -33,13 +33,7 @@ class BenchRequest(FocusSettings):
     Attributes:
         text: a UTF-8 text file; the sample texts when None.
         lengths: tokens for the whole model, ascending; those beyond the text are left out.
-        layer_lengths: tokens for one attention layer, ascending.
-        repeats: timed repeats after one to warm up.
-        device, dtype: as `place` takes them.
-        backend: of Focus attention, see `focus_attention`.
-        seed: of the one layer's random inputs.
         special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.
-        out: folder for bench.json and bench.svg.
     """
 
     out: str
@@ -70,9 +64,7 @@ def bench(request: BenchRequest, draw: Callable[[Any, str], bytes], *, bar: Stag
     """Measure, then write bench.json and bench.svg.
 
     Args:
-        request: what to measure.
         draw: a figure and a format -> the picture; an `InputError` of it leaves the plot out.
-        bar: opens a progress display.
 
     Raises:
         InputError: text, model, centroids or settings cannot be used, or the folder not written.

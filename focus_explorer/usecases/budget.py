@@ -80,7 +80,6 @@ def heads_of(database: Database, source: str) -> dict[str, Any]:
     """Budget and growth of windows that a page's field names, as fields of `AnalyzeRequest`.
 
     Args:
-        database: with the run.
         source: "file" for the centroid file's own, "alike" for no budget and windows of one length, or the id of a run
             for those it was made with.
 
@@ -107,20 +106,13 @@ def _exception_words(entry: HeadException) -> str:
 
 
 def budget_name(entries: Sequence[Any]) -> str:
-    """How labels call a budget, such as "budget of 3 exceptions (9f3ac1)"; the digits begin those of `budget_id`.
-
-    Args:
-        entries: its exceptions as JSON has them.
-    """
+    """How labels call a budget, such as "budget of 3 exceptions (9f3ac1)"; the digits begin those of `budget_id`."""
     return f"budget of {counted(len(entries), 'exception')} ({budget_digest(entries)[:SHOWN_DIGITS]})"
 
 
 def other_settings(config: Mapping[str, Any]) -> str:
     """What follows a setting with growing windows, text sinks, factors or a budget, such as ", budget of 3 exceptions
     (9f3ac1)".
-
-    Args:
-        config: a configuration as JSON.
     """
     budget = f", {budget_name(config['budget'])}" if config.get("budget") else ""
     grows = f", windows {growth_words(config['window_growth'])}" if config.get("window_growth") else ""
@@ -135,11 +127,7 @@ def text_sinks_words(similarity: float | None) -> str:
 
 
 def kept_budget(config: Mapping[str, Any]) -> str:
-    """What readers of other settings of a run must know of its budget, in a sentence; "" if it has none.
-
-    Args:
-        config: of the run, as JSON.
-    """
+    """What readers of other settings of a run must know of its budget, in a sentence; "" if it has none."""
     budget = read_budget(config.get("budget") or [])
     if not budget:
         return ""
@@ -267,12 +255,8 @@ class BudgetRecord:
     """The measured budgets of a file.
 
     Attributes:
-        points: fewest pairs first.
         target: ("loss" or "pairs", its number).
-        met: whether a point meets the target.
-        calibration: sequences by domain.
         held_out: rows by domain as the payload has them.
-        held_out_budget: what the held-out rows were measured with.
         source: sha256 of the file that this one is a copy of, with another point; "" for the file of the search.
         before_factors: whether all was measured before the file's factors of logits were learned.
         before_balance: whether all was measured before the file's groups were balanced as they are.
@@ -299,9 +283,7 @@ def read_record(training: Mapping[str, Any], config: FocusConfig, layers: Iterab
     """The record in a file's training. None: there is none or it is malformed.
 
     Args:
-        training: of the file.
         config: of the file, which every budget must fit.
-        layers: with routers.
     """
     written = training.get("budget")
     if not isinstance(written, dict):
@@ -352,9 +334,7 @@ def copy_record(record: Mapping[str, Any], read: BudgetRecord, point: BudgetPoin
 
     Args:
         record: of the file that is copied, as it is in the file.
-        read: the same, read.
         point: that the copy uses.
-        source: sha256 of the file of the search.
     """
     return dict(record) | {
         "copy": {

@@ -30,7 +30,6 @@ class Findings:
     Attributes:
         rows: table -> rows, of those that were read to their end.
         damaged: table -> why it was not.
-        runs: ids of whole runs.
         broken: ids of runs that lack rows or have damaged ones.
     """
 

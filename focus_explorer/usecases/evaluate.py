@@ -39,8 +39,6 @@ class EvaluateRequest(FocusSettings):
         seq_len, sequences: tokens of a sequence, and sequences over all texts.
         tasks, task_folder: names of lm-eval tasks, and a folder with task files; all of the folder without names.
         limit: only the first so many items of each task.
-        batch: task requests at once.
-        seed: of resampling.
         out: JSON file to write; None writes none.
         special_tokens: "auto" where every sequence begins with what the tokenizer puts before a text, or "none".
     """
@@ -82,7 +80,6 @@ class TaskRequest:
 
     Attributes:
         text: text files, or folders of .txt files.
-        out: folder to make.
         lengths: most tokens of a passage, ascending; each is a task.
         items: passages of each length.
         window: in longer passages the last word occurred before, but not within so many tokens.

@@ -42,7 +42,6 @@ class Routes:
     """The groups of a run's T tokens in its L layers.
 
     Attributes:
-        layers: layer numbers, in order.
         tops: (L, T) most probable groups.
         classes: (T,) numbers of `CLASSES`.
         pieces: V different texts of tokens; codes: (T,) numbers of them.

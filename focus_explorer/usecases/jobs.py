@@ -39,7 +39,6 @@ class JobLimits:
 
     Attributes:
         seconds: of work; waiting for its turn is not counted.
-        memory_bytes: of the whole process while it works.
     """
 
     seconds: float | None = None
@@ -94,13 +93,10 @@ class Job:
     """One piece of background work; safe to read from any thread.
 
     Attributes:
-        kind: what is done, such as `grid`.
         steady: its fraction grows evenly with time, so that the time left is known from what was done.
-        user: for whom it works, see users.py.
         fraction: done so far, 0 to 1.
         message: why it failed, or notes on the result.
         partial: results published while the work runs, such as generated tokens.
-        version: grows with every change.
     """
 
     kind: str
@@ -284,7 +280,6 @@ class JobRunner:
     Args:
         most_live: further jobs are refused while so many wait or run; None: no limit.
         busy: problem and fix that a refused start names.
-        one_at_a_time: jobs started meanwhile wait for their turn.
         kept: ended jobs that can still be looked up; the one used longest ago goes first.
     """
 
@@ -317,8 +312,6 @@ class JobRunner:
         Args:
             key: under which the job is looked up.
             work: called with the job on a thread of its own; what it returns becomes `Job.result`.
-            kind: of the job.
-            run_id: of the job.
             reuse_done: return a job of this key that is done instead of doing its work again.
             join: return a live job of this key where `most_live` are live too; for keys that name all of the work.
             steady: the fraction it publishes grows evenly with time.

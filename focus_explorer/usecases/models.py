@@ -52,7 +52,6 @@ class FairLock:
         """Hold the lock while the block runs.
 
         Args:
-            user: who wants it.
             waiting: called every now and then while others are before: how many, the one who holds it included, and
                 about how many seconds that takes, None while nobody knows. What it raises ends the waiting.
         """
@@ -207,7 +206,6 @@ class ModelStore:
         """The named model, for this thread alone until the block ends; within it the thread may take further leases.
 
         Args:
-            name: of the model.
             device: auto, cpu, cuda, cuda:N, mps or split; the store's own when None.
             dtype: auto, float32, bfloat16 or float16; the store's own when None.
             progress: takes the place in line, and each stage of loading with the fraction done; not called where nobody

@@ -33,9 +33,6 @@ class KnownNames:
     """What the fields of one page may name.
 
     Attributes:
-        database: whose runs and uploads are known.
-        models: names the page was started with.
-        centroids: names the page was started with.
         folders: whose files and folders may be named by path.
     """
 

@@ -28,9 +28,7 @@ class UseCase:
     `Request`, or it and those after it are the fields of one.
 
     Attributes:
-        function: what is offered.
         page, api: its name among the page's requests, and for programs; empty where it is not offered there.
-        part: class of the method.
         public: whether strangers may call it by the API.
     """
 

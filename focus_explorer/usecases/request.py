@@ -46,11 +46,6 @@ class Request(BaseModel):
     @classmethod
     def read(cls, values: Mapping[str, Any], *, named: Callable[[str], str] = str) -> Self:
         """The request that holds these values.
-
-        Args:
-            values: by field.
-            named: what a user calls a field.
-
         Raises:
             InputError: a field is unknown, missing or holds what it cannot.
         """
@@ -85,9 +80,6 @@ def option(default: Any = ..., text: str = "", *, ge: float | None = None, **com
     """A field of a request that a command line offers, see `focus_explorer.cli.options`.
 
     Args:
-        default: the field is required without one.
-        text: what it means, in a few words.
-        ge: the least value.
         command_line: keywords of `argparse.add_argument` that do not follow from the field's type; `flag`, where the
             option is not called as the field; `group`, the title it stands under; `expected`, in the message about a
             value that cannot be used.

@@ -161,11 +161,7 @@ def request_again(service: Service, run: dict[str, Any], texts: Sequence[str] = 
 
 
 def request_of(config: Mapping[str, Any], centroids: str, seed: int | None, **more: Any) -> AnalyzeRequest:
-    """What analyses a text at the settings of an executed configuration.
-
-    Args:
-        config: as JSON.
-    """
+    """What analyses a text at the settings of an executed configuration."""
     executed = FocusConfig.from_json(json.dumps(config))
     random = {"num_groups": executed.num_groups, "routing_dim": executed.routing_dim, "seed": seed}
     drawn = random if centroids == "random" else {}

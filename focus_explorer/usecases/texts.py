@@ -48,8 +48,6 @@ def old_text_note(service: Service, model: str, special_tokens: str | None) -> s
     """What to say of a run or corpus of a version before 0.3, which read texts without special tokens.
 
     Args:
-        service: whose models are asked for the tokenizer.
-        model: it was made with.
         special_tokens: that it records; None before 0.3.
     """
     if special_tokens is not None or model == EMBEDDED:

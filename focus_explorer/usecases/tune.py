@@ -34,12 +34,8 @@ class TuneRequest:
         out: centroid files to write, one for each target.
         window_growth: positions from which to which windows grow, see `FocusConfig`. None: the file's.
         loss, pairs: the targets, one or more of one kind; see `Target`. All are looked for by the same estimates.
-        top_ks, windows, by_query: see `HeadChoices`.
         sequences: calibration sequences of each domain, of the shortest length; of longer ones as many tokens.
-        held_out_sequences: those of the check, likewise.
         seq_lens: tokens of a sequence; of several lengths each is read, and pairs are counted at the shortest.
-        device, dtype: as `place` takes them.
-        backend: of Focus attention, see `focus_attention`.
         write_best: write the closest budget if none meets a target.
         resume: continue an unfinished search for the same files.
         special_tokens: "auto" (every sequence begins with what the tokenizer puts before a text) or "none".
@@ -75,8 +71,6 @@ class Tuned:
     """What a search found for one target.
 
     Attributes:
-        record: as it is kept in the file.
-        budget: chosen, JSON-ready.
         written: the file. None: the target was not met.
     """
 
@@ -89,12 +83,6 @@ def tune(service: Service, request: TuneRequest, *, bar: StageBar = no_stages) -
     """Search, check on held-out text, write the files; in the order of the targets.
 
     A signal that stops it is waited for until the measurement under way is done.
-
-    Args:
-        service: whose model and centroid files are used.
-        request: what is searched.
-        bar: opens a progress display.
-
     Raises:
         InputError: text, target, model or centroids cannot be used, or a file not written. Cancelled: a signal stopped
         it; what was measured is kept for `resume`.

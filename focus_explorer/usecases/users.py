@@ -130,7 +130,6 @@ def log_change(what: str, **names: str) -> None:
 
     Args:
         what: such as "run deleted"; never a word of a user's.
-        names: ids of what was changed.
     """
     LOG.info(what, extra={"fields": dict(names)})
 

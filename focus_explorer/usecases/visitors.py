@@ -133,12 +133,7 @@ class Share:
                 self._used.popitem(last=False)
 
     def seconds_left(self, key: str, times: int = 1) -> float:
-        """How long a visitor or address has to wait until it may use more; 0 where it may now.
-
-        Args:
-            key: whose.
-            times: so many shares belong to it.
-        """
+        """How long a visitor or address has to wait until it may use more; 0 where it may now."""
         with self._lock:
             recent = self._recent(key)
             over = sum(amount for _, amount in recent) - times * self.most
@@ -226,11 +221,7 @@ class VisitorDatabase(Database):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublicNames(KnownNames):
-    """What a public page's fields may name: models and files that its host has chosen, at the page's own precision.
-
-    Attributes:
-        limits: of one visitor.
-    """
+    """What a public page's fields may name: models and files that its host has chosen, at the page's own precision."""
 
     limits: VisitorLimits
 
@@ -287,9 +278,7 @@ class VisitorService(Service):
     """The service of a public page. Whoever works for no visitor reads the shown runs and writes nothing.
 
     Args:
-        database: file with the shown runs.
         models: where models are leased from.
-        limits: of one visitor.
     """
 
     def __init__(self, database: str | Path, models: ModelStore, limits: VisitorLimits) -> None:

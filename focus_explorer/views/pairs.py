@@ -34,9 +34,6 @@ def tile_payload(
 
     Args:
         counts: (5, R, C) pairs by cause, row and column of cells.
-        rows: first query and one past the last.
-        keys: first key and one past the last.
-        block_size: tokens to a side of a cell.
     """
     kind = np.min_scalar_type(block_size * block_size)
     return {
@@ -140,10 +137,7 @@ def changed_pairs(layer: int, size: int, counts: NDArray[np.float64], num_tokens
     """Pairs that one layer gains and loses.
 
     Args:
-        layer: layer number.
-        size: tokens per block side.
         counts: (2, N, N) gained and lost pairs, mean over heads.
-        num_tokens: T.
     """
     rows = np.minimum(size, num_tokens - size * np.arange(counts.shape[1]))
     pairs = np.outer(rows, rows)

@@ -58,16 +58,13 @@ def run_payload(
     Sizes: one byte per token and layer, eight per token, and the pieces.
 
     Args:
-        run: its row.
         pieces: (T,) text of every token.
         tops: (L, T) most probable group.
         groups: L x K rows of the query `groups`, by layer and group.
         frequent: rows of the query `group_pieces`, most frequent first.
-        layers: L rows of the query `layers`.
         parts: by layer number, its heads of equal settings with their pairs.
         full_layers: numbers of the layers that the budget gives full attention.
         losses: mode and nll in nats, by mode and position.
-        timings: rows of the query `timings`.
     """
     info = _info(run)
     nll = _losses(losses, run["num_tokens"])

@@ -46,7 +46,6 @@ def judged(table: pa.Table, scope: str) -> list[dict[str, Any]]:
     with, or the same by definition).
 
     Args:
-        table: of `statistics.rows.SCHEMA`.
         scope: `run`, `layer` or `group`.
     """
     rows = table.filter(pa.compute.equal(table["scope"], scope)).to_pylist()

@@ -48,7 +48,6 @@ class Page(gr.Blocks):
         """Add defaults, and refuse a call of a function with fewer values than it needs.
 
         Args:
-            block_fn: the function.
             inputs: the values, which defaults are appended to.
 
         Raises:

@@ -54,7 +54,6 @@ def link(entry: Path, root: Path | None = None) -> str:
     """One classic script of an entry and all modules that it imports, as a function call whose value is its exports.
 
     Args:
-        entry: the module to begin with.
         root: folder that module names are relative to; the entry's own folder when None.
 
     Raises:

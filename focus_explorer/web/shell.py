@@ -93,8 +93,6 @@ class App:
         """Serve the page; the first visit of an empty database starts its first run.
 
         Args:
-            port: port; the next free one when taken.
-            block: wait until stopped.
             exits: the process only serves the page: once stopped it ends in time, also where a thread is stuck.
 
         Raises:

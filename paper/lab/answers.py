@@ -36,7 +36,6 @@ class Tasks:
     """Tasks that several models answer.
 
     Attributes:
-        tasks: from `load_tasks`.
         metric: of theirs that is compared.
         unchanged: results of the laboratory's model as it is; see `results`.
     """

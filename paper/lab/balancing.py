@@ -40,16 +40,11 @@ class Strategy:
     """How routers are kept, or not kept, from putting tokens into few groups.
 
     Attributes:
-        name: in rows.
-        meaning: its definition in one sentence.
         normalisation: of the scores, "softmax" or "sinkhorn".
-        entropy: weight of `entropy_loss`.
-        balance: weight of `balance_loss`.
         stop_gradient: routers do not pass gradients on to the hidden states they read.
         ema_decay: centroids follow the routing vectors assigned to them by `moved_centroids`, without gradients.
         recluster_every: steps after which `clustered` replaces the centroids.
         iterations: Sinkhorn's N; the configuration's when None.
-        rate: factor on the learning rate.
         balanced: `assign_balanced` in place of Sinkhorn.
         hard: the hard mask in the forward pass, straight-through gradients.
         start_temperature: factor on tau at the first step, falling geometrically to 1 at the last.
@@ -84,7 +79,6 @@ class StrategyTraining:
     Attributes:
         network: the model; frozen unless `router_rate` is given, and then its weights train at the settings' rate.
         config: of Focus, before the strategy's changes; pairs kept count at its `top_k`.
-        settings: of the training, before the strategy's changes.
         router_rate: the routers' peak learning rate where weights train too.
         probe: (B, T) token ids whose groups are compared before and after the last tenth of the steps; None: not.
         rows: one for each step: strategy, step, loss (the language model's, nats per token), auxiliary (what the

@@ -54,10 +54,6 @@ def routed_text(
     model: Any, tokenizer: Any, centroids: Centroids, text: str, *, length: int, count: int, **settings: Any
 ) -> RoutedText:
     """Run Focus over a text in at most `count` consecutive sequences of `length` tokens, spread evenly over it.
-
-    Args:
-        settings: passed to `compose`: top_k, window, num_sinks, assignment.
-
     Raises:
         TextError: the text has fewer than `length` tokens.
     """

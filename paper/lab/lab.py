@@ -58,12 +58,9 @@ class Lab:
     """One reproduction's model, data and results.
 
     Attributes:
-        scale: sizes.
-        model_name: as given to `load_model`.
         texts, held_out: training and validation texts; `names` has their names.
         folder: where trained centroids and finished rows are kept.
         on_line: receives each line of the log.
-        on: device the model runs on.
         domains: further kinds of text by name, for the report about several.
         recipe_name: recipe that centroids are trained and used by; see `under`.
         tasks: tasks that models answered, with the answers of the model as it is; see answers.py.
@@ -254,7 +251,6 @@ class Lab:
         """A measured row, from disk when an earlier run on such a machine measured it.
 
         Args:
-            what: name of the row.
             measure: its cells: numbers, text, lists, dictionaries, intervals and scores.
             depends: what the row depends on beyond model, texts, precision, sequences and window.
         """
@@ -285,7 +281,6 @@ class Lab:
         """Train parameters of a network on the language model's own loss, on the same data order as the centroids.
 
         Args:
-            rate: peak learning rate.
             handle: a method on the network with updates of its own after each step.
             settle: afterwards round to the precision of the frozen model it is compared with. Not where all weights
                 trained: small updates of large weights would be rounded away.

@@ -18,13 +18,10 @@ class Scale:
         steps: optimiser steps of each training of centroids.
         weight_steps: of each training that changes weights (LoRA, full fine-tuning).
         scratch_steps: of each training from random initialisation; curve_steps: of the one whose curve is drawn.
-        study_steps, study_len: of the group-dominance study.
         sweep_steps, gate_steps: of each training in an ablation, and in the gate laboratory.
-        learning_rate, weight_rate, lora_rates: peak rates for centroids, all weights, LoRA.
         seeds: of initialisation and data order; intervals are over documents and seeds.
         layer_tokens: at which one layer is timed beside a perplexity.
         speed_lengths, long_lengths: tokens for one layer's speed, and for perplexity at growing length.
-        needs: what a user must provide.
     """
 
     name: str = "small"

@@ -81,10 +81,8 @@ class TwinPlan:
     """What twins are trained from.
 
     Attributes:
-        name: of the training in rows and log.
         model: network, or its architecture for a training from scratch; `identity`: by which a kept result is found.
         regime: "two_phase" or "from_scratch".
-        steps, rate: of the weights.
         texts: training texts; the laboratory's when None.
         sequences: (N, T) held-out sequences; the laboratory's when None.
         reported: the paper's perplexities, "full" and "focus".

@@ -35,7 +35,6 @@ class Call:
     Attributes:
         query: (B, Hq, T, D).
         key, value: (B, Hkv, T, D), Hq a multiple of Hkv.
-        scale: factor on the scores.
         softcap: scores become softcap * tanh(scores / softcap); None: no cap.
         state: what the method keeps for this layer, from `Method.start`.
         pairs: pairs whose key and value were read exactly, over batch and query heads.
@@ -91,7 +90,6 @@ class Call:
         """Softmax attention of a block over chosen pairs, which are counted.
 
         Args:
-            rows: the queries.
             pairs: broadcasts to (B, Hq, rows, keys); bool, or float: added to the scores, -inf where not allowed.
                 Every query needs a key.
             keys: positions of the keys; all up to the block's end when None.
@@ -150,9 +148,7 @@ class Layer:
     """What one attention module holds.
 
     Attributes:
-        own: whether the layer keeps its own attention.
         sliding: the layer's own window in tokens, None for a global layer.
-        state: what the method keeps for this layer.
         retained_pairs: share of the causal pairs that the latest pass read; None before one.
         called: whether the running pass has reached the attention interface.
     """

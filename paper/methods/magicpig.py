@@ -27,7 +27,6 @@ class Hashes:
     Attributes:
         planes: (L, K, D) normals of the hyperplanes.
         centre: (Hkv, 1, D) mean key, zero before any was observed.
-        seen: tokens behind it.
     """
 
     planes: Tensor
@@ -41,7 +40,6 @@ class MagicPIG(Method):
 
     Attributes:
         bits: K, at most 15.
-        tables: L.
         window: pairs with i - j <= window are always read.
         num_sinks: first tokens that are always read.
     """

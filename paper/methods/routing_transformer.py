@@ -31,7 +31,6 @@ class Clusters:
         query_mean, key_mean: (Hkv, 1, D), subtracted before queries and keys are normalised.
         sums: (Hkv, C, D) of the normalised vectors nearest to each centroid; counts: (Hkv, C, 1).
         query_sum, key_sum: (Hkv, 1, D) of the observed vectors, as means times `tokens`.
-        tokens: observed.
         seen: whether a first text has placed the centroids.
     """
 

@@ -24,7 +24,6 @@ class SparQ(Method):
 
     Attributes:
         components: r, at most D count.
-        num_keys: k, keys read by a query.
         num_local: how many of them are the latest ones, the query's own among them; half of k by default in the paper.
         reallocate: give the weight of unread keys to the mean value.
     """

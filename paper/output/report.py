@@ -38,7 +38,6 @@ class Claim:
     """A claim of the paper, and what was found; see `paper.verdicts`.
 
     Attributes:
-        text: the claim, with the paper's numbers.
         held: None where this run does not decide it.
         evidence: the numbers that decide it.
         rule: what decides: the claim's own margin, and the smallest effect that so much data could have shown.

@@ -25,7 +25,6 @@ class HeadCounts(NamedTuple):
     """How many heads a layer has.
 
     Attributes:
-        key: key-value heads.
         query: query heads; as many share each key-value head.
     """
 
@@ -43,12 +42,9 @@ class HeadException:
     """Other settings for one layer, for one key-value head of it and the query heads that share it, or for one of them.
 
     Attributes:
-        layer: layer number.
-        head: key-value head.
         query_head: query head; all heads of the layer where both are None.
         top_k: k, 0 for no groups: the window and the first tokens alone, no text sinks; the configuration's when None.
         window: w; the configuration's when None.
-        full: full attention, without top-k and window.
     """
 
     layer: int
@@ -102,7 +98,6 @@ class HeadSetting:
     Attributes:
         top_k: k; 0 for no groups, and where `full`.
         window: w; 0 where `full`.
-        full: full attention.
     """
 
     top_k: int
@@ -115,7 +110,6 @@ class HeadGroup:
     """Heads of a layer that share one setting.
 
     Attributes:
-        setting: what they execute.
         heads: their numbers, ascending: key-value heads, each with the query heads that share it, unless `by_query`.
         by_query: the numbers are of query heads; so in all groups of a layer where some that share a key-value head
             differ.
@@ -143,11 +137,7 @@ def read_budget(values: Any) -> tuple[HeadException, ...]:
 
 
 def budget_digest(entries: Iterable[Any]) -> str:
-    """What tells a budget from others: 12 hexadecimal digits of the sha256 of its JSON.
-
-    Args:
-        entries: its exceptions as JSON has them.
-    """
+    """What tells a budget from others: 12 hexadecimal digits of the sha256 of its JSON."""
     return hashlib.sha256(json.dumps(list(entries)).encode()).hexdigest()[:12]
 
 

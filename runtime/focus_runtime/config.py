@@ -119,7 +119,6 @@ class FocusSettings:
     goes as it is down to `compose`. A setting added here, and to `FocusConfig`, reaches all of them.
 
     Attributes:
-        top_k: groups per token.
         window: pairs at most this many tokens apart always attend, in heads without a window of their own.
         num_sinks: first tokens that every token may attend to.
         window_growth: positions from which to which windows grow; (1, 1) for windows of one length.
@@ -174,7 +173,6 @@ class TextOptions(FocusSettings):
     """How a text is analysed, alone or as a document of a corpus, which is neither timed nor changed.
 
     Attributes:
-        backend: of Focus attention, see `focus_attention`.
         max_tokens: longer texts are cut here. None: no limit.
         special_tokens: "auto" for what the tokenizer puts before a text, such as BOS, or "none" for no token.
         repeats: timed repeats of each mode. None: 5, or as few as 3 where they take long.

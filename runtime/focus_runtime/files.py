@@ -38,13 +38,7 @@ def cannot_write(
     *,
     problem: str = "cannot write",
 ) -> Explain:
-    """Make the function that turns an OSError into "PROBLEM TARGET: REASON; FIX".
-
-    Args:
-        fix: what the user can do.
-        kind: type of the exception.
-        problem: how the message begins.
-    """
+    """Make the function that turns an OSError into "PROBLEM TARGET: REASON; FIX"."""
     return lambda target, error: kind(f"{problem} {target}: {error.strerror or error}", fix=fix)
 
 
@@ -63,7 +57,6 @@ def replacing(
         target: the file to write; an existing one is replaced.
         explain: target and OSError, of the block or of the renaming -> the exception to raise; with None the OSError
             itself is raised.
-        mode: permissions of the written file.
         sync: wait until the content is on the disk before renaming, so that a power failure cannot lose both versions.
 
     Yields:
@@ -101,8 +94,6 @@ def replacing_folder(
 
     Args:
         target: the folder to make; an empty one may be there.
-        explain: as in `replacing`.
-        mode: permissions of the folder.
         clear: moves a folder with content out of the way; it is called again when another process was faster. Without
             it such a folder is an error.
 

@@ -52,7 +52,6 @@ def describe_run(service: Service, database: Database, run_id: str, *, with_text
     """A run's entry of the manifest, and its text.
 
     Args:
-        database: the service's, read steadily.
         with_text: also write down what has a place in the text.
 
     Raises:
@@ -162,8 +161,6 @@ def describe_measured(database: Database, run_id: str, *, with_text: bool = True
     """Which measurements beyond the run itself were made, and with which settings; None for those that were not.
 
     Args:
-        database: has the run.
-        run_id: its id.
         with_text: name the explained tokens by their places; else only how many they are, as `explained_count`.
     """
     mass = _rows(

@@ -42,7 +42,6 @@ class Rebuilt:
 
     Attributes:
         folder: where the tables are.
-        files: how many were compared.
         again: ids of the runs the model ran again for; the others came from the database.
         surroundings: what is not as it was when the bundle was made: versions, machine, device, times.
         tables: what differs in the tables, times of a run that was made again aside.
@@ -219,7 +218,6 @@ def table_differences(bundle: Bundle, run: Run, folder: Path, left_out: Mapping[
     Args:
         folder: where the tables were made again.
         left_out: tables that could not be made, and why.
-        times: also compare what was timed.
     """
     hashes, lines = bundle.hashes(), []
     for what in run.tables:

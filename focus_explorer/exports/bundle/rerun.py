@@ -140,9 +140,7 @@ def run_again(
     """Run the model on the text and store the run under its old id.
 
     Args:
-        service: whose database takes the run.
         texts: (name, text) of every text that may be the run's, as from `find_text`.
-        centroids: as from `find_centroids`.
         progress: takes each stage and the fraction done.
 
     Returns:

@@ -29,15 +29,10 @@ class RunReport:
         run: its row, with config, versions and notes read.
         scheme: `pos` where words were tagged, else `word`.
         overall: statistic -> its row over all layers.
-        layers: rows of normalised mutual information, by layer.
         layer: the layer shown in detail, whose groups have most information on word categories.
-        groups: its groups: share, categories, characteristic pieces.
-        causes: rows of the table of layers.
-        distances: rows over all layers.
         full_heads: share of the heads that attend fully.
         loss: full, focus and difference, each with mean, low, high.
         timings: stage -> mode -> median, low, high, repeats, values.
-        settings: compared settings, if any were measured.
         mass: share of full attention the mask keeps, by layer and head, or None.
     """
 
@@ -290,7 +285,6 @@ def learned(gain: Row, trained: bool) -> str:
     Args:
         gain: mutual information of groups and categories beyond that of random centroids; its ends are None where the
             text has too few sentences for an interval.
-        trained: whether the run's own centroids were trained.
     """
     if gain["low"] is None or gain["high"] is None:
         return "whether that is more than chance cannot be told without one."

@@ -155,7 +155,6 @@ def escape_latex(text: str, *, spaces: bool = False, mathematics: bool = False) 
     """Text that LaTeX prints as it is, in every engine; it uses `MACROS` where the text is not Latin.
 
     Args:
-        spaces: print them as visible ones.
         mathematics: set τ, ≤, ≥ and the minus sign in math mode, which every font has.
     """
     commands = _COMMANDS | _MATHEMATICS if mathematics else _COMMANDS

@@ -22,12 +22,10 @@ class Column:
 
     Attributes:
         name: column of the table; of an interval its lower end.
-        title: heading, with its unit.
         kind: `whole` or `number` (aligned at the decimal point), `word` (short text), `name` (of a
             statistic, its words apart), `piece` (exact text of a token),
             `prose` (long text that may wrap), `interval` (`0.40 to 0.44`).
         digits: decimals of a number or an interval.
-        high: upper end of an interval.
     """
 
     name: str

@@ -38,7 +38,6 @@ def table(database: Database, run_id: str, what: str) -> pa.Table:
     Args:
         database: has the run or corpus.
         run_id: of a run or a corpus.
-        what: name of the table.
 
     Returns:
         Rows with provenance as JSON under `focus_explorer` in the schema's metadata.

@@ -40,10 +40,7 @@ def copy_with(service: Service, path: str, out: str, **changes: Any) -> str:
     """Write a copy of a centroid file with some settings changed, such as `text_sinks` or `window_growth`.
 
     Args:
-        service: whose uploads may be named.
         path: of the file, or its name.
-        out: the new file.
-        changes: fields of `FocusConfig`.
 
     Returns:
         Its sha256.
@@ -65,8 +62,6 @@ def use_budget(service: Service, sha256: str, point: int) -> UsedBudgetPayload:
     The same point gives the same copy, from the file of the search and from other copies of it.
 
     Args:
-        service: whose database registers it.
-        sha256: of the file.
         point: number of the budget in the file's record, from 0, fewest pairs first.
 
     Raises:
@@ -150,7 +145,6 @@ class ImportRequest:
 
     Attributes:
         source: a file or folder of other code.
-        out: the new file.
         model: name of the model that the centroids are for. None: unchecked and without new potentials.
     """
 
@@ -171,7 +165,6 @@ class Imported:
     """A file that was written.
 
     Attributes:
-        mapping: what became of the other code's tensors.
         notes: what was assumed, estimated or is missing.
     """
 
@@ -186,8 +179,6 @@ def import_file(
     """Recognise centroids of other code and write them in our format.
 
     Args:
-        service: whose model is used.
-        request: what is imported.
         show: takes the mapping as lines before any setting is asked for.
 
     Raises:

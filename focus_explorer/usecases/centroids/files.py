@@ -156,7 +156,6 @@ class AddedCentroids:
 
     Attributes:
         name: shown in lists: the name asked for, or the one it is known by already.
-        report: readable lines of the validation.
         known: it was here before, and nothing was added.
     """
 
@@ -170,9 +169,6 @@ def add_centroids(service: Service, path: str | Path, name: str, model: str | No
     """Validate a file, keep a copy in the folder of the database and register it, unless the same file is here already.
 
     Args:
-        service: whose database registers it.
-        path: of the file.
-        name: shown in lists.
         model: check that it fits this one. None: the file was made from the model.
 
     Raises:

@@ -34,15 +34,11 @@ class Publication:
 
     Attributes:
         settings: that are written beside it.
-        layers: routers in the file.
-        num_model_layers: of the model, if known.
-        training: the file's own record, free-form.
         held_out: perplexities that the training measured, if it did.
         budget_record: measurements of the search for a budget, if there was one.
         table: content of a file of benchmarks/domains.py about this file, with the name it has there.
         licence: identifier that the hub knows.
         hub_base_model: hub id of the base model, if known.
-        notes: what the publisher should know.
     """
 
     repo: str
@@ -74,7 +70,6 @@ def prepare(
     """Check a file and gather what its card tells; nothing is written or sent.
 
     Args:
-        service: whose uploads may be named.
         file: a path, a shipped or uploaded file's name, or a folder of `FocusModel.save_pretrained`.
         repo: where it goes.
         base_model: hub id of the base model. None: what the file says.
@@ -191,7 +186,6 @@ def push(
     Args:
         private: whether a repository that is made is private.
         branch: None: the hub's main one.
-        message: of the commit.
 
     Raises:
         InputError: the hub refuses or cannot be reached; nothing is committed then.
@@ -253,7 +247,6 @@ def pull(name: str, *, revision: str | None = None, sha256: str | None = None, o
     Args:
         name: user/repo, or user/repo@revision.
         revision: branch, tag or commit. None: the newest.
-        sha256: the file's hash; another file is refused.
         out: where a copy goes.
 
     Raises:

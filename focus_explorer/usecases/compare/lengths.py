@@ -148,7 +148,6 @@ class _Tokens:
     """The T tokens of a run in one layer.
 
     Attributes:
-        layer: its number.
         memberships: (S, T) int64 by distinct top-k.
         vectors: (T, R) float32 routing vectors.
         sinks: (T,) bool, in all groups whatever the k.

@@ -40,13 +40,7 @@ KEPT_RESULTS = 8
 
 @dataclass(frozen=True, slots=True)
 class ChangedRun:
-    """A run with and without changes.
-
-    Attributes:
-        before, after: the two passes over its first tokens.
-        summary: losses, predictions and groups of the two.
-        tokenizer: of its model.
-    """
+    """A run with and without changes."""
 
     before: FocusPass
     after: FocusPass

@@ -107,7 +107,6 @@ class Package:
 
         Args:
             patterns: of paths, in which `*` also stands for `/`.
-            without: patterns of paths to leave out.
             mixed: order by a hash of the path instead of the path.
         """
         real = (path for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink())
@@ -266,7 +265,6 @@ class Mixture:
     """What was written.
 
     Attributes:
-        files: the entries of `sources.json`.
         left_out: path of a text that could not be had -> why.
     """
 
@@ -311,7 +309,6 @@ def build_mixture(
         held_out: file name of the novel to validate on; the last by name when None.
         progress: called with what is being done and the fraction of it.
         sources: what to take of which packages.
-        download: fetches packages into a folder.
 
     Raises:
         InputError: `out` holds files or cannot be written, there are too few novels, or no mirror can be reached.

@@ -29,9 +29,7 @@ class Source:
         package: its name; with `==VERSION` of PyPI, which keeps every version.
         kind: how text is taken from its files, a name of `documents.READERS`.
         files: patterns of paths in the package, in which `*` also stands for `/`.
-        without: patterns of paths to leave out.
         language: of people or of machines.
-        licence: of the files taken.
         original: patterns of the paths of the English edition, whose long paragraphs are taken out: what a translation
             shares with it is not translated.
         original_package: where that is another one.

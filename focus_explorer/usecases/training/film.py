@@ -80,9 +80,7 @@ class Films:
         """The film of one layer; of many files only those read within some seconds, and `waiting` counts the rest.
 
         Args:
-            row: the training's, as `Trainings.get` returns it.
             layer: layer number. None: the middle one with a router.
-            text: name of a sample text.
 
         Raises:
             InputError: the training has no groups, kept no files here, or its model cannot be loaded or has changed.

@@ -267,11 +267,8 @@ class TrainingPlan:
     """A checked request with the runtime's own settings.
 
     Attributes:
-        config: K, d_g, window and gate during training.
         settings: optimisation, of the last phase if there are several.
         result_config: `config` as the file is to be used, which may have another window.
-        domains: what is trained on.
-        held_out: what is scored; empty for nothing.
         val_every: steps between scores during the training; 0: only at the end.
         log_to: programs that log it, besides the database.
         regime: phases of a training of weights. None: centroids are trained.
@@ -299,7 +296,6 @@ def plan_training(
     """Check a request and translate it.
 
     Args:
-        request: the options.
         initial: the centroids that `request.init` names.
         name: option -> its name in messages, as the user chose it.
 

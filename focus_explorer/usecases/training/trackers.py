@@ -125,8 +125,6 @@ class TrackedRun:
 
     Attributes:
         key: letters, digits, dots and dashes; the same in all logs, and again when the training is resumed.
-        settings: plain values, recorded once.
-        resumed: whether the log may exist already.
     """
 
     key: str
@@ -287,10 +285,7 @@ class TrainingTrackers:
     that exists until the training is done.
 
     Args:
-        targets: programs.
         name: of the training; its log has this name with the time of its start.
-        settings: plain values, recorded once.
-        state: file beside the checkpoint.
         resume: continue the log that `state` names, if it names one.
         warn: called once for each program that fails.
         phases: of a training in several parts, each part's name and the steps before it; its steps are counted on, and

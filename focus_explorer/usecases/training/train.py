@@ -86,10 +86,8 @@ def train(
     """Train, save, and score held-out text under the hard mask if any was given.
 
     Args:
-        request: what to train.
         database: a `Database` that records the curve of a training of centroids. None: nothing is recorded.
         command: command line with which it can be started again.
-        announce: takes remarks while it runs.
         bar: opens a progress display for a number of steps; it takes the steps done and a line of numbers.
 
     Returns:

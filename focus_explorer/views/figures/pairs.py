@@ -124,11 +124,7 @@ def distances_figure(
     Args:
         rows: of the table `distances`, of one layer or of the mean over layers.
         windows: w of the heads that are shown, in any order; none where all attend fully.
-        tokens: of the text.
         layer: None for the mean.
-        preset: size and type.
-        grows: whether windows grow with the position.
-        full: whether some heads attend fully.
     """
     kept = sorted((row | {"value": row["share"]} for row in rows if row["first"] > 0), key=lambda row: row["first"])
     middles = [sqrt(row["first"] * row["last"]) for row in kept]

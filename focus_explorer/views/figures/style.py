@@ -34,7 +34,6 @@ class Preset:
 
     Attributes:
         about: where it fits.
-        width, height: millimetres.
         family: font families as in CSS, the first one that is installed is used.
         size, small: points, of axis titles and of everything else.
     """
@@ -279,7 +278,6 @@ def add_bands(
 
     Args:
         rows: with `value`, `low`, `high` and the baselines, one for each x.
-        where: `xaxis` and `yaxis` of a panel.
 
     Returns:
         Names of the lines drawn.

@@ -100,8 +100,6 @@ class Guard:
     """Refuses requests whose `Host` or `Origin` is not the page's own, and frames of other sites.
 
     Args:
-        app: what answers the other requests.
-        addresses: names and origins of the page.
         frames: origins of other sites that may show it in a frame; another one could lay something over what a click
             does.
     """
@@ -143,7 +141,6 @@ class AroundGradio:
 
     Args:
         app: what answers the requests; Gradio fails on unknown functions and on a query that names another page.
-        functions: names of the page's functions.
     """
 
     def __init__(self, app: ASGIApp, functions: Collection[str] = ()) -> None:
@@ -176,8 +173,6 @@ class LoginRequired:
     """Refuses requests of nobody on a lab's page; the others are done for the user who has logged in.
 
     Args:
-        app: what answers the requests.
-        hosting: how the page is hosted.
         user: reads the user that has logged in from a request.
     """
 
@@ -255,7 +250,6 @@ class Visitors:
     """Gives every browser of a public page a name of its own in a cookie, and does its requests for that visitor.
 
     Args:
-        app: what answers the requests.
         seen: takes a visitor and the network address of each request.
         address_header: request header in which a proxy gives the visitor's address; the connection's own when None.
         framed: other sites may show the page in a frame, where browsers send no other cookies than such; needs HTTPS.

@@ -33,19 +33,13 @@ class Hosting(Options):
     """How a page is hosted.
 
     Attributes:
-        host: address it is served on.
-        allow_hosts: further names it answers to.
         allow_frames: sites that may show it in a frame, as origins.
         users: file of users and hashed passwords; makes the page a lab's.
         trusted_header: request header in which a proxy names the user; makes the page a lab's.
-        insecure: serve beyond this machine without login.
         root_path: path below which a proxy shows the page.
         allow_paths: folders whose models and centroid files its fields may name by path.
-        mcp: offer its functions to language models too.
         metrics_port: port of 127.0.0.1 where metrics are served; None: nowhere.
         log_json: log requests, jobs and errors as JSON lines.
-        public: serve visitors whom nobody knows.
-        visitors: what one of them may use.
         models: models that they may choose besides the page's own.
         address_header: request header in which a proxy gives a visitor's network address.
         job_minutes: that one job may work; the mode's own when None.

@@ -54,7 +54,6 @@ class Observed:
     """Middleware that takes or makes a request's id, answers with it, and records how the request ended.
 
     Args:
-        app: what answers the requests.
         metrics: where requests are counted.
         functions: names of the page's functions, the only ones that are logged.
         routes: the application's own besides Gradio's; FastAPI does not tell which of them answered.

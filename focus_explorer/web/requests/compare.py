@@ -227,10 +227,6 @@ def what_if(service: Service, run_id: str, changes: list[str]) -> dict[str, Any]
 
 def beside(service: Service, run_id: str, other: str) -> dict[str, Any]:
     """Two runs of exactly the same tokens, the second one's groups matched with those of the first.
-
-    Args:
-        other: another run of the same tokens.
-
     Returns:
         layers: for each its number, names (group of the first run for each of the second, -1 without a partner),
         overlap (share of tokens in matched groups), rand (adjusted Rand index); top: by layer, the group of every

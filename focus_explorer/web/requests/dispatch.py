@@ -28,7 +28,6 @@ def dispatch(service: Service, request: dict[str, Any]) -> dict[str, Any]:
     """Answer a request of the page with JSON-ready values.
 
     Args:
-        service: database and model.
         request: `what` names the request and `run` the open run; the rest are its parameters.
 
     Raises:
@@ -125,12 +124,7 @@ class KeptAnswers:
         self._lock = threading.Lock()
 
     def packed(self, name: str, work: Callable[[], Payload]) -> Response:
-        """The answer of that name, packed; problems are not kept.
-
-        Args:
-            name: of the answer.
-            work: computes it, see `guarded`.
-        """
+        """The answer of that name, packed; problems are not kept."""
         state = self._state()  # before the work: what changes meanwhile leads to another state
         with self._lock:
             known = self._kept.get(name)

@@ -68,7 +68,6 @@ def name_group(service: Service, run_id: str, layer: int, group: int, name: str)
     """Give a group a name of your own, in every run with the same centroids; an empty one takes it back.
 
     Args:
-        layer: layer number.
         group: number of the group, from 0 for A.
         name: at most 60 characters.
     """
@@ -104,11 +103,6 @@ def mask(
     """A rectangle of the attention mask of one head: pairs of tokens by the cause they are kept or dropped for.
 
     Args:
-        layer: layer number.
-        first_query: position of the first query token.
-        last_query: position of the last query token, included.
-        first_key: position of the first key token.
-        last_key: position of the last key token, included.
         head: key-value head, or query head where the heads of a key-value head differ; needed where the heads of
             the layer differ.
 
@@ -171,7 +165,6 @@ def attention_links(service: Service, run_id: str, layer: int, count: int = 20) 
     """The strongest single links beyond window and sinks that Focus drops and keeps; empty until measured.
 
     Args:
-        layer: layer number.
         count: number of links of each kind, at least 1.
 
     Returns:

@@ -64,7 +64,6 @@ def tokens(service: Service, run_id: str, first: int = 0, count: int = 500) -> l
     """Tokens of a run with their losses and their groups in every layer.
 
     Args:
-        first: position of the first token.
         count: number of tokens, at most 5000.
     """
     return [_plain(row) for row in token_rows(service.database, run_id, first, count)]
@@ -74,7 +73,6 @@ def predictions(service: Service, run_id: str, first: int = 0, count: int = 500)
     """The five most probable tokens at every place under full attention and under Focus, with probabilities.
 
     Args:
-        first: position of the first token.
         count: number of tokens, at most 5000.
 
     Returns:
@@ -85,11 +83,7 @@ def predictions(service: Service, run_id: str, first: int = 0, count: int = 500)
 
 
 def run_sql(service: Service, query: str) -> dict[str, Any]:
-    """Answer one SELECT statement (DuckDB) over the database; read-only, at most 10 seconds and 1000 rows.
-
-    Args:
-        query: one SELECT statement; docs/schema.md describes the tables.
-    """
+    """Answer one SELECT statement (DuckDB) over the database; read-only, at most 10 seconds and 1000 rows."""
     return dict(sql.run_sql(service.database, query))
 
 
@@ -117,12 +111,7 @@ def note(service: Service, run_id: str, note: str) -> dict[str, Any]:
 
 
 def tag(service: Service, run_id: str, add: str = "", remove: str = "") -> dict[str, Any]:
-    """Add and remove tags of a run.
-
-    Args:
-        add: words with commas between.
-        remove: words with commas between.
-    """
+    """Add and remove tags of a run."""
     return dict(labels.change_tags(service, run_id, add.split(","), remove.split(",")))
 
 
@@ -133,11 +122,7 @@ def delete(service: Service, run_id: str) -> dict[str, Any]:
 
 
 def undelete(service: Service, run_id: str) -> dict[str, Any]:
-    """Bring a deleted run back.
-
-    Args:
-        run_id: the deleted run.
-    """
+    """Bring a deleted run back."""
     labels.undelete_run(service, run_id)
     return {"run_id": run_id, "deleted": False}
 
@@ -152,7 +137,6 @@ def compare_centroids(service: Service, first: str, second: str) -> dict[str, An
 
     Args:
         first: sha256 of a file, as listed by centroids.
-        second: sha256 of another file.
     """
     return dict(service.part(CentroidCards).compare(first, second))
 

@@ -45,11 +45,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
     The list is read again whenever the tab is opened.
 
     Args:
-        service: whose files are listed.
-        request: centroids preselected in the form.
         explore: form that an uploaded file is chosen in.
-        tab: this tab.
-        tabs: of the page.
     """
     public = visitor_limits(service) is not None
     gr.HTML(f'<p class="fe-intro">{PUBLIC_CENTROIDS_INTRO if public else CENTROIDS_INTRO}</p>', padding=False)

@@ -106,7 +106,6 @@ def browser_view(
     """A part of the page that a script of ours draws.
 
     Args:
-        elem_id: of the component.
         script: global that the page's script defines once it is loaded.
         start: JavaScript that runs then, with Gradio's `element`, `props`, `server` and `watch`.
         functions: of the server, each called with a JSON object.

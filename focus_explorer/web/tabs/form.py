@@ -106,13 +106,7 @@ def device_field(value: str, *, label: str, info: str, elem_id: str) -> gr.Dropd
 
 
 def list_devices(opened: gr.Accordion, field: gr.Dropdown, *, training: bool = False) -> None:
-    """Offer this machine's devices once the accordion is opened: at the page's start, importing torch takes seconds.
-
-    Args:
-        opened: holds the field.
-        field: of the device.
-        training: offer what trainings take.
-    """
+    """Offer this machine's devices once the accordion is opened: at the page's start, importing torch takes seconds."""
     opened.expand(lambda: gr.update(choices=device_choices(training=training)), None, field, **QUIET)
 
 
@@ -151,11 +145,6 @@ def show_count(
     """Count the text's tokens while it is typed, and say whether it will be cut, before Explore is pressed.
 
     Args:
-        service: counts.
-        text: field of the text.
-        form: fields of the settings by name.
-        like_run: what the form was filled with.
-        count: shows the number.
         whole: button that takes the limit away, shown where the text would be cut and visitors have no limit.
     """
     model, limit, special_tokens = form["model"], form["max_tokens"], form["special_tokens"]

@@ -78,10 +78,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     """Lay out the tab; a finished training is chosen on the Explore page from here.
 
     Args:
-        service: database and model.
-        request: model preselected in the form.
         explore: form that a finished training is chosen in.
-        tabs: of the page.
     """
     trainings = Trainings(service)
     gr.HTML(f'<p class="fe-intro">{TRAINING_INTRO}</p>', padding=False)

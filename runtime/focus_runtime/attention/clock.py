@@ -92,11 +92,7 @@ class _WallTime(AbstractContextManager[None]):
 
 
 class PassClock(StageClock):
-    """Stages of forward passes: "routing", "attention" (routing not included), and what attention consists of.
-
-    Attributes:
-        calls: attention calls so far.
-    """
+    """Stages of forward passes: "routing", "attention" (routing not included), and what attention consists of."""
 
     calls = 0
 

@@ -66,7 +66,6 @@ class MachineCosts:
     """How this machine differs from the one the constants were fitted on, 1 where it does not.
 
     Attributes:
-        masked: time of masked attention over the model's.
         overhead: time of the decomposition besides its pairs, over the model's.
         fused: the fused kernel's time for a pair of its pass by class, over torch's for a pair of full attention.
     """

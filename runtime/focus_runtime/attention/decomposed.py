@@ -227,7 +227,6 @@ def cross_group_local(
     """Attention of one text to near tokens without a shared group; no host waits for the device.
 
     Args:
-        rule: window, below T, and how it grows.
         into: output (T, H, D) and logsumexp (T, H) that are overwritten, -inf for a query without such tokens.
     """
     out_THD, lse_TH = into

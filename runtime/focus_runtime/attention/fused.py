@@ -40,8 +40,6 @@ class FusedCosts(NamedTuple):
     """Costs in the kernel over that of a pair in its pass by class, see `by_class_is_faster` of fused.cpp.
 
     Attributes:
-        local: of a pair near in the text.
-        dense: of a pair in the dense pass.
         copy: of a key that is copied, for a chunk of queries.
     """
 
@@ -143,7 +141,6 @@ def _problem(
     """What the kernel is called with. It holds addresses only: the caller keeps the tensors.
 
     Args:
-        arrays: query, key, value, out, lse and membership.
         real: (B, Tk) uint8, 1 for real tokens; None where all are.
         by_head: what heads see where they differ; membership is then (P, B, Tk), its last dimension contiguous.
     """

@@ -105,7 +105,6 @@ class WindowedFocus:
     Attributes:
         membership: (B, Tk) int64 bit sets of the keys.
         position: (B, Tk) int64, counted from the first real token of the whole text, not of the keys at hand.
-        rule: window and sinks of Focus.
     """
 
     membership: Tensor

@@ -22,7 +22,6 @@ class Scoring:
     """How the product of a query and a key becomes a logit.
 
     Attributes:
-        scale: factor on the product.
         softcap: logits become softcap * tanh(logits / softcap); None for no cap.
     """
 

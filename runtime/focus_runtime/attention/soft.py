@@ -68,7 +68,6 @@ def gated_attention(
         scoring: scale and softcap; scores are capped before they are gated.
         gate: "log" multiplies the attention weight by the affinity g_i . g_j (log added to the logit);
             "paper" multiplies the logit by sigmoid(steepness * g_i . g_j) (equation 2).
-        steepness: lambda of the paper gate.
         hard_top_k: with the log gate, use the hard top-k mask in the forward pass and the affinity's gradient in
             the backward pass (straight-through), so that training sees the mask inference uses.
         everywhere: (B, T) bool, tokens that belong to all groups: no pair with one of them is weakened.

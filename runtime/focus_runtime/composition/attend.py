@@ -136,7 +136,6 @@ def by_setting(
     """Heads of equal settings together, (B, Q, H, D); those with full attention by the layer's own attention.
 
     Args:
-        module, layer, call: of the layer.
         one_setting: gives (B, Q, H, D) of some heads, the call being theirs.
         together: heads of several settings that were computed in one call.
     """

@@ -40,7 +40,6 @@ class Call:
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
         padding: (B, Tk) bool, True for real tokens, or None when all are.
         total: tokens of the whole text so far; more than Tk where a sliding cache dropped some.
-        scoring: scale and softcap.
         dropout: probability, for the layer's own attention in training.
         sinks: (Hq,) learned sinks, one more logit for every query of a head; None without them.
     """
@@ -128,7 +127,6 @@ def with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | 
     window. Where windows grow, window + 1 grows as they do, without being rounded.
 
     Args:
-        layer: of the call.
         call: its queries may be the newest tokens of a longer text.
         groups: heads by setting; those in force when None.
     """

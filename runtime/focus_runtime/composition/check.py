@@ -139,10 +139,7 @@ def chosen_layers(
     """Layers that run Focus; the others keep their own attention.
 
     Args:
-        model: of the layers.
-        routers: by layer number.
         sliding: window of each layer, None where it is global.
-        choice: one of `SLIDING_LAYERS`.
     """
     if choice not in SLIDING_LAYERS:
         raise InputError(f"sliding_layers is {choice!r}", expected=" or ".join(SLIDING_LAYERS))

@@ -110,7 +110,6 @@ def documents_of(mask: Tensor | None, arguments: Mapping[str, Any], known: Docum
     """The documents of an attention call; None where every row is one text.
 
     Args:
-        mask: of `by_token`.
         arguments: others of the call; `cu_seq_lens_q` gives the edges of packed documents, as for FlashAttention.
         known: of the same pass, from the layer before; not made again for the same mask.
     """

@@ -28,7 +28,6 @@ class LayerHeads:
     """The heads of one layer by what they execute.
 
     Attributes:
-        groups: heads of equal settings together.
         top_ks: the distinct top-k of the groups that are not full, in the order their membership is kept.
     """
 
@@ -61,7 +60,6 @@ class HeadMask:
     """The pairs that some heads of a layer used in one pass.
 
     Attributes:
-        group: the heads and their setting.
         membership: (B, T) int64 bit sets; one group of all tokens where the heads attend fully.
         rule: window, sinks and the layer's own sliding window.
     """

@@ -97,12 +97,10 @@ def focus_forward(
     """The attention function registered with transformers.
 
     Args:
-        module: the attention module.
         query: (B, Hq, Tq, D) after norms and rotary embedding; key: (B, Hkv, Tk, D), value: (B, Hkv, Tk, Dv), the cache
             included.
         attention_mask: what `focus_mask` returned; None when all tokens are real and every row is one text.
         scaling: factor on the scores; D^-0.5 when None.
-        softcap: scores become softcap * tanh(scores / softcap).
         dropout: probability, for the layer's own attention in training.
         s_aux: (Hq,) learned sinks, one more logit for every query of a head.
         kwargs: further arguments of transformers; those that Focus does not know are refused.

@@ -86,7 +86,6 @@ class SoftGate(Mode):
 
     Attributes:
         gate: "log" or "paper".
-        steepness: lambda of the paper gate.
         hard: the hard mask with straight-through gradients. On the CPU beyond 4,096 tokens in memory linear in the
             text, and then without a gradient from dropped pairs (`straight_through_attention`).
     """
@@ -145,7 +144,6 @@ class Alternatives(Mode):
     With weight a, a head returns (1 - a) of what it executes and a of what it would return at the other setting.
 
     Attributes:
-        settings: S settings.
         weights: by layer, (S, Hkv) fp32 zeros that require gradients; filled by the first pass.
     """
 
@@ -196,7 +194,6 @@ class Probe(Mode):
     """What every head would do to the loss at other settings, while layers return full attention.
 
     Attributes:
-        settings: S settings.
         leaf: scalar 0, added to what every layer returns: a gradient for it passes through all of them.
         found: by layer, (S, B, H, T) fp32: the gradient of the loss with respect to what a head returns for a token,
             times what a setting would change there; filled by the backward pass.
@@ -232,7 +229,6 @@ class AddedPairs(Mode):
 
     Args:
         pairs: by layer, (N, 3) int64: query head, query and key by position in the text.
-        layers: focused ones.
     """
 
     def __init__(self, pairs: Mapping[int, Tensor], layers: Collection[int]) -> None:

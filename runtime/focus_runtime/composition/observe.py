@@ -123,7 +123,6 @@ def observe_attention(focus: FocusModel, on_attention: OnAttention) -> Iterator[
     """Run full attention and call a function with every layer's queries and keys.
 
     Args:
-        focus: the composition.
         on_attention: called with the layer, the queries (B, Hq, T, D) and keys (B, Hkv, T, D) after norms and rotary
             embedding, the scale and the softcap.
     """
@@ -136,7 +135,6 @@ def observe_focus(focus: FocusModel, on_focus: OnFocus) -> Iterator[None]:
     """Call a function with what every Focus call took and returned.
 
     Args:
-        focus: the composition.
         on_focus: called with the layer, the call (query, key and value after norms and rotary embedding, scale,
             softcap) and what it returned, (B, T, Hq, D), attached to the autograd graph.
     """

@@ -71,8 +71,6 @@ class HeadsOnGpu:
 
     Attributes:
         parts: for each distinct top-k, its place among them, and its query heads; full heads go with the first.
-        focused: the same without full heads.
-        every, every_focused: the query heads of all parts.
         step, pairs: membership and window of each head, for decode steps and for the kernel that tests all pairs.
     """
 

@@ -89,7 +89,6 @@ class SavedModel:
         Args:
             source: a folder of `save_pretrained`, `user/repo` or `user/repo@revision`, or what `load_centroids` takes.
             model: the base model; None loads the one that was saved or is named.
-            revision, sha256: as for `load_centroids`.
             dtype, device: of a base model that is loaded, as for `load_model`.
 
         Returns:

@@ -81,12 +81,8 @@ class Composition(Protocol):
     """State that all layers of one composition share.
 
     Attributes:
-        config: settings in force.
         backend: attention backend, "auto" or a name.
-        seconds: clock of routing and attention.
         paused: the model runs its own attention implementation; nothing is routed.
-        modes: what the pass does besides.
-        found_sinks: text sinks of the running pass.
     """
 
     model: nn.Module
@@ -107,7 +103,6 @@ class Pass:
     """State of one layer during a forward pass of one thread; between passes, of the latest one.
 
     Attributes:
-        assignment: the groups of the pass's new tokens.
         hidden: (1, 1, E) input of the one new token of a decode step whose groups the attention call decides; None
             where they are decided.
         cached, history: the cache layer of a running pass, and the groups stored with its keys.
@@ -149,9 +144,7 @@ class FocusLayer:
     """State of one composed attention module.
 
     Attributes:
-        index: layer number.
         router: None where the layer keeps its own attention.
-        owner: state shared by all layers.
         sliding: the layer's own window in tokens, None for a global layer.
         cache_layer: the layer whose keys and values it reads: its own, but where layers share them.
         passes: state of a forward pass; each thread has its own, so that several may run the model at once.

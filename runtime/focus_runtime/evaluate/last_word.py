@@ -77,12 +77,9 @@ class Passage:
     """One item.
 
     Attributes:
-        context: the passage without its last word.
-        target: a space and the last word.
         tokens: of context and target together, with the special tokens that the tokenizer puts before them.
         distance: tokens from the last one of the word's latest earlier occurrence to the one that must predict the
             word; below the window, attention reaches it in one layer without any group.
-        source: name of the text.
     """
 
     context: str
@@ -215,11 +212,8 @@ def write_last_word_tasks(
     The tasks are called last_word_LENGTH, and last_word stands for all of them. The folder appears whole or not at all.
 
     Args:
-        tokenizer: counts the tokens.
         texts: (name, text) pairs.
         out: folder to make; it may exist when it is empty.
-        lengths, items, window, seed: see `last_word_passages`.
-        tokenizer_name: recorded.
 
     Returns:
         What last_word.json holds: settings, texts with their SHA-256, and for each task the count, range of tokens and

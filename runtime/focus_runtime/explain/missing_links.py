@@ -83,9 +83,6 @@ class MissingLink:
     """One dropped pair of one head, and what adding it does to the loss of one token.
 
     Attributes:
-        layer: layer number.
-        head: query head.
-        query, key: positions.
         probability: that the key would get beside the keys which the query sees.
         predicted: first-order change of the token's loss in nats; negative where the link would help.
         nll: the token's loss in nats with the link added; None where it was not verified.

@@ -36,7 +36,6 @@ class LayerAttention:
     """The strongest keys of one token in one layer: R rows, the mean over its H query heads and then each of them.
 
     Attributes:
-        layer: layer number.
         keys: (R, N) positions, those with the most attention of either kind first; -1 where there are fewer.
         full, focus: (R, N) their probabilities.
         kept: (R, N) share of the row's heads whose mask keeps the pair, 0 or 1 for a single head.
@@ -63,9 +62,7 @@ def token_attention(
     """Read the text with Focus and with full attention, and compare what one token attends to.
 
     Args:
-        focus: the composition.
         ids: T token ids; later ones than `token` are read only where the assignment looks at the whole text.
-        token: position of the query.
         strongest: N, keys of each row.
         progress: called after each layer of either pass with the number done and the total; may raise to stop.
 

@@ -28,7 +28,6 @@ class FocusPass:
     """What Focus decided and the model predicted in one pass over T tokens.
 
     Attributes:
-        predictions: of every token but the first.
         top_groups: by layer, (T,) the most probable group of every token.
         masks: by layer, the pairs that each group of its heads used.
     """

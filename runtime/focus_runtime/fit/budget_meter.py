@@ -52,7 +52,6 @@ class Measured:
 
     Attributes:
         nll: (N,) mean loss of every sequence in nats per token.
-        loss: their mean, by their tokens.
         retained_pairs: kept over causal pairs, mean over sequences as long as the first, layers with routers and heads.
     """
 
@@ -114,7 +113,6 @@ class BudgetMeter:
     Attributes:
         domains: the domain of each sequence.
         full: (N,) loss of each sequence under full attention.
-        base: the composition's own budget.
         counted_at: tokens of the sequences on which pairs are counted, those of the first one's length.
     """
 

@@ -188,7 +188,6 @@ class Progress:
     Attributes:
         on_step: called after every measurement with the number done and the number expected; may raise to stop.
         known: measurements by budget that need not be made again.
-        costs: estimates so far.
     """
 
     on_step: Callable[[int, int], None] = lambda done, total: None
@@ -209,7 +208,6 @@ def search(
 
     Args:
         settings: that every head may get, besides full attention and the usual one.
-        progress: takes every measurement.
         by_query: whether query heads that share a key-value head may get different settings.
         own: a budget that the groups may have been trained under, measured too; estimates know nothing of that.
     """

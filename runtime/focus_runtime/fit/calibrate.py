@@ -123,11 +123,8 @@ def balance_groups(
 
     Args:
         model: the frozen model, Focus not composed.
-        tokenizer: the model's.
         centroids: whose potentials are estimated again; `training["balanced"]` says on what.
         texts: joined in order, or domains, each with its share of the sequences but at least one.
-        count: sequences, spread evenly over the text.
-        length: tokens of a sequence.
         special_tokens: "auto" (every sequence begins with what the tokenizer puts before a text) or "none".
 
     Raises:

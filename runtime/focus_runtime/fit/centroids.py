@@ -71,16 +71,13 @@ def train_centroids(
 
     Args:
         model: causal language model; its weights are not changed (checked by hash).
-        tokenizer: the model's.
         texts: training texts, joined in order; or domains, from which sequences are drawn by weight.
         config: K, d_g, window, sinks, gate, layers; top_k matters only with `settings.hard`.
-        settings: optimisation.
         inference: `config` as the result is to be used, which may have another window; it applies in evaluations and in
             `settings.hard_steps`, and every step counts its retained pairs at it. None: `config`.
         initial: trained centroids to start from, of the same groups, routing size and layers. None: random ones.
             While factors are learned, groups and potentials stay as they are.
         validation: held-out text scored during the training, which may end it early.
-        model_id: recorded in the result.
         on_step, on_evaluation: called after every step, after every evaluation.
         checkpoint: file in which every `settings.checkpoint_every` steps, and the last one on Ctrl-C, are kept.
         resume: continue from that file; the losses are those of a training that was never interrupted.
@@ -235,9 +232,7 @@ def centroid_loop(
     """The loop that trains the routers of a composed model, and its own weights if they are given.
 
     Args:
-        identity, checkpoint, validation: as in `Loop`.
         extra_loss: added to the language model's loss, from the routers' assignments in this pass.
-        phase: recorded with every step.
         weights: parameters of the model that are trained along, at the settings' learning rate.
         router_rate: the routers' peak learning rate. None: the settings'.
         learn_centroids: False where `after_step` moves the centroids, so that gradients move only the projections.

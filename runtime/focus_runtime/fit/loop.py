@@ -44,7 +44,6 @@ class Loop:
 
     Attributes:
         ids: token stream of the training texts, or those of several domains.
-        parameters: what AdamW changes, in a fixed order.
         loss: (B, T) token ids -> what is minimised, in nats: a scalar, or a scalar with the parts that are reported;
             runs under autocast, gradients are taken from it.
         after_step: called after each optimiser step; returns dominance (mean, largest) and retained pairs.

@@ -32,7 +32,6 @@ class StepLoss:
         objective: scalar that is minimised.
         nll: scalar, negative log-likelihood of the text in nats per token.
         divergence: scalar, KL(full attention || Focus) in nats per token.
-        layer_error: scalar, mean of `layer_errors`.
     """
 
     objective: Tensor
@@ -99,7 +98,6 @@ def distillation_loss(
         hidden: (B, T, d) from `final_hidden` under Focus; gets the gradient.
         teacher: (B, T, d) from `final_hidden` with full attention.
         ids: (B, T) token ids, T at least 2.
-        nll_weight, divergence_weight: of the two means.
     """
     return StepLoss(*_InSlabs.apply(hidden, teacher, ids, model, nll_weight, divergence_weight))
 

@@ -153,14 +153,10 @@ def run_regime(
     only to the passes.
 
     Args:
-        plan: regime and settings of its phases.
         model: causal language model; "from_scratch" takes only its configuration.
-        tokenizer: the model's.
-        texts: training texts.
         config: K, d_g, window, sinks, gate, layers of the routers.
         twin: full attention instead: only the phase of the weights, with the same sequences, learning rate and, from
             scratch, initial weights.
-        model_id: recorded in the centroids.
         on_step: called after every step; `TrainStep.phase` says of which phase.
         checkpoint: folder with one file per phase; a finished phase is not run again on resume.
         resume: continue from that folder; the losses are those of a training that was never interrupted.

@@ -81,11 +81,7 @@ class TrainConfig:
     """How something is trained; `FocusConfig` says what.
 
     Attributes:
-        batch: sequences per pass and process.
-        accumulation: passes whose gradients make one step.
         learning_rate: peak of AdamW's rate, after `warmup` steps; then a cosine to a tenth of it.
-        clip: largest norm of a step's gradient.
-        steepness: lambda of the paper gate.
         steepness_start: lambda of the first step, from which it grows in a straight line. None: the same in every step.
         hard: train on the hard mask with straight-through gradients (log gate only).
         loss: what is minimised: "lm", the language model's loss; "distil", the divergence from full attention's
@@ -97,7 +93,6 @@ class TrainConfig:
             (log gate only).
         potential_decay: factor of the running average of Sinkhorn's column terms.
         calibration_sequences: training sequences on which the final potentials are estimated.
-        seed: of initialisation and data order.
         special_tokens: "auto" (every sequence begins with what the tokenizer puts before a text) or "none".
         mixed_precision: "no", "bf16" or "fp16" (autocast; fp16 with loss scaling, on a GPU).
     """
@@ -203,13 +198,10 @@ class TrainStep:
     """What one step reported; parts that were not measured are nan.
 
     Attributes:
-        step: steps finished, this one included.
         loss: negative log-likelihood in nats per token, mean over the step's sequences.
         dominance: share of tokens whose most probable group is the largest, mean over layers.
-        dominance_max: of the most lopsided layer.
         retained_pairs: pairs that the hard mask of later use keeps with this step's groups over causal pairs, mean over
             layers.
-        tokens_per_second: over all processes.
         phase: which part of a training in several parts.
         divergence: KL from full attention's predictions in nats per token.
         layer_error: mean over layers of the relative squared error of Focus's output.

@@ -79,7 +79,6 @@ class Tuned:
 
     Attributes:
         centroids: with the budget, and the record in their training; routers are those of the centroids tuned.
-        record: of the search, JSON-ready.
         met: whether the budget meets the target; else it is the closest.
     """
 
@@ -108,10 +107,7 @@ def tune_budgets(
         model: of the centroids, Focus not composed.
         centroids: from a file; their own budget is measured too if the search could give it.
         calibration, held_out: (N, T) token ids by domain; lengths of domains may differ.
-        settings: of the composition, as `compose` takes them.
         kept: file of an unfinished search, which `resume` continues; `forget_progress` removes it.
-        on_progress: takes the stage and the fraction done.
-        cancelled: asked after every measurement.
 
     Raises:
         Cancelled: `cancelled` said so; the search is kept. TrainingError: `kept` is of another search, or cannot be

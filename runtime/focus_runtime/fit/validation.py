@@ -59,10 +59,7 @@ class Evaluation:
     """Held-out loss after a step, under the hard mask at the settings of inference.
 
     Attributes:
-        step: steps finished.
         losses: nats per token by domain.
-        scored: scored tokens by domain.
-        dominance, retained_pairs: means over layers and domains.
     """
 
     step: int
@@ -98,7 +95,6 @@ def validate(
 
     Args:
         model: the base model, Focus not composed.
-        centroids: trained and calibrated.
         sequences: (N, T) token ids.
         top_ks: groups per token, one evaluation each.
     """

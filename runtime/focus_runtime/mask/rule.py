@@ -26,7 +26,6 @@ class PairRule:
 
     Attributes:
         window: w, pairs with i - j <= w are allowed.
-        num_sinks: s, keys j < s are allowed.
         sliding_window: tokens that the layer's own attention reaches, the query's own among them; None for all.
         growth: positions of queries from which to which the window grows, as many times as long as the query is
             farther than the first; `CONSTANT` for a window that does not.
@@ -79,9 +78,7 @@ class Extent:
     """What the host must know of memberships without looking.
 
     Attributes:
-        num_groups: K.
         top_k: the most groups that a token has.
-        uniform: whether all have as many.
         beyond: some tokens may have more than `top_k` all the same, as tokens do that belong to every group; only the
             kernels of attention/cuda/grouped.py take that, and compute those few queries apart.
     """

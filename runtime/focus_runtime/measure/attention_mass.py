@@ -161,8 +161,6 @@ def mass_by_head(
 
     Args:
         query: (B, Hq, T, D); key: (B, Hkv, T, D).
-        masks: of the layer's groups of heads.
-        scale, softcap: as in `mass_by_cause`.
 
     Returns:
         (B, Hq, 4) float64 in the order of `MASS_CAUSES`.
@@ -192,7 +190,6 @@ def mass_by_cause(
         query: (B, Hq, T, D); key: (B, Hkv, T, D), Hq a multiple of Hkv.
         membership: (B, T) int64 bit sets.
         rule: window, sinks and the layer's own sliding window, which bounds full attention too.
-        scale: factor on the scores.
         softcap: scores become softcap * tanh(scores / softcap); None for no cap.
 
     Returns:
@@ -223,7 +220,6 @@ def full_probabilities(
         key: (B, Hkv, keys, D), Hq a multiple of Hkv.
         offset: query row r stands at key number offset + r.
         reach: a query attends to its last so many keys, its own among them.
-        scale: factor on the scores.
         softcap: scores become softcap * tanh(scores / softcap); None for no cap.
 
     Returns:
@@ -273,7 +269,6 @@ class LayerAttention:
     """Full attention of one layer under a mask: H query heads, at most N links of each kind and head.
 
     Attributes:
-        layer: layer number in the model.
         shares: (H, 4) float64 share of probability in the order of `MASS_CAUSES`, mean over query positions.
         links: kind of `LINK_KINDS` -> (H, N) query, (H, N) key, (H, N) probability, strongest first; a probability of
             0 stands for no link.
@@ -300,8 +295,6 @@ def measure_attention(
     Memory: `BLOCK_SCORES` probabilities at once, and the strongest links so far.
 
     Args:
-        model: causal language model without Focus.
-        ids: T token ids.
         membership: (T,) bit sets by layer that the attention of a Focus run executed; (S, T) where the heads of a layer
             have S distinct top-k, in the order of `LayerHeads.top_ks`.
         config: settings of that run.
@@ -381,7 +374,6 @@ def mass_and_links(
     Args:
         query: (1, Hq, T, D); key: (1, Hkv, T, D).
         membership: (1, T) int64 bit sets.
-        rule, scale, softcap: as in `mass_by_cause`.
         top: links kept of each kind and head.
 
     Returns:

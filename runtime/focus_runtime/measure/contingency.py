@@ -24,7 +24,6 @@ def contingency(rows: Labels, columns: Labels, shape: tuple[int, int]) -> Counts
 
     Args:
         rows, columns: (T,) labels below `shape`.
-        shape: numbers of labels.
 
     Returns:
         Counts of that shape.
@@ -125,7 +124,6 @@ def log_odds(counts: Counts, *, prior_size: float) -> Values:
 
     Args:
         counts: (K, V) uses of V pieces by group; every piece is used somewhere.
-        prior_size: tokens the prior weighs.
 
     Returns:
         (K, V) z-scores; 0 where a group or its rest is empty.
@@ -149,7 +147,6 @@ def shuffled_tables(counts: Table, *, draws: int = SHUFFLES, seed: int = 0) -> V
 
     Args:
         counts: (K, C) whole numbers.
-        draws: number of tables; seed: of the draws.
 
     Returns:
         (draws, K, C).
@@ -175,8 +172,6 @@ def permuted_tables(
 
     Args:
         rows, columns: (T,) labels below `shape`.
-        shape: numbers of labels.
-        draws: number of tables.
         generator: of the permutations, one for each table.
     """
     for _ in range(draws):

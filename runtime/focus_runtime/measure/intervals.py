@@ -33,10 +33,7 @@ class Interval:
     """An estimate with its confidence interval.
 
     Attributes:
-        value: the estimate.
         low, high: ends of the interval; None when there is one unit, whose spread is unknown.
-        units: how many units it rests on.
-        seeds: how many training seeds it rests on.
     """
 
     value: float
@@ -89,7 +86,6 @@ def mean_interval(
         values: (N,) one number for each unit, or (S, N) for S seeds.
         weights: (N,) how much each unit counts, such as its tokens; equal when None.
         level: probability that the interval covers the mean.
-        resamples: of the bootstrap; seed: of its draws.
 
     Raises:
         InputError: no values, or not finite, or weights that do not fit.
@@ -123,7 +119,6 @@ def moving_block_interval(
     Args:
         values: (N,) in text order, N at least 1.
         block: consecutive values resampled together; lowered for short texts.
-        resamples: of the bootstrap; seed: of its draws.
 
     Returns:
         mean, low, high; both ends are None for one value, whose spread is unknown.
@@ -154,7 +149,6 @@ def recentred_interval(
         values: (n,) on the whole sample.
         replicates: (R, n), finite.
         units: number of resampled units, at least 2.
-        least, most: range of the statistics.
     """
     low, high = percentile_ends(replicates) - replicates.mean(axis=0)
     wide = student_widening(units)
@@ -202,7 +196,6 @@ def resampled_means(table: Floats, weight: Floats, resamples: int, seed: int) ->
     Args:
         table: (S, N) one number for each seed and unit.
         weight: (N,) of the units, with mean one.
-        resamples: R; seed: of the draws.
 
     Returns:
         (R,).
@@ -234,7 +227,6 @@ def sign_flip_test(differences: ArrayLike, *, resamples: int = 20_000, seed: int
 
     Args:
         differences: (N,) one for each unit.
-        resamples: random patterns; seed: of their draws.
     """
     values = _finite(differences, (1,))
     count = values.size
@@ -256,7 +248,6 @@ def bootstrap_test(differences: ArrayLike, *, resamples: int = RESAMPLES, seed: 
 
     Args:
         differences: (N,) one for each unit. One unit cannot be resampled: p is then 1.
-        resamples: of the bootstrap; seed: of its draws.
     """
     values = _finite(differences, (1,))
     value = values.mean()
@@ -282,7 +273,6 @@ class McNemar:
 
     Attributes:
         only_first, only_second: items that one setting alone has right.
-        p_value: two-sided, from the binomial distribution of these.
     """
 
     only_first: int

@@ -32,7 +32,6 @@ def final_hidden(model: Any, ids: Tensor, attention_mask: Tensor | None = None) 
     """Hidden states before the output embedding.
 
     Args:
-        model: a Hugging Face causal language model.
         ids: (B, T) token ids.
         attention_mask: (B, T), 0 at padding; None without padding.
 
@@ -64,7 +63,6 @@ def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
     that no logits are kept, or computed again, for the backward pass.
 
     Args:
-        model: a Hugging Face causal language model.
         hidden: (B, T, d) from `final_hidden`.
         ids: (B, T) token ids.
 
@@ -111,11 +109,7 @@ class _FrozenHead(torch.autograd.Function):
 
 
 def logits_by_slab(model: Any, hidden: Tensor, ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Logits (B, n, V) fp32 of a stretch of tokens after another, and the tokens (B, n) that follow them.
-
-    Args:
-        model, hidden, ids: as in `token_nll`.
-    """
+    """Logits (B, n, V) fp32 of a stretch of tokens after another, and the tokens (B, n) that follow them."""
     for slab in slabs(ids.shape[1] - 1):
         logits = vocabulary_logits(model, hidden[:, slab])
         yield logits, ids[:, slab.start + 1 : slab.stop + 1].to(logits.device)
@@ -147,8 +141,6 @@ class Quality:
     """Perplexity with the sparsity it was reached at.
 
     Attributes:
-        perplexity: over `scored` tokens.
-        scored: count of scored tokens.
         dominance: share of a sequence's tokens whose most probable group is its largest, mean over sequences and layers
             (1/K is perfect; that of the sequences together would be lower where their largest groups differ).
         retained_pairs: allowed pairs over causal pairs, mean over layers.
@@ -251,7 +243,6 @@ def token_predictions(model: Any, hidden: Tensor, ids: Tensor, *, most_probable:
     """Predictions of one text without all logits at once.
 
     Args:
-        model: a Hugging Face causal language model.
         hidden: (1, T, d) from `final_hidden`.
         ids: (1, T) token ids, T at least 2.
         most_probable: N tokens at most; fewer where the vocabulary is smaller.

@@ -58,7 +58,6 @@ def within_memory(
 
     Args:
         model: a Hugging Face causal language model; the length is that of its latest pass over several tokens.
-        advice: what to do.
         read: reads (B, T) token ids as the work does; a pass of the model as it then is, with its loss, when None.
 
     Raises:
@@ -93,8 +92,6 @@ def short_of_memory(model: Any, ids: Tensor | None, advice: Advice, read: Callab
     Args:
         model: that read it.
         ids: (B, T) of the text; None where no pass was begun.
-        advice: what to do.
-        read: reads the beginning of these ids again.
     """
     device = device_names(model)
     if ids is None:
@@ -128,9 +125,7 @@ def longest_that_fits(read: Read, length: int, device: torch.device, *, reserve:
     that `auto` chooses for long texts holds all pairs.
 
     Args:
-        read: reads so many tokens.
         length: of the text, which did not fit.
-        device: whose memory ran out.
         reserve: bytes that are needed besides, whatever the length.
     """
     probe = max(PROBE_TOKENS, length // PROBE_SHARE)

@@ -61,7 +61,6 @@ def in_turn(works: Mapping[str, Callable[[], Any]], repeats: int, device: torch.
     """Milliseconds of several works taking turns, so that a drift of the machine's speed hits all.
 
     Args:
-        works: by name.
         repeats: timed calls of each, after one that warms up.
         device: the GPU to wait for, or the CPU.
     """
@@ -87,12 +86,6 @@ def timed_by_stage(focus: FocusModel, mode: str, work: Callable[[], Result]) -> 
 
     A GPU's stages are timed in a call of their own, the first: the events about them, a dozen in a layer of Focus and
     two in one of full attention, cost the host time, for which a GPU with a short text or a small model waits.
-
-    Args:
-        focus: a composed model.
-        mode: of `MODES`.
-        work: calls the model.
-
     Returns:
         What `work` gave, and seconds; those of its stages are in `focus.seconds`.
     """
@@ -123,9 +116,7 @@ def timed_pass(focus: FocusModel, ids: Tensor, mode: str) -> tuple[Tensor, float
     """One forward pass by full attention ("full") or Focus ("focus"), without the output embedding.
 
     Args:
-        focus: a composed model.
         ids: (1, T) on the model's device.
-        mode: of `MODES`.
 
     Returns:
         The last hidden state (1, T, d) and the seconds it took; those of its stages are in `focus.seconds`.
@@ -211,12 +202,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
 
 
 def peak_growth(work: Callable[[], Any], device: torch.device) -> int | None:
-    """Bytes the peak rises while something runs; None where the system cannot start the peak over.
-
-    Args:
-        work: what runs.
-        device: whose memory counts.
-    """
+    """Bytes the peak rises while something runs; None where the system cannot start the peak over."""
     if not reset_peak_memory(device):
         return None
     before = peak_bytes(device)

@@ -129,7 +129,6 @@ class Device:
 
     Attributes:
         name: as torch calls it: cpu, cuda:0, mps.
-        label: make and model, for people.
         memory_bytes: of the whole device, None where the system does not say.
         dtypes: precisions that a model can run in there.
     """

@@ -44,11 +44,7 @@ def refuse_pickles(folder: Path) -> None:
 
 
 def check_folder(config: Any, folder: Path) -> None:
-    """Refuse a configuration that asks for far more weights than a folder's safetensors files hold.
-
-    Args:
-        folder: with the files.
-    """
+    """Refuse a configuration that asks for far more weights than a folder's safetensors files hold."""
     _check(config, sum(_stored_values(path) for path in folder.glob("*.safetensors")), "config.json", "its files hold")
 
 

@@ -122,7 +122,6 @@ def load_place(place: Place, sha256: str | None = None) -> Centroids:
 
     Args:
         place: where it is.
-        sha256: as for `load_centroids`.
 
     Raises:
         CentroidFileError: as for `load_centroids`.

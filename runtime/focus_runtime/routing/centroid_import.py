@@ -95,9 +95,7 @@ class MappedTensor:
 
     Attributes:
         name: theirs, with an asterisk for the layer's number.
-        shape: theirs.
         layers: numbers of the layers that have it.
-        transposed: whether ours is its transpose.
     """
 
     name: str
@@ -115,7 +113,6 @@ class ForeignCentroids:
         name: of the file or folder.
         mapping: what was found, and what becomes of it.
         others: names of tensors that are left out.
-        tensors: by our names, in our layout.
         settings: K and d_g, and what else the file states.
         num_model_layers: attention layers of the model; None without one.
     """

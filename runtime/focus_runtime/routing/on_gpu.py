@@ -176,7 +176,6 @@ class TextSinks:
         first: (B, E), input of each text's first token, contiguous, of the type of the hidden states; of one text also
             its hidden states, which begin with it.
         known: (B, T) bool, contiguous: tokens that earlier layers found; None where none has looked.
-        threshold: least cosine similarity.
         first_movable: number of the first of these tokens that may be found, in a text without padding.
         padding: (B,) int64, padding tokens before each text; None for none.
     """
@@ -242,7 +241,6 @@ def sets_on_gpu(
         membership: (B, T) int64 bit sets for the usual top-k, contiguous.
         everywhere: (B, T) bool, contiguous: tokens in all groups for every k but 0; None for none.
         top_ks: S distinct k, at most 7, see `in_bytes`.
-        usual: the top-k of `membership`.
     """
     groups, number = probabilities.shape[-1], membership.numel()
     sets = torch.empty(len(top_ks), *membership.shape, dtype=torch.int64, device=membership.device)

@@ -31,10 +31,8 @@ class SavedSettings:
     """What `focus_config.json` says.
 
     Attributes:
-        sha256: of the centroid file in the folder.
         base_model: embedded model's name, hub id or path; "" if unknown.
         base_fingerprint: of the model that Focus was composed onto, "" if unknown.
-        backend: attention backend, see `focus_attention`.
         sliding_layers: what layers with a sliding window do, see `compose`.
     """
 
@@ -143,7 +141,6 @@ class Fetched:
 
     Attributes:
         folder: holds `centroids.safetensors`, and `focus_config.json` where the repository has one.
-        name: repository and commit.
     """
 
     folder: Path
@@ -305,11 +302,7 @@ class Place:
 
 
 def locate_centroids(source: str | os.PathLike[str], revision: str | None, *, largest: int) -> Place:
-    """Find a centroid file, and fetch it where a repository is named. What is on this machine goes first.
-
-    Args:
-        source: see `load_centroids`.
-    """
+    """Find a centroid file, and fetch it where a repository is named. What is on this machine goes first."""
     text = os.fspath(source)
     repository = named_repository(source)
     if repository is None and revision is not None:

@@ -28,7 +28,6 @@ class Step:
 
     Attributes:
         mode: "full" or "focus".
-        token_id: the token.
         groups: its most probable group by layer; None for full attention, which has none (see `groups_afterwards`).
         milliseconds: what computing the next token took; 0 for the last one.
     """

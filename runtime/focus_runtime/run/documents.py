@@ -50,12 +50,9 @@ class CorpusJob:
     """What is done with every document.
 
     Attributes:
-        model, cache_dir: as `load_model` takes them.
-        device, dtype: as `place` takes them, on the worker.
         fingerprint: what the model's must be, so that all workers run the same weights.
         centroids, random_baseline: learned centroids, and random ones or None, or files of them; both with potentials
             where they are needed.
-        options: how a document is analysed.
         tags: part of speech, relation and sentence of every token, in English.
         threads: of torch in each worker; torch's own choice when None.
         folder: where the documents go.
@@ -85,7 +82,6 @@ class Outcome:
             died had finished has none in forward passes.
         kind, reason: why it was skipped, "" when it was not.
         fatal: why no document can be analysed any more, "" as a rule.
-        worker: machine and process.
     """
 
     number: int

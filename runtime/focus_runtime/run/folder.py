@@ -30,11 +30,7 @@ _NUMBERED = re.compile(r"document=([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class CorpusFolder:
-    """The folder of one corpus.
-
-    Attributes:
-        path: FOLDER/run=ID.
-    """
+    """The folder of one corpus."""
 
     path: Path
 

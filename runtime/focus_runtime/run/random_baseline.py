@@ -30,7 +30,6 @@ class RandomGroups:
     """Groups and losses of a text of T tokens under random centroids.
 
     Attributes:
-        seed: of projections and centroids.
         balanced_on: tokens on which their column potentials were estimated.
         nll: (T-1,) nats under their mask.
     """

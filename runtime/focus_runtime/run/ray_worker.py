@@ -32,7 +32,6 @@ class Cluster:
 
     Attributes:
         address: of a Ray cluster; None starts one on this machine for as long as the work takes.
-        workers: how many.
         gpus_per_worker: 0 for the CPU; fractions share a GPU.
     """
 

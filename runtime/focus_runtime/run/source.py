@@ -46,7 +46,6 @@ class Document:
 
     Attributes:
         name: path below the folder, or row number, such as `a/b.txt` or `reviews.jsonl:12`.
-        text: the whole text.
     """
 
     name: str
@@ -64,7 +63,6 @@ class Skipped:
 
     Attributes:
         kind: binary, empty, too short, not UTF-8, too large, unreadable, not JSON, not text, or other.
-        reason: what is wrong with it, one sentence.
     """
 
     name: str

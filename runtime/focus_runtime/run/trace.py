@@ -79,7 +79,6 @@ class LayerTrace(LayerGroups):
     """One layer of a run, routing size G.
 
     Attributes:
-        attention_kind: class of the attention module.
         routing: (T, G) float32 routing vectors h W_g.
         centroids: (K, G) float32.
         potential: (K,) float32 column potential that was used.
@@ -125,12 +124,8 @@ class Trace:
     """A whole run.
 
     Attributes:
-        tokens: the text as it was analysed.
-        layers: one entry per layer with a router.
         nll: mode ("full", "focus") -> (T-1,) float64 nats, entry t for token t+1.
-        timings: every repeat of every stage.
         info: the row of the `runs` table that is known here (model, configuration, versions, ...).
-        notes: caveats a reader must know.
         predicted: mode -> what it predicts; empty when that was not kept.
     """
 

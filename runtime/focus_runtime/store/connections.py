@@ -35,9 +35,7 @@ class Reader:
     """A read-only connection.
 
     Attributes:
-        connection: of DuckDB.
         settings: what it was opened with; only a read with the same ones may continue with it.
-        file: identity of the file then.
         used: when it was last given back, in seconds of `time.monotonic`.
     """
 
@@ -48,11 +46,7 @@ class Reader:
 
 
 class OpenFile:
-    """Readers, writer and kept connection of one file in this process; safe to use from several threads.
-
-    Args:
-        path: of the file.
-    """
+    """Readers, writer and kept connection of one file in this process; safe to use from several threads."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -171,11 +165,7 @@ SUPPORTED = fcntl is not None
 
 
 class Turn:
-    """The wish of one writer to be next.
-
-    Args:
-        path: of the DuckDB file.
-    """
+    """The wish of one writer to be next."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = _turn_file(path)
@@ -238,8 +228,6 @@ def back_up_before_migrating(connection: Any, path: str | os.PathLike[str], vers
     DuckDB itself copies: a file that this process closes would lose the lock that its connection holds on it.
 
     Args:
-        connection: of the database, outside a transaction.
-        path: of the database.
         version: name of the first migration that it lacks; a copy of that name is replaced.
 
     Raises:

@@ -71,7 +71,6 @@ def resume_corpus(database: Database, corpus_id: str, values: dict[str, Any]) ->
     """Mark a corpus as running and record the command and versions that work on it.
 
     Args:
-        database: the store.
         corpus_id: which corpus.
         values: as in `find_corpus`; a name of "" keeps the recorded one.
     """
@@ -89,11 +88,8 @@ def close_corpus(
     """Record how much of a corpus is done.
 
     Args:
-        database: the store.
         corpus_id: which corpus.
-        documents: how many are complete.
         skipped: name, kind and reason of each skipped one.
-        complete: whether nothing is left to do.
     """
     with database.write() as connection:
         connection.execute(

@@ -29,9 +29,7 @@ def write_attention(database: Database, run_id: str, layers: list[LayerAttention
     """Store one measurement in one transaction.
 
     Args:
-        database: the store.
         run_id: which run.
-        layers: measurements of every layer.
         num_tokens: first tokens of the run that were measured.
 
     Raises:
@@ -89,7 +87,6 @@ class HeadCost:
     """A key-value head, with the query heads that share it.
 
     Attributes:
-        layer, head: layer number; key-value head.
         estimated: change of the loss in nats per token that full attention in this head alone would make, from the
             derivative; 0 for a head that has it.
         nll: mean loss in nats per token with full attention in this head alone; None where it was not measured.
@@ -107,7 +104,6 @@ def write_head_costs(
     """Store the heads of a run in one transaction.
 
     Args:
-        database: the store.
         run_id: which run.
         num_tokens: first tokens of the run that were measured.
         nll_full, nll_focus: mean loss on them in nats per token.
@@ -133,9 +129,7 @@ def write_missing_links(
     """Store the links of one token in one transaction.
 
     Args:
-        database: the store.
         run_id: which run.
-        found: links of one token.
         random_keeps: for each link whether random centroids would have kept the pair; None where that is unknown.
 
     Raises:
@@ -176,7 +170,6 @@ def write_tags(database: Database, run_id: str, tags: Tags) -> None:
     """Store the tags of a run's tokens.
 
     Args:
-        database: the store.
         run_id: which run.
         tags: one of each for every token.
     """
@@ -199,7 +192,6 @@ def write_baseline(database: Database, run_id: str, random: RandomGroups) -> Non
     """Store the groups random centroids gave a run's tokens; attention under centroids of another seed is deleted.
 
     Args:
-        database: the store.
         run_id: which run.
         random: (T,) groups of every layer.
     """
@@ -257,9 +249,7 @@ def write_attention_queries(
     """Store where full attention of single queries goes, in a transaction of its own; see `insert_queries`.
 
     Args:
-        database: the store.
         run_id: which run.
-        queries: as in `insert_queries`.
     """
     with database.write() as connection:
         insert_queries(connection, run_id, queries)
@@ -269,7 +259,6 @@ def insert_queries(connection: Any, run_id: str, queries: Mapping[str, Mapping[i
     """The same within a transaction.
 
     Args:
-        connection: open for writing.
         run_id: which run.
         queries: `focus` or `random` -> layer -> (n, 4) shares: local, sinks, grouped, dropped.
     """
@@ -303,11 +292,9 @@ def write_projection(
     """Store a layer's 2-d coordinates; the K centroids have positions -1 ... -K after the tokens.
 
     Args:
-        database: the store.
         run_id: which run.
         layer: layer number, -1 for a map of all layers.
         xy: (T + K, 2), tokens first, then centroids.
-        meta: method, parameters, seed, trustworthiness, num_centroids.
         positions: (T,) which tokens these are; the first T of the text when None.
     """
     projection_id = f"{run_id}/{layer}/{meta['method']}-{meta['seed']}"

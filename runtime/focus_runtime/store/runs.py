@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 def insert(connection: Any, table: str, rows: pa.Table) -> None:
-    """Append rows by the names of their columns, within the connection's transaction.
-
-    Args:
-        connection: open for writing.
-        table: its name.
-        rows: with the table's column names.
-    """
+    """Append rows by the names of their columns, within the connection's transaction."""
     connection.register("incoming", rows)
     connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
     connection.unregister("incoming")
@@ -37,8 +31,6 @@ def constant(value: Any, count: int, kind: pa.DataType | None = None) -> pa.Arra
     """A column of equal values.
 
     Args:
-        value: of every row.
-        count: rows.
         kind: the column's type; that of the value when None.
     """
     return pa.repeat(pa.scalar(value, type=kind), count)
@@ -51,9 +43,6 @@ def write_run(database: Database, trace: Trace, *, command: str = "", owner: str
     """Store a whole run in one transaction; the commit makes the run visible.
 
     Args:
-        database: the store.
-        trace: the run.
-        command: command line to record.
         owner: user it belongs to; None where there are no users.
 
     Returns:
@@ -83,13 +72,6 @@ def write_run(database: Database, trace: Trace, *, command: str = "", owner: str
 
 def add_timings(database: Database, run_id: str, trace: Trace, timings: Sequence[Timing]) -> None:
     """Store further repeats of a stored run's timings.
-
-    Args:
-        database: with the run.
-        run_id: of the run.
-        trace: what was stored of it.
-        timings: of the further repeats.
-
     Raises:
         StoreError: the database cannot be written.
     """
@@ -299,20 +281,12 @@ def _timings(run_id: str, trace: Trace, timings: Sequence[Timing]) -> pa.Table:
 
 
 def write_setting(database: Database, row: dict[str, Any]) -> None:
-    """Keep one measured setting of a run; measuring it again replaces it.
-
-    Args:
-        row: every column of `comparisons` but `measured_at`.
-    """
+    """Keep one measured setting of a run; measuring it again replaces it."""
     _replace(database, "comparisons", row, ("run_id", "kind", "top_k", "window_size"))
 
 
 def write_length(database: Database, row: dict[str, Any]) -> None:
-    """Keep one measured length of a run's layer; measuring it again replaces it.
-
-    Args:
-        row: every column of `crossovers` but `measured_at`.
-    """
+    """Keep one measured length of a run's layer; measuring it again replaces it."""
     _replace(database, "crossovers", row, ("run_id", "layer", "tokens"))
 
 

@@ -383,7 +383,6 @@ def apply_migrations(connection: Any, names: Collection[str]) -> None:
 
     Args:
         connection: of a database that lacks them.
-        names: of the migrations.
     """
     for name, statements in MIGRATIONS:
         if name not in names:

@@ -65,7 +65,6 @@ class TrainingInfo:
     Attributes:
         kind: what is trained, for example "centroids", "two-phase", "from scratch", or a baseline's name.
         config: FocusConfig as plain values; empty for a method without groups.
-        settings: TrainConfig as plain values.
         texts: names or paths of the training texts.
         domains: weight and texts of each domain by name; empty for a training without domains.
         command, folder: command line and working folder with which it can be started again; "" when unknown.
@@ -123,7 +122,6 @@ class TrainingRecorder:
 
     Args:
         database: where to; opened for each write and closed again.
-        info: what is trained.
         resume: continue the newest training of the same `info.out`, replacing its steps from the first one reported.
         warn: called once when rows have to wait, and at the end if they could not be written.
 

@@ -20,9 +20,6 @@ def register_centroids(
     """Remember a validated centroid file; the same file again only renews name, time, report and owner.
 
     Args:
-        database: the store.
-        centroids: as they were read.
-        report: readable lines of the validation.
         path: where the copy is kept.
         owner: user it belongs to; None where there are no users.
     """
@@ -62,11 +59,7 @@ def write_group_name(database: Database, sha256: str, layer: int, group: int, na
     """Store a name; an empty one removes it.
 
     Args:
-        database: the store.
-        sha256: of the centroid file.
-        layer: layer number.
         group: number of the group, from 0.
-        name: what people call it.
     """
     key = [sha256, layer, group]
     with database.write() as connection:
@@ -93,7 +86,6 @@ def write_label(
     """Change what is given and keep the rest.
 
     Args:
-        database: the store.
         run_id: which run.
         name, note, tags: the new values; None keeps the stored one.
         deleted: whether the run is hidden; None keeps it as it is.

@@ -39,7 +39,6 @@ class TokenStream:
 
         Args:
             starts: place of each in the texts.
-            length: tokens of a sequence, its prefix included.
         """
         prefix, own = self.ids.new_tensor(self.prefix), self.own(length)
         return torch.stack([torch.cat([prefix, self.ids[s : s + own]]) for s in starts])
@@ -82,11 +81,6 @@ class Mixture:
 
         The shares are met as evenly as they can be: after any number of sequences a domain has had its share of them
         to within a few, where independent draws would be off by the square root.
-
-        Args:
-            first: number of sequences before.
-            count: how many.
-            seed: another seed, another order.
         """
         start = int(torch.randint(0, 1 << 62, (1,), generator=torch.Generator().manual_seed(seed)).item()) << 2
         edges = list(accumulate(self.shares))[:-1]
@@ -97,8 +91,6 @@ def encode_texts(tokenizer: Any, texts: list[str], minimum: int, special_tokens:
     """Concatenate texts into one stream of tokens.
 
     Args:
-        tokenizer: of the model.
-        texts: joined in order.
         minimum: fewest tokens that are enough.
         special_tokens: "auto" or "none", see `encode`; what "auto" adds begins every sequence and stands nowhere else.
 
@@ -127,14 +119,7 @@ def recorded_special_tokens(texts: TokenStream | Mixture) -> dict[str, str]:
 
 
 def random_sequences(stream: TokenStream, count: int, length: int, generator: torch.Generator) -> Tensor:
-    """(count, length) windows at random places of a token stream.
-
-    Args:
-        stream: of N tokens.
-        count: windows.
-        length: tokens of a window.
-        generator: decides the places.
-    """
+    """(count, length) windows at random places of a token stream."""
     starts = torch.randint(0, stream.numel() - stream.own(length) + 1, (count,), generator=generator)
     return stream.cut(starts.tolist(), length)
 
@@ -148,9 +133,6 @@ def step_sequences(texts: TokenStream | Mixture, step: int, count: int, length: 
     Args:
         texts: a token stream, or those of several domains.
         step: counted from 0.
-        count: windows.
-        length: tokens of a window.
-        seed: of the training.
     """
     generator = torch.Generator().manual_seed((seed * 1_000_003 + step) % (1 << 63))
     if isinstance(texts, Mixture):
@@ -165,7 +147,6 @@ def even_sequences(texts: TokenStream | Mixture, count: int, length: int) -> Ten
     Args:
         texts: a token stream, or those of several domains, each with its share of the windows but at least one.
         count: windows at most, or one for each domain where that is more.
-        length: tokens of a window.
     """
     if isinstance(texts, Mixture):
         domains = zip(texts.streams, texts.shares, strict=True)

@@ -40,7 +40,6 @@ def added_tokens(tokenizer: Any, special_tokens: str = DEFAULT) -> Added:
     """The tokens that stand before a text.
 
     Args:
-        tokenizer: a fast Hugging Face tokenizer.
         special_tokens: "auto" for the tokenizer's default, "none" for no token.
 
     Raises:
@@ -59,12 +58,7 @@ def added_tokens(tokenizer: Any, special_tokens: str = DEFAULT) -> Added:
 
 
 def encode_bare(tokenizer: Any, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-    """Token ids of a text without added ones, and (start, end) characters of each; tokens spelled in it are read.
-
-    Args:
-        tokenizer: a fast Hugging Face tokenizer.
-        text: any text.
-    """
+    """Token ids of a text without added ones, and (start, end) characters of each; tokens spelled in it are read."""
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     return list(encoded["input_ids"]), [tuple(span) for span in encoded["offset_mapping"]]
 
@@ -81,8 +75,6 @@ def encode(tokenizer: Any, text: str, special_tokens: str = DEFAULT) -> tuple[li
     Tokens that are spelled at the beginning of the text are not added a second time.
 
     Args:
-        tokenizer: a fast Hugging Face tokenizer.
-        text: any text.
         special_tokens: "auto" or "none", see `added_tokens`.
     """
     ids, spans = encode_bare(tokenizer, text)
@@ -96,8 +88,6 @@ def text_ids(tokenizer: Any, text: str, special_tokens: str = DEFAULT) -> list[i
     """The token ids of `encode`.
 
     Args:
-        tokenizer: a fast Hugging Face tokenizer.
-        text: any text.
         special_tokens: "auto" or "none", see `added_tokens`.
     """
     ids, added = bare_ids(tokenizer, text), added_tokens(tokenizer, special_tokens).ids
@@ -110,13 +100,7 @@ def begins_with(ids: Sequence[int], added: Sequence[int]) -> bool:
 
 
 def spelled_tokens(tokenizer: Any, text: str, ids: Sequence[int], spans: Sequence[tuple[int, int]]) -> Counter[str]:
-    """How often each special token is spelled in a text, in the order in which they appear.
-
-    Args:
-        tokenizer: a fast Hugging Face tokenizer.
-        text: the text.
-        ids, spans: as from `encode`.
-    """
+    """How often each special token is spelled in a text, in the order in which they appear."""
     special = {number: str(token) for number, token in tokenizer.added_tokens_decoder.items() if token.special}
     return Counter(
         special[token_id]
@@ -129,7 +113,6 @@ def training_note(tokenizer: Any, training: Mapping[str, Any]) -> str | None:
     """What to say of centroids that were trained without the tokens that the tokenizer puts before a text.
 
     Args:
-        tokenizer: of the model they are used with.
         training: their record; that of random centroids and of foreign files tells of no training.
     """
     added = added_tokens(tokenizer).pieces
@@ -146,7 +129,6 @@ def lacks_bos(tokenizer: Any, bos_token_id: int | None) -> bool:
     setting. Only a tokenizer with `add_bos_token` false and a BOS token that is not EOS is remarked on.
 
     Args:
-        tokenizer: a fast Hugging Face tokenizer.
         bos_token_id: of the model's configuration; None for none.
     """
     own = tokenizer.bos_token_id
@@ -165,11 +147,6 @@ Turn = dict[str, str]
 
 def chat_text(tokenizer: Any, text: str) -> str:
     """The text that the model's own template makes of the turns of a chat.
-
-    Args:
-        tokenizer: of the model.
-        text: the turns, see `read_turns`.
-
     Raises:
         TextError: the text has no turns, the model has no template, or its template refuses the turns.
     """

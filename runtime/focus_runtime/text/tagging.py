@@ -52,7 +52,6 @@ class Words:
     """What each piece of a text is.
 
     Attributes:
-        classes: one of `CLASSES` per piece.
         words: the whole word a piece begins, "" where it begins none.
     """
 
@@ -191,10 +190,8 @@ class Tags:
     """Tags of T tokens.
 
     Attributes:
-        pos: universal part of speech, one of `POS`.
         dep: relation to the head in ClearNLP's labels, such as nsubj; "SPACE" for spaces.
         sentence: (T,) number of the sentence a token begins in, from 0, never falling.
-        tagger: names and versions of what decided.
     """
 
     pos: list[str]

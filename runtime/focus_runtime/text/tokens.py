@@ -19,7 +19,6 @@ class TokenizedText:
 
     Attributes:
         text: what was tokenised (cut at a token boundary when a limit was given).
-        ids: token ids.
         pieces: text of each token; a token that holds part of a character's bytes shows them as ‹F0 9F›, one that the
             tokenizer added its name, such as <bos>.
         starts, ends: character offsets into `text`; tokens that share one character have the same span, one that the
@@ -95,7 +94,6 @@ def pieces_of(tokenizer: Any, text: str, *, special_tokens: str = DEFAULT) -> tu
     """Token ids of any text, none of an empty one, and the part of the text that each stands for.
 
     Args:
-        tokenizer: a fast Hugging Face tokenizer.
         text: without surrogates; zero bytes are refused.
         special_tokens: "auto" or "none", see `encode`.
 
@@ -115,8 +113,6 @@ def tokenize(
     """Tokenise a text, with the special tokens that the tokenizer puts before it.
 
     Args:
-        tokenizer: a fast Hugging Face tokenizer.
-        text: any valid text.
         max_tokens: keep at most this many tokens, cutting the text at a token boundary.
         special_tokens: "auto" or "none", see `encode`.
 
@@ -151,13 +147,7 @@ def tokenize(
 
 
 def special_notes(tokenizer: Any, tokens: TokenizedText, config: Any) -> list[str]:
-    """What a user should know of the special tokens of a text.
-
-    Args:
-        tokenizer: a fast Hugging Face tokenizer.
-        tokens: of the text.
-        config: of the model.
-    """
+    """What a user should know of the special tokens of a text."""
     notes = []
     if tokens.left_out:
         notes.append(
@@ -215,10 +205,6 @@ def _pieces(
 def vocabulary_piece(tokenizer: Any, token_id: int) -> str:
     """A token of the vocabulary as it would stand in a text; part of a character's bytes as ‹F0 9F›, an id that has no
     token, as where a model's output is wider than its vocabulary, as ‹id 276›.
-
-    Args:
-        tokenizer: a fast Hugging Face tokenizer.
-        token_id: of the token.
     """
     if tokenizer.convert_ids_to_tokens(token_id) is None:
         return f"‹id {token_id}›"

@@ -312,7 +312,6 @@ class Sinks:
         known: (1, 1) bool, whether an earlier layer found the token; None where none has looked.
         first: (1, E) contiguous, input of the text's first token, of the type of the hidden states; None where this
             layer does not look.
-        threshold: least cosine similarity.
     """
 
     known: Tensor | None

@@ -45,7 +45,6 @@ def dense_focus(model: nn.Module, groups: Groups, window: int, sinks: int) -> It
     """Let the eager attention of a model drop the pairs that Focus drops, for the calls whose groups were noted.
 
     Args:
-        model: with eager attention and no composition.
         groups: of the same calls, in the same order.
         window: w, pairs i - j <= w are kept.
         sinks: s, the first s real tokens of a text are kept as keys.
@@ -163,7 +162,6 @@ class Difference:
     Attributes:
         layer: number of the layer; None for the logits, or what was made of them.
         token: position in its row, padding included; None where that has no meaning.
-        size: of the largest difference there.
         logits: the largest difference between logits of the whole scenario.
     """
 
@@ -181,12 +179,7 @@ class Trace:
     returned: list[Tensor] = field(default_factory=list)
 
     def of_row(self, row: int, start: int) -> Trace:
-        """The entries of one row from one token on, as if they were a separate text.
-
-        Args:
-            row: of the batch.
-            start: its first token.
-        """
+        """The entries of one row from one token on, as if they were a separate text."""
         return Trace([Entry(e.layer, 0, None, e.value[row : row + 1, start:]) for e in self.entries])
 
 
@@ -204,7 +197,6 @@ def recorded(model: nn.Module, *, layers: bool = True) -> Iterator[Trace]:
     """Record every forward pass of a model.
 
     Args:
-        model: any causal language model of transformers.
         layers: False records logits alone.
     """
     trace = Trace()
@@ -247,7 +239,6 @@ def first_difference(expected: Trace, found: Trace, tolerance: float = EXACT) ->
     """Where two records of one scenario differ first; None where they agree.
 
     Args:
-        expected, found: of the same calls.
         tolerance: share of the largest value of an entry that rounding may change.
     """
     pairs = list(zip(expected.entries, found.entries, strict=False))

@@ -391,11 +391,7 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def differs(difference: Difference) -> str:
-    """Where two runs differ, in words.
-
-    Args:
-        difference: the first one.
-    """
+    """Where two runs differ, in words."""
     place = "in the result" if difference.layer is None and difference.token is None else ""
     if not place:
         place = "in the logits" if difference.layer is None else f"at layer {difference.layer}"
@@ -406,10 +402,6 @@ def differs(difference: Difference) -> str:
 
 
 def worst(findings: Iterable[Finding]) -> Finding | None:
-    """The finding that matters most: an error or a difference before a refusal, that before agreement.
-
-    Args:
-        findings: of one group of scenarios.
-    """
+    """The finding that matters most: an error or a difference before a refusal, that before agreement."""
     order = ("error", "differs", "refused", "ok", "not applicable")
     return min(findings, key=lambda finding: order.index(finding.outcome), default=None)

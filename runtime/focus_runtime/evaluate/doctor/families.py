@@ -169,11 +169,7 @@ def model_types() -> list[str]:
 
 
 def tiny_config(model_type: str) -> Any:
-    """The family's own configuration with small sizes.
-
-    Args:
-        model_type: one of `model_types()`.
-    """
+    """The family's own configuration with small sizes."""
     from transformers import CONFIG_MAPPING
 
     config_class = CONFIG_MAPPING[model_type]
@@ -226,11 +222,6 @@ def _of_layers(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[st
 
 def tiny_model(model_type: str, *, seed: int = 0) -> nn.Module:
     """A tiny random model of one family, in float32 and evaluation mode, with eager attention.
-
-    Args:
-        model_type: one of `model_types()`.
-        seed: of the weights.
-
     Raises:
         ModelError: transformers cannot build the family at this size; the message has its reason.
     """
@@ -253,7 +244,6 @@ def draw_weights(model: nn.Module, seed: int) -> None:
 
     Args:
         model: changed in place.
-        seed: of the draw.
     """
     generator = torch.Generator().manual_seed(seed)
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
@@ -289,10 +279,7 @@ class FamilyRow:
     """What the doctor found on one family.
 
     Attributes:
-        family: its name in transformers.
         model: class of the model; empty where there is none.
-        layers: kinds of its layers, in order.
-        cells: outcome by column.
         reason: the worst finding in words, or why there is no model; empty where all is well.
     """
 
@@ -310,11 +297,6 @@ class FamilyRow:
 
 def examine_family(family: str, attention: str = FOCUS) -> FamilyRow:
     """The doctor's findings on a tiny model of one family.
-
-    Args:
-        family: one of `model_types()`.
-        attention: as for `doctor`.
-
     Raises:
         InputError: transformers knows no such family.
     """
@@ -361,9 +343,7 @@ def page(rows: Sequence[FamilyRow], command: str, versions: str) -> str:
     """The page in Markdown.
 
     Args:
-        rows: of all families.
         command: that made it.
-        versions: of the libraries, in words.
     """
     counts = {outcome: sum(row.outcome == outcome for row in rows) for outcome in ("ok", "refused", "differs", "error")}
     built = sum(bool(row.cells) for row in rows)

@@ -29,7 +29,6 @@ class Inputs:
     """The doctor's text, and the model that reads it.
 
     Attributes:
-        model: in evaluation mode.
         ids: (2, T) token ids.
     """
 

@@ -50,7 +50,6 @@ class Metric:
     """One figure of a task.
 
     Attributes:
-        value: as lm-eval aggregates it.
         stderr: standard error over items; None where it is neither a mean nor the exp of one.
         items: (N,) its values item by item; for a perplexity the log-likelihoods. None where there are none.
     """
@@ -65,7 +64,6 @@ class TaskResult:
     """What one model gave on one task.
 
     Attributes:
-        task: lm-eval's name.
         metrics: by name, with the filter's name where the task has several.
         tokens: (N,) int64, tokens of context and continuation of each item, as fed to the model.
         cut: items whose context was cut to the model's positions.
@@ -253,14 +251,11 @@ def run_tasks(
 
     Args:
         model: a Hugging Face causal language model as it is, or what `compose` returned (then under Focus).
-        tokenizer: the model's; left as it is.
         tasks: names, or what `load_tasks` gave.
         window, num_sinks: setting that item lengths are held against; give full attention those of Focus.
         full_up_to: tokens up to which that setting drops nothing, where heads have windows of their own or windows
             grow (`FocusConfig.full_up_to`); window + num_sinks + 1 when None.
-        task_folder: see `load_tasks`.
         limit: only the first so many items of each task.
-        batch_size: requests at once.
         special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.
         progress: called with the fraction of requests done.
 
@@ -330,12 +325,6 @@ def compare_tasks(
     full: Mapping[str, TaskResult], focus: Mapping[str, TaskResult], *, seed: int = 0
 ) -> dict[str, dict[str, Any]]:
     """Focus against full attention, item by item.
-
-    Args:
-        full: results with full attention, by task.
-        focus: results with Focus on the same items.
-        seed: of resampling.
-
     Returns:
         JSON-ready, by task: items, their tokens, the share of them `longer_than_window` and the share on which Focus
         `may_differ`; for each metric both values, the mean paired difference with its interval over items (for a

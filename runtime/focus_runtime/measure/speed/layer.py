@@ -37,14 +37,10 @@ class LayerSetting:
     """One attention layer with unit-normal inputs.
 
     Attributes:
-        heads, key_heads, head_size: of the layer.
         hidden_size: width the router reads; heads * head_size when None.
-        num_groups, top_k, window, num_sinks: of Focus.
         dtype: "float32" or "bfloat16".
-        backend: of `focus_attention`.
         routing: config of the router that is timed, with its own assignment and width; from the other fields when None.
         sliding_window: tokens that the layer's own attention reaches, under Focus and without; None for all.
-        window_growth: as `FocusConfig` has it.
     """
 
     heads: int = 12
@@ -66,10 +62,6 @@ class LayerSetting:
         """A layer of the model's own shape and type; its router is timed in the given configuration.
 
         Its sliding window is None unless all layers have one: Focus runs on the others where there are any.
-
-        Args:
-            model: a Hugging Face causal language model.
-            config: of Focus.
         """
         shape = model.config.get_text_config()
         windows = [sliding_window_of(module) for module in attention_modules(model).values()]
@@ -107,13 +99,6 @@ def described(setting: LayerSetting) -> dict[str, Any]:
 
 def balanced_membership(length: int, num_groups: int, top_k: int, generator: torch.Generator) -> Tensor:
     """Random groups: for k = 1 equally many tokens in each, else k different groups drawn evenly.
-
-    Args:
-        length: T.
-        num_groups: K.
-        top_k: k.
-        generator: on the CPU.
-
     Returns:
         (1, T) int64 bit sets.
     """
@@ -129,8 +114,6 @@ def tokens_like(membership: Tensor, length: int, generator: torch.Generator) -> 
 
     Args:
         membership: (S, T) int64 of the real text's tokens under each of several top-k.
-        length: tokens of the other text.
-        generator: of the order, on the CPU.
 
     Returns:
         (length,) int64 positions: of every kind of membership as large a share as in the real text, up to one token.
@@ -144,13 +127,6 @@ def layer_inputs(
     setting: LayerSetting, length: int, *, seed: int, device: str = "cpu"
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Unit-normal query, key and value as models lay them out, (1, T, H, D) transposed, and random membership.
-
-    Args:
-        setting: the layer.
-        length: T.
-        seed: of all four.
-        device: of all four.
-
     Returns:
         (1, Hq, T, D), (1, Hkv, T, D), (1, Hkv, T, D) in the layer's type, and (1, T) int64 bit sets.
     """
@@ -188,11 +164,9 @@ def composed_layer_speed(
 
     Args:
         focus: a composed model at the settings in question; its stage clocks are stopped.
-        layer: one of its focused layers.
         vectors: (T, R) routing vectors of the tokens, which decide their groups.
         everywhere: (T,) bool, text sinks that an earlier layer found; None for none.
         repeats: timed calls of each, after one that warms up.
-        seed: of the inputs.
 
     Returns:
         JSON-ready: `full_ms`, `focus_ms` and `routing_ms` with their spread, `retained_pairs` (mean over heads),
@@ -269,9 +243,7 @@ def hidden_states(router: CentroidRouter, vectors: Tensor, *, seed: int) -> Tens
     """Unit-normal hidden states, but for the directions that the router reads: they have these routing vectors.
 
     Args:
-        router: of the layer.
         vectors: (T, R) routing vectors.
-        seed: of the rest.
 
     Returns:
         (T, E) float32 on the CPU.
@@ -330,10 +302,7 @@ def layer_speed(
     What a composition does besides, such as text sinks, is in `composed_layer_speed`.
 
     Args:
-        setting: the layer.
-        length: T.
         repeats: timed calls of each, after one that warms up.
-        seed: of inputs and random groups.
         device: "cpu" or "cuda".
         membership: (1, T) int64 in place of random groups.
         same_kernel: whether Focus's kernel takes a turn with every pair allowed too, for a ratio of pairs alone.
@@ -475,9 +444,6 @@ def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: st
     """Difference of one layer's output from the float64 reference on the same (rounded) inputs.
 
     Args:
-        setting: the layer.
-        length: T.
-        seed: of inputs and random groups.
         device: "cpu" or "cuda".
 
     Returns:

@@ -30,7 +30,6 @@ class Filled:
     """A static cache after a text, and the token that follows.
 
     Attributes:
-        given: the model's keyword argument with the cache.
         last: (1, 1) id of the next token to be read.
     """
 
@@ -52,7 +51,6 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
     `timed_by_stage`), and one for the memory.
 
     Args:
-        focus: a composed model.
         ids: (1, T) on the model's device.
         repeats: timed passes of each.
 
@@ -91,7 +89,6 @@ def single_prefill_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> t
     Args:
         focus: a composed model that has read a shorter text in both ways.
         ids: (1, T) on the model's device.
-        steps: of `decode_speed`.
 
     Returns:
         The row of `prefill_speed` with "cached": True and "cache_bytes", what one mode's keys and values take. Growth
@@ -164,7 +161,6 @@ def decode_speed(
     A static cache, because a growing one copies every past key and value at each step, with and without Focus.
 
     Args:
-        focus: a composed model.
         ids: (1, T) of the text, on the model's device.
         steps: timed steps of each, after one that warms up.
         filled: caches of this text by mode from `single_prefill_speed` with as many steps, continued here; None fills

@@ -10,19 +10,19 @@ from html import escape
 from typing import Any
 
 import gradio as gr
-from fastapi import Response
 
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.usecases.analyze import AnalyzeRequest, FirstRun, analyze
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.labels import deleted_runs, undelete_run
 from focus_explorer.usecases.names import known_to_page
+from focus_explorer.usecases.request import Payload
 from focus_explorer.usecases.run_payload import load_run_of
 from focus_explorer.usecases.runs import list_runs, mask_blocks, run_text
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import SAMPLES, sample_of, sample_text
-from focus_explorer.views.payloads.runs import DeletedPayload
-from focus_explorer.web.requests.dispatch import KeptAnswers, dispatch, guarded, of_objects, packed
+from focus_explorer.views.payloads.runs import DeletedPayload, MaskPayload
+from focus_explorer.web.requests.dispatch import KeptAnswers, asking, component_functions
 from focus_explorer.web.tabs import form as explore_form
 from focus_explorer.web.tabs.form import QUIET, centroid_choices, heads_choices, read_form
 from focus_explorer.web.text import BUTTONS, LABELS, MESSAGES, TAGLINE
@@ -101,20 +101,21 @@ def done(message: str) -> str:
 
 
 def browser_view(
-    elem_id: str, script: str, start: str, functions: Sequence[Callable[[dict[str, Any]], Any]]
+    elem_id: str, script: str, start: str, functions: list[Callable[[Any], Any]], attributes: str = ""
 ) -> gr.HTML:
     """A part of the page that a script of ours draws.
 
     Args:
         script: global that the page's script defines once it is loaded.
         start: JavaScript that runs then, with Gradio's `element`, `props`, `server` and `watch`.
-        functions: of the server, each called with a JSON object.
+        functions: of the server, which `start` calls.
+        attributes: further ones of the element that is drawn in.
     """
     return gr.HTML(
         value="",
-        html_template='<div class="fx-root"></div>',
+        html_template=f'<div class="fx-root"{attributes}></div>',
         js_on_load=ONCE_LOADED.format(script=script, start=start),
-        server_functions=of_objects(functions),
+        server_functions=functions,
         elem_id=elem_id,
         padding=False,
         apply_default_css=False,
@@ -159,7 +160,13 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
             notice = gr.HTML(elem_id="fe-notice", padding=False)
             first = gr.HTML(visible=False, elem_id="fe-first", padding=False)
             retry = gr.Button(BUTTONS["retry"], visible=False, elem_id="fe-retry")
-            view = browser_view("fe-view", "FocusExplorer", ON_LOAD, _server_functions(service))
+            kept = KeptAnswers(lambda: service.database.state())
+            functions = [
+                *component_functions(service, load_run, kept=kept),
+                *component_functions(service, load_mask, restore),
+                asking(service),
+            ]
+            view = browser_view("fe-view", "FocusExplorer", ON_LOAD, functions)
     like_run = gr.JSON(visible=False)
     runner = Runner(service, tuple(form), repeats=request.repeats)
     sample.input(sample_text, sample, text, **QUIET)
@@ -188,27 +195,20 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
     )
 
 
-def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    kept = KeptAnswers(lambda: service.database.state())
+def load_run(service: Service, run: str) -> Payload:
+    """What every view needs of a run."""
+    return load_run_of(service, run)
 
-    def load_run(request: dict[str, Any]) -> Response:
-        run_id = str(request.get("run"))
-        return kept.packed(run_id, lambda: load_run_of(service, run_id))
 
-    def restore(request: dict[str, Any]) -> dict[str, Any]:
-        def work() -> DeletedPayload:
-            undelete_run(service, str(request.get("run")))
-            return {"deleted": False}
+def load_mask(service: Service, run: str, layer: int, part: int = 0) -> MaskPayload:
+    """Pairs of one layer in blocks."""
+    return mask_blocks(service.database, run, layer, part)
 
-        return guarded(work)
 
-    def load_mask(run: str, layer: int, part: int = 0) -> dict[str, Any]:
-        return guarded(lambda: mask_blocks(service.database, run, layer, part))
-
-    def ask(request: dict[str, Any]) -> Response:
-        return packed(guarded(lambda: dispatch(service, request)))
-
-    return [load_run, load_mask, restore, ask]
+def restore(service: Service, run: str) -> DeletedPayload:
+    """Bring a deleted run back."""
+    undelete_run(service, run)
+    return {"deleted": False}
 
 
 class Runner:

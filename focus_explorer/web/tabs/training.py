@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
@@ -10,18 +9,22 @@ import gradio as gr
 from focus_explorer.errors import InputError
 from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.names import known_model
+from focus_explorer.usecases.request import Payload
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings
 from focus_explorer.usecases.training.request import GROUPS, TrainRequest, recipe_values
-from focus_explorer.views.payloads.centroids import ResumedTrainingPayload
-from focus_explorer.web.requests.dispatch import of_objects
-from focus_explorer.web.tabs.explore import OPEN_FORM, Explore, alert, done, guarded
+from focus_explorer.views.payloads.centroids import (
+    FilmPayload,
+    ResumedTrainingPayload,
+    TrainingsPayload,
+    UsedTrainingPayload,
+)
+from focus_explorer.web.requests.dispatch import component_functions
+from focus_explorer.web.tabs.explore import OPEN_FORM, Explore, alert, browser_view, done
 from focus_explorer.web.tabs.form import centroid_choices, device_field, list_devices
 from focus_explorer.web.text import BUTTONS, LABELS, MESSAGES, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
 
 ON_LOAD = """
-const start = () => {
-  if (!window.FocusTraining) { setTimeout(start, 30); return; }
   const ask = (name) => (request) => server[name](request || {});
   const view = FocusTraining.create(element.querySelector('.fx-root'), {
     load: ask('load_trainings'), stop: ask('stop_training'), resume: ask('resume_training'), use: ask('use_training'),
@@ -29,8 +32,6 @@ const start = () => {
   }, (chosen) => trigger('select', chosen));
   let shown = null;
   watch('value', () => { if (props.value && props.value !== shown) { shown = props.value; view.expect(shown); } });
-};
-start();
 """
 _WHOLE = (
     "groups",
@@ -80,7 +81,6 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     Args:
         explore: form that a finished training is chosen in.
     """
-    trainings = Trainings(service)
     gr.HTML(f'<p class="fe-intro">{TRAINING_INTRO}</p>', padding=False)
     with gr.Row(elem_classes="fe-explore"):
         with gr.Column(scale=1, min_width=300, elem_classes="fe-form"):
@@ -89,7 +89,10 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
             start = gr.Button(BUTTONS["train"], variant="primary", elem_id="fe-train-start")
             status = gr.HTML(elem_id="fe-train-status", padding=False)
         with gr.Column(scale=3, min_width=280):
-            view = _view(trainings)
+            functions = component_functions(
+                service, load_trainings, stop_training, resume_training, use_training, training_film
+            )
+            view = browser_view("fe-training", "FocusTraining", ON_LOAD, functions)
 
     def begin(paths: list[str] | None, val: list[str] | str | None, *values: Any) -> tuple[Any, Any]:
         """Start a training; the arguments follow the order of the Training tab's form."""
@@ -97,7 +100,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
             fields = dict(zip(_FIELDS, values, strict=True))
             fields["model"] = known_model(service, " ".join((fields["model"] or "").split()))
             held_out_texts = [val] if isinstance(val, str) else val or []  # one file alone, as programs may send it
-            out = trainings.start(
+            out = service.part(Trainings).start(
                 _request(fields),
                 paths or [],
                 held_out_texts,
@@ -138,18 +141,6 @@ def _files(name: str, height: int) -> gr.File:
         type="filepath",
         height=height,
         elem_id=f"fe-train-{name}",
-    )
-
-
-def _view(trainings: Trainings) -> gr.HTML:
-    return gr.HTML(
-        value="",
-        html_template='<div class="fx-root"></div>',
-        js_on_load=ON_LOAD,
-        server_functions=of_objects(_server_functions(trainings)),
-        elem_id="fe-training",
-        padding=False,
-        apply_default_css=False,
     )
 
 
@@ -215,30 +206,27 @@ def _request(values: dict[str, Any]) -> TrainRequest:
     return TrainRequest(text=(), out="", checkpoint_every=DEFAULTS.checkpoint_every, **chosen)
 
 
-def _server_functions(trainings: Trainings) -> list[Callable[..., Any]]:
-    def load_trainings(shown: dict[str, dict[str, int]] | None = None) -> dict[str, Any]:
-        return guarded(lambda: trainings.payload(shown or {}))
+def load_trainings(service: Service, shown: dict[str, dict[str, int]] | None = None) -> TrainingsPayload:
+    """Trainings, and the new steps of those that are shown."""
+    return service.part(Trainings).payload(shown or {})
 
-    def stop_training(request: dict[str, Any]) -> dict[str, Any]:
-        def stop() -> dict[str, Any]:
-            trainings.stop(request.get("id"))
-            return {"asked": True}
 
-        return guarded(stop)
+def stop_training(service: Service, id: str | None = None) -> Payload:
+    """Stop a training, the one started last when None."""
+    service.part(Trainings).stop(id)
+    return {"asked": True}
 
-    def resume_training(request: dict[str, Any]) -> dict[str, Any]:
-        def resume() -> ResumedTrainingPayload:
-            return {"out": trainings.resume(str(request.get("id")))}
 
-        return guarded(resume)
+def resume_training(service: Service, id: str) -> ResumedTrainingPayload:
+    """Continue a training."""
+    return {"out": service.part(Trainings).resume(id)}
 
-    def use_training(request: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: trainings.use(str(request.get("id"))))
 
-    def training_film(request: dict[str, Any]) -> dict[str, Any]:
-        layer = request.get("layer")
-        if layer is not None and (not isinstance(layer, int) or isinstance(layer, bool)):
-            return {"error": f"layer is {layer!r}; expected a layer number"}
-        return guarded(lambda: trainings.film(str(request.get("id")), layer, str(request.get("text", FILM_TEXT))))
+def use_training(service: Service, id: str) -> UsedTrainingPayload:
+    """Make the result of a training a centroid file."""
+    return service.part(Trainings).use(id)
 
-    return [load_trainings, stop_training, resume_training, use_training, training_film]
+
+def training_film(service: Service, id: str, layer: int | None = None, text: str = FILM_TEXT) -> FilmPayload:
+    """Groups of a text under the files a training kept."""
+    return service.part(Trainings).film(id, layer, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +17,7 @@ from focus_explorer.usecases.labels import label_run
 from focus_explorer.usecases.registry import UseCase
 from focus_explorer.usecases.run_payload import load_run
 from focus_explorer.web.requests import compare
-from focus_explorer.web.requests.dispatch import KeptAnswers, dispatch, guarded, of_objects, packed
+from focus_explorer.web.requests.dispatch import KeptAnswers, component_functions, dispatch, guarded, packed
 from focus_explorer.web.requests.table import PAGE
 
 
@@ -100,64 +101,35 @@ def test_an_unknown_question_is_one_clear_message(question):
 
 
 def test_a_component_is_called_with_a_json_object_or_nothing():
-    def whole(request):
-        return {"got": request}
-
-    def label(run: str, tags: list[str] | None = None):
+    def label(service, run: str, tags: list[str] | None = None):
         return {"run": run, "tags": tags}
 
-    function, typed = of_objects([whole, label])
-    assert function.__name__ == "whole"
-    assert function({"run": "a"}) == {"got": {"run": "a"}}
-    assert function(None) == {"got": {}}
+    (function,) = component_functions("service", label)
+    assert function.__name__ == "label"
     for wrong in ("a", 3, ["a"], True):
-        assert function(wrong) == {"error": f"the request is a {type(wrong).__name__}; expected a JSON object"}
-    assert typed({"run": "a", "tags": ["b"]}) == {"run": "a", "tags": ["b"]}
-    assert typed({"run": "a", "tags": 5}) == {"error": "tags is 5; expected a list of texts, or null"}
-    assert typed(None) == {"error": "run is missing; expected a text"}
+        assert content(function(wrong)) == {"error": f"the request is a {type(wrong).__name__}; expected a JSON object"}
+    assert content(function({"run": "a", "tags": ["b"]})) == {"run": "a", "tags": ["b"]}
+    assert content(function({"run": "a", "tags": 5})) == {"error": "tags is 5; expected a list of texts, or null"}
+    assert content(function(None)) == {"error": "run is missing; expected a text"}
 
 
-READERS = {
-    "compare_grid": "grid",
-    "compare_lengths": "lengths",
-    "compare_links": "measured_links",
-    "compare_heads": "measured_heads",
-    "compare_generation": None,
-    "what_if": None,
-}
+def test_work_that_ends_while_its_results_are_read_is_still_said_to_run():
+    """The page asks again while work runs, and not once it is done."""
 
+    class Jobs:
+        state = "running"
 
-class EndingWork:
-    """A service whose comparison ends while its results are read: these are still without the last of them."""
+        def status(self):
+            return {"state": self.state}
 
-    state = "running"
+    jobs = Jobs()
 
-    def part(self, _kind):
-        return self
-
-    def status(self):
-        return {"state": self.state}
-
-    def read(self, *_arguments):
-        self.state = "done"
+    def read(service, run_id: str):
+        jobs.state = "done"  # without the last of the results
         return {}
 
-    generated = measured = read
-
-    def saved(self, _run_id):
-        return None
-
-
-@pytest.mark.parametrize(("name", "reader"), READERS.items())
-def test_work_that_ends_while_its_results_are_read_is_still_said_to_run(monkeypatch, name, reader):
-    """The page asks again while work runs, and not once it is done."""
-    service = EndingWork()
-    if reader is not None:
-        monkeypatch.setattr(compare, reader, service.read)
-    changes = {"changes": ["silence:1:A"]} if name == "what_if" else {}
-    answer = dispatch(service, {"what": name, "run": "run", **changes})
-    assert service.state == "done"
-    assert answer["job"]["state"] == "running"
+    answer = compare.with_job(read)(SimpleNamespace(part=lambda kind: jobs), "run")
+    assert (jobs.state, answer["job"]["state"]) == ("done", "running")
 
 
 @pytest.mark.slow

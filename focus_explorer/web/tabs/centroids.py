@@ -25,7 +25,7 @@ from focus_explorer.views.payloads.centroids import (
 from focus_explorer.views.training import report_html
 from focus_explorer.web.requests.dispatch import component_functions
 from focus_explorer.web.tabs.explore import MODEL_WORK, OPEN_FORM, Explore, alert, browser_view
-from focus_explorer.web.tabs.form import centroid_choices
+from focus_explorer.web.tabs.form import QUIET, centroid_choices
 from focus_explorer.web.text import CENTROIDS_INTRO, LABELS, MESSAGES, PUBLIC_CENTROIDS_INTRO
 
 ON_LOAD = """
@@ -91,9 +91,8 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
     listing.select(
         choose,
         None,
-        [explore.centroids, *(explore.fields[name] for name in SETTINGS), tabs],
-        show_progress="hidden",
-        api_visibility="private",
+        [explore.fields["centroids"], *(explore.fields[name] for name in SETTINGS), tabs],
+        **QUIET,
     ).then(None, js=OPEN_FORM)
 
     def offered(chosen: str) -> Any:
@@ -102,19 +101,17 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
         here = chosen in [value for _, value in choices]
         return gr.update(choices=choices, value=chosen if here else request.centroids)
 
-    listing.input(
-        offered, explore.centroids, explore.centroids, show_progress="hidden", queue=False, api_visibility="private"
-    )
+    listing.input(offered, explore.fields["centroids"], explore.fields["centroids"], queue=False, **QUIET)
     if not public:
         upload.change(
             add,
-            [upload, explore.model],
-            [report, explore.centroids, listing],
+            [upload, explore.fields["model"]],
+            [report, explore.fields["centroids"], listing],
             show_progress_on=report,
             api_name="upload_centroids",
             **MODEL_WORK,
         )
-    tab.select(lambda: str(time.time()), None, listing, show_progress="hidden", api_visibility="private")
+    tab.select(lambda: str(time.time()), None, listing, **QUIET)
 
 
 def load_files(service: Service) -> CentroidCardsPayload:

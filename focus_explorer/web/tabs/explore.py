@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -79,9 +80,6 @@ class Explore:
     """Components other tabs talk to."""
 
     view: gr.HTML
-    centroids: gr.Dropdown
-    status: gr.HTML
-    model: gr.Dropdown
     finished: gr.events.Dependency  # an analysis from the form, however it ended
     like_run: gr.JSON  # what an opened run fills the form with: {field: value}, hidden
     fields: dict[str, Any]  # of the form: name -> component, settings and `TEXT_FIELDS`
@@ -128,10 +126,6 @@ def _bar(stage: str, fraction: float) -> str:
         f'<div class="fe-progress" role="progressbar" aria-valuemin="0" aria-valuemax="100" aria-valuenow="{percent}" '
         f'aria-label="{escape(stage)}"><span>{escape(stage)}</span><i style="width:{percent}%"></i></div>'
     )
-
-
-def _first_run_bar(stage: str, fraction: float) -> str:
-    return f"<p>{escape(MESSAGES['sample'])}</p>{_bar(stage, fraction)}"
 
 
 def build(service: Service, request: AnalyzeRequest) -> Explore:
@@ -181,18 +175,8 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
         **QUIET,
     )
     stop.click(runner.stop, None, stop, queue=False, **QUIET)
-    return Explore(
-        view=view,
-        centroids=form["centroids"],
-        status=status,
-        model=form["model"],
-        finished=finished,
-        like_run=like_run,
-        fields={"text": text, "sample": sample, **form},
-        notice=notice,
-        first=first,
-        retry=retry,
-    )
+    fields = {"text": text, "sample": sample, **form}
+    return Explore(view, finished, like_run, fields, notice, first, retry)
 
 
 def load_run(service: Service, run: str) -> Payload:
@@ -322,7 +306,7 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
     loaded = blocks.load(
         initial,
         None,
-        [explore.view, explore.notice, explore.centroids, explore.fields["heads"], explore.like_run],
+        [explore.view, explore.notice, explore.fields["centroids"], explore.fields["heads"], explore.like_run],
         **QUIET,
     )
     loaded.then(
@@ -339,7 +323,7 @@ def _connect_first_run(blocks: gr.Blocks, service: Service, request: AnalyzeRequ
     """Show every visitor of an empty database how far its first run is, and open it when it is done."""
     outputs = [explore.first, explore.retry, explore.view]
 
-    async def follow(*, retry: bool = False) -> AsyncIterator[tuple[Any, Any, Any]]:
+    async def follow(*, retry: bool) -> AsyncIterator[tuple[Any, Any, Any]]:
         try:
             job = service.part(FirstRun).job(request, retry=retry)
         except InputError:  # the form's status shows it
@@ -351,23 +335,16 @@ def _connect_first_run(blocks: gr.Blocks, service: Service, request: AnalyzeRequ
         shown = None
         while job.live:
             if shown != (shown := (job.stage, job.fraction)):
-                yield gr.update(value=_first_run_bar(*shown), visible=True), hidden, gr.skip()
+                words = f"<p>{escape(MESSAGES['sample'])}</p>{_bar(*shown)}"
+                yield gr.update(value=words, visible=True), hidden, gr.skip()
             await asyncio.sleep(POLL_SECONDS)
         if job.state == "done":
             yield hidden, hidden, job.result
         else:
             yield gr.update(value=alert(job.message), visible=True), gr.update(visible=True), gr.skip()
 
-    async def again() -> AsyncIterator[tuple[Any, Any, Any]]:
-        async for step in follow(retry=True):
-            yield step
-
-    async def first() -> AsyncIterator[tuple[Any, Any, Any]]:
-        async for step in follow():
-            yield step
-
-    blocks.load(first, None, outputs, concurrency_limit=None, **QUIET)
-    explore.retry.click(again, None, outputs, concurrency_limit=None, **QUIET)
+    blocks.load(partial(follow, retry=False), None, outputs, concurrency_limit=None, **QUIET)
+    explore.retry.click(partial(follow, retry=True), None, outputs, concurrency_limit=None, **QUIET)
 
 
 def _text_of(service: Service, run_id: str) -> dict[str, Any]:

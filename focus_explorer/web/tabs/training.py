@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -21,7 +22,7 @@ from focus_explorer.views.payloads.centroids import (
 )
 from focus_explorer.web.requests.dispatch import component_functions
 from focus_explorer.web.tabs.explore import OPEN_FORM, Explore, alert, browser_view, done
-from focus_explorer.web.tabs.form import centroid_choices, device_field, list_devices
+from focus_explorer.web.tabs.form import QUIET, centroid_choices, device_field, list_devices
 from focus_explorer.web.text import BUTTONS, LABELS, MESSAGES, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
 
 ON_LOAD = """
@@ -33,41 +34,27 @@ ON_LOAD = """
   let shown = null;
   watch('value', () => { if (props.value && props.value !== shown) { shown = props.value; view.expect(shown); } });
 """
-_WHOLE = (
-    "groups",
-    "top_k",
-    "steps",
-    "window",
-    "sinks",
-    "seq_len",
-    "batch",
-    "seed",
-    "hard_steps",
-    "val_every",
-    "patience",
+# Programs name the fields of `start_training` by place, so new ones are added at the end.
+FIELDS = (
+    *(
+        "name",
+        "model",
+        "groups",
+        "top_k",
+        "steps",
+        "seq_len",
+        "batch",
+        "window",
+        "sinks",
+        "lr",
+        "gate",
+        "dtype",
+        "seed",
+    ),
+    *("device", "loss", "hard_steps", "val_every", "patience", "domains", "recipe"),
 )
-_FIELDS = (
-    "name",
-    "model",
-    "groups",
-    "top_k",
-    "steps",
-    "seq_len",
-    "batch",
-    "window",
-    "sinks",
-    "lr",
-    "gate",
-    "dtype",
-    "seed",
-    "device",
-    "loss",
-    "hard_steps",
-    "val_every",
-    "patience",
-    "domains",
-    "recipe",  # last: programs name the fields of `start_training` by place, so new ones are added at the end
-)
+OTHERS = ("name", "model", "lr", "gate", "dtype", "device", "loss", "domains", "recipe")
+WHOLE = [name for name in FIELDS if name not in OTHERS]  # fields of whole numbers
 FRAMES = 24  # files that a training keeps on the way, for its film
 FILM_TEXT = "Novel"
 DEFAULTS = TrainRequest(
@@ -97,7 +84,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
     def begin(paths: list[str] | None, val: list[str] | str | None, *values: Any) -> tuple[Any, Any]:
         """Start a training; the arguments follow the order of the Training tab's form."""
         try:
-            fields = dict(zip(_FIELDS, values, strict=True))
+            fields = dict(zip(FIELDS, values, strict=True))
             fields["model"] = known_model(service, " ".join((fields["model"] or "").split()))
             held_out_texts = [val] if isinstance(val, str) else val or []  # one file alone, as programs may send it
             out = service.part(Trainings).start(
@@ -128,9 +115,9 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
         concurrency_limit=1,
         api_name="start_training",
     )
-    view.select(
-        choose, None, [explore.centroids, explore.model, tabs], show_progress="hidden", api_visibility="private"
-    ).then(None, js=OPEN_FORM)
+    view.select(choose, None, [explore.fields["centroids"], explore.fields["model"], tabs], **QUIET).then(
+        None, js=OPEN_FORM
+    )
 
 
 def _files(name: str, height: int) -> gr.File:
@@ -183,27 +170,28 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
         lambda name: [recipe_values(name)[option] for option in by_recipe],
         made["recipe"],
         [made[option] for option in by_recipe],
-        show_progress="hidden",
-        api_visibility="private",
+        **QUIET,
     )
-    return [made[name] for name in _FIELDS], held_out
+    return [made[name] for name in FIELDS], held_out
 
 
 def _request(values: dict[str, Any]) -> TrainRequest:
-    for name in _WHOLE:
+    for name in (*WHOLE, "lr"):
         if values[name] is None:
-            raise InputError(f"{TRAIN_LABELS[name]} is empty", expected="a whole number")
-    if values["lr"] is None:
-        raise InputError(f"{TRAIN_LABELS['lr']} is empty", expected="a number such as 0.003")
+            expected = "a number such as 0.003" if name == "lr" else "a whole number"
+            raise InputError(f"{TRAIN_LABELS[name]} is empty", expected=expected)
     recipe = values["recipe"] or DEFAULTS.recipe
-    chosen: dict[str, Any] = recipe_values(recipe) | {"recipe": recipe}
+    chosen = recipe_values(recipe) | {name: int(values[name]) for name in WHOLE}
+    chosen |= {name: values[name] for name in ("gate", "dtype", "loss")}
     chosen |= {name: " ".join((values[name] or "").split()) for name in ("name", "model")}
-    chosen |= {name: int(values[name]) for name in _WHOLE}
-    chosen["val_every"] = chosen["val_every"] or None
-    chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"], "loss": values["loss"]}
-    chosen["device"] = values["device"] or "auto"
-    chosen["snapshots"] = max(1, round(chosen["steps"] / FRAMES))
-    return TrainRequest(text=(), out="", checkpoint_every=DEFAULTS.checkpoint_every, **chosen)
+    chosen |= {
+        "recipe": recipe,
+        "lr": float(values["lr"]),
+        "val_every": chosen["val_every"] or None,
+        "device": values["device"] or "auto",
+        "snapshots": max(1, round(chosen["steps"] / FRAMES)),
+    }
+    return replace(DEFAULTS, **chosen)
 
 
 def load_trainings(service: Service, shown: dict[str, dict[str, int]] | None = None) -> TrainingsPayload:

@@ -12,8 +12,9 @@ import pytest
 from focus_explorer.statistics.rows import StatisticRow, to_table
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings
+from focus_explorer.views.payloads.statistics import StatisticColumnsPayload
 from focus_explorer.views.run import cells_payload
-from focus_explorer.views.statistics import compact, judged
+from focus_explorer.views.statistics import as_columns, judged
 from focus_explorer.views.training import POINTS, curves_payload, report_html
 from focus_runtime.fit.settings import TrainStep
 from focus_runtime.fit.validation import Evaluation
@@ -66,8 +67,9 @@ def test_a_difference_from_random_decides_and_without_one_the_intervals_do():
 
 
 def test_numbers_are_short_and_missing_ones_are_null():
-    columns = compact([{"a": 0.123456789, "b": float("nan"), "c": None, "d": 123456789}], ["a", "b", "c", "d"])
-    assert columns == {"a": [0.123457], "b": [None], "c": [None], "d": [123456789]}
+    row = {"value": 0.123456789, "low": float("nan"), "high": None, "count": 123456789}
+    columns = as_columns(StatisticColumnsPayload, [row])
+    assert [columns[name] for name in (*row, "group")] == [[0.123457], [None], [None], [123456789], [None]]
 
 
 def steps_table(count, mode="focus", training_id="a"):

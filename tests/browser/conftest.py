@@ -15,12 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from focus_explorer.settings import asset_path
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings
-from focus_explorer.web.browser import link
 from tests.helpers import build_model, build_tokenizer
 from tests.pace import slowed_down
 
@@ -65,11 +63,6 @@ def database(tmp_path_factory):
 def find_chromium():
     """The Chromium that tests drive: the shell without windows opens a page in two thirds of the time."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
-
-
-def module_script(name):
-    """A call whose value is the exports of a module of assets/js, for tests of one module inside a page."""
-    return link(asset_path("js") / name, asset_path("js"))
 
 
 @contextmanager

@@ -72,8 +72,8 @@ def modules(entry: Path) -> list[Module]:
 
     def visit(path: Path) -> None:
         if path in open_paths:
-            names = " → ".join(step.name for step in [*open_paths[open_paths.index(path) :], path])
-            raise LinkError(f"{open_paths[-1]}: import cycle: {names}")
+            cycle = " → ".join(step.name for step in [*open_paths[open_paths.index(path) :], path])
+            raise LinkError(f"{open_paths[-1]}: import cycle: {cycle}")
         open_paths.append(path)
         module = read_module(path)
         for imported, names, line in module.imports:

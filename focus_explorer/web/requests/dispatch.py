@@ -32,8 +32,7 @@ def dispatch(service: Service, request: Any) -> dict[str, Any]:
     Raises:
         InputError: there is no such request, or its parameters make no sense.
     """
-    if not isinstance(request, dict):
-        raise InputError(f"the request is a {type(request).__name__}", expected="a JSON object")
+    request = _fields(request)
     what = request.get("what")
     if not isinstance(what, str) or what not in PAGE:
         raise InputError(f"the page requested {what!r}", expected="a request this version knows", fix="reload the page")
@@ -42,6 +41,12 @@ def dispatch(service: Service, request: Any) -> dict[str, Any]:
     if "run" in request and "run_id" in use_case.request.model_fields:
         values["run_id"] = request["run"]  # the page names its run in every request
     return dict(use_case.answer(service, values))
+
+
+def _fields(request: Any) -> dict[str, Any]:
+    if request is not None and not isinstance(request, dict):
+        raise InputError(f"the request is a {type(request).__name__}", expected="a JSON object")
+    return request or {}
 
 
 def guarded(work: Callable[[], Payload]) -> dict[str, Any]:
@@ -59,7 +64,7 @@ def guarded(work: Callable[[], Payload]) -> dict[str, Any]:
 
 def component_functions(
     service: Service, *functions: Callable[..., Payload], kept: KeptAnswers | None = None
-) -> list[Callable[[Any], Any]]:
+) -> list[Callable[[Any], Response]]:
     """Functions as a component of the page offers them: called with the JSON object of a request, or with nothing.
 
     Args:
@@ -67,13 +72,10 @@ def component_functions(
         kept: where their answers are kept; they are computed every time when None.
     """
 
-    def offered(use_case: UseCase) -> Callable[[Any], Any]:
-        def call(request: Any) -> Any:
-            if request is not None and not isinstance(request, dict):
-                return packed({"error": f"the request is a {type(request).__name__}; expected a JSON object"})
-
+    def offered(use_case: UseCase) -> Callable[[Any], Response]:
+        def call(request: Any) -> Response:
             def work() -> Payload:
-                return use_case.answer(service, request or {})
+                return use_case.answer(service, _fields(request))
 
             return packed(guarded(work)) if kept is None else kept.packed(json.dumps(request), work)
 

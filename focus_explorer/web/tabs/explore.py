@@ -11,6 +11,7 @@ from html import escape
 from typing import Any
 
 import gradio as gr
+from fastapi import Response
 
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.usecases.analyze import AnalyzeRequest, FirstRun, analyze
@@ -99,7 +100,7 @@ def done(message: str) -> str:
 
 
 def browser_view(
-    elem_id: str, script: str, start: str, functions: list[Callable[[Any], Any]], attributes: str = ""
+    elem_id: str, script: str, start: str, functions: list[Callable[[Any], Response]], attributes: str = ""
 ) -> gr.HTML:
     """A part of the page that a script of ours draws.
 

@@ -114,8 +114,6 @@ def cells_payload(
 ) -> LayerCellsPayload:
     """What one layer adds to `run_payload`, in order of position.
 
-    Sizes: per token one byte for each group, one for the entropy, and 1, 2, 4 or 8 for the membership.
-
     Args:
         membership: (T,) bit sets.
         probabilities: (T, K).

@@ -28,11 +28,7 @@ def _short(value: Any) -> Any:
 def judged(table: pa.Table, scope: str) -> list[dict[str, Any]]:
     """Rows of one scope, each with its difference from random centroids and its position relative to both baselines.
 
-    `from_shuffled` and `from_random` are `above`, `below`, `same` (not distinguishable) or None (nothing to compare
-    with, or the same by definition).
-
-    Args:
-        scope: `run`, `layer` or `group`.
+    `from_shuffled` and `from_random` are `above`, `below`, `same` (not distinguishable) or None (nothing to compare).
     """
     rows = table.filter(pa.compute.equal(table["scope"], scope)).to_pylist()
     gains = {_key(row, DIFFERENCE): row for row in rows if row["statistic"].endswith(DIFFERENCE)}

@@ -76,11 +76,7 @@ class Downloads:
         self._lock = threading.Lock()
 
     def start(self, export: Export) -> ExportPayload:
-        """Begin a file.
-
-        Raises:
-            InputError: others are being made.
-        """
+        """Begin a file; an InputError where others are being made."""
         token = secrets.token_urlsafe(24)
         folder = Path(self._home.name) / token
 
@@ -105,11 +101,7 @@ class Downloads:
         return self.state(token)
 
     def state(self, id: str) -> ExportPayload:
-        """The job of a file, and its name, size and address once it is made.
-
-        Raises:
-            InputError: it is gone.
-        """
+        """The job of a file, and its name, size and address once it is made; an InputError where it is gone."""
         file = self._files.get(id)
         if file is None:
             raise InputError("this file is no longer kept", fix="make it again")

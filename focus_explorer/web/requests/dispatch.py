@@ -24,14 +24,7 @@ KIND = "application/json"
 
 
 def dispatch(service: Service, request: Any) -> dict[str, Any]:
-    """Answer a request of the page with JSON-ready values.
-
-    Args:
-        request: `what` names the request and `run` the open run; the rest are its parameters.
-
-    Raises:
-        InputError: there is no such request, or its parameters make no sense.
-    """
+    """Answer a request of the page: `what` names it, `run` is the open run, the rest are its parameters."""
     request = _fields(request)
     what = request.get("what")
     if not isinstance(what, str) or what not in PAGE:
@@ -114,7 +107,7 @@ class KeptAnswers:
 
     Args:
         state: tells a state of the database from every other one; None where it cannot.
-        most_bytes: of all answers together; the one that was least recently requested goes first.
+        most_bytes: of all answers together; the one requested least recently goes first.
     """
 
     def __init__(self, state: Callable[[], Hashable], most_bytes: int = MOST_KEPT_BYTES) -> None:

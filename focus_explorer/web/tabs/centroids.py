@@ -40,13 +40,7 @@ SETTINGS = ("top_k", "window", "num_sinks")  # of the form that a measured budge
 
 
 def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.Tab, tabs: gr.Tabs) -> None:
-    """Lay out the tab and connect uploads and chosen budgets to the Explore form.
-
-    The list is read again whenever the tab is opened.
-
-    Args:
-        explore: form that an uploaded file is chosen in.
-    """
+    """Lay out the tab and connect uploads and chosen budgets to the Explore form."""
     public = visitor_limits(service) is not None
     gr.HTML(f'<p class="fe-intro">{PUBLIC_CENTROIDS_INTRO if public else CENTROIDS_INTRO}</p>', padding=False)
     with gr.Row(elem_classes="fe-explore"):

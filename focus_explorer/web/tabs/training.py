@@ -63,11 +63,7 @@ DEFAULTS = TrainRequest(
 
 
 def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.Tabs) -> None:
-    """Lay out the tab; a finished training is chosen on the Explore page from here.
-
-    Args:
-        explore: form that a finished training is chosen in.
-    """
+    """Lay out the tab; a finished training is chosen on the Explore page from here."""
     gr.HTML(f'<p class="fe-intro">{TRAINING_INTRO}</p>', padding=False)
     with gr.Row(elem_classes="fe-explore"):
         with gr.Column(scale=1, min_width=300, elem_classes="fe-form"):

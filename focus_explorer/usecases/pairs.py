@@ -268,7 +268,6 @@ class TokenAttentions:
         """What is known of a token's attention: the job that computes it, and its result."""
         job = self._jobs.get((run_id, token))
         return {
-            "token": token,
             "job": None if job is None else job.status(),
             "layers": job.result if job is not None and job.state == "done" else None,
         }

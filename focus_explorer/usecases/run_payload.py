@@ -164,7 +164,7 @@ def _predictions(database: Database, run_id: str, first: int, last: int) -> list
         tokens = list(zip(row["pieces"], row["probabilities"], strict=True))
         modes.setdefault(row["position"], {})[row["mode"]] = {"rank": row["rank"], "tokens": tokens}
     return [
-        {"token": token, "full": here.get("full"), "focus": here.get("focus"), "changed": changed.get(token)}
+        {"full": here.get("full"), "focus": here.get("focus"), "changed": changed.get(token)}
         for token in range(first, last + 1)
         for here in [modes.get(token, {})]
     ]

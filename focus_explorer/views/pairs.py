@@ -30,11 +30,7 @@ DIGITS = 6
 def tile_payload(
     counts: NDArray[np.int64], rows: tuple[int, int], keys: tuple[int, int], block_size: int
 ) -> MaskTilePayload:
-    """Counts of a rectangle in the fewest bytes that hold a full cell.
-
-    Args:
-        counts: (5, R, C) pairs by cause, row and column of cells.
-    """
+    """Counts of a rectangle, (5, R, C) by cause, row and column of cells, in the fewest bytes that hold a full cell."""
     kind = np.min_scalar_type(block_size * block_size)
     return {
         "block_size": block_size,
@@ -102,11 +98,7 @@ def mean_payload(layers: list[DistanceCounts]) -> DistanceMeanPayload:
 
 
 def mass_payload(rows: pa.Table, sharing: list[float]) -> AttentionMassPayload:
-    """Share of full attention kept, layers x heads.
-
-    Args:
-        sharing: of every layer, the expected share of its heads' distant attention that shuffled groups keep.
-    """
+    """Share of full attention kept, layers x heads; `sharing`: by layer, what shuffled groups keep of the distant."""
     layers = np.unique(rows["layer"].to_numpy())
 
     def grid(name: str) -> list[list[Any]]:
@@ -134,11 +126,7 @@ def _rounded(values: NDArray[np.float64]) -> list[float]:
 
 
 def changed_pairs(layer: int, size: int, counts: NDArray[np.float64], num_tokens: int) -> ChangedPairsPayload:
-    """Pairs that one layer gains and loses.
-
-    Args:
-        counts: (2, N, N) gained and lost pairs, mean over heads.
-    """
+    """Pairs that one layer gains and loses; `counts` of (2, N, N) blocks, means over heads."""
     rows = np.minimum(size, num_tokens - size * np.arange(counts.shape[1]))
     pairs = np.outer(rows, rows)
     np.fill_diagonal(pairs, rows * (rows + 1) // 2)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import PartPairs, mean_distant_kept, mean_over_heads
+from focus_explorer.data.parts import PartPairs, mean_over_heads
 from focus_explorer.views.config import config_payload
 from focus_explorer.views.payloads import picked
 from focus_explorer.views.payloads.runs import (
@@ -75,7 +75,7 @@ def run_payload(
         "pieces": pieces,
         "top": encode(tops),
         "groups": _groups(groups, frequent, len(layers), info["config"]["num_groups"]),
-        "layers": [_layer(layer, parts[layer["layer"]], run["num_tokens"]) for layer in layers],
+        "layers": [_layer(layer, parts[layer["layer"]]) for layer in layers],
         "full_layers": full_layers,
         "losses": {"full": encode(nll["full"].astype(np.float32)), "focus": encode(nll["focus"].astype(np.float32))},
         "quality": _quality(nll),
@@ -113,8 +113,6 @@ def cells_payload(
     others: Mapping[int, NDArray[np.int64]] | None = None,
 ) -> LayerCellsPayload:
     """What one layer adds to `run_payload`, in order of position.
-
-    Sizes: per token one byte for each group, one for the entropy, and 1, 2, 4 or 8 for the membership.
 
     Args:
         membership: (T,) bit sets.
@@ -188,13 +186,12 @@ def part_payload(one: PartPairs) -> PartPayload:
     }
 
 
-def _layer(row: dict[str, Any], parts: Sequence[PartPairs], num_tokens: int) -> LayerPayload:
+def _layer(row: dict[str, Any], parts: Sequence[PartPairs]) -> LayerPayload:
     by_part = [[one.pairs[cause] for cause in CAUSES] for one in parts]
     pairs = mean_over_heads(by_part, [one.part for one in parts])
     return picked(
         LayerPayload,
         row,
-        distant_kept=mean_distant_kept(parts, num_tokens),
         pairs=picked(CausesPayload, dict(zip(CAUSES, np.asarray(pairs).tolist(), strict=True))),
         parts=[part_payload(one) for one in parts],
     )

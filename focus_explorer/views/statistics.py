@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
-
-from focus_explorer.views.payloads.statistics import StatisticColumnsPayload
 
 DIGITS = 6  # significant
 DIFFERENCE = "_minus_random"
 MOST_P = 0.05
 Row = Mapping[str, Any]
-
-SHOWN = tuple(StatisticColumnsPayload.__annotations__)
-
-
-def shown_columns(rows: Sequence[Row]) -> StatisticColumnsPayload:
-    """Rows of `judged` as the columns the page shows."""
-    return cast(StatisticColumnsPayload, compact(rows, SHOWN))
+Columns = TypeVar("Columns")
 
 
-def compact(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any]]:
-    """Rows as columns, numbers with `DIGITS` significant digits."""
-    return {name: [_short(row.get(name)) for row in rows] for name in names}
-
-
-def columns(table: pa.Table, names: Sequence[str] | None = None) -> dict[str, list[Any]]:
-    """A table as columns, numbers with `DIGITS` significant digits."""
-    chosen = table.column_names if names is None else names
-    return {name: [_short(value) for value in table[name].to_pylist()] for name in chosen}
+def as_columns(payload: type[Columns], rows: Sequence[Row]) -> Columns:
+    """Rows as the columns of a payload, numbers with `DIGITS` significant digits; a missing value is None."""
+    return cast(Columns, {name: [_short(row.get(name)) for row in rows] for name in payload.__annotations__})
 
 
 def _short(value: Any) -> Any:
@@ -42,11 +28,7 @@ def _short(value: Any) -> Any:
 def judged(table: pa.Table, scope: str) -> list[dict[str, Any]]:
     """Rows of one scope, each with its difference from random centroids and its position relative to both baselines.
 
-    `from_shuffled` and `from_random` are `above`, `below`, `same` (not distinguishable) or None (nothing to compare
-    with, or the same by definition).
-
-    Args:
-        scope: `run`, `layer` or `group`.
+    `from_shuffled` and `from_random` are `above`, `below`, `same` (not distinguishable) or None (nothing to compare).
     """
     rows = table.filter(pa.compute.equal(table["scope"], scope)).to_pylist()
     gains = {_key(row, DIFFERENCE): row for row in rows if row["statistic"].endswith(DIFFERENCE)}
@@ -55,13 +37,10 @@ def judged(table: pa.Table, scope: str) -> list[dict[str, Any]]:
         if row["statistic"].endswith(DIFFERENCE):
             continue
         gain = gains.get(_key(row))
-        difference = (
-            {}
-            if gain is None
-            else {"difference": gain["value"], "difference_low": gain["low"], "difference_high": gain["high"]}
-        )
-        verdicts = {"from_shuffled": from_shuffled(row), "from_random": from_random(row, gain)}
-        judged_rows.append(row | difference | verdicts)
+        new = {"from_shuffled": from_shuffled(row), "from_random": from_random(row, gain)}
+        if gain is not None:
+            new |= {"difference": gain["value"], "difference_low": gain["low"], "difference_high": gain["high"]}
+        judged_rows.append(row | new)
     return judged_rows
 
 
@@ -103,5 +82,4 @@ def _side(low: float | None, high: float | None, other: float) -> str | None:
 
 
 def of_layer(table: pa.Table, layer: int) -> pa.Table:
-    """The rows of one layer."""
     return table.filter(pa.compute.equal(table["layer"], layer))

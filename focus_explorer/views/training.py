@@ -47,10 +47,7 @@ def training_summary(row: dict[str, Any]) -> TrainingPayload:
 
 
 def _validation(report: dict[str, Any]) -> ValidationPayload:
-    """{"full": perplexity, "scored": tokens, "focus": {"k=1": perplexity, ...}}; empty without held-out text.
-
-    `domains` names those that the perplexities are means over, where the user named them.
-    """
+    """Held-out perplexities; empty without held-out text."""
     if "full" not in report:
         return {}
     focus = {name: row["perplexity"] for name, row in sorted(report.items()) if name.startswith("k=")}
@@ -61,14 +58,7 @@ def _validation(report: dict[str, Any]) -> ValidationPayload:
 
 
 def curves_payload(steps: pa.Table) -> dict[str, dict[str, CurvePayload]]:
-    """Steps -> {training_id: {mode: columns}}; every column is a list as long as `step`.
-
-    Args:
-        steps: rows of `training_steps` or of `training_evaluations`, ordered by training_id, mode and step.
-
-    Returns:
-        Per mode `step`, the columns, `stride` (steps a point is the mean of) and `last` (the newest step).
-    """
+    """Rows of `training_steps` or of `training_evaluations`, in their order, as curves by training and mode."""
     curves: dict[str, dict[str, CurvePayload]] = {}
     ids, modes = (steps[name].to_numpy(zero_copy_only=False) for name in ("training_id", "mode"))
     for training_id in dict.fromkeys(ids):

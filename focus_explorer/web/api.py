@@ -28,11 +28,7 @@ READ: dict[str, Any] = {"concurrency_limit": 4, "concurrency_id": "api"}
 
 
 def check_mcp() -> None:
-    """Say so when the functions cannot be offered to language models.
-
-    Raises:
-        InputError: the `mcp` package is not installed.
-    """
+    """Raise an InputError where the package is missing that offers the functions to language models."""
     if importlib.util.find_spec("mcp") is None:
         raise InputError("--mcp needs the package `mcp`", fix="install it with `pip install 'focus-explorer[mcp]'`")
 
@@ -45,14 +41,7 @@ class Page(gr.Blocks):
     """
 
     def validate_inputs(self, block_fn: Any, inputs: list[Any]) -> None:
-        """Add defaults, and refuse a call of a function with fewer values than it needs.
-
-        Args:
-            inputs: the values, which defaults are appended to.
-
-        Raises:
-            gr.Error: there are too few.
-        """
+        """Add defaults to the values, and refuse a call with fewer than its function needs."""
         needed = len(block_fn.inputs)
         if block_fn.api_name and block_fn.fn is not None and len(inputs) < needed:
             parameters = [*inspect.signature(block_fn.fn).parameters.values()]
@@ -74,10 +63,7 @@ def build(service: Service, request: AnalyzeRequest) -> None:
 
 
 def readable_errors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its InputErrors raised as a client's one-sentence error.
-
-    Any other error is a defect: the log has the details, the client the fact.
-    """
+    """The function with its InputErrors as one sentence; of a defect the log has the details, the client the fact."""
 
     @wraps(function)
     def guarded(*values: Any, **named: Any) -> Any:

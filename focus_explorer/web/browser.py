@@ -32,20 +32,11 @@ class LinkError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
-    """One import statement: the imported file, its names as (exported, local), and its line."""
-
-    path: Path
-    names: tuple[tuple[str, str], ...]
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
 class Module:
-    """One module: its imports, its exported names, and its code without `import` and `export`."""
+    """One module: what it imports as (file, {exported name: local name}, line), what it exports, and its other code."""
 
     path: Path
-    imports: list[Import]
+    imports: list[tuple[Path, dict[str, str], int]]
     exports: list[str]
     code: str
 
@@ -67,9 +58,9 @@ def link(entry: Path, root: Path | None = None) -> str:
     lines = ["(() => {", '"use strict";', "const modules = {};"]
     for module in modules(entry):
         lines += [f"// {name(module.path)[1:-1]}", f"modules[{name(module.path)}] = (() => {{"]
-        for imported in module.imports:
-            names = ", ".join(one if one == local else f"{one}: {local}" for one, local in imported.names)
-            lines.append(f"const {{ {names} }} = modules[{name(imported.path)}];")
+        for path, imported, _ in module.imports:
+            listed = ", ".join(one if one == local else f"{one}: {local}" for one, local in imported.items())
+            lines.append(f"const {{ {listed} }} = modules[{name(path)}];")
         lines += [module.code.strip("\n"), f"return {{ {', '.join(module.exports)} }};", "})();"]
     return "\n".join([*lines, f"return modules[{name(entry.resolve())}];", "})();\n"])
 
@@ -81,16 +72,16 @@ def modules(entry: Path) -> list[Module]:
 
     def visit(path: Path) -> None:
         if path in open_paths:
-            names = " → ".join(step.name for step in [*open_paths[open_paths.index(path) :], path])
-            raise LinkError(f"{open_paths[-1]}: import cycle: {names}")
+            cycle = " → ".join(step.name for step in [*open_paths[open_paths.index(path) :], path])
+            raise LinkError(f"{open_paths[-1]}: import cycle: {cycle}")
         open_paths.append(path)
         module = read_module(path)
-        for imported in module.imports:
-            if imported.path not in ordered:
-                visit(imported.path)
-            for name, _ in imported.names:
-                if name not in ordered[imported.path].exports:
-                    raise LinkError(f"{path}:{imported.line}: {imported.path.name} exports no {name}")
+        for imported, names, line in module.imports:
+            if imported not in ordered:
+                visit(imported)
+            for name in names:
+                if name not in ordered[imported].exports:
+                    raise LinkError(f"{path}:{line}: {imported.name} exports no {name}")
         ordered[open_paths.pop()] = module
 
     visit(entry.resolve())
@@ -98,11 +89,7 @@ def modules(entry: Path) -> list[Module]:
 
 
 def read_module(path: Path) -> Module:
-    """Read one file.
-
-    Raises:
-        LinkError: syntax outside the subset, or there is no such file.
-    """
+    """Read one file; a LinkError where there is none, or its syntax is outside the subset."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -122,13 +109,13 @@ def read_module(path: Path) -> Module:
             exports.append(statement[1])
         else:
             pairs = [part.split(" as ") for part in " ".join(statement[1].split()).strip(",").split(",")]
-            names = tuple((pair[0].strip(), pair[-1].strip()) for pair in pairs)
-            imports.append(Import((path.parent / statement[2]).resolve(), names, line))
+            names = {pair[0].strip(): pair[-1].strip() for pair in pairs}
+            imports.append(((path.parent / statement[2]).resolve(), names, line))
     return Module(path, imports, exports, "".join([*code, text[last:]]))
 
 
 def plotly_script() -> Path:
-    """plotly.min.js from the installed Plotly package."""
+    """Plotly's own script, from its package."""
     return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 

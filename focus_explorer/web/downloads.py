@@ -1,4 +1,4 @@
-"""Files made in the background for the page, kept for a while in a temporary folder under an unguessable name."""
+"""Files that the export dialog asks for: made in the background, kept for a while under an unguessable name."""
 
 from __future__ import annotations
 
@@ -12,20 +12,49 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from starlette.requests import Request
+from starlette.requests import Request as HTTPRequest
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from focus_explorer.errors import InputError
-from focus_explorer.exports.kinds import Export
+from focus_explorer.exports.kinds import Export, read_request
 from focus_explorer.usecases.jobs import Job, JobRunner, waiting_for_turn
+from focus_explorer.usecases.request import Payload, Request
 from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.users import acting_user
 from focus_explorer.views.payloads.runs import ExportFilePayload, ExportPayload
 
 ADDRESS = "focus-explorer/export"
 MOST_FILES, MOST_AT_ONCE, KEPT_SECONDS = 8, 2, 900
 IN_LINE = "Waiting for other files"
 BUSY = ("other files are being made at the moment", "wait for them, or stop one")
+
+
+class FileRequest(Request):
+    """A file of a run, which `read_request` checks; `first` and `last` are queries of a mask, as they were typed."""
+
+    run_id: str
+    kind: str = ""
+    name: str = ""
+    format: str = ""
+    preset: str = ""
+    layer: int | None = None
+    head: int | None = None
+    first: str = ""
+    last: str = ""
+    text: bool = False
+
+
+def _file(service: Service, request: FileRequest) -> Export:
+    return read_request(service, {"run": request.run_id, **request.model_dump()})
+
+
+def command(service: Service, request: FileRequest) -> Payload:
+    """The command that writes the same file."""
+    shown = service.database.path
+    if acting_user() is not None:  # folders of the machine are nobody's business who does not own it
+        shown = Path(shown.name)
+    return {"command": _file(service, request).command(shown)}
 
 
 @dataclass(slots=True)
@@ -47,11 +76,7 @@ class Downloads:
         self._lock = threading.Lock()
 
     def start(self, export: Export) -> ExportPayload:
-        """Begin a file.
-
-        Raises:
-            InputError: others are being made.
-        """
+        """Begin a file; an InputError where others are being made."""
         token = secrets.token_urlsafe(24)
         folder = Path(self._home.name) / token
 
@@ -75,28 +100,24 @@ class Downloads:
             self._files[token] = _File(job, folder, time.monotonic())
         return self.state(token)
 
-    def state(self, token: str) -> ExportPayload:
-        """The job of a file, and its name, size and address once it is made.
-
-        Raises:
-            InputError: it is gone.
-        """
-        file = self._files.get(token)
+    def state(self, id: str) -> ExportPayload:
+        """The job of a file, and its name, size and address once it is made; an InputError where it is gone."""
+        file = self._files.get(id)
         if file is None:
             raise InputError("this file is no longer kept", fix="make it again")
         status = file.job.status()  # before the path: a job that is done has its file
-        path = self.path(token)
+        path = self.path(id)
         ready: ExportFilePayload | None = None
         if path is not None:
-            ready = {"name": path.name, "bytes": path.stat().st_size, "address": f"{ADDRESS}/{token}"}
-        return {"id": token, "job": status, "file": ready}
+            ready = {"name": path.name, "bytes": path.stat().st_size, "address": f"{ADDRESS}/{id}"}
+        return {"id": id, "job": status, "file": ready}
 
-    def stop(self, token: str) -> ExportPayload:
+    def stop(self, id: str) -> ExportPayload:
         """Stop making a file."""
-        file = self._files.get(token)
+        file = self._files.get(id)
         if file is not None:
             file.job.stop()
-        return self.state(token)
+        return self.state(id)
 
     def path(self, token: str) -> Path | None:
         """A finished file, None if there is none of this name."""
@@ -128,10 +149,15 @@ class Downloads:
                 shutil.rmtree(file.folder, ignore_errors=True)
 
 
+def start(service: Service, request: FileRequest) -> Payload:
+    """Make a file."""
+    return service.part(Downloads).start(_file(service, request))
+
+
 def routes(service: Service) -> list[Route]:
     """The one address files are fetched from, by their unguessable names alone."""
 
-    def fetch_file(request: Request) -> Response:
+    def fetch_file(request: HTTPRequest) -> Response:
         path = service.part(Downloads).path(request.path_params["token"])
         if path is None:
             return PlainTextResponse("This file is no longer kept. Make it again on the page.\n", 404)

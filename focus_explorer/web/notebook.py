@@ -146,10 +146,7 @@ def recorded(service: Service, run_id: str) -> dict[str, Any]:
 
 
 def _answers(service: Service, run_id: str, layers: list[int], *, whole: bool) -> dict[str, Any]:
-    """Answers to the requests of the views that need no model, by request and layer.
-
-    Of maps those drawn before; of the layer a run opens at and of all layers together a PCA otherwise.
-    """
+    """Answers to the requests of the views that need no model, by request and layer; of maps those drawn before."""
     requests: list[tuple[str, int | None]] = [(what, None) for what in OF_RUN]
     for layer in layers:
         requests.append(("pair_distances", layer))

@@ -33,12 +33,12 @@ from focus_explorer.web.gradio_internals import calm_queue, function_names, sess
 from focus_explorer.web.hosting.guard import (
     AroundGradio,
     Guard,
+    Login,
     LoginRequired,
     Visitors,
     cookies_of,
     guarded_lifespan,
     health_routes,
-    login,
 )
 from focus_explorer.web.hosting.modes import Hosting
 from focus_explorer.web.hosting.observing import JSONLog, Metrics, Observed
@@ -81,12 +81,10 @@ class App:
 
     @cached_property
     def log(self) -> JSONLog | None:
-        """Where it is logged; None where libraries and errors are just printed."""
         return JSONLog() if self.hosting.log_json else None
 
     @cached_property
     def metrics(self) -> Metrics:
-        """What is counted while it is served."""
         return Metrics(self.service.database.path)
 
     def launch(self, *, port: int | None = None, block: bool = True, exits: bool = False) -> Any:
@@ -150,7 +148,7 @@ class App:
                 prevent_thread_lock=True,
                 quiet=True,  # Gradio's lines name options of its own, one of which would open the page to anyone
                 root_path=self.hosting.root_path or None,
-                auth=login(self.hosting),
+                auth=None if self.hosting.users is None else Login(self.hosting.users).check,
                 app_kwargs=self.app_kwargs(),
             )
         except OSError as error:
@@ -185,11 +183,7 @@ class App:
 
 
 def _import_transformers() -> None:
-    """Import it while there is one thread.
-
-    It replaces its module at the end of its import: a second thread that waits for that import is handed the first,
-    empty module, and fails with "cannot import name". Half a second, since this part of it does without torch.
-    """
+    """Import it while there is one thread: one that waited for the import would be handed an empty module."""
     import transformers  # noqa: F401
 
 

@@ -15,12 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from focus_explorer.settings import asset_path
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings
-from focus_explorer.web.browser import link
 from tests.helpers import build_model, build_tokenizer
 from tests.pace import slowed_down
 
@@ -67,11 +65,6 @@ def find_chromium():
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
-def module_script(name):
-    """A call whose value is the exports of a module of assets/js, for tests of one module inside a page."""
-    return link(asset_path("js") / name, asset_path("js"))
-
-
 @contextmanager
 def serving(*arguments, port, before=()):
     """The page's address while a server of its own runs; `before` is what its PYTHONPATH begins with."""
@@ -94,7 +87,7 @@ def serving(*arguments, port, before=()):
             pytest.fail("the page was not served within 90 seconds")
     finally:
         server.terminate()
-        server.wait(timeout=20)
+        server.wait(timeout=60)
         del SERVER_LOGS[port]
         log.unlink()
 

@@ -12,7 +12,6 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.usecases.labels import group_names
 from focus_explorer.usecases.service import Service
 from focus_runtime.store.database import Database
-from tests.browser.conftest import module_script
 from tests.browser.test_page import set_layer
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
@@ -341,22 +340,3 @@ def test_the_map_of_all_layers_and_its_colours(open_page, database):
         page.locator("[data-testid=fx-map-colour]").select_option(colouring)
         expect(page.locator("[data-testid=fx-map]")).to_contain_text(title)
     assert "scope=all&colour=path" in page.url
-
-
-def test_a_map_of_some_tokens_says_how_many_selected_ones_it_shows(open_page):
-    page = open_page()
-    notes = page.evaluate(
-        """() => {
-          const { selectRange } = SELECTION
-          const { MapView } = VIEW
-          return [[0, 5], [2, 2], null].map((ends) => {
-            const selection = ends && selectRange(...ends);
-            const app = { run: { numTokens: 10 }, selection };
-            const view = new MapView(app, document.createElement("div"));
-            view.map = { positions: [0, 2, 4, 6, 8] };
-            view.countDrawn();
-            return view.drawnNote.textContent;
-          });
-        }""".replace("SELECTION", module_script("core/selection.js")).replace("VIEW", module_script("map/view.js"))
-    )
-    assert notes == ["3 of 6 selected tokens are drawn here.", "", ""]

@@ -46,7 +46,7 @@ def set_layer(page, layer):
     slider.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input', {bubbles: true})); }", layer)
 
 
-def test_tokens_show_the_stored_text_and_groups(open_page, database):
+def test_a_run_shows_its_text_groups_and_numbers_and_switches_layers_at_once(open_page, database):
     page = open_page()
     run_id = shown_run(page)
     service = Service(database)
@@ -55,40 +55,31 @@ def test_tokens_show_the_stored_text_and_groups(open_page, database):
     assert spans.count() == len(pieces)
     assert page.evaluate("window.hacked") is None
     assert "<script>" in page.locator("[data-testid=fx-tokens]").inner_text()
-    rows = stored(database, run_id)
-    for layer in (0, 7, 29):
+    expect(page.locator("#fe-text textarea")).to_have_value(run_text(service.database, run_id))
+    expect(page.locator("#fe-sample input:checked")).to_have_count(0)  # it is none of the samples
+    measured = run_summary(service.database, run_id)["milliseconds"]
+    full, focus = (measured["attention"][mode]["median"] for mode in ("full", "focus"))
+    assert measured["routing"]["focus"]["median"] > 0.02 * focus  # enough to be seen in two digits, were it added
+    expect(page.locator(".fx-card").last).to_contain_text(f"{focus / full:.2f}×")
+
+    page.wait_for_timeout(1500)  # let the page finish its own start-up requests
+    rows, urls, times = stored(database, run_id), [], []
+    page.on("request", lambda request: urls.append(request.url))
+    for layer in (0, 7, 29, 4, 19):
         set_layer(page, layer)
         expected = [row["top_group"] for row in rows if row["layer"] == layer]
         actual = page.eval_on_selector_all("span.fx-token", "spans => spans.map(s => Number(s.dataset.group))")
         assert actual == expected
-
-
-def test_layer_switch_needs_no_server_and_is_quick(open_page):
-    page = open_page()
-    page.wait_for_timeout(1500)  # let the page finish its own start-up requests
-    urls = []
-    page.on("request", lambda request: urls.append(request.url))
-    times = []
-    for layer in (3, 9, 27, 4, 19):
-        set_layer(page, layer)
         page.wait_for_timeout(100)
         times.append(float(page.locator("#fe-view .fx-root").get_attribute("data-switch-ms")))
     assert statistics.median(times) < 100  # other tests run beside this one
     assert [url for url in urls if "component_server" in url] == []
 
-
-def test_hover_shows_probabilities_that_add_up(open_page, database):
-    page = open_page()
-    page.locator("span.fx-token").nth(5).hover()
+    spans.nth(5).hover()
     tip = page.locator("[data-testid=fx-tooltip]")
     expect(tip).to_be_visible()
-    text = tip.inner_text()
     for part in ("A", "B", "C", "D", "%"):
-        assert part in text
-
-
-def test_legend_highlights_a_group_by_keyboard(open_page):
-    page = open_page()
+        expect(tip).to_contain_text(part)
     card = page.locator("[data-testid=fx-legend] [aria-pressed]").first
     card.focus()
     page.keyboard.press("Enter")
@@ -110,13 +101,6 @@ def test_a_run_of_a_link_has_the_place_until_another_text_is_wanted(open_page, s
     assert page.evaluate("location.href") == before
     page.get_by_role("button", name="Hide the form").click()
     expect(page.locator("#fe-text textarea")).to_be_hidden()
-
-
-def test_the_form_has_the_text_of_the_run(open_page, database):
-    page = open_page()
-    text = run_text(Service(database).database, shown_run(page))
-    expect(page.locator("#fe-text textarea")).to_have_value(text)
-    expect(page.locator("#fe-sample input:checked")).to_have_count(0)  # it is none of the samples
 
 
 def test_the_tokens_of_a_text_are_counted_before_it_is_explored(open_page):
@@ -143,15 +127,6 @@ async ([payload, timings]) => {
   await window.again.open(payload.run.run_id, true);
 }
 """
-
-
-def test_attention_time_is_what_was_measured(open_page, database):
-    """The stage of Focus has the routing in it; it was added once more."""
-    page = open_page()
-    measured = run_summary(Service(database).database, shown_run(page))["milliseconds"]
-    full, focus = (measured["attention"][mode]["median"] for mode in ("full", "focus"))
-    assert measured["routing"]["focus"]["median"] > 0.02 * focus  # enough to be seen in two digits
-    expect(page.locator(".fx-card").last).to_contain_text(f"{focus / full:.2f}×")
 
 
 def test_times_of_a_long_text_come_after_it_is_shown(open_page, database):
@@ -216,14 +191,6 @@ def test_every_view_draws(open_page, size, scheme):
         assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
-def test_sparsity_shows_the_stored_counts(open_page, database):
-    page = open_page("?view=sparsity&layer=4")
-    run_id = shown_run(page)
-    layer = fetch(Service(database).database, "layers", run_id=run_id).to_pylist()[4]
-    page.locator("[data-testid=fx-mask] .main-svg").first.wait_for(timeout=30_000)
-    assert f"{layer['retained_pairs']:.0%}".rstrip("%") in page.locator("#fe-view .fx-root").inner_text()
-
-
 def test_the_form_is_filled_like_the_run_of_the_link_but_for_what_was_typed(chromium, page_url, first_run):
     with opening(chromium, page_url) as open_one:
         window = open_one(f"?run={first_run}").locator("#fe-window input")
@@ -282,22 +249,18 @@ def test_paste_explore_reopen_and_download(open_page, database, tmp_path):
         assert {row["run_id"] for row in downloaded} == {run_id}
 
 
-@pytest.mark.parametrize(("text", "part"), [("   ", "The text is empty"), ("a", "1 token"), ("half \ud800 pair", None)])
-def test_bad_text_gives_one_message_and_the_page_still_works(open_page, text, part):
+def test_bad_text_gives_one_message_and_the_page_still_works(open_page):
     page = open_page()
     before = shown_run(page)
-    if part is None:  # browsers replace lone surrogates on input, so the text arrives valid
-        part = ""
-        text = "\ufffd"
     open_form(page)
-    page.locator("#fe-text textarea").fill(text)
-    page.locator("#fe-run").click()
     message = page.locator("#fe-status [role=alert], #fe-status [role=status]")
-    expect(message).to_contain_text(part, timeout=60_000)
-    assert "Traceback" not in page.locator("body").inner_text()
-    if part:
+    for text, part in (("   ", "The text is empty"), ("a", "1 token")):
+        page.locator("#fe-text textarea").fill(text)
+        page.locator("#fe-run").click()
+        expect(message).to_contain_text(part, timeout=60_000)
         assert shown_run(page) == before
         assert page.locator("span.fx-token").count() > 0
+    assert "Traceback" not in page.locator("body").inner_text()
 
 
 def test_upload_of_a_bad_file_is_explained(open_page, tmp_path):
@@ -315,8 +278,8 @@ def test_uploaded_centroids_are_used_in_the_next_run(tiny_page, tmp_path):
     open_one, service, text = tiny_page
     page = open_one()
     page.get_by_role("tab", name="Centroids").click()
-    model, _ = load_model(str(text.parent / "tiny"))
     path = tmp_path / "six-groups.safetensors"
+    model, _ = load_model(str(text.parent / "tiny"))
     save_centroids(random_centroids(model, FocusConfig(num_groups=6, top_k=1)), path)
     page.locator("#fe-upload input[type=file]").set_input_files(path)
     expect(page.locator("#fe-report")).to_contain_text("six-groups.safetensors is valid", timeout=60_000)
@@ -399,7 +362,7 @@ def test_a_first_visit_that_fails_is_tried_again_and_two_visitors_see_its_stages
             page.close()
 
 
-@pytest.mark.parametrize("view", ["constructor", "__proto__", "toString", "nonsense"])
+@pytest.mark.parametrize("view", ["__proto__", "nonsense"])
 def test_a_view_that_does_not_exist_is_the_first_one(open_page, view):
     page = open_page(f"?view={view}")
     expect(page.get_by_role("tab", name="Tokens")).to_have_attribute("aria-selected", "true")
@@ -429,10 +392,9 @@ def test_a_phone_shows_one_sentence_and_the_text_first(open_page):
     expect(more).to_be_focused()
 
 
-@pytest.mark.parametrize("width", [1000, 1440])
-def test_a_long_name_covers_no_tab(open_page, width):
+def test_a_long_name_covers_no_tab(open_page):
     """As after a translation by the browser: name, tabs and help share a line."""
-    page = open_page(before=lambda page: page.set_viewport_size({"width": width, "height": 900}))
+    page = open_page(before=lambda page: page.set_viewport_size({"width": 1000, "height": 900}))
     page.locator(".fe-masthead h1").evaluate("h1 => { h1.textContent = 'Explorador de enfoque de atención'; }")
     for name in ("Training", "Explore"):
         page.get_by_role("tab", name=name, exact=True).click(timeout=5000)

@@ -46,15 +46,7 @@ def test_what_was_chosen_runs_and_is_shown(tiny_page):
     assert (config["num_groups"], config["routing_dim"]) == (6, 8)
 
 
-def test_only_random_centroids_are_drawn(tiny_page):
-    page = tiny_page[0]()
-    unfold(page.get_by_text("More settings").first)
-    expect(page.locator("#fe-groups input")).to_be_visible()
-    choose(page, "centroids", "default")
-    expect(page.locator("#fe-groups input")).to_be_hidden()
-
-
-def test_what_a_device_lacks_is_one_line(tiny_page):
+def test_what_a_device_lacks_is_one_line_and_only_random_centroids_are_drawn(tiny_page):
     page = tiny_page[0]()
     unfold(page.get_by_text("More settings").first)
     choose_cpu(page)
@@ -63,6 +55,9 @@ def test_what_a_device_lacks_is_one_line(tiny_page):
     alert = page.locator("#fe-status [role=alert]")
     expect(alert).to_contain_text("does not compute in float16", timeout=60_000)
     expect(alert).to_contain_text("leave the precision to auto")
+    expect(page.locator("#fe-groups input")).to_be_visible()
+    choose(page, "centroids", "default")
+    expect(page.locator("#fe-groups input")).to_be_hidden()
 
 
 def test_another_text_has_the_heads_of_the_run_until_other_centroids_are_chosen(tiny_page):

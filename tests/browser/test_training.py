@@ -157,22 +157,21 @@ def record(service, name, loss, *, twin=False, held_out=False, layers=False, **s
                 recorder.evaluation(Evaluation(number, scores, {"novels": 9, "code": 9}, 0.3, 0.4))
 
 
-@pytest.mark.parametrize(("size", "scheme"), [("wide", "dark"), ("narrow", "light")])
-def test_two_trainings_lie_over_each_other(tiny_page, size, scheme):
+def test_two_trainings_lie_over_each_other(tiny_page):
     open_one, service, _ = tiny_page
-    record(service, f"first {size}", 4.0)
-    record(service, f"second {size}", 5.0, twin=True, hard=True)
-    page = open_tab(open_one, query=f"?__theme={scheme}", size=size, scheme=scheme)
+    record(service, "first", 4.0)
+    record(service, "second", 5.0, twin=True, hard=True)
+    page = open_tab(open_one, query="?__theme=dark", size="narrow", scheme="dark")
     listed = page.locator("[data-testid=fx-training-list]")
-    expect(listed).to_contain_text(f"first {size}", timeout=60_000)
-    listed.get_by_role("button", name=f"second {size}").click()
+    expect(listed).to_contain_text("first", timeout=60_000)
+    listed.get_by_role("button", name="second").click()
     expect(page.locator("[data-testid=fx-training-values] tbody tr")).to_have_count(1)
-    listed.get_by_label(f"first {size}").first.check()
+    listed.get_by_label("first").first.check()
     rows = page.locator("[data-testid=fx-training-values] tbody tr")
     expect(rows).to_have_count(2, timeout=30_000)
     hint = page.get_by_role("button", name="What does “Loss” mean?")
     hint.focus()
-    ways = f"under the hard mask (second {size}); with the soft gate (first {size})"
+    ways = "under the hard mask (second); with the soft gate (first)"
     expect(page.locator(".fx-tooltip-text")).to_contain_text(ways)
     hint.blur()
     expect(rows.first).to_contain_text("4.390")  # mean of 5 - step / 50 over the last 20 steps
@@ -230,10 +229,15 @@ def test_a_training_layer_by_layer_has_a_curve_of_its_own(tiny_page):
     page.wait_for_function("document.querySelector('[data-testid=fx-curve-loss]').data?.length === 2", timeout=30_000)
 
 
-def test_an_early_end_without_held_out_text_is_refused(tiny_page):
+def test_a_recipe_fills_the_form_and_an_early_end_without_held_out_text_is_refused(tiny_page):
     open_one, _, text = tiny_page
     page = open_tab(open_one)
     unfold(page.get_by_text("More settings").last)
+    for recipe, values in (("paper", ("8", "128", "0", "paper")), ("ours", ("4", "128", "4", "log"))):
+        page.locator("#fe-train-recipe").get_by_label(recipe, exact=True).check()
+        for field, value in zip(("groups", "window", "sinks"), values, strict=False):
+            expect(page.locator(f"#fe-train-{field} input")).to_have_value(value)
+        expect(page.locator("#fe-train-gate").get_by_label(values[-1], exact=True)).to_be_checked()
     patience = page.locator("#fe-train-patience input")
     patience.fill("3")
     patience.blur()
@@ -251,14 +255,3 @@ def test_a_problem_of_the_process_is_one_message(tiny_page):
     start(page, text, "nobody", 30)
     expect(page.locator("#fe-training [role=alert]")).to_contain_text("who-knows", timeout=120_000)
     assert "Traceback" not in page.locator("body").inner_text()
-
-
-def test_a_recipe_fills_the_form(tiny_page):
-    open_one, *_ = tiny_page
-    page = open_tab(open_one)
-    unfold(page.get_by_text("More settings").last)
-    for recipe, values in (("paper", ("8", "128", "0", "paper")), ("ours", ("4", "128", "4", "log"))):
-        page.locator("#fe-train-recipe").get_by_label(recipe, exact=True).check()
-        for field, value in zip(("groups", "window", "sinks"), values, strict=False):
-            expect(page.locator(f"#fe-train-{field} input")).to_have_value(value)
-        expect(page.locator("#fe-train-gate").get_by_label(values[-1], exact=True)).to_be_checked()

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { randomRun, times } from "./helpers.js";
 import { charts, document, explorer, later, root, settled } from "./page.js";
-import { selectToken } from "../../assets/js/core/selection.js";
+import { selectRange, selectToken } from "../../assets/js/core/selection.js";
 import { Tooltip } from "../../assets/js/core/tooltip.js";
 import { MapView } from "../../assets/js/map/view.js";
 
@@ -106,4 +106,15 @@ test("neighbours that could not be had are asked for again", async () => {
   await settled();
   assert.doesNotMatch(view.neighbours.node.textContent, /busy/);
   assert.equal(answers.length, 0);
+});
+
+test("a map of some tokens says how many selected ones it shows", () => {
+  const { app, view } = opened({});
+  view.map = { ...MAP, positions: [0, 2, 4, 6, 8] };
+  const notes = [selectRange(0, 5), selectRange(2, 2), null].map((selection) => {
+    app.selection = selection;
+    view.countDrawn();
+    return view.drawnNote.textContent;
+  });
+  assert.deepEqual(notes, ["3 of 6 selected tokens are drawn here.", "", ""]);
 });

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.gradio_internals import import_gradio
-from focus_explorer.web.hosting.guard import login
+from focus_explorer.web.hosting.guard import Login
 from focus_explorer.web.hosting.modes import Hosting
 from tests.explorer.conftest import TEXT, model_folder  # noqa: F401
 from tests.security.watch import watched_files
@@ -78,8 +78,8 @@ def serving(database, request=None, **hosting):
 
     app = build_app(database=database, request=request, hosting=Hosting(**hosting))
     blocks = app.blocks.queue(max_size=16, default_concurrency_limit=8)
-    if (check := login(app.hosting)) is not None:
-        blocks.auth = check
+    if app.hosting.users is not None:
+        blocks.auth = Login(app.hosting.users).check
     web = Application.create_app(blocks, app_kwargs=app.app_kwargs())
     blocks._queue.set_server_app(web)
     blocks.config["body_css"] = {}  # which `launch` takes from the theme

@@ -186,8 +186,8 @@ def test_a_public_page_has_no_sql_no_trainings_and_no_uploads(public):
     assert page.call("sql", "select 1")[1].startswith("404")
     refused = page.client.post("/gradio_api/upload", files={"files": ("a.txt", b"text")})
     assert (refused.status_code, refused.json()["detail"]) == (403, "This page takes no uploads.")
-    for function in ("rename", "remove", "use_file_budget"):
-        answer = page.server("fe-centroid-list", function, {"file": "default", "name": "x", "point": 0}).json()
+    for function, values in (("rename", {"name": "x"}), ("remove", {}), ("use_file_budget", {"point": 0})):
+        answer = page.server("fe-centroid-list", function, {"file": "default", **values}).json()
         assert "the files of this page are its host's" in answer["error"], function
     assert page.server("fe-centroid-list", "load_files", {}).json()["files"]
 

@@ -107,7 +107,7 @@ def test_a_terminal_is_asked_twice_without_echo(tmp_path, capsys, monkeypatch):
 
 
 def test_guessing_is_refused_after_some_attempts(users):
-    check = Login(users)
+    check = Login(users).check
 
     async def attempts():
         wrong = [await check("ada", f"guess {number}") for number in range(MOST_ATTEMPTS)]
@@ -117,7 +117,7 @@ def test_guessing_is_refused_after_some_attempts(users):
     assert not any(wrong)
     assert not right  # also the right password, for a minute
     assert not other
-    assert asyncio.run(Login(users)("ada", "correct horse"))
+    assert asyncio.run(Login(users).check("ada", "correct horse"))
 
 
 def test_a_labs_page_answers_nobody_without_login(stored, users):

@@ -18,7 +18,7 @@ import { Tooltip, hintButton } from "../core/tooltip.js";
 import { alertBox, progressBox } from "../core/widgets.js";
 import { centroids as text } from "../strings/centroids.js";
 /** @import { CentroidCardPayload, CentroidDetailPayload } from "../core/payloads.js" */
-/** @import { CentroidTrainingPayload, UsedBudgetPayload } from "../core/payloads.js" */
+/** @import { UsedBudgetPayload } from "../core/payloads.js" */
 /** @import { CentroidsServer } from "../core/types.js" */
 
 export class App {
@@ -149,7 +149,7 @@ export class App {
         "dl",
         {},
         el("dt", {}, text.trainedOn),
-        el("dd", {}, trainedOn(/** @type {CentroidTrainingPayload} */ (file.training))),
+        el("dd", {}, trainedOn(file.training ?? {})),
         el("dt", {}, text.heldOut, hintButton(this.tooltip, text.heldOut, text.heldOutHint)),
         heldOut(file).map((line) => el("dd", {}, line)),
       ),

@@ -2,7 +2,7 @@
 // What a centroid file says about itself, in words.
 import { format } from "../core/format.js";
 import { centroids as text } from "../strings/centroids.js";
-/** @import { CentroidCardPayload, CentroidTrainingPayload } from "../core/payloads.js" */
+/** @import { CentroidCardPayload } from "../core/payloads.js" */
 
 /** @param {CentroidCardPayload} file */
 export function facts(file) {
@@ -16,10 +16,10 @@ export function facts(file) {
   ];
 }
 
-/** @param {CentroidTrainingPayload} training */
+/** @param {NonNullable<CentroidCardPayload["training"]>} training */
 export function trainedOn(training) {
   if (training.random_seed !== undefined && !training.steps) return text.untrained(training.random_seed);
-  /** @param {keyof CentroidTrainingPayload} name @param {(count: string) => string} words */
+  /** @param {string} name @param {(count: string) => string} words */
   const count = (name, words) => (typeof training[name] === "number" ? words(format.count(training[name])) : null);
   const { domains, loss } = training;
   const named = Array.isArray(domains) && domains.length > 0 ? domains : training.texts;

@@ -1,27 +1,6 @@
 // What the server sends: one interface for each payload of focus_explorer/views/payloads, which says what is in it.
 // Written by `python -m deploy.site.payloads`; changes here are lost.
 
-/** Facts of a training that a file holds. */
-export interface CentroidTrainingPayload {
-  texts?: string | number | string[];
-  domains?: string | number | string[];
-  balanced?: string | number | string[];
-  loss?: string | number | string[];
-  learn?: string | number | string[];
-  hard_steps?: string | number | string[];
-  training_tokens?: string | number | string[];
-  tokens_seen?: string | number | string[];
-  steps?: string | number | string[];
-  seq_len?: string | number | string[];
-  batch?: string | number | string[];
-  learning_rate?: string | number | string[];
-  train_window?: string | number | string[];
-  dtype?: string | number | string[];
-  seed?: string | number | string[];
-  seconds?: string | number | string[];
-  random_seed?: string | number | string[];
-}
-
 /** Names of domains or texts that a run's centroids were trained on; empty where that is not known. */
 export interface TrainedOnPayload {
   texts: string[];
@@ -58,7 +37,7 @@ export interface CentroidCardPayload {
   added: string | null;
   owner: string | null;
   runs: number;
-  training?: CentroidTrainingPayload;
+  training?: Record<string, string | number | string[]>;
   held_out?: HeldOutPayload | null;
   budget_held_out?: number;
   problem?: string;
@@ -89,8 +68,6 @@ export interface CentroidRunPayload {
   title: string;
   name: string;
   num_tokens: number;
-  model_id: string;
-  created_at: string;
   layers: LayerBalancePayload[];
 }
 
@@ -295,7 +272,6 @@ export interface ResumedTrainingPayload {
  * `spread`: share of the variance that the plane of the places shows. `waiting`: files that are not in yet.
  */
 export interface FilmPayload {
-  training_id: string;
   texts: string[];
   text: string;
   pieces: string[];
@@ -378,7 +354,6 @@ export interface PartnerPayload {
   model_id: string;
   centroids_name: string;
   config: ConfigPayload;
-  centroids_sha256: string;
   perplexity_focus: number;
   retained_pairs: number;
 }
@@ -740,7 +715,6 @@ export interface LayerPayload {
   attention_kind: string;
   dominance: number;
   retained_pairs: number;
-  distant_kept: number | null;
   sliding_window: number | null;
   pairs: CausesPayload;
   parts: PartPayload[];
@@ -773,7 +747,6 @@ export interface TimingPayload {
   mode: string;
   stage: string;
   sequence_length: number;
-  backend: string;
   peak_memory_bytes: number | null;
 }
 
@@ -850,7 +823,6 @@ export interface LayerAttentionOfTokenPayload {
 
 /** What is known of a token's attention: null while it is not computed. */
 export interface AttentionOfTokenPayload {
-  token: number;
   job: JobPayload | null;
   layers: LayerAttentionOfTokenPayload[] | null;
 }
@@ -866,7 +838,6 @@ export interface PredictionPayload {
  * tokens differ, by their ids; several tokens may be written alike.
  */
 export interface PredictionsPayload {
-  token: number;
   full: PredictionPayload | null;
   focus: PredictionPayload | null;
   changed: boolean | null;
@@ -953,7 +924,6 @@ export interface RunCardPayload {
   title: string;
   note: string;
   tags: string[];
-  centroids_sha256: string;
   num_tokens: number;
   added_tokens: string[];
   perplexity_full: number;
@@ -1215,7 +1185,7 @@ export interface ComputingPayload {
   fraction: number;
 }
 
-/** Rows of statistics as columns (`views.statistics.SHOWN`). */
+/** Rows of statistics as columns. */
 export interface StatisticColumnsPayload {
   layer: (number | null)[];
   group: (string | null)[];
@@ -1234,7 +1204,6 @@ export interface StatisticColumnsPayload {
   difference: (number | null)[];
   difference_low: (number | null)[];
   difference_high: (number | null)[];
-  p_value: (number | null)[];
   q_value: (number | null)[];
   count: number[];
   denominator: string[];
@@ -1277,12 +1246,10 @@ export interface CharacteristicColumnsPayload {
   layer: number[];
   group: string[];
   kind: string[];
-  rank: number[];
   piece: string[];
   uses: number[];
   uses_in_text: number[];
   z: number[];
-  p_value: number[];
   q_value: number[];
 }
 
@@ -1290,19 +1257,13 @@ export interface CharacteristicColumnsPayload {
 export interface CategoryColumnsPayload {
   low: (number | null)[];
   high: (number | null)[];
-  units: number[];
-  unit: string[];
   layer: number[];
   group: string[];
   scheme: string[];
   category: string[];
-  tokens: number[];
-  group_tokens: number[];
   share: (number | null)[];
   share_of_text: number[];
   lift: (number | null)[];
-  z: (number | null)[];
-  p_value: (number | null)[];
   q_value: (number | null)[];
   random: (number | null)[];
 }
@@ -1319,8 +1280,6 @@ export interface LayerStatisticsPayload {
 export interface DistanceColumnsPayload {
   low: (number | null)[];
   high: (number | null)[];
-  units: number[];
-  unit: string[];
   layer: (number | null)[];
   first: number[];
   last: number[];
@@ -1337,7 +1296,6 @@ export interface DistanceColumnsPayload {
 /** Ranked pairs of tokens of one layer. */
 export interface TokenPairColumnsPayload {
   layer: number[];
-  rank: number[];
   query: number[];
   key: number[];
   query_piece: string[];
@@ -1349,7 +1307,6 @@ export interface TokenPairColumnsPayload {
 /** Strongest pairs of one group that are far apart, of one layer. */
 export interface DistantPairColumnsPayload {
   layer: number[];
-  rank: number[];
   query: number[];
   key: number[];
   query_piece: string[];
@@ -1362,7 +1319,6 @@ export interface DistantPairColumnsPayload {
 /** Strongest kept and dropped links of one layer. */
 export interface LinkColumnsPayload {
   layer: number[];
-  rank: number[];
   query: number[];
   key: number[];
   query_piece: string[];
@@ -1389,20 +1345,15 @@ export interface PairStatisticsPayload {
 export interface AgreementColumnsPayload {
   low: (number | null)[];
   high: (number | null)[];
-  units: number[];
-  unit: string[];
   layer: number[];
-  other_layer: number[];
   adjusted_rand: number[];
   shuffled: number[];
-  shuffled_high: number[];
   random: (number | null)[];
   overlap: number[];
   overlap_low: (number | null)[];
   overlap_high: (number | null)[];
   overlap_shuffled: number[];
   overlap_random: (number | null)[];
-  count: number[];
 }
 
 /** Agreement of two runs. */

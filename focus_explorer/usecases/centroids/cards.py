@@ -27,7 +27,7 @@ from focus_explorer.views.payloads.centroids import (
     CentroidChangesPayload,
     CentroidDetailPayload,
     CentroidRunPayload,
-    CentroidTrainingPayload,
+    Fact,
     HeldOutPayload,
     HeldOutSettingPayload,
     LayerMatch,
@@ -95,7 +95,10 @@ def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator)
 
 
 MOST_CACHED = 24
-FACTS = tuple(CentroidTrainingPayload.__annotations__)
+FACTS = (
+    *("texts", "domains", "balanced", "loss", "learn", "hard_steps", "training_tokens", "tokens_seen", "steps"),
+    *("seq_len", "batch", "learning_rate", "train_window", "dtype", "seed", "seconds", "random_seed"),
+)
 HELD_OUT_VALUES = tuple(HeldOutSettingPayload.__annotations__)
 
 
@@ -193,8 +196,6 @@ class CentroidCards:
                     "title": row["title"],
                     "name": row["name"],
                     "num_tokens": row["num_tokens"],
-                    "model_id": row["model_id"],
-                    "created_at": row["created_at"].isoformat(),
                     "layers": [],
                 },
             )
@@ -277,9 +278,9 @@ def balance(sizes: Sequence[int], num_groups: int) -> float:
     return float(-(shares * np.log(shares)).sum() / np.log(num_groups)) + 0.0
 
 
-def _facts(training: dict[str, Any]) -> CentroidTrainingPayload:
+def _facts(training: dict[str, Any]) -> dict[str, Fact]:
     """Facts of the training; the file's own record is free-form, so only plain values are taken."""
-    facts: dict[str, Any] = {}
+    facts: dict[str, Fact] = {}
     for key in FACTS:
         value = training.get(key)
         if isinstance(value, str | int | float) and not isinstance(value, bool):
@@ -289,7 +290,7 @@ def _facts(training: dict[str, Any]) -> CentroidTrainingPayload:
     for key, names in (("domains", domain_names(training)), ("balanced", balanced_on(training))):
         if names:
             facts[key] = [name[:200] for name in names[:20]]
-    return cast(CentroidTrainingPayload, facts)
+    return facts
 
 
 def held_out_payload(record: Any) -> HeldOutPayload | None:

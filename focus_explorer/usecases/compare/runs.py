@@ -38,7 +38,6 @@ def partners(service: Service, run_id: str) -> list[PartnerPayload]:
             "created_at": run["created_at"].isoformat(),
             "model_id": run["model_id"],
             "centroids_name": run["centroids_name"],
-            "centroids_sha256": run["centroids_sha256"],
             "config": config_payload(run["config"]),
             "perplexity_focus": run["perplexity_focus"],
             "retained_pairs": run["retained_pairs"],

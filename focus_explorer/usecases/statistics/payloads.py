@@ -27,9 +27,10 @@ from focus_explorer.views.payloads.statistics import (
     LinkColumnsPayload,
     PairStatisticsPayload,
     RunAgreementPayload,
+    StatisticColumnsPayload,
     StatisticsPayload,
 )
-from focus_explorer.views.statistics import columns, compact, judged, of_layer, shown_columns
+from focus_explorer.views.statistics import as_columns, judged, of_layer
 
 NEEDED = {
     "overview": ("statistics",),
@@ -75,7 +76,7 @@ class StatisticsPayloads:
         )
         if not isinstance(result, pa.Table):
             return cast(ComputingPayload, result)
-        return {"state": "done", "rows": cast(AgreementColumnsPayload, columns(result))}
+        return {"state": "done", "rows": as_columns(AgreementColumnsPayload, result.to_pylist())}
 
     def measure(self, run_id: str, *, attention: bool) -> JobAnswerPayload:
         """Measure what is missing in the background, unless that is under way; returns the job."""
@@ -151,8 +152,8 @@ def _overview(computed: RunStatistics, measured: dict[str, Any], job: JobPayload
             "random": sample.random is None,
             "attention": mass_missing,
         },
-        "run": shown_columns(run),
-        "layers": shown_columns(layers),
+        "run": as_columns(StatisticColumnsPayload, run),
+        "layers": as_columns(StatisticColumnsPayload, layers),
         "job": job,
     }
 
@@ -163,11 +164,11 @@ def _groups(computed: RunStatistics, layer: int) -> LayerStatisticsPayload:
         raise InputError(f"the run {computed.run_id!r} has no layer {layer}", fix="choose a layer of this run")
     return {
         "state": "done",
-        "groups": shown_columns(rows),
-        "characteristic": cast(
-            CharacteristicColumnsPayload, columns(of_layer(computed.table("characteristic"), layer))
+        "groups": as_columns(StatisticColumnsPayload, rows),
+        "characteristic": as_columns(
+            CharacteristicColumnsPayload, of_layer(computed.table("characteristic"), layer).to_pylist()
         ),
-        "categories": cast(CategoryColumnsPayload, columns(of_layer(computed.table("categories"), layer))),
+        "categories": as_columns(CategoryColumnsPayload, of_layer(computed.table("categories"), layer).to_pylist()),
     }
 
 
@@ -179,9 +180,11 @@ def _pairs(computed: RunStatistics, layer: int) -> PairStatisticsPayload:
     kinds = {kind: strongest.filter(pa.compute.equal(strongest["kind"], kind)) for kind in ("kept", "dropped")}
     return {
         "state": "done",
-        "distances": cast(DistanceColumnsPayload, compact(shown, list(distances[0]))),
-        "pairs": cast(DistantPairColumnsPayload, columns(of_layer(computed.table("pairs"), layer))),
-        "links": cast(LinkColumnsPayload, columns(pa.concat_tables([rows.slice(0, LINKS) for rows in kinds.values()]))),
+        "distances": as_columns(DistanceColumnsPayload, shown),
+        "pairs": as_columns(DistantPairColumnsPayload, of_layer(computed.table("pairs"), layer).to_pylist()),
+        "links": as_columns(
+            LinkColumnsPayload, pa.concat_tables([rows.slice(0, LINKS) for rows in kinds.values()]).to_pylist()
+        ),
         "links_stored": {kind: rows.num_rows for kind, rows in kinds.items()},
         "links_measured": links.num_rows > 0,
         "query_heads": _query_heads(computed),

@@ -104,7 +104,6 @@ class Films:
         places, spread = common_places(probabilities)
         config = shot.frames[steps[-1]].config
         return {
-            "training_id": row["training_id"],
             "texts": list(SAMPLES),
             "text": text,
             "pieces": shot.pieces,

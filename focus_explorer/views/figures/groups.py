@@ -22,6 +22,8 @@ from focus_explorer.views.figures.style import (
     finish,
     group_mark,
     interval_words,
+    mark,
+    rule,
 )
 from focus_explorer.words import counted
 from focus_runtime.mask.rule import group_label
@@ -99,8 +101,8 @@ def token_map_figure(
     size = preset.scaled(2.6 if len(tokens) > 1000 else 3.4)
     for group in sorted({groups[row["position"]] for row in tokens}):
         members = [row for row in tokens if groups[row["position"]] == group]
-        letter, mark = group_label(group), group_mark(group)
-        figure.add_scatter(x=[None], y=[None], mode="markers", name=letter, marker=mark | {"size": preset.scaled(5)})
+        letter, look = group_label(group), group_mark(group)
+        figure.add_scatter(x=[None], y=[None], mode="markers", name=letter, marker=look | {"size": preset.scaled(5)})
         figure.add_scatter(
             x=[row["x"] for row in members],
             y=[row["y"] for row in members],
@@ -108,7 +110,7 @@ def token_map_figure(
             showlegend=False,
             text=[pieces[row["position"]] for row in members],
             hovertemplate="%{text}<extra>" + letter + "</extra>",
-            marker=mark | {"size": size, "opacity": 0.75, "line": {"width": 0}},
+            marker=look | {"size": size, "opacity": 0.75, "line": {"width": 0}},
         )
     centres = [row for row in rows if row["position"] < 0]
     if centres:
@@ -121,7 +123,7 @@ def token_map_figure(
             textposition="middle center",
             hovertemplate="centroid %{text}<extra></extra>",
             textfont={"size": preset.points(preset.small), "color": INK},
-            marker={"size": preset.scaled(10), "color": "#ffffff", "line": {"color": INK, "width": preset.scaled(0.8)}},
+            marker=mark(preset, INK, "circle", 10, fill="#ffffff", edge=0.8),
         )
     first = rows[0]
     trust = first["trustworthiness"]
@@ -154,13 +156,15 @@ def _span(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 PANELS = (("purity", "Purity"), ("nmi", "Normalised mutual<br>information"))
+SIDE_BY_SIDE = (([0.0, 0.41], [0.0, 1.0]), ([0.59, 1.0], [0.0, 1.0]))  # where they are across and upwards
+ABOVE_EACH_OTHER = (([0.0, 1.0], [0.54, 1.0]), ([0.0, 1.0], [0.0, 0.46]))
 
 
 def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) -> go.Figure:
     """Purity and mutual information by layer in two panels, side by side where there is room, with interval bands."""
     figure = go.Figure()
     wide = preset.width_px > 1.7 * preset.height_px
-    places = _places(wide)
+    places = SIDE_BY_SIDE if wide else ABOVE_EACH_OTHER
     layout: dict[str, Any] = {}
     drawn: list[str] = []
     for number, (statistic, label) in enumerate(PANELS):
@@ -194,12 +198,6 @@ def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) ->
     )
 
 
-def _places(wide: bool) -> list[tuple[list[float], list[float]]]:
-    if wide:
-        return [([0.0, 0.41], [0.0, 1.0]), ([0.59, 1.0], [0.0, 1.0])]
-    return [([0.0, 1.0], [0.54, 1.0]), ([0.0, 1.0], [0.0, 0.46])]
-
-
 MOST = 14  # categories; the rest are added up
 NAMES = {"pos": "parts of speech", "dep": "syntactic relations", "word": "word classes"}
 REST = "others"
@@ -228,15 +226,9 @@ def categories_figure(rows: list[dict[str, Any]], scheme: str, layer: int, prese
     bar = colour_bar(preset, "Share of tokens", tickformat=".0%")
     add_cells(figure, columns, lines, values, limits=(0.0, top), bar=bar, hover="%{marker.color:.1%}<extra></extra>")
     small = max(preset.points(6), preset.points(preset.small) * 0.9)
-    add_numbers(
-        figure,
-        columns,
-        lines,
-        [f"{100 * value:.0f}" for value in values],
-        [value > 0.5 * top for value in values],
-        small,
-    )
-    figure.add_vline(x=0.625, line={"color": INK, "width": preset.scaled(0.6)})
+    texts, dark = [f"{100 * value:.0f}" for value in values], [value > 0.5 * top for value in values]
+    add_numbers(figure, columns, lines, texts, dark, small)
+    figure.add_vline(x=0.625, line=rule(preset))
     sizes = {row["group"]: row["group_tokens"] for row in rows}
     total = sum(sizes.values())
     caption = (

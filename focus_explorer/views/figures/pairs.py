@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.views.figures.style import INK, Preset, add_bands, axis, finish, interval_words, spread
+from focus_explorer.views.figures.style import INK, Preset, add_bands, axis, finish, interval_words, mark, rule, spread
 from focus_explorer.words import counted
 
 CELLS = 64  # a side; more are no longer seen in print and make a file heavy
@@ -50,8 +50,8 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset, *, head
         hovertemplate=_hover(),
     )
     for name, colour in CAUSES.values():
-        mark = {"symbol": "square", "color": colour, "size": preset.scaled(7), "line": {"color": INK, "width": 0.5}}
-        figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=mark)
+        shown = {"symbol": "square", "color": colour, "size": preset.scaled(7), "line": {"color": INK, "width": 0.5}}
+        figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=shown)
     whole = counts.sum(axis=(1, 2))
     kept = 1 - whole[-1] / whole.sum()
     setting = f" ({heads})" if heads else ""
@@ -66,6 +66,7 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset, *, head
     which = f"layer {layer}" + (f", {heads.partition(':')[0]}" if heads else "")
     ends = [0, len(totals) * step]
     small = preset.width_px / preset.height_px < 2
+    both: dict[str, Any] = {"constrain": "domain", "nticks": 6, "tickformat": ",d"}
     return finish(
         figure,
         preset,
@@ -75,16 +76,8 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset, *, head
         corner=f"n = {counted(tokens, 'token')}, {which}, {kept:.0%} of pairs kept",
         bargap=0,
         barmode="overlay",
-        xaxis=axis(preset, "Key position (tokens)", range=ends, constrain="domain", nticks=6, tickformat=",d"),
-        yaxis=axis(
-            preset,
-            "Query position (tokens)",
-            range=ends[::-1],
-            scaleanchor="x",
-            constrain="domain",
-            nticks=6,
-            tickformat=",d",
-        ),
+        xaxis=axis(preset, "Key position (tokens)", range=ends, **both),
+        yaxis=axis(preset, "Query position (tokens)", range=ends[::-1], scaleanchor="x", **both),
     )
 
 
@@ -132,7 +125,7 @@ def distances_figure(
     drawn = add_bands(figure, kept, middles, preset)
     lines = sorted({window for window in (min(windows, default=0), max(windows, default=0)) if window > 0})
     for window in lines:
-        figure.add_vline(x=window, line={"color": INK, "width": preset.scaled(0.6), "dash": "dot"})
+        figure.add_vline(x=window, line=rule(preset, "dot"))
     if lines:
         figure.add_annotation(
             x=log10(lines[-1]),
@@ -170,10 +163,9 @@ def _window_words(windows: Sequence[int], grows: bool) -> str:
     if not windows:
         return "full attention has no window"
     shortest, longest = min(windows), max(windows)
-    growing = ", growing with the position" if grows and longest else ""
     if not longest:
         return "the window is 0 tokens, for which there is no line"
-    most = f"{counted(longest, 'token')}{growing}"
+    most = f"{counted(longest, 'token')}{', growing with the position' if grows else ''}"
     if shortest == longest:
         return f"the dotted line is the window of {most}"
     if not shortest:
@@ -211,19 +203,14 @@ def attention_figure(rows: list[dict[str, Any]], pairs: dict[int, float], preset
         y=[None],
         mode="markers",
         name="range of heads",
-        marker={"symbol": "line-ns", "size": preset.scaled(6), "line": {"color": INK, "width": preset.scaled(0.8)}},
+        marker=mark(preset, INK, "line-ns", 6, edge=0.8),
     )
     figure.add_scatter(
         x=layers,
         y=[pairs[layer] for layer in layers],
         mode="markers",
         name="pairs kept",
-        marker={
-            "symbol": "diamond",
-            "size": preset.scaled(4.5),
-            "color": "#ffffff",
-            "line": {"color": INK, "width": preset.scaled(0.8)},
-        },
+        marker=mark(preset, INK, "diamond", 4.5, fill="#ffffff", edge=0.8),
     )
     heads, tokens = len(rows) // len(layers), rows[0]["num_tokens"]
     caption = (

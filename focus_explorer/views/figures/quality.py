@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from focus_explorer.views.figures.style import FOCUS, FULL, INK, RANDOM, WINDOW, Preset, axis, finish, spread
+from focus_explorer.views.figures.style import FOCUS, FULL, RANDOM, WINDOW, Preset, axis, finish, mark, rule, spread
 from focus_explorer.words import counted, ends
 from focus_runtime.budget import budget_digest
 from focus_runtime.config import growth_words
@@ -53,7 +53,7 @@ def loss_difference_figure(
         name=f"mean of {counted(window, 'token')}",
         line={"color": FOCUS, "width": preset.scaled(1.6)},
     )
-    figure.add_hline(y=0, line={"color": INK, "width": preset.scaled(0.6), "dash": "dash"})
+    figure.add_hline(y=0, line=rule(preset, "dash"))
     mean, lower, upper = interval
     bootstrap = "" if lower is None else "95 % moving-block bootstrap interval "
     caption = (
@@ -108,17 +108,12 @@ def quality_figure(rows: list[dict[str, Any]], note: str, preset: Preset) -> go.
             name=name,
             text=[_setting(row) for row in of_kind],
             hovertemplate="%{text}<br>%{x:.1%} of pairs, %{y:+.4f} nats<extra></extra>",
-            marker={
-                "color": colour,
-                "symbol": symbol,
-                "size": preset.scaled(5),
-                "line": {"color": colour, "width": preset.scaled(1)},
-            },
+            marker=mark(preset, colour, symbol, 5),
             error_y=spread(preset, colour, *([row[f"delta_{end}"] for row in of_kind] for end in ENDS))
             if known
             else None,
         )
-    figure.add_hline(y=0, line={"color": INK, "width": preset.scaled(0.6), "dash": "dash"})
+    figure.add_hline(y=0, line=rule(preset, "dash"))
     scored = max(row["scored"] for row in rows)
     intervals = (
         f"with 95 % moving-block bootstrap intervals over {counted(scored, 'token')}" if known else "without intervals"
@@ -170,12 +165,7 @@ def timings_figure(rows: list[dict[str, Any]], run: dict[str, Any], preset: Pres
             y=[shown.index(row["stage"]) + shift for row in of_mode],
             mode="markers",
             name=name,
-            marker={
-                "color": colour,
-                "symbol": symbol,
-                "size": preset.scaled(4.5),
-                "line": {"color": colour, "width": preset.scaled(1)},
-            },
+            marker=mark(preset, colour, symbol, 4.5),
             error_x=spread(preset, colour, *([row[key] for row in of_mode] for key in ("median", "low", "high"))),
         )
     repeats = sorted({row["repeats"] for row in rows})
@@ -211,30 +201,28 @@ def timings_figure(rows: list[dict[str, Any]], run: dict[str, Any], preset: Pres
     )
 
 
-BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # Okabe and Ito's, safe for colour-vision deficiency
-
-
-def _line(name: str, colour: str, tokens: list[int], ratios: list[float], dash: str = "solid") -> go.Scatter:
-    style = {"color": colour, "width": 2, "dash": dash}
-    return go.Scatter(x=tokens, y=ratios, name=name, mode="lines+markers", line=style, marker={"size": 7})
+LAYER = "one attention layer, heads alike, with routing"
+SPEEDS = (  # a part of what was measured, its columns of tokens and of ratios, name and look of the line
+    ("layer", "tokens", "full_over_focus_with_routing", LAYER, "#0072b2", "solid"),
+    ("layer", "tokens", "limit", "pairs kept: limit for one kernel", "#0072b2", "dot"),
+    ("prefill", "tokens", "full_over_focus", "whole model, prefill", "#d55e00", "solid"),
+    ("decode", "past_tokens", "full_over_focus", "whole model, decode", "#009e73", "solid"),
+)
 
 
 def speed_figure(result: dict[str, Any]) -> go.Figure:
     """Full attention's time over Focus's, by tokens, from what `bench` measures; above 1 Focus is faster."""
     figure = go.Figure()
-    layer, prefill, decode = result["layer"], result["prefill"], result["decode"]
-    if layer:
-        tokens = [row["tokens"] for row in layer]
-        ratios = [row["full_over_focus_with_routing"] for row in layer]
-        figure.add_trace(_line("one attention layer, heads alike, with routing", BLUE, tokens, ratios))
-        limits = [row["limit"] for row in layer]
-        figure.add_trace(_line("pairs kept: limit for one kernel", BLUE, tokens, limits, "dot"))
-    if prefill:
-        tokens = [row["tokens"] for row in prefill]
-        figure.add_trace(_line("whole model, prefill", ORANGE, tokens, [row["full_over_focus"] for row in prefill]))
-    if decode:
-        tokens = [row["past_tokens"] for row in decode]
-        figure.add_trace(_line("whole model, decode", GREEN, tokens, [row["full_over_focus"] for row in decode]))
+    for part, tokens, ratio, name, colour, dash in SPEEDS:
+        if rows := result[part]:
+            figure.add_scatter(
+                x=[row[tokens] for row in rows],
+                y=[row[ratio] for row in rows],
+                name=name,
+                mode="lines+markers",
+                line={"color": colour, "width": 2, "dash": dash},
+                marker={"size": 7},
+            )
     config = result["config"]
     setting = (
         f"K={config['num_groups']}, k={config['top_k']}, w={config['window']}, {counted(config['num_sinks'], 'sink')}"

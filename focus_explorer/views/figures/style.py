@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import plotly.graph_objects as go
 
 from focus_explorer.words import counted
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 
 PX_PER_MM, PX_PER_PT = 96 / 25.4, 96 / 72
 SANS = "Arial, Liberation Sans, Helvetica, sans-serif"
@@ -47,12 +43,10 @@ class Preset:
 
     @property
     def width_px(self) -> int:
-        """Width in CSS pixels."""
         return round(self.width * PX_PER_MM)
 
     @property
     def height_px(self) -> int:
-        """Height in CSS pixels."""
         return round(self.height * PX_PER_MM)
 
     def points(self, size: float) -> float:
@@ -99,6 +93,17 @@ def axis(preset: Preset, title: str, **more: Any) -> dict[str, Any]:
         "automargin": True,
         "tickfont": {"size": preset.points(preset.small)},
     } | more
+
+
+def mark(preset: Preset, colour: str, symbol: str, size: float, *, fill: str = "", edge: float = 1.0) -> dict[str, Any]:
+    """Plotly's `marker`: a symbol with an outline, `size` and `edge` in points at 8-point type."""
+    line = {"color": colour, "width": preset.scaled(edge)}
+    return {"symbol": symbol, "size": preset.scaled(size), "color": fill or colour, "line": line}
+
+
+def rule(preset: Preset, dash: str = "solid") -> dict[str, Any]:
+    """Plotly's `line` of a straight line through a plot."""
+    return {"color": INK, "width": preset.scaled(0.6), "dash": dash}
 
 
 def spread(preset: Preset, colour: str, middle: list[float], low: list[float], high: list[float]) -> dict[str, Any]:
@@ -161,18 +166,15 @@ def finish(
         },
     )
     figure.update_layout(**layout)
-    figure.update_layout(  # a title is the one text that Plotly places by the edge of the page
-        title={
-            "text": corner,
-            "font": {"size": small, "color": SOFT},
-            "x": 1,
-            "xref": "paper",
-            "xanchor": "right",
-            "y": 1,
-            "yref": "container",
-            "yanchor": "top",
-            "pad": {"t": preset.scaled(3)},
-        }
+    # a title is the one text that Plotly places by the edge of the page
+    figure.update_layout(
+        title={"text": corner, "font": {"size": small, "color": SOFT}, "pad": {"t": preset.scaled(3)}},
+        title_x=1,
+        title_xref="paper",
+        title_xanchor="right",
+        title_y=1,
+        title_yref="container",
+        title_yanchor="top",
     )
     return figure
 
@@ -299,20 +301,13 @@ def add_bands(
                 **where,
             )
     for key, (name, colour, dash, symbol) in known.items():
-        line = {"color": colour, "width": preset.scaled(1.2), "dash": dash}
-        mark = {
-            "symbol": symbol,
-            "size": preset.scaled(3.2),
-            "color": colour,
-            "line": {"width": preset.scaled(0.8), "color": colour},
-        }
         figure.add_scatter(
             x=x,
             y=[row.get(key) for row in rows],
             mode="lines+markers",
             name=name,
-            line=line,
-            marker=mark,
+            line={"color": colour, "width": preset.scaled(1.2), "dash": dash},
+            marker=mark(preset, colour, symbol, 3.2, edge=0.8),
             legendgroup=name,
             showlegend=legend,
             **where,

@@ -1,7 +1,7 @@
 """What the page gets from Python: one `TypedDict` for each JSON object.
 
-`python -m website.payloads` writes them to `assets/js/core/payloads.d.ts` for the browser's scripts. A `TypedDict` of
-another name is a part that only Python knows.
+`python -m deploy.site.payloads` writes them to `assets/js/core/payloads.d.ts` for the browser's scripts. A `TypedDict`
+of another name is a part that only Python knows.
 """
 
 from __future__ import annotations

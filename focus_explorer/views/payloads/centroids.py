@@ -6,27 +6,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from focus_explorer.views.payloads.runs import ConfigPayload, HeadExceptionPayload, SettingValue
 
-
-class CentroidTrainingPayload(TypedDict):
-    """Facts of a training that a file holds."""
-
-    texts: NotRequired[str | float | list[str]]
-    domains: NotRequired[str | float | list[str]]
-    balanced: NotRequired[str | float | list[str]]
-    loss: NotRequired[str | float | list[str]]
-    learn: NotRequired[str | float | list[str]]
-    hard_steps: NotRequired[str | float | list[str]]
-    training_tokens: NotRequired[str | float | list[str]]
-    tokens_seen: NotRequired[str | float | list[str]]
-    steps: NotRequired[str | float | list[str]]
-    seq_len: NotRequired[str | float | list[str]]
-    batch: NotRequired[str | float | list[str]]
-    learning_rate: NotRequired[str | float | list[str]]
-    train_window: NotRequired[str | float | list[str]]
-    dtype: NotRequired[str | float | list[str]]
-    seed: NotRequired[str | float | list[str]]
-    seconds: NotRequired[str | float | list[str]]
-    random_seed: NotRequired[str | float | list[str]]
+Fact = str | float | list[str]  # of a training, as its file has it
 
 
 class TrainedOnPayload(TypedDict):
@@ -68,7 +48,7 @@ class CentroidCardPayload(TypedDict):
     added: str | None
     owner: str | None
     runs: int
-    training: NotRequired[CentroidTrainingPayload]
+    training: NotRequired[dict[str, Fact]]
     held_out: NotRequired[HeldOutPayload | None]
     budget_held_out: NotRequired[int]
     problem: NotRequired[str]
@@ -103,8 +83,6 @@ class CentroidRunPayload(TypedDict):
     title: str
     name: str
     num_tokens: int
-    model_id: str
-    created_at: str
     layers: list[LayerBalancePayload]
 
 
@@ -333,7 +311,6 @@ class FilmPayload(TypedDict):
     `spread`: share of the variance that the plane of the places shows. `waiting`: files that are not in yet.
     """
 
-    training_id: str
     texts: list[str]
     text: str
     pieces: list[str]

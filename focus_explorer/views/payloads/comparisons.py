@@ -76,7 +76,6 @@ class GridPayload(MeasuredGrid, JobAnswerPayload):
 class PartnerPayload(NamedRun):
     """Another run of the same tokens."""
 
-    centroids_sha256: str
     perplexity_focus: float
     retained_pairs: float
 

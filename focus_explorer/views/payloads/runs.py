@@ -135,7 +135,6 @@ class LayerPayload(TypedDict):
     attention_kind: str
     dominance: float
     retained_pairs: float
-    distant_kept: float | None
     sliding_window: int | None
     pairs: CausesPayload
     parts: list[PartPayload]
@@ -167,7 +166,6 @@ class TimingPayload(SpreadPayload):
     mode: str
     stage: str
     sequence_length: int
-    backend: str
     peak_memory_bytes: int | None
 
 
@@ -247,7 +245,6 @@ class LayerAttentionOfTokenPayload(TypedDict):
 class AttentionOfTokenPayload(TypedDict):
     """What is known of a token's attention: null while it is not computed."""
 
-    token: int
     job: JobPayload | None
     layers: list[LayerAttentionOfTokenPayload] | None
 
@@ -263,7 +260,6 @@ class PredictionsPayload(TypedDict):
     """Predictions of one token; null in runs stored before 0.2 and for the first token. `changed`: the most probable
     tokens differ, by their ids; several tokens may be written alike."""
 
-    token: int
     full: PredictionPayload | None
     focus: PredictionPayload | None
     changed: bool | None
@@ -348,7 +344,6 @@ class RunCardPayload(NamedRun):
     title: str
     note: str
     tags: list[str]
-    centroids_sha256: str
     num_tokens: int
     added_tokens: list[str]
     perplexity_full: float

@@ -173,16 +173,14 @@ class ComputingPayload(TypedDict):
 
 
 class IntervalColumns(TypedDict):
-    """Ends of intervals, and the units that were drawn again."""
+    """Ends of intervals."""
 
     low: list[float | None]
     high: list[float | None]
-    units: list[int]
-    unit: list[str]
 
 
 class StatisticColumnsPayload(TypedDict):
-    """Rows of statistics as columns (`views.statistics.SHOWN`)."""
+    """Rows of statistics as columns."""
 
     layer: list[int | None]
     group: list[str | None]
@@ -201,7 +199,6 @@ class StatisticColumnsPayload(TypedDict):
     difference: list[float | None]
     difference_low: list[float | None]
     difference_high: list[float | None]
-    p_value: list[float | None]
     q_value: list[float | None]
     count: list[int]
     denominator: list[str]
@@ -248,12 +245,10 @@ class CharacteristicColumnsPayload(TypedDict):
     layer: list[int]
     group: list[str]
     kind: list[str]
-    rank: list[int]
     piece: list[str]
     uses: list[int]
     uses_in_text: list[int]
     z: list[float]
-    p_value: list[float]
     q_value: list[float]
 
 
@@ -264,13 +259,9 @@ class CategoryColumnsPayload(IntervalColumns):
     group: list[str]
     scheme: list[str]
     category: list[str]
-    tokens: list[int]
-    group_tokens: list[int]
     share: list[float | None]
     share_of_text: list[float]
     lift: list[float | None]
-    z: list[float | None]
-    p_value: list[float | None]
     q_value: list[float | None]
     random: list[float | None]
 
@@ -304,7 +295,6 @@ class TokenPairColumnsPayload(TypedDict):
     """Ranked pairs of tokens of one layer."""
 
     layer: list[int]
-    rank: list[int]
     query: list[int]
     key: list[int]
     query_piece: list[str]
@@ -343,17 +333,14 @@ class AgreementColumnsPayload(IntervalColumns):
     """Agreement of two runs, layer by layer."""
 
     layer: list[int]
-    other_layer: list[int]
     adjusted_rand: list[float]
     shuffled: list[float]
-    shuffled_high: list[float]
     random: list[float | None]
     overlap: list[float]
     overlap_low: list[float | None]
     overlap_high: list[float | None]
     overlap_shuffled: list[float]
     overlap_random: list[float | None]
-    count: list[int]
 
 
 class RunAgreementPayload(TypedDict):

@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -64,11 +64,10 @@ USER_SOURCES.append(lambda: event_header(USER_HEADER))
 
 
 def guarded_lifespan(wrap: Callable[[ASGIApp, Any], ASGIApp]) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-    """A lifespan that puts middleware around the whole application, before the server opens its port.
+    """A lifespan that puts middleware around the whole application, Gradio's own included, before its port is opened.
 
     Args:
-        wrap: takes what answers the requests, and the application; Gradio puts its own middleware outside any that the
-            application is made with.
+        wrap: takes what answers the requests, and the application.
     """
 
     @asynccontextmanager
@@ -109,7 +108,6 @@ class Guard:
         self.policy = " ".join(("frame-ancestors 'self'", *frames))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
         problem = self._problem(scope) if scope["type"] in ("http", "websocket") else None
         framed = on_answer(send, lambda headers, status: headers.append("content-security-policy", self.policy))
         if problem is None:
@@ -137,17 +135,12 @@ class Guard:
 
 
 class AroundGradio:
-    """Mends what Gradio does not: 404 to calls of unknown functions, no other `page`, files that browsers may keep.
-
-    Args:
-        app: what answers the requests; Gradio fails on unknown functions and on a query that names another page.
-    """
+    """Mends Gradio, which fails on unknown functions and on a query that names another page, and has no file kept."""
 
     def __init__(self, app: ASGIApp, functions: Collection[str] = ()) -> None:
         self.app, self.functions = app, frozenset((BY_NUMBER, *functions))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -170,17 +163,12 @@ def _keep_for_a_year(headers: MutableHeaders, status: int) -> None:
 
 
 class LoginRequired:
-    """Refuses requests of nobody on a lab's page; the others are done for the user who has logged in.
-
-    Args:
-        user: reads the user that has logged in from a request.
-    """
+    """Refuses requests of nobody on a lab's page; the others are done for the user who has logged in (`user`)."""
 
     def __init__(self, app: ASGIApp, hosting: Hosting, user: Callable[[Scope], str]) -> None:
         self.app, self.hosting, self.user = app, hosting, user
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer that a login is missing."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -216,7 +204,7 @@ class Login:
         self._failed: dict[str, deque[float]] = {}
         self._limit: CapacityLimiter | None = None  # made in the loop it belongs to
 
-    async def __call__(self, name: str, password: str) -> bool:
+    async def check(self, name: str, password: str) -> bool:
         """Whether this user may log in; False too after too many failures of the name."""
         failed = self._failed.setdefault(name[:64], deque(maxlen=MOST_ATTEMPTS))
         now = time.monotonic()
@@ -232,18 +220,6 @@ class Login:
         if right:
             self._failed.pop(name[:64], None)
         return right
-
-
-def login(hosting: Hosting) -> Callable[[str, str], Awaitable[bool]] | None:
-    """The function that Gradio checks logins with, since it awaits no callable object; None where nobody logs in."""
-    if hosting.users is None:
-        return None
-    check = Login(hosting.users)
-
-    async def is_user(name: str, password: str) -> bool:
-        return await check(name, password)
-
-    return is_user
 
 
 class Visitors:
@@ -270,7 +246,6 @@ class Visitors:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # by address: requests left, and when
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on for its visitor, or refuse it."""
         if scope["type"] != "http" or scope["path"] in WITHOUT_VISITOR:
             await self.app(scope, receive, send)
             return
@@ -317,11 +292,7 @@ class Visitors:
 
 
 def network(address: str) -> str:
-    """The network address that requests are counted by: of IPv6 the first half, which one household has.
-
-    Args:
-        address: as the connection or a proxy's header has it; anything else counts as one address.
-    """
+    """The network address that requests are counted by: of IPv6 the first half, which one household has."""
     try:
         parsed = ipaddress.ip_address(address.strip().strip("[]"))
     except ValueError:
@@ -334,10 +305,7 @@ def network(address: str) -> str:
 
 
 def put_header(scope: Scope, name: str, value: str | None) -> None:
-    """Let a request carry a header inwards, in place of whatever a client has sent under that name; None: nothing.
-
-    The scope is changed in place: the log reads from it what answered.
-    """
+    """Replace a header that a client may have sent, in place: the log reads from the scope what answered."""
     others = [item for item in scope["headers"] if item[0] != name.encode()]
     own = [] if value is None else [(name.encode(), value.encode("latin-1", "replace"))]
     scope["headers"] = [*others, *own]

@@ -54,7 +54,6 @@ class Observed:
     """Middleware that takes or makes a request's id, answers with it, and records how the request ended.
 
     Args:
-        metrics: where requests are counted.
         functions: names of the page's functions, the only ones that are logged.
         routes: the application's own besides Gradio's; FastAPI does not tell which of them answered.
     """
@@ -64,7 +63,6 @@ class Observed:
         self.paths: dict[object, str] = {route.endpoint: route.path for route in routes}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, and record it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -94,7 +92,8 @@ class Observed:
         named = scope.get("path_params", {}).get("api_name", "")
         function = named if named in self.functions else OTHER if named else ""
         method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "OPTIONS") else OTHER
-        self.metrics.count_request(method, route, function, status, seconds)
+        self.metrics.requests.labels(method, route, function, str(status)).inc()
+        self.metrics.seconds.labels(method, route, function).observe(seconds)
         fields = {"method": method, "route": route, "function": function, "status": status}
         if user := Headers(scope=scope).get(USER_HEADER):  # which the middleware inside has put there
             fields["user"] = user
@@ -117,11 +116,6 @@ class Metrics:
         self.registry.register(Jobs())
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
-
-    def count_request(self, method: str, route: str, function: str, status: int, seconds: float) -> None:
-        """Record an answered request; `seconds` is the time until its last byte."""
-        self.requests.labels(method, route, function, str(status)).inc()
-        self.seconds.labels(method, route, function).observe(seconds)
 
     @contextmanager
     def serving(self, port: int | None) -> Iterator[None]:
@@ -151,7 +145,6 @@ class Jobs(Collector):
     """Live and ended background jobs of this process, counted when Prometheus asks."""
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics as they are now."""
         counts = job_counts()
         live = GaugeMetricFamily("focus_jobs_live", "Jobs that wait or run", labels=("kind", "state"))
         for (kind, state), number in Tally(counts.live).items():
@@ -179,7 +172,6 @@ class JSONFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record."""
         own = record.name.split(".")[0] == LOG.name
         entry: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -237,7 +229,6 @@ class LoggedOutput(io.TextIOBase):
         self._last: BaseException | None = None
 
     def writable(self) -> bool:
-        """It takes text."""
         return True
 
     def write(self, text: str) -> int:

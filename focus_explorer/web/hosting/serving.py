@@ -28,9 +28,6 @@ def private_uploads(parent: str | Path | None = None) -> Path:
     """Make the folder of uploads, for this user alone and gone with the server, before Gradio is imported.
 
     What servers that were killed left behind is removed.
-
-    Args:
-        parent: where it is made; the system's folder for temporary files when None.
     """
     parent = Path(parent or tempfile.gettempdir())
     sweep(parent)
@@ -88,8 +85,7 @@ def stop_signals() -> Iterator[threading.Event]:
 def wait_for(stopping: threading.Event) -> None:
     """Wait until the event of `stop_signals` is set.
 
-    A signal may reach any thread of a process, but only the main one runs its handler, and it does not do so as long as
-    it waits undisturbed: a busy machine was seen to keep a server that way for good.
+    Looking now and then lets the main thread run the handler of a signal that reached another thread.
     """
     while not stopping.wait(LOOK_SECONDS):
         pass

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -18,13 +20,41 @@ from focus_explorer.usecases.request import Payload
 from focus_explorer.usecases.runs import check_run
 from focus_explorer.usecases.service import Service
 
-# The state of a comparison is read before its results, which are whole once it is done.
+
+def with_job(read: Callable[..., Payload]) -> Callable[..., Payload]:
+    """What was measured, and the job that measures more.
+
+    The job's state is read before the results, which are whole once it is done.
+    """
+
+    @wraps(read)
+    def answer(service: Service, *given: Any, **named: Any) -> Payload:
+        job = service.part(Comparisons).status()
+        return {**read(service, *given, **named), "job": job}
+
+    return answer
 
 
-def compared_settings(service: Service, run_id: str) -> Payload:
-    """Settings measured so far."""
-    job = service.part(Comparisons).status()
-    return {**grid(service, run_id), "job": job}
+compared_settings = with_job(grid)
+times_by_length = with_job(lengths)
+links = with_job(measured_links)
+heads = with_job(measured_heads)
+
+
+@with_job
+def changed_run(
+    service: Service, run_id: str, changes: list[str], layer: int | None = None, token: int | None = None
+) -> Payload:
+    """A run with changes, as far as it was measured."""
+    measured = service.part(WhatIfs).measured(run_id, changes, layer, token)
+    saved = service.part(Comparisons).saved(run_id)
+    return {**measured, "saved": saved, "command": repeated_by(run_id, changes)}
+
+
+@with_job
+def generation(service: Service, run_id: str) -> Payload:
+    """Text the newest generation of this run has written so far."""
+    return {"sides": service.part(Comparisons).generated(run_id)}
 
 
 def start_settings(
@@ -56,22 +86,10 @@ def numbers(service: Service, run_id: str, other: str) -> Payload:
     return runs.compare_numbers(service, run_id, other)
 
 
-def times_by_length(service: Service, run_id: str) -> Payload:
-    """Lengths measured so far."""
-    job = service.part(Comparisons).status()
-    return {**lengths(service, run_id), "job": job}
-
-
 def start_lengths(service: Service, run_id: str, layer: int, seconds: float = 30) -> Payload:
     """Measure growing lengths."""
     service.part(Comparisons).start_lengths(run_id, layer, seconds)
     return times_by_length(service, run_id)
-
-
-def links(service: Service, run_id: str, token: int | None = None) -> Payload:
-    """Tokens explained so far, and one of them."""
-    job = service.part(Comparisons).status()
-    return {**measured_links(service, run_id, token), "job": job}
 
 
 def start_links(service: Service, run_id: str, token: int) -> Payload:
@@ -80,26 +98,10 @@ def start_links(service: Service, run_id: str, token: int) -> Payload:
     return links(service, run_id, token)
 
 
-def heads(service: Service, run_id: str) -> Payload:
-    """What the mask costs head by head, as far as it was measured."""
-    job = service.part(Comparisons).status()
-    return {**measured_heads(service, run_id), "job": job}
-
-
 def start_heads(service: Service, run_id: str) -> Payload:
     """Measure what the mask costs head by head."""
     service.part(Comparisons).start_heads(run_id)
     return heads(service, run_id)
-
-
-def changed_run(
-    service: Service, run_id: str, changes: list[str], layer: int | None = None, token: int | None = None
-) -> Payload:
-    """A run with changes, as far as it was measured."""
-    comparisons = service.part(Comparisons)
-    job = comparisons.status()
-    measured = service.part(WhatIfs).measured(run_id, changes, layer, token)
-    return {**measured, "saved": comparisons.saved(run_id), "command": repeated_by(run_id, changes), "job": job}
 
 
 def start_changed_run(
@@ -116,12 +118,6 @@ def save_changed_run(
     """Store a run with changes as a run."""
     service.part(Comparisons).start_saving(run_id, changes)
     return changed_run(service, run_id, changes, layer, token)
-
-
-def generation(service: Service, run_id: str) -> Payload:
-    """Text the newest generation of this run has written so far."""
-    job = service.part(Comparisons).status()
-    return {"sides": service.part(Comparisons).generated(run_id), "job": job}
 
 
 def start_generation(

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import inspect
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from fastapi import Response
 from fastapi.encoders import jsonable_encoder
 
 from focus_explorer.errors import DeletedRunError, InputError
-from focus_explorer.usecases.registry import request_of
-from focus_explorer.usecases.request import Payload, check_values, fields_of
+from focus_explorer.usecases.registry import UseCase
+from focus_explorer.usecases.request import Payload
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.requests.table import PAGE
 
@@ -24,15 +23,9 @@ MOST_KEPT_BYTES = 64 * 1024 * 1024
 KIND = "application/json"
 
 
-def dispatch(service: Service, request: dict[str, Any]) -> dict[str, Any]:
-    """Answer a request of the page with JSON-ready values.
-
-    Args:
-        request: `what` names the request and `run` the open run; the rest are its parameters.
-
-    Raises:
-        InputError: there is no such request, or its parameters make no sense.
-    """
+def dispatch(service: Service, request: Any) -> dict[str, Any]:
+    """Answer a request of the page: `what` names it, `run` is the open run, the rest are its parameters."""
+    request = _fields(request)
     what = request.get("what")
     if not isinstance(what, str) or what not in PAGE:
         raise InputError(f"the page requested {what!r}", expected="a request this version knows", fix="reload the page")
@@ -41,6 +34,12 @@ def dispatch(service: Service, request: dict[str, Any]) -> dict[str, Any]:
     if "run" in request and "run_id" in use_case.request.model_fields:
         values["run_id"] = request["run"]  # the page names its run in every request
     return dict(use_case.answer(service, values))
+
+
+def _fields(request: Any) -> dict[str, Any]:
+    if request is not None and not isinstance(request, dict):
+        raise InputError(f"the request is a {type(request).__name__}", expected="a JSON object")
+    return request or {}
 
 
 def guarded(work: Callable[[], Payload]) -> dict[str, Any]:
@@ -56,42 +55,36 @@ def guarded(work: Callable[[], Payload]) -> dict[str, Any]:
         return {"error": str(error)}
 
 
-def of_objects(functions: Sequence[Callable[..., Any]]) -> list[Callable[[Any], Any]]:
-    """Functions of a component that are called with a JSON object, or with nothing; anything else is refused in words.
+def component_functions(
+    service: Service, *functions: Callable[..., Payload], kept: KeptAnswers | None = None
+) -> list[Callable[[Any], Response]]:
+    """Functions as a component of the page offers them: called with the JSON object of a request, or with nothing.
 
     Args:
-        functions: each takes `request`, the object, or its parameters are the fields of one.
+        functions: offered under their own names; their parameters after the service are the fields of the request.
+        kept: where their answers are kept; they are computed every time when None.
     """
 
-    def checked(function: Callable[..., Any]) -> Callable[[Any], Any]:
-        parameters = inspect.signature(function, eval_str=True).parameters
+    def offered(use_case: UseCase) -> Callable[[Any], Response]:
+        def call(request: Any) -> Response:
+            def work() -> Payload:
+                return use_case.answer(service, _fields(request))
 
-        def call(request: Any) -> Any:
-            if request is not None and not isinstance(request, dict):
-                return {"error": f"the request is a {type(request).__name__}; expected a JSON object"}
-            try:
-                check_values(request)
-                if "request" in parameters:
-                    return function(request or {})
-                fields = fields_of(request_of(function.__name__, parameters.values()).read(request or {}))
-            except InputError as error:
-                return {"error": str(error)}
-            return function(**fields)
+            return packed(guarded(work)) if kept is None else kept.packed(json.dumps(request), work)
 
-        call.__name__ = function.__name__  # not `wraps`: Gradio counts the parameters
+        call.__name__ = use_case.function.__name__  # not `wraps`: Gradio counts the parameters
         return call
 
-    return [checked(function) for function in functions]
+    return [offered(UseCase(function)) for function in functions]
 
 
-def renamed(function: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
-    """The same function under another name, which a component calls it by."""
+def asking(service: Service) -> Callable[[Any], Response]:
+    """The function of a component that answers the page's requests."""
 
-    def call(request: Any) -> Any:
-        return function(request)
+    def ask(request: Any) -> Response:
+        return packed(guarded(lambda: dispatch(service, request)))
 
-    call.__name__ = name
-    return call
+    return ask
 
 
 def packed(content: dict[str, Any]) -> Response:
@@ -114,7 +107,7 @@ class KeptAnswers:
 
     Args:
         state: tells a state of the database from every other one; None where it cannot.
-        most_bytes: of all answers together; the one that was least recently requested goes first.
+        most_bytes: of all answers together; the one requested least recently goes first.
     """
 
     def __init__(self, state: Callable[[], Hashable], most_bytes: int = MOST_KEPT_BYTES) -> None:

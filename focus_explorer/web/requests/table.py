@@ -22,7 +22,9 @@ from focus_explorer.usecases.run_payload import (
     word_classes,
 )
 from focus_explorer.usecases.statistics.payloads import StatisticsPayloads
-from focus_explorer.web.requests import compare, exports, groups, runs
+from focus_explorer.web import downloads
+from focus_explorer.web.downloads import Downloads
+from focus_explorer.web.requests import compare, groups, runs
 
 USE_CASES = (
     # runs
@@ -107,10 +109,10 @@ USE_CASES = (
     UseCase(groups.statistics, api="statistics"),
     # exports
     UseCase(export_choices, page="export_choices"),
-    UseCase(exports.command, page="export_command"),
-    UseCase(exports.start, page="export_start"),
-    UseCase(exports.state, page="export_state"),
-    UseCase(exports.stop, page="export_stop"),
+    UseCase(downloads.command, page="export_command"),
+    UseCase(downloads.start, page="export_start"),
+    UseCase(Downloads.state, page="export_state", part=Downloads),
+    UseCase(Downloads.stop, page="export_stop", part=Downloads),
     # labels
     UseCase(runs.rename, api="rename"),
     UseCase(runs.note, api="note"),

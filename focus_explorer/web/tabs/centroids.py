@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,44 +16,49 @@ from focus_explorer.usecases.centroids.files import add_centroids, remove_file, 
 from focus_explorer.usecases.names import known_model
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.visitors import visitor_limits
-from focus_explorer.views.payloads.centroids import CentroidCardsPayload
+from focus_explorer.views.payloads.centroids import (
+    CentroidCardsPayload,
+    CentroidChangesPayload,
+    CentroidDetailPayload,
+    UsedBudgetPayload,
+)
 from focus_explorer.views.training import report_html
-from focus_explorer.web.requests.dispatch import of_objects, renamed
-from focus_explorer.web.tabs.explore import MODEL_WORK, OPEN_FORM, Explore, alert, guarded
-from focus_explorer.web.tabs.form import centroid_choices
+from focus_explorer.web.requests.dispatch import component_functions
+from focus_explorer.web.tabs.explore import MODEL_WORK, OPEN_FORM, Explore, alert, browser_view
+from focus_explorer.web.tabs.form import QUIET, centroid_choices
 from focus_explorer.web.text import CENTROIDS_INTRO, LABELS, MESSAGES, PUBLIC_CENTROIDS_INTRO
 
 ON_LOAD = """
-const start = () => {
-  if (!window.FocusFiles) { setTimeout(start, 30); return; }
   const ask = (name) => (request) => server[name](request || {});
   const view = FocusFiles.create(element.querySelector('.fx-root'), {
     load: ask('load_files'), detail: ask('file_detail'), compare: ask('compare_files'),
     use: ask('use_file_budget'), rename: ask('rename'), remove: ask('remove'),
   }, (used) => trigger('select', used), () => trigger('input'));
   watch('value', () => view.load());
-};
-start();
 """
 SETTINGS = ("top_k", "window", "num_sinks")  # of the form that a measured budget goes with
 
 
 def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.Tab, tabs: gr.Tabs) -> None:
-    """Lay out the tab and connect uploads and chosen budgets to the Explore form.
-
-    The list is read again whenever the tab is opened.
-
-    Args:
-        explore: form that an uploaded file is chosen in.
-    """
+    """Lay out the tab and connect uploads and chosen budgets to the Explore form."""
     public = visitor_limits(service) is not None
     gr.HTML(f'<p class="fe-intro">{PUBLIC_CENTROIDS_INTRO if public else CENTROIDS_INTRO}</p>', padding=False)
     with gr.Row(elem_classes="fe-explore"):
         if not public:
             with gr.Column(scale=1, min_width=300):
-                upload, report = _upload()
+                upload = gr.File(
+                    label=LABELS["upload"],
+                    file_types=[".safetensors", ".pt", ".pth"],
+                    type="filepath",
+                    elem_id="fe-upload",
+                )
+                report = gr.HTML(elem_id="fe-report", padding=False)
         with gr.Column(scale=3, min_width=280):
-            listing = _listing(service, public=public)
+            functions = component_functions(
+                service, load_files, file_detail, compare_files, use_file_budget, rename, remove
+            )
+            fixed = " data-fixed" if public else ""
+            listing = browser_view("fe-centroid-list", "FocusFiles", ON_LOAD, functions, fixed)
 
     def add(path: str | None, model: str) -> tuple[Any, Any, Any]:
         """Check a centroid file made for a model, and keep it when it is one."""
@@ -81,9 +85,8 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
     listing.select(
         choose,
         None,
-        [explore.centroids, *(explore.fields[name] for name in SETTINGS), tabs],
-        show_progress="hidden",
-        api_visibility="private",
+        [explore.fields["centroids"], *(explore.fields[name] for name in SETTINGS), tabs],
+        **QUIET,
     ).then(None, js=OPEN_FORM)
 
     def offered(chosen: str) -> Any:
@@ -92,72 +95,54 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
         here = chosen in [value for _, value in choices]
         return gr.update(choices=choices, value=chosen if here else request.centroids)
 
-    listing.input(
-        offered, explore.centroids, explore.centroids, show_progress="hidden", queue=False, api_visibility="private"
-    )
+    listing.input(offered, explore.fields["centroids"], explore.fields["centroids"], queue=False, **QUIET)
     if not public:
         upload.change(
             add,
-            [upload, explore.model],
-            [report, explore.centroids, listing],
+            [upload, explore.fields["model"]],
+            [report, explore.fields["centroids"], listing],
             show_progress_on=report,
             api_name="upload_centroids",
             **MODEL_WORK,
         )
-    tab.select(lambda: str(time.time()), None, listing, show_progress="hidden", api_visibility="private")
+    tab.select(lambda: str(time.time()), None, listing, **QUIET)
 
 
-def _upload() -> tuple[gr.File, gr.HTML]:
-    """The field for a file, and where it is told what is in it."""
-    upload = gr.File(
-        label=LABELS["upload"], file_types=[".safetensors", ".pt", ".pth"], type="filepath", elem_id="fe-upload"
-    )
-    return upload, gr.HTML(elem_id="fe-report", padding=False)
+def load_files(service: Service) -> CentroidCardsPayload:
+    """Every file."""
+    return {"files": service.part(CentroidCards).cards()}
 
 
-def _listing(service: Service, *, public: bool) -> gr.HTML:
-    return gr.HTML(
-        value="",
-        html_template=f'<div class="fx-root"{" data-fixed" if public else ""}></div>',
-        js_on_load=ON_LOAD,
-        server_functions=of_objects(_server_functions(service, public=public)),
-        elem_id="fe-centroid-list",
-        padding=False,
-        apply_default_css=False,
-    )
+def file_detail(service: Service, file: str) -> CentroidDetailPayload:
+    """What is in a file."""
+    return service.part(CentroidCards).detail(file)
 
 
-def _server_functions(service: Service, *, public: bool) -> list[Callable[..., Any]]:
+def compare_files(service: Service, first: str, second: str) -> CentroidChangesPayload:
+    """What changed between two files."""
+    return service.part(CentroidCards).compare(first, second)
 
-    def files_after(change: Callable[[], None]) -> dict[str, Any]:
-        def files() -> CentroidCardsPayload:
-            change()
-            return {"files": service.part(CentroidCards).cards()}
 
-        return guarded(files)
+def use_file_budget(service: Service, file: str, point: int) -> UsedBudgetPayload:
+    """Keep a copy of a file with one of its measured budgets."""
+    _check_changeable(service)
+    return use_budget(service, file, point)
 
-    def load_files(request: dict[str, Any]) -> dict[str, Any]:
-        return files_after(lambda: None)
 
-    def file_detail(request: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: service.part(CentroidCards).detail(str(request.get("file"))))
+def rename(service: Service, file: str, name: str = "") -> CentroidCardsPayload:
+    """Rename an uploaded file."""
+    _check_changeable(service)
+    rename_file(service, file, name)
+    return load_files(service)
 
-    def compare_files(request: dict[str, Any]) -> dict[str, Any]:
-        first, second = str(request.get("first")), str(request.get("second"))
-        return guarded(lambda: service.part(CentroidCards).compare(first, second))
 
-    def use_file_budget(request: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: use_budget(service, str(request.get("file")), request.get("point")))  # type: ignore[arg-type]
+def remove(service: Service, file: str) -> CentroidCardsPayload:
+    """Remove an uploaded file."""
+    _check_changeable(service)
+    remove_file(service, file)
+    return load_files(service)
 
-    def rename(request: dict[str, Any]) -> dict[str, Any]:
-        return files_after(lambda: rename_file(service, str(request.get("file")), str(request.get("name") or "")))
 
-    def remove(request: dict[str, Any]) -> dict[str, Any]:
-        return files_after(lambda: remove_file(service, str(request.get("file"))))
-
-    def fixed(request: dict[str, Any]) -> dict[str, Any]:
-        return {"error": MESSAGES["fixed"]}
-
-    reading = [load_files, file_detail, compare_files]
-    changing = [use_file_budget, rename, remove]
-    return [*reading, *([renamed(fixed, each.__name__) for each in changing] if public else changing)]
+def _check_changeable(service: Service) -> None:
+    if visitor_limits(service) is not None:
+        raise InputError(MESSAGES["fixed"])

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -17,12 +18,13 @@ from focus_explorer.usecases.analyze import AnalyzeRequest, FirstRun, analyze
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.labels import deleted_runs, undelete_run
 from focus_explorer.usecases.names import known_to_page
+from focus_explorer.usecases.request import Payload
 from focus_explorer.usecases.run_payload import load_run_of
 from focus_explorer.usecases.runs import list_runs, mask_blocks, run_text
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import SAMPLES, sample_of, sample_text
-from focus_explorer.views.payloads.runs import DeletedPayload
-from focus_explorer.web.requests.dispatch import KeptAnswers, dispatch, guarded, of_objects, packed
+from focus_explorer.views.payloads.runs import DeletedPayload, MaskPayload
+from focus_explorer.web.requests.dispatch import KeptAnswers, asking, component_functions
 from focus_explorer.web.tabs import form as explore_form
 from focus_explorer.web.tabs.form import QUIET, centroid_choices, heads_choices, read_form
 from focus_explorer.web.text import BUTTONS, LABELS, MESSAGES, TAGLINE
@@ -79,9 +81,6 @@ class Explore:
     """Components other tabs talk to."""
 
     view: gr.HTML
-    centroids: gr.Dropdown
-    status: gr.HTML
-    model: gr.Dropdown
     finished: gr.events.Dependency  # an analysis from the form, however it ended
     like_run: gr.JSON  # what an opened run fills the form with: {field: value}, hidden
     fields: dict[str, Any]  # of the form: name -> component, settings and `TEXT_FIELDS`
@@ -101,20 +100,21 @@ def done(message: str) -> str:
 
 
 def browser_view(
-    elem_id: str, script: str, start: str, functions: Sequence[Callable[[dict[str, Any]], Any]]
+    elem_id: str, script: str, start: str, functions: list[Callable[[Any], Response]], attributes: str = ""
 ) -> gr.HTML:
     """A part of the page that a script of ours draws.
 
     Args:
         script: global that the page's script defines once it is loaded.
         start: JavaScript that runs then, with Gradio's `element`, `props`, `server` and `watch`.
-        functions: of the server, each called with a JSON object.
+        functions: of the server, which `start` calls.
+        attributes: further ones of the element that is drawn in.
     """
     return gr.HTML(
         value="",
-        html_template='<div class="fx-root"></div>',
+        html_template=f'<div class="fx-root"{attributes}></div>',
         js_on_load=ONCE_LOADED.format(script=script, start=start),
-        server_functions=of_objects(functions),
+        server_functions=functions,
         elem_id=elem_id,
         padding=False,
         apply_default_css=False,
@@ -127,10 +127,6 @@ def _bar(stage: str, fraction: float) -> str:
         f'<div class="fe-progress" role="progressbar" aria-valuemin="0" aria-valuemax="100" aria-valuenow="{percent}" '
         f'aria-label="{escape(stage)}"><span>{escape(stage)}</span><i style="width:{percent}%"></i></div>'
     )
-
-
-def _first_run_bar(stage: str, fraction: float) -> str:
-    return f"<p>{escape(MESSAGES['sample'])}</p>{_bar(stage, fraction)}"
 
 
 def build(service: Service, request: AnalyzeRequest) -> Explore:
@@ -159,7 +155,13 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
             notice = gr.HTML(elem_id="fe-notice", padding=False)
             first = gr.HTML(visible=False, elem_id="fe-first", padding=False)
             retry = gr.Button(BUTTONS["retry"], visible=False, elem_id="fe-retry")
-            view = browser_view("fe-view", "FocusExplorer", ON_LOAD, _server_functions(service))
+            kept = KeptAnswers(lambda: service.database.state())
+            functions = [
+                *component_functions(service, load_run, kept=kept),
+                *component_functions(service, load_mask, restore),
+                asking(service),
+            ]
+            view = browser_view("fe-view", "FocusExplorer", ON_LOAD, functions)
     like_run = gr.JSON(visible=False)
     runner = Runner(service, tuple(form), repeats=request.repeats)
     sample.input(sample_text, sample, text, **QUIET)
@@ -174,41 +176,24 @@ def build(service: Service, request: AnalyzeRequest) -> Explore:
         **QUIET,
     )
     stop.click(runner.stop, None, stop, queue=False, **QUIET)
-    return Explore(
-        view=view,
-        centroids=form["centroids"],
-        status=status,
-        model=form["model"],
-        finished=finished,
-        like_run=like_run,
-        fields={"text": text, "sample": sample, **form},
-        notice=notice,
-        first=first,
-        retry=retry,
-    )
+    fields = {"text": text, "sample": sample, **form}
+    return Explore(view, finished, like_run, fields, notice, first, retry)
 
 
-def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    kept = KeptAnswers(lambda: service.database.state())
+def load_run(service: Service, run: str) -> Payload:
+    """What every view needs of a run."""
+    return load_run_of(service, run)
 
-    def load_run(request: dict[str, Any]) -> Response:
-        run_id = str(request.get("run"))
-        return kept.packed(run_id, lambda: load_run_of(service, run_id))
 
-    def restore(request: dict[str, Any]) -> dict[str, Any]:
-        def work() -> DeletedPayload:
-            undelete_run(service, str(request.get("run")))
-            return {"deleted": False}
+def load_mask(service: Service, run: str, layer: int, part: int = 0) -> MaskPayload:
+    """Pairs of one layer in blocks."""
+    return mask_blocks(service.database, run, layer, part)
 
-        return guarded(work)
 
-    def load_mask(run: str, layer: int, part: int = 0) -> dict[str, Any]:
-        return guarded(lambda: mask_blocks(service.database, run, layer, part))
-
-    def ask(request: dict[str, Any]) -> Response:
-        return packed(guarded(lambda: dispatch(service, request)))
-
-    return [load_run, load_mask, restore, ask]
+def restore(service: Service, run: str) -> DeletedPayload:
+    """Bring a deleted run back."""
+    undelete_run(service, run)
+    return {"deleted": False}
 
 
 class Runner:
@@ -322,7 +307,7 @@ def connect_load(blocks: gr.Blocks, service: Service, request: AnalyzeRequest, e
     loaded = blocks.load(
         initial,
         None,
-        [explore.view, explore.notice, explore.centroids, explore.fields["heads"], explore.like_run],
+        [explore.view, explore.notice, explore.fields["centroids"], explore.fields["heads"], explore.like_run],
         **QUIET,
     )
     loaded.then(
@@ -339,7 +324,7 @@ def _connect_first_run(blocks: gr.Blocks, service: Service, request: AnalyzeRequ
     """Show every visitor of an empty database how far its first run is, and open it when it is done."""
     outputs = [explore.first, explore.retry, explore.view]
 
-    async def follow(*, retry: bool = False) -> AsyncIterator[tuple[Any, Any, Any]]:
+    async def follow(*, retry: bool) -> AsyncIterator[tuple[Any, Any, Any]]:
         try:
             job = service.part(FirstRun).job(request, retry=retry)
         except InputError:  # the form's status shows it
@@ -351,23 +336,16 @@ def _connect_first_run(blocks: gr.Blocks, service: Service, request: AnalyzeRequ
         shown = None
         while job.live:
             if shown != (shown := (job.stage, job.fraction)):
-                yield gr.update(value=_first_run_bar(*shown), visible=True), hidden, gr.skip()
+                words = f"<p>{escape(MESSAGES['sample'])}</p>{_bar(*shown)}"
+                yield gr.update(value=words, visible=True), hidden, gr.skip()
             await asyncio.sleep(POLL_SECONDS)
         if job.state == "done":
             yield hidden, hidden, job.result
         else:
             yield gr.update(value=alert(job.message), visible=True), gr.update(visible=True), gr.skip()
 
-    async def again() -> AsyncIterator[tuple[Any, Any, Any]]:
-        async for step in follow(retry=True):
-            yield step
-
-    async def first() -> AsyncIterator[tuple[Any, Any, Any]]:
-        async for step in follow():
-            yield step
-
-    blocks.load(first, None, outputs, concurrency_limit=None, **QUIET)
-    explore.retry.click(again, None, outputs, concurrency_limit=None, **QUIET)
+    blocks.load(partial(follow, retry=False), None, outputs, concurrency_limit=None, **QUIET)
+    explore.retry.click(partial(follow, retry=True), None, outputs, concurrency_limit=None, **QUIET)
 
 
 def _text_of(service: Service, run_id: str) -> dict[str, Any]:

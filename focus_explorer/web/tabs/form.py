@@ -124,11 +124,7 @@ def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]
 
 
 def read_form(service: Service, chosen: dict[str, Any]) -> AnalyzeRequest:
-    """The request that a form holds, from a value for each component of `build`.
-
-    Raises:
-        NotFoundError: there is no run of the chosen heads.
-    """
+    """The request that a form holds, from a value for each component of `build`."""
     chosen = chosen | {"model": (chosen["model"] or "").strip(), "max_tokens": chosen["max_tokens"] or None}
     heads = heads_of(service.database, chosen.pop("heads", OF_THE_FILE))
     if chosen["centroids"] == "random":
@@ -142,11 +138,7 @@ def read_form(service: Service, chosen: dict[str, Any]) -> AnalyzeRequest:
 def show_count(
     service: Service, text: gr.Textbox, form: dict[str, Any], like_run: gr.JSON, count: gr.HTML, whole: gr.Button
 ) -> None:
-    """Count the text's tokens while it is typed, and say whether it will be cut, before Explore is pressed.
-
-    Args:
-        whole: button that takes the limit away, shown where the text would be cut and visitors have no limit.
-    """
+    """Count the text's tokens while it is typed; where it will be cut, `whole` takes the limit away."""
     model, limit, special_tokens = form["model"], form["max_tokens"], form["special_tokens"]
     fixed = visitor_limits(service) is not None
 

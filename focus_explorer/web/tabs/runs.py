@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import gradio as gr
-from fastapi import Response
 
-from focus_explorer.usecases.labels import KEEP_DAYS, all_runs, delete_run, label_run, undelete_run
+from focus_explorer.usecases.labels import KEEP_DAYS, all_runs, delete_run, label_run
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.sql import EXAMPLES, Limits, run_sql
 from focus_explorer.usecases.visitors import visitor_limits
-from focus_explorer.views.payloads.runs import DeletedPayload, RunCardsPayload, SqlExamplesPayload
+from focus_explorer.views.payloads.runs import (
+    DeletedPayload,
+    RunCardsPayload,
+    RunLabelPayload,
+    SqlExamplesPayload,
+    SqlResultPayload,
+)
 from focus_explorer.views.run import run_card
-from focus_explorer.web.requests.dispatch import dispatch, guarded, packed
-from focus_explorer.web.tabs.explore import Explore, browser_view
+from focus_explorer.web.requests.dispatch import asking, component_functions
+from focus_explorer.web.tabs.explore import Explore, browser_view, restore
 from focus_explorer.web.tabs.form import QUIET
 from focus_explorer.web.text import PUBLIC_RUNS_INTRO, RUNS_INTRO
 
@@ -38,9 +42,10 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
     """Lay out the tab; lists are read again whenever it is opened or a run finishes."""
     public = visitor_limits(service) is not None
     gr.HTML(f'<p class="fe-intro">{PUBLIC_RUNS_INTRO if public else RUNS_INTRO}</p>', padding=False)
-    listing = browser_view("fe-runs", "FocusRuns", ON_LOAD, _server_functions(service))
+    functions = component_functions(service, load_runs, label, remove, restore)
+    listing = browser_view("fe-runs", "FocusRuns", ON_LOAD, [*functions, asking(service)])
     if not public:
-        browser_view("fe-sql", "FocusSql", ON_LOAD_SQL, _sql_functions(service))
+        browser_view("fe-sql", "FocusSql", ON_LOAD_SQL, component_functions(service, query, examples))
 
     def refresh() -> str:
         return str(time.time())  # the list reads itself again
@@ -49,42 +54,28 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
     explore.finished.then(refresh, None, listing, **QUIET)
 
 
-def _server_functions(service: Service) -> list[Callable[..., Any]]:
-    def load_runs(request: dict[str, Any]) -> dict[str, Any]:
-        def cards() -> RunCardsPayload:
-            return {"runs": [run_card(row) for row in all_runs(service)], "keep_days": KEEP_DAYS}
-
-        return guarded(cards)
-
-    def label(run: str, name: str = "", note: str = "", tags: Sequence[str] = ()) -> dict[str, Any]:
-        return guarded(lambda: label_run(service, run, name=name, note=note, tags=tags))
-
-    def remove(request: dict[str, Any]) -> dict[str, Any]:
-        def work() -> DeletedPayload:
-            delete_run(service, str(request.get("run")))
-            return {"deleted": True}
-
-        return guarded(work)
-
-    def restore(request: dict[str, Any]) -> dict[str, Any]:
-        def work() -> DeletedPayload:
-            undelete_run(service, str(request.get("run")))
-            return {"deleted": False}
-
-        return guarded(work)
-
-    def ask(request: dict[str, Any]) -> Response:
-        return packed(guarded(lambda: dispatch(service, request)))
-
-    return [load_runs, label, remove, restore, ask]
+def load_runs(service: Service) -> RunCardsPayload:
+    """Kept and deleted runs."""
+    return {"runs": [run_card(row) for row in all_runs(service)], "keep_days": KEEP_DAYS}
 
 
-def _sql_functions(service: Service) -> list[Callable[..., Any]]:
-    def query(request: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: run_sql(service.database, str(request.get("sql") or "")))
+def label(service: Service, run: str, name: str = "", note: str = "", tags: Sequence[str] = ()) -> RunLabelPayload:
+    """Name, describe and tag a run."""
+    return label_run(service, run, name=name, note=note, tags=tags)
 
-    def examples(request: dict[str, Any]) -> SqlExamplesPayload:
-        limits = Limits()
-        return {"examples": list(EXAMPLES), "seconds": limits.seconds, "rows": limits.rows}
 
-    return [query, examples]
+def remove(service: Service, run: str) -> DeletedPayload:
+    """Hide a run, which can be brought back for a while."""
+    delete_run(service, run)
+    return {"deleted": True}
+
+
+def query(service: Service, sql: str = "") -> SqlResultPayload:
+    """Answer a user's own statement."""
+    return run_sql(service.database, sql)
+
+
+def examples(service: Service) -> SqlExamplesPayload:
+    """Statements to begin with, and the limits of all."""
+    limits = Limits()
+    return {"examples": list(EXAMPLES), "seconds": limits.seconds, "rows": limits.rows}

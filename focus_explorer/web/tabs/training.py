@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -10,18 +10,22 @@ import gradio as gr
 from focus_explorer.errors import InputError
 from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.names import known_model
+from focus_explorer.usecases.request import Payload
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings
 from focus_explorer.usecases.training.request import GROUPS, TrainRequest, recipe_values
-from focus_explorer.views.payloads.centroids import ResumedTrainingPayload
-from focus_explorer.web.requests.dispatch import of_objects
-from focus_explorer.web.tabs.explore import OPEN_FORM, Explore, alert, done, guarded
-from focus_explorer.web.tabs.form import centroid_choices, device_field, list_devices
+from focus_explorer.views.payloads.centroids import (
+    FilmPayload,
+    ResumedTrainingPayload,
+    TrainingsPayload,
+    UsedTrainingPayload,
+)
+from focus_explorer.web.requests.dispatch import component_functions
+from focus_explorer.web.tabs.explore import OPEN_FORM, Explore, alert, browser_view, done
+from focus_explorer.web.tabs.form import QUIET, centroid_choices, device_field, list_devices
 from focus_explorer.web.text import BUTTONS, LABELS, MESSAGES, TRAIN_HELP, TRAIN_LABELS, TRAINING_INTRO
 
 ON_LOAD = """
-const start = () => {
-  if (!window.FocusTraining) { setTimeout(start, 30); return; }
   const ask = (name) => (request) => server[name](request || {});
   const view = FocusTraining.create(element.querySelector('.fx-root'), {
     load: ask('load_trainings'), stop: ask('stop_training'), resume: ask('resume_training'), use: ask('use_training'),
@@ -29,44 +33,28 @@ const start = () => {
   }, (chosen) => trigger('select', chosen));
   let shown = null;
   watch('value', () => { if (props.value && props.value !== shown) { shown = props.value; view.expect(shown); } });
-};
-start();
 """
-_WHOLE = (
-    "groups",
-    "top_k",
-    "steps",
-    "window",
-    "sinks",
-    "seq_len",
-    "batch",
-    "seed",
-    "hard_steps",
-    "val_every",
-    "patience",
+# Programs name the fields of `start_training` by place, so new ones are added at the end.
+FIELDS = (
+    *(
+        "name",
+        "model",
+        "groups",
+        "top_k",
+        "steps",
+        "seq_len",
+        "batch",
+        "window",
+        "sinks",
+        "lr",
+        "gate",
+        "dtype",
+        "seed",
+    ),
+    *("device", "loss", "hard_steps", "val_every", "patience", "domains", "recipe"),
 )
-_FIELDS = (
-    "name",
-    "model",
-    "groups",
-    "top_k",
-    "steps",
-    "seq_len",
-    "batch",
-    "window",
-    "sinks",
-    "lr",
-    "gate",
-    "dtype",
-    "seed",
-    "device",
-    "loss",
-    "hard_steps",
-    "val_every",
-    "patience",
-    "domains",
-    "recipe",  # last: programs name the fields of `start_training` by place, so new ones are added at the end
-)
+OTHERS = ("name", "model", "lr", "gate", "dtype", "device", "loss", "domains", "recipe")
+WHOLE = [name for name in FIELDS if name not in OTHERS]  # fields of whole numbers
 FRAMES = 24  # files that a training keeps on the way, for its film
 FILM_TEXT = "Novel"
 DEFAULTS = TrainRequest(
@@ -75,12 +63,7 @@ DEFAULTS = TrainRequest(
 
 
 def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.Tabs) -> None:
-    """Lay out the tab; a finished training is chosen on the Explore page from here.
-
-    Args:
-        explore: form that a finished training is chosen in.
-    """
-    trainings = Trainings(service)
+    """Lay out the tab; a finished training is chosen on the Explore page from here."""
     gr.HTML(f'<p class="fe-intro">{TRAINING_INTRO}</p>', padding=False)
     with gr.Row(elem_classes="fe-explore"):
         with gr.Column(scale=1, min_width=300, elem_classes="fe-form"):
@@ -89,15 +72,18 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
             start = gr.Button(BUTTONS["train"], variant="primary", elem_id="fe-train-start")
             status = gr.HTML(elem_id="fe-train-status", padding=False)
         with gr.Column(scale=3, min_width=280):
-            view = _view(trainings)
+            functions = component_functions(
+                service, load_trainings, stop_training, resume_training, use_training, training_film
+            )
+            view = browser_view("fe-training", "FocusTraining", ON_LOAD, functions)
 
     def begin(paths: list[str] | None, val: list[str] | str | None, *values: Any) -> tuple[Any, Any]:
         """Start a training; the arguments follow the order of the Training tab's form."""
         try:
-            fields = dict(zip(_FIELDS, values, strict=True))
+            fields = dict(zip(FIELDS, values, strict=True))
             fields["model"] = known_model(service, " ".join((fields["model"] or "").split()))
             held_out_texts = [val] if isinstance(val, str) else val or []  # one file alone, as programs may send it
-            out = trainings.start(
+            out = service.part(Trainings).start(
                 _request(fields),
                 paths or [],
                 held_out_texts,
@@ -125,9 +111,9 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tabs: gr.
         concurrency_limit=1,
         api_name="start_training",
     )
-    view.select(
-        choose, None, [explore.centroids, explore.model, tabs], show_progress="hidden", api_visibility="private"
-    ).then(None, js=OPEN_FORM)
+    view.select(choose, None, [explore.fields["centroids"], explore.fields["model"], tabs], **QUIET).then(
+        None, js=OPEN_FORM
+    )
 
 
 def _files(name: str, height: int) -> gr.File:
@@ -138,18 +124,6 @@ def _files(name: str, height: int) -> gr.File:
         type="filepath",
         height=height,
         elem_id=f"fe-train-{name}",
-    )
-
-
-def _view(trainings: Trainings) -> gr.HTML:
-    return gr.HTML(
-        value="",
-        html_template='<div class="fx-root"></div>',
-        js_on_load=ON_LOAD,
-        server_functions=of_objects(_server_functions(trainings)),
-        elem_id="fe-training",
-        padding=False,
-        apply_default_css=False,
     )
 
 
@@ -192,53 +166,51 @@ def _form(request: AnalyzeRequest) -> tuple[list[Any], gr.File]:
         lambda name: [recipe_values(name)[option] for option in by_recipe],
         made["recipe"],
         [made[option] for option in by_recipe],
-        show_progress="hidden",
-        api_visibility="private",
+        **QUIET,
     )
-    return [made[name] for name in _FIELDS], held_out
+    return [made[name] for name in FIELDS], held_out
 
 
 def _request(values: dict[str, Any]) -> TrainRequest:
-    for name in _WHOLE:
+    for name in (*WHOLE, "lr"):
         if values[name] is None:
-            raise InputError(f"{TRAIN_LABELS[name]} is empty", expected="a whole number")
-    if values["lr"] is None:
-        raise InputError(f"{TRAIN_LABELS['lr']} is empty", expected="a number such as 0.003")
+            expected = "a number such as 0.003" if name == "lr" else "a whole number"
+            raise InputError(f"{TRAIN_LABELS[name]} is empty", expected=expected)
     recipe = values["recipe"] or DEFAULTS.recipe
-    chosen: dict[str, Any] = recipe_values(recipe) | {"recipe": recipe}
+    chosen = recipe_values(recipe) | {name: int(values[name]) for name in WHOLE}
+    chosen |= {name: values[name] for name in ("gate", "dtype", "loss")}
     chosen |= {name: " ".join((values[name] or "").split()) for name in ("name", "model")}
-    chosen |= {name: int(values[name]) for name in _WHOLE}
-    chosen["val_every"] = chosen["val_every"] or None
-    chosen |= {"lr": float(values["lr"]), "gate": values["gate"], "dtype": values["dtype"], "loss": values["loss"]}
-    chosen["device"] = values["device"] or "auto"
-    chosen["snapshots"] = max(1, round(chosen["steps"] / FRAMES))
-    return TrainRequest(text=(), out="", checkpoint_every=DEFAULTS.checkpoint_every, **chosen)
+    chosen |= {
+        "recipe": recipe,
+        "lr": float(values["lr"]),
+        "val_every": chosen["val_every"] or None,
+        "device": values["device"] or "auto",
+        "snapshots": max(1, round(chosen["steps"] / FRAMES)),
+    }
+    return replace(DEFAULTS, **chosen)
 
 
-def _server_functions(trainings: Trainings) -> list[Callable[..., Any]]:
-    def load_trainings(shown: dict[str, dict[str, int]] | None = None) -> dict[str, Any]:
-        return guarded(lambda: trainings.payload(shown or {}))
+def load_trainings(service: Service, shown: dict[str, dict[str, int]] | None = None) -> TrainingsPayload:
+    """Trainings, and the new steps of those that are shown."""
+    return service.part(Trainings).payload(shown or {})
 
-    def stop_training(request: dict[str, Any]) -> dict[str, Any]:
-        def stop() -> dict[str, Any]:
-            trainings.stop(request.get("id"))
-            return {"asked": True}
 
-        return guarded(stop)
+def stop_training(service: Service, id: str | None = None) -> Payload:
+    """Stop a training, the one started last when None."""
+    service.part(Trainings).stop(id)
+    return {"asked": True}
 
-    def resume_training(request: dict[str, Any]) -> dict[str, Any]:
-        def resume() -> ResumedTrainingPayload:
-            return {"out": trainings.resume(str(request.get("id")))}
 
-        return guarded(resume)
+def resume_training(service: Service, id: str) -> ResumedTrainingPayload:
+    """Continue a training."""
+    return {"out": service.part(Trainings).resume(id)}
 
-    def use_training(request: dict[str, Any]) -> dict[str, Any]:
-        return guarded(lambda: trainings.use(str(request.get("id"))))
 
-    def training_film(request: dict[str, Any]) -> dict[str, Any]:
-        layer = request.get("layer")
-        if layer is not None and (not isinstance(layer, int) or isinstance(layer, bool)):
-            return {"error": f"layer is {layer!r}; expected a layer number"}
-        return guarded(lambda: trainings.film(str(request.get("id")), layer, str(request.get("text", FILM_TEXT))))
+def use_training(service: Service, id: str) -> UsedTrainingPayload:
+    """Make the result of a training a centroid file."""
+    return service.part(Trainings).use(id)
 
-    return [load_trainings, stop_training, resume_training, use_training, training_film]
+
+def training_film(service: Service, id: str, layer: int | None = None, text: str = FILM_TEXT) -> FilmPayload:
+    """Groups of a text under the files a training kept."""
+    return service.part(Trainings).film(id, layer, text)

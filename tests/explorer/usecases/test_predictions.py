@@ -65,7 +65,6 @@ def test_changes_are_those_of_the_rows(stored):
             assert one[mode]["rank"] == rows[position, mode]["rank"]
             assert [piece for piece, *_ in one[mode]["tokens"]] == rows[position, mode]["pieces"]
     assert dispatch(service, {"what": "predictions", "run": run_id, "token": 0}) == {
-        "token": 0,
         "full": None,
         "focus": None,
         "changed": None,

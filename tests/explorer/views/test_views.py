@@ -12,8 +12,9 @@ import pytest
 from focus_explorer.statistics.rows import StatisticRow, to_table
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings
+from focus_explorer.views.payloads.statistics import StatisticColumnsPayload
 from focus_explorer.views.run import cells_payload
-from focus_explorer.views.statistics import compact, judged
+from focus_explorer.views.statistics import as_columns, judged
 from focus_explorer.views.training import POINTS, curves_payload, report_html
 from focus_runtime.fit.settings import TrainStep
 from focus_runtime.fit.validation import Evaluation
@@ -22,19 +23,9 @@ from focus_runtime.store.training import TrainingInfo, TrainingRecorder
 
 
 def row(**values):
-    fixed = {
-        "scope": "layer",
-        "layer": 1,
-        "statistic": "nmi",
-        "value": 0.2,
-        "low": 0.15,
-        "high": 0.25,
-        "count": 100,
-        "denominator": "tokens",
-        "units": 40,
-        "unit": "sentence",
-    }
-    return StatisticRow(**fixed | values)
+    fixed = {"scope": "layer", "layer": 1, "statistic": "nmi", "value": 0.2, "low": 0.15, "high": 0.25}
+    counts = {"count": 100, "denominator": "tokens", "units": 40, "unit": "sentence"}
+    return StatisticRow(**fixed | counts | values)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +57,9 @@ def test_a_difference_from_random_decides_and_without_one_the_intervals_do():
 
 
 def test_numbers_are_short_and_missing_ones_are_null():
-    columns = compact([{"a": 0.123456789, "b": float("nan"), "c": None, "d": 123456789}], ["a", "b", "c", "d"])
-    assert columns == {"a": [0.123457], "b": [None], "c": [None], "d": [123456789]}
+    row = {"value": 0.123456789, "low": float("nan"), "high": None, "count": 123456789}
+    columns = as_columns(StatisticColumnsPayload, [row])
+    assert [columns[name] for name in (*row, "group")] == [[0.123457], [None], [None], [123456789], [None]]
 
 
 def steps_table(count, mode="focus", training_id="a"):
@@ -83,12 +75,16 @@ def steps_table(count, mode="focus", training_id="a"):
     )
 
 
-def test_short_curves_are_sent_as_they_are():
-    made = curves_payload(steps_table(3))["a"]["focus"]
-    assert made["step"] == [1, 2, 3]
-    assert made["loss"] == [1.0, 2.0, 3.0]
+def test_short_curves_are_sent_as_they_are_and_kept_apart_by_training_and_mode():
+    curves = curves_payload(pa.concat_tables([steps_table(2), steps_table(3, "full"), steps_table(1, "focus", "b")]))
+    assert {(key, mode): part["last"] for key, modes in curves.items() for mode, part in modes.items()} == {
+        ("a", "focus"): 2,
+        ("a", "full"): 3,
+        ("b", "focus"): 1,
+    }
+    made = curves["a"]["full"]
+    assert (made["step"], made["loss"], made["stride"]) == ([1, 2, 3], [1.0, 2.0, 3.0], 1)
     assert made["dominance"] == [None, None, None]
-    assert (made["stride"], made["last"]) == (1, 3)
 
 
 def test_long_curves_are_thinned_to_means():
@@ -102,29 +98,12 @@ def test_long_curves_are_thinned_to_means():
     json.dumps(made, allow_nan=False)
 
 
-def test_curves_are_kept_apart_by_training_and_mode():
-    made = curves_payload(pa.concat_tables([steps_table(2), steps_table(3, "full"), steps_table(1, "focus", "b")]))
-    assert {(key, mode): part["last"] for key, modes in made.items() for mode, part in modes.items()} == {
-        ("a", "focus"): 2,
-        ("a", "full"): 3,
-        ("b", "focus"): 1,
-    }
-
-
 def test_scores_on_held_out_text_are_curves_by_domain(tmp_path):
     """As the page asks for them: what it has already is not sent again."""
     database = Database(tmp_path / "runs.duckdb")
-    info = TrainingInfo(
-        name="a",
-        kind="centroids",
-        model_id="tiny",
-        model_fingerprint="f",
-        steps=4,
-        seed=0,
-        device="cpu",
-        dtype="float32",
-        settings={"loss": "both", "distil_weight": 2.0, "hard_steps": 1},
-    )
+    made_with = {"kind": "centroids", "model_id": "tiny", "model_fingerprint": "f", "device": "cpu", "dtype": "float32"}
+    settings = {"loss": "both", "distil_weight": 2.0, "hard_steps": 1}
+    info = TrainingInfo(name="a", steps=4, seed=0, settings=settings, **made_with)
     report = {"full": 8.0, "scored_tokens": 70, "k=1": {"perplexity": 9.0}, "domains": {"b": {}, "a": {}}}
     with TrainingRecorder(database, info) as recorder:
         for number in range(1, 5):

@@ -29,21 +29,12 @@ pytestmark = pytest.mark.slow
 
 
 VIEWS = (
-    "agreement",
-    "group_names",
-    "name_group",
-    "map",
-    "mask",
-    "distances",
-    "attention",
-    "attention_links",
-    "settings",
-    "lengths",
-    "beside",
-    "missing_links",
-    "head_costs",
-    "what_if",
-    "statistics",
+    *("agreement", "group_names", "name_group", "map", "mask", "distances", "attention", "attention_links", "settings"),
+    *("lengths", "beside", "missing_links", "head_costs", "what_if", "statistics"),
+)
+OTHERS = (
+    *("analyze", "runs", "run", "groups", "layers", "tokens", "compare", "centroids", "compare_centroids", "budgets"),
+    *("use_budget", "sql", "rename", "note", "tag", "delete", "undelete"),
 )
 
 
@@ -85,15 +76,9 @@ TRAINING = {
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"patience": 2},
-            "Patience is given without held-out text; expected the text that decides (Held-out texts)",
-        ),
+        ({"patience": 2}, "Patience is given without held-out text; expected the text that decides (Held-out texts)"),
         ({"val_every": 5}, "Score every is given without held-out text"),
-        (
-            {"gate": "paper", "hard_steps": 3},
-            "Hard steps goes with the log gate only; choose the log gate",
-        ),
+        ({"gate": "paper", "hard_steps": 3}, "Hard steps goes with the log gate only; choose the log gate"),
         ({"steps": None}, "Steps is empty; expected a whole number"),
         ({"hard_steps": 20}, "Hard_steps is 20 of 20 steps; expected fewer than all"),
     ],
@@ -108,37 +93,11 @@ def test_a_training_that_cannot_be_is_refused_in_the_forms_words(service, change
 
 def test_functions_for_programs_have_stable_names_and_descriptions(service):
     endpoints = build_app(database=service.database.path).blocks.get_api_info()["named_endpoints"]
-    assert set(endpoints) >= {
-        "/analyze",
-        "/runs",
-        "/run",
-        "/groups",
-        "/layers",
-        "/tokens",
-        "/compare",
-        "/centroids",
-        "/compare_centroids",
-        "/budgets",
-        "/use_budget",
-        *(f"/{name}" for name in VIEWS),
-        "/sql",
-        "/rename",
-        "/note",
-        "/tag",
-        "/delete",
-        "/undelete",
-    }
-    assert [p["parameter_name"] for p in endpoints["/tokens"]["parameters"]] == ["run_id", "first", "count"]
-    assert [p["parameter_name"] for p in endpoints["/analyze"]["parameters"]][:2] == ["text", "model"]
-    assert [p["parameter_name"] for p in endpoints["/mask"]["parameters"]] == [
-        "run_id",
-        "layer",
-        "first_query",
-        "last_query",
-        "first_key",
-        "last_key",
-        "head",
-    ]
+    assert set(endpoints) >= {f"/{name}" for name in (*VIEWS, *OTHERS)}
+    names = {path: [one["parameter_name"] for one in endpoint["parameters"]] for path, endpoint in endpoints.items()}
+    assert names["/tokens"] == ["run_id", "first", "count"]
+    assert names["/analyze"][:2] == ["text", "model"]
+    assert names["/mask"] == ["run_id", "layer", "first_query", "last_query", "first_key", "last_key", "head"]
     assert all(endpoints[f"/{name}"].get("description") for name in ("analyze", "runs", "sql", *VIEWS))
 
 
@@ -188,30 +147,22 @@ def test_views_answer_programs_with_plain_lists(service, run_id, other_run):
     json.dumps(answers)
     assert answers["agreement"]["layers"] == layers
     assert len(answers["agreement"]["agreement"]) == len(layers)
-    assert (
-        len(answers["map"]["x"])
-        == len(answers["map"]["positions"])
-        == run_summary(service.database, run_id)["num_tokens"]
-    )
+    tokens = run_summary(service.database, run_id)["num_tokens"]
+    assert len(answers["map"]["x"]) == len(answers["map"]["positions"]) == len(answers["what_if"]["changes"]) == tokens
     assert answers["group_names"]["layers"] == layers
     assert answers["group_names"]["names"][0][0] == answers["name_group"]
     assert answers["attention"]["state"] == "none"
     assert answers["attention_links"] == {"dropped": [], "kept": []}
     assert answers["settings"].keys() == {"cells", "suggested", "setting", "num_groups"}
     assert answers["missing_links"]["token"] == 30
-    assert len(answers["what_if"]["changes"]) == run_summary(service.database, run_id)["num_tokens"]
     assert answers["lengths"] == {"layers": {}}
     assert {row["statistic"] for row in answers["statistics"]} >= {"nmi", "purity", "pairs_kept"}
     assert {row["layer"] for row in views["statistics"](run_id, "categories", layers[0])} == {layers[0]}
     assert len(answers["distances"]["shares"]) == 5
     assert len(views["distances"](run_id, layers[0])["counts"]) == 5
     assert answers["beside"]["layers"][0]["overlap"] == 1.0  # the first layer sees no mask
-    tokens = [
-        row["top_group"]
-        for row in fetch(service.database, "assignments", run_id=run_id).to_pylist()
-        if row["layer"] == layers[0]
-    ]
-    assert answers["beside"]["top"][0] == tokens
+    rows = fetch(service.database, "assignments", run_id=run_id).to_pylist()
+    assert answers["beside"]["top"][0] == [row["top_group"] for row in rows if row["layer"] == layers[0]]
     for name in VIEWS:
         with pytest.raises(InputError, match="there is no run 'nope'"):
             views[name]("nope", *arguments[name][1:])
@@ -227,13 +178,10 @@ def test_a_rectangle_of_the_mask_is_the_one_the_groups_make(service, run_id):
     for i in range(20, 40):
         for j in range(5, 35):
             near, shared, sink = i - j <= 8, bool(bits[i] & bits[j]), j < 2
-            cause = (
-                ("local_and_group" if shared else "local_only")
-                if near
-                else "group_only"
-                if shared
-                else ("sink_only" if sink else "dropped")
-            )
+            if near:
+                cause = "local_and_group" if shared else "local_only"
+            else:
+                cause = "group_only" if shared else "sink_only" if sink else "dropped"
             expected = [] if j > i else [cause]
             assert [name for name in answer["causes"] if answer["counts"][name][i - 20][j - 5]] == expected
     with pytest.raises(InputError, match="outside the text"):
@@ -246,12 +194,8 @@ def test_the_mask_is_of_the_heads_that_are_named_where_they_differ(service, budg
     assert message.startswith("the heads of layer 1 differ (head 0: top-k 2, window 3; heads 1, 3: top-k 1, window 8;")
     assert message.endswith("; name one of them as head")
     answers = {head: mask(budget_run, 1, 0, 99, 0, 99, head) for head in range(4)}
-    assert [(one["heads"], one["query_heads"]) for one in answers.values()] == [
-        ([0], False),
-        ([1, 3], False),
-        ([2], False),
-        ([1, 3], False),
-    ]
+    assert [one["heads"] for one in answers.values()] == [[0], [1, 3], [2], [1, 3]]
+    assert not any(one["query_heads"] for one in answers.values())
     dropped = {head: sum(map(sum, one["counts"]["dropped"])) for head, one in answers.items()}
     assert dropped[2] == 0 < min(dropped[0], dropped[1])
     assert dropped[1] == dropped[3] != dropped[0]
@@ -281,23 +225,9 @@ def test_serving_language_models_without_the_package_is_one_clear_line(tmp_path,
 def test_a_language_model_finds_the_functions_and_gets_answers(service, run_id, model_folder):
     """The server in a process of its own, and the client of the protocol's own package."""
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "focus_explorer.cli",
-        "serve",
-        "--mcp",
-        "--db",
-        str(service.database.path),
-        "--model",
-        model_folder,
-        "--centroids",
-        "random",
-        "--port",
-        str(port),
-    ]
+    command = [sys.executable, "-m", "focus_explorer.cli", "serve", "--mcp", "--centroids", "random"]
     server = subprocess.Popen(
-        command,
+        [*command, "--db", str(service.database.path), "--model", model_folder, "--port", str(port)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
@@ -25,6 +26,8 @@ from focus_explorer.web.browser import (
     stylesheets,
 )
 from focus_explorer.web.hosting.guard import FOR_A_YEAR, AroundGradio
+from focus_runtime.mask.counts import count_pairs
+from focus_runtime.mask.rule import CAUSES, PairRule
 
 
 def test_the_background_is_the_token_of_the_theme():
@@ -182,3 +185,33 @@ def test_no_module_makes_a_global_and_each_is_checked_by_types():
 def test_the_linked_scripts_parse():
     for text in (page_script(), notebook_script()):
         node("--check", "-", input=text)
+
+
+CAUSES_OF_ROWS = """
+  const sets = member.map((text) => BigInt(text));
+  const shareGroup = (_, a, b) => (sets[a] & sets[b]) !== 0n;
+  const layers = [{ sliding_window: sliding, parts: [{ window }] }];
+  const run = { numTokens: member.length, config: { num_sinks: sinks }, layers, shareGroup };
+  const links = member.map((_, pos) => new Links(run, 0, pos, 0));
+  const total = (way, cause) => links.reduce((sum, one) => sum + one[way](cause).length, 0);
+  console.log(JSON.stringify(names.map((cause) => ["back", "forward"].map((way) => total(way, cause)))));
+"""
+
+
+@pytest.mark.parametrize("sliding", [None, 20, 5])
+def test_the_causes_of_all_rows_add_up_to_the_counted_mask(sliding):
+    """The browser's rule, summed over every token of random memberships, against the runtime's counts by cause."""
+    count, rule = 90, PairRule(7, 3, sliding)
+    member = np.random.default_rng(5).integers(1, 2**40, count) & np.random.default_rng(6).integers(1, 2**40, count)
+    values = [[str(value) for value in member], rule.window, rule.num_sinks, sliding, CAUSES[:-1]]
+    given = f"const [member, window, sinks, sliding, names] = {json.dumps(values)};"
+    totals = json.loads(
+        node("-e", f"const {{ Links }} = {link(ROOT / 'tokens/links.js', ROOT)}{given}{CAUSES_OF_ROWS}")
+    )
+    counts = count_pairs(member, rule)
+    for cause, (back, forward) in zip(CAUSES[:-1], totals, strict=True):
+        if cause not in ("local_only", "local_and_group"):  # a token of no group meets itself only by being near
+            assert back == forward == counts.total(cause)
+    near = sum(counts.total(cause) for cause in ("local_only", "local_and_group"))
+    assert totals[0][0] + totals[2][0] == near
+    assert totals[0][1] + totals[2][1] == near - count

@@ -14,6 +14,7 @@ from focus_explorer.statistics.layer_measures import INFORMATION, Bins, Measured
 from focus_explorer.statistics.resample import Estimate, Resampler, corrected_p_values, mean_of
 from focus_explorer.statistics.rows import StatisticRow, caution, to_table
 from focus_explorer.statistics.sample import Sample
+from focus_runtime.mask.distances import distance_bins
 from focus_runtime.mask.rule import group_label
 from focus_runtime.measure.contingency import group_purity, information, purity, shuffled_tables
 from focus_runtime.measure.intervals import percentile_ends
@@ -65,7 +66,7 @@ def measure(
     """Measure every layer of a sample."""
     resampler = Resampler(sample.units, resamples=resamples, seed=seed)
     longest = int((np.arange(sample.num_tokens) - sample.starts).max()) + 1
-    bins = Bins.of(longest, [part.rule for parts in sample.parts for part in parts])
+    bins = Bins(*distance_bins(longest, [part.rule for parts in sample.parts for part in parts]))
     layers = []
     for place in range(len(sample.layers)):
         layers.append(_layer(sample, place, resampler, bins, seed))
@@ -211,7 +212,6 @@ def _without(layer: Layer, name: str) -> float | None:
     if statistic == "mass_kept":
         return layer.focus.window_mass
     if statistic == "pairs_kept":
-        assert layer.focus.pairs is not None
         return float(layer.focus.pairs.ruled.sum() / layer.focus.pairs.pairs.sum())
     fixed = {
         "dominance": 1.0,

@@ -119,8 +119,7 @@ def test_stopping_leaves_the_composition_as_it_was():
 
 
 @pytest.mark.parametrize(
-    ("pairs", "message"),
-    [({7: [[0, 5, 1]]}, "layer 7"), ({0: [[0, 5, 6]]}, "later"), ({0: [[0, -5, -6]]}, "later")],
+    ("pairs", "message"), [({7: [[0, 5, 1]]}, "layer 7"), ({0: [[0, 5, 6]]}, "later"), ({0: [[0, -5, -6]]}, "later")]
 )
 def test_pairs_that_no_mask_has_are_refused(pairs, message):
     _, focus = composed()

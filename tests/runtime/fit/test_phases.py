@@ -83,12 +83,7 @@ def test_a_training_resumed_around_the_change_is_the_uninterrupted_one(stop_afte
     file = tmp_path / "run.ckpt"
     seen: list[int] = []
     with pytest.raises(TrainingStopped):
-        train(
-            hard_steps=2,
-            loss="both",
-            checkpoint=file,
-            should_stop=lambda: seen.append(1) or len(seen) == stop_after,
-        )
+        train(hard_steps=2, loss="both", checkpoint=file, should_stop=lambda: seen.append(1) or len(seen) == stop_after)
     resumed, rest = train(hard_steps=2, loss="both", checkpoint=file, resume=True)
     assert rest == losses[stop_after:]
     assert same(resumed, whole)

@@ -10,7 +10,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import attention_mass
-from focus_runtime.measure.attention_mass import MASS_CAUSES, attention_mass_kept, mass_by_cause
+from focus_runtime.measure.attention_mass import MASS_CAUSES, attention_mass_kept, mass_by_cause, mass_under_groups
 from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
 
@@ -114,7 +114,6 @@ def test_more_groups_and_wider_windows_keep_more(tiny_model):
     assert (narrow.kept < by_setting["wide"].kept).all()
     assert (narrow.kept < by_setting["two"].kept).all()
     assert (narrow.cause("local") == by_setting["two"].cause("local")).all()
-    np.testing.assert_allclose(narrow.per_sequence.mean(), narrow.kept.mean())
     rows = narrow.rows()
     assert [row["layer"] for row in rows] == [0, 1]
     assert sum(rows[0][cause] for cause in MASS_CAUSES) == pytest.approx(1.0)
@@ -127,16 +126,14 @@ def test_groups_of_the_focus_run_are_those_it_used(tiny_model, fresh_seed, near_
     sequences = random_ids(60, batch=2, seed=fresh_seed)
     focus = compose(model, build_centroids(model, seed=fresh_seed), window=2)
     full = attention_mass_kept(focus, sequences)
-    used = attention_mass_kept(focus, sequences, groups_from="focus")
-    members = []
     with torch.no_grad():
-        for row in sequences.split(1):
-            model(input_ids=row, use_cache=False)
-            members.append(focus.assignments()[1].membership)
+        model(input_ids=sequences, use_cache=False)
+    members = focus.assignments()[1].membership
+    used = mass_under_groups(focus, sequences, focus.head_masks()).numpy()
     focus.detach()
-    np.testing.assert_allclose(full.shares[:, 0], used.shares[:, 0], atol=1e-12)
+    np.testing.assert_allclose(full.shares[:, 0], used[:, 0], atol=1e-12)
     weights, _ = eager(model, sequences)
-    np.testing.assert_allclose(used.shares[:, 1], dense_shares(weights[1], torch.cat(members), 2, 1), atol=1e-6)
+    np.testing.assert_allclose(used[:, 1], dense_shares(weights[1], members, 2, 1), atol=1e-6)
 
 
 def test_layers_with_their_own_attention_are_left_out_and_nothing_stays_behind(ids):
@@ -152,9 +149,7 @@ def test_layers_with_their_own_attention_are_left_out_and_nothing_stays_behind(i
         assert torch.equal(model(input_ids=ids, use_cache=False).logits, before)
 
 
-def test_bad_arguments_are_named(tiny_model, ids):
+def test_sequences_of_another_shape_are_refused(tiny_model, ids):
     focus = compose(tiny_model, build_centroids(tiny_model))
-    with pytest.raises(InputError, match="groups_from is 'both'; expected full or focus"):
-        attention_mass_kept(focus, ids, groups_from="both")
     with pytest.raises(InputError, match=r"sequences has shape \(40,\)"):
         attention_mass_kept(focus, ids[0])

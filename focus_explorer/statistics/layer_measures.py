@@ -53,13 +53,9 @@ class PairCounts:
         """(U, B) pairs that permuted assignments keep."""
         return self.ruled + self.undecided * self.sharing if self.expected is None else self.expected
 
-    def shuffled(self) -> Values:
-        """(B,) share of the pairs that permuted assignments keep, by distance."""
-        return np.asarray(self.by_chance().sum(axis=0) / self.pairs.sum(axis=0))
-
 
 def mean_pairs(counts: Sequence[PairCounts], weights: Sequence[int]) -> PairCounts:
-    """Pairs of a layer whose heads differ, or of several layers, weighted mean; those of a single part as they are."""
+    """Pairs of a layer whose heads differ, mean over heads; those of a single part as they are."""
     if len(counts) == 1:
         return counts[0]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.statistics.describe import Layer
-from focus_explorer.statistics.layer_measures import Bins, PairCounts, mean_pairs
+from focus_explorer.statistics.layer_measures import Bins, PairCounts
 from focus_explorer.statistics.resample import Estimate, Resampler, held, mean_of, ratio
 from focus_explorer.statistics.rows import schema_of
 from focus_explorer.statistics.sample import Sample
@@ -23,20 +23,24 @@ NAMED = ("PROPN", "NOUN", "name", "content")  # parts of speech and word classes
 def distances_table(sample: Sample, layers: list[Layer], resampler: Resampler, bins: Bins) -> pa.Table:
     """Share of causal pairs kept in each range of distances, by layer and as the mean over layers (layer null)."""
     rows: list[dict[str, Any]] = []
-    pairs = [layer.focus.pairs for layer in layers]
-    of_focus = [_shares(part, resampler) for part in pairs]
+    pairs = [_sums(layer.focus.pairs) for layer in layers]
+    of_focus = [_shares(layer.focus.pairs, resampler) for layer in layers]
     of_random = [_shares(layer.random.pairs, resampler) for layer in layers if layer.random is not None]
     for place, layer in enumerate(layers):
         random = of_random[place] if of_random else None
         rows += _rows(bins, pairs[place], of_focus[place], random, layer.number, sample, resampler)
-    of_all = mean_pairs(pairs, [1] * len(pairs))
     means, random_means = ([mean_of(list(cell)) for cell in zip(*one, strict=True)] for one in (of_focus, of_random))
-    rows += _rows(bins, of_all, means, random_means or None, None, sample, resampler)
+    rows += _rows(bins, np.mean(pairs, axis=0), means, random_means or None, None, sample, resampler)
     schema = schema_of(
         "layer:int32 first:int64 last:int64 pairs:int64 kept share low high shuffled random random_low random_high "
         "window_only units:int64 unit:string"
     )
     return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _sums(part: PairCounts) -> NDArray[np.float64]:
+    """(4, B) all pairs, those that window and sinks keep, those the mask keeps, and those permuted groups keep."""
+    return np.stack([values.sum(axis=0) for values in (part.pairs, part.ruled, part.kept, part.by_chance())])
 
 
 def _shares(part: PairCounts, resampler: Resampler) -> list[Estimate]:
@@ -52,7 +56,7 @@ def _shares(part: PairCounts, resampler: Resampler) -> list[Estimate]:
 
 def _rows(
     bins: Bins,
-    part: PairCounts,
+    sums: NDArray[np.float64],
     shares: Sequence[Estimate],
     random: Sequence[Estimate] | None,
     layer: int | None,
@@ -60,8 +64,7 @@ def _rows(
     resampler: Resampler,
 ) -> list[dict[str, Any]]:
     rows = []
-    pairs, ruled, kept = (values.sum(axis=0) for values in (part.pairs, part.ruled, part.kept))
-    shuffled = part.shuffled()
+    pairs, ruled, kept, by_chance = sums
     for number in range(bins.first.size):
         low, high = shares[number].interval(resampler.count)
         by_rule = float(ruled[number] / pairs[number])
@@ -74,7 +77,7 @@ def _rows(
             "share": shares[number].value,
             "low": low,
             "high": high,
-            "shuffled": float(shuffled[number]),
+            "shuffled": float(by_chance[number] / pairs[number]),
             "window_only": by_rule,
             "units": resampler.count,
             "unit": sample.unit,

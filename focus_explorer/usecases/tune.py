@@ -134,14 +134,14 @@ def tune(service: Service, request: TuneRequest, *, bar: StageBar = no_stages) -
 
 def _written(found: Centroids, out: Path, request: TuneRequest) -> Tuned:
     """The budget found for one target, written if it meets the target."""
-    from focus_runtime.fit.tune import to_json
+
     from focus_runtime.routing.centroid_file import save_centroids
 
     record = found.training["budget"]
     write = record["met"] or request.write_best
     if write:
         save_centroids(found, out)
-    return Tuned(record, to_json(found.config.budget), out if write else None)
+    return Tuned(record, [entry.to_dict() for entry in found.config.budget], out if write else None)
 
 
 def _targets(request: TuneRequest) -> dict[Path, Target]:

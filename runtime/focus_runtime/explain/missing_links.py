@@ -158,13 +158,13 @@ def missing_links(
     step("Reading with full attention", 0.3)
     text = torch.tensor([list(ids[:token])], device=input_device(focus.model))
     with torch.no_grad(), focus.measured_full_attention():
-        nll_full = float(_last_nll(focus.model, final_hidden(focus.model, text), ids[token]))
+        nll_full = _last_nll(focus.model, final_hidden(focus.model, text), ids[token]).item()
     chosen, others = found.links[:verify], found.links[verify:]
     if not chosen:
         return replace(found, nll_full=nll_full)
     step("Keeping the hidden states", 0.4)
     kept = Replay(focus, list(ids[:token]))
-    nll_focus = float(_last_nll(focus.model, kept.hidden, ids[token]))
+    nll_focus = _last_nll(focus.model, kept.hidden, ids[token]).item()
     checked = []
     for number, link in enumerate(chosen):
         step(f"Adding link {number + 1} of {len(chosen)}", 0.5 + 0.4 * number / len(chosen))
@@ -182,7 +182,7 @@ def _with_links(kept: Replay, links: Sequence[MissingLink], target: int) -> floa
         pairs.setdefault(link.layer, []).append((link.head, link.query, link.key))
     tensors = {layer: torch.tensor(own) for layer, own in pairs.items()}
     hidden = kept.changed(min(pairs), min(link.query for link in links), tensors)
-    return float(_last_nll(kept.focus.model, hidden, target))
+    return _last_nll(kept.focus.model, hidden, target).item()
 
 
 def _last_nll(model: Any, hidden: Tensor, target: int) -> Tensor:

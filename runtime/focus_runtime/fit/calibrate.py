@@ -76,12 +76,8 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor) ->
     Raises:
         MemoryShortError: the memory does not suffice for a sequence. DeviceError: the GPU failed.
     """
-    with evaluation_mode(model):
-        focus = compose(model, centroids, assignment="sinkhorn")
-        try:
-            calibrate_composed(focus, centroids, sequences)
-        finally:
-            focus.detach()
+    with evaluation_mode(model), compose(model, centroids, assignment="sinkhorn") as focus:
+        calibrate_composed(focus, centroids, sequences)
     return centroids
 
 

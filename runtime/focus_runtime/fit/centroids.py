@@ -187,11 +187,10 @@ def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -
     `weights`: the model's own weights get gradients too.
     """
     with gradients_of(model, weights), evaluation_mode(model):
-        focus = compose(model, centroids, assignment="sinkhorn")
         try:
-            yield focus
+            with compose(model, centroids, assignment="sinkhorn") as focus:
+                yield focus
         finally:
-            focus.detach()
             for router in centroids.routers.values():
                 router.requires_grad_(False)
 

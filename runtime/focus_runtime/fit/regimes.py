@@ -100,20 +100,14 @@ class RegimeResult:
         """Losses on (N, T) token ids, under the hard mask unless it is a twin; `settings` as in `compose`."""
         if self.centroids is None:
             return score(self.model, sequences)
-        focus = compose(self.model, self.centroids, **settings)
-        try:
+        with compose(self.model, self.centroids, **settings) as focus:
             return score(focus, sequences)
-        finally:
-            focus.detach()
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """What all phases of one training share."""
+    """What the phases of one training share."""
 
-    tokenizer: Any
-    texts: list[str]
-    config: FocusConfig
     plan: RegimePlan
     twin: bool
     identity: dict[str, Any]
@@ -180,13 +174,29 @@ def run_regime(
         "texts": texts_sha256(texts),
         "earlier": "" if twin or scratch else repr(plan.centroids),
     }
-    session = _Session(tokenizer, texts, config, plan, twin, identity, checkpoint, resume, on_step, should_stop)
+    session = _Session(plan, twin, identity, checkpoint, resume, on_step, should_stop)
     if checkpoint is not None and not resume and PartialState().is_main_process:
         for phase in PHASES[plan.regime]:
             (checkpoint / f"{phase}.ckpt").unlink(missing_ok=True)  # else a later resume would skip what it belongs to
     result = RegimeResult(plan, twin, network, None, weights_before=hashes.weights)
-    if not twin:
-        result.centroids = _first_phase(session, result, model_id, hashes)
+    if scratch and not twin:
+        result.centroids = random_centroids(network, config, seed=plan.weights.seed, name="trained")
+    elif plan.centroids is not None and not twin:
+        result.centroids = train_centroids(
+            network,
+            tokenizer,
+            texts,
+            config,
+            plan.centroids,
+            model_id=model_id,
+            on_step=on_step,
+            checkpoint=session.file("centroids"),
+            resume=session.resumes("centroids"),
+            should_stop=should_stop,
+            history=result.phases.setdefault("centroids", []),
+            hashes=hashes,
+        )
+        result.phase_seconds["centroids"] = result.centroids.training.get("seconds")
     _train_weights(session, result, ids)
     after = ModelHashes.of(network)
     result.weights_after = after.weights
@@ -203,29 +213,6 @@ def initialised(model: Any, seed: int) -> Any:
         torch.manual_seed(seed)
         fresh = type(model)(configuration)
     return fresh.float().to(input_device(model)).eval()
-
-
-def _first_phase(session: _Session, result: RegimeResult, model_id: str, hashes: ModelHashes) -> Centroids:
-    """The routers with which the phase of the weights starts: trained, or random."""
-    plan = session.plan
-    if plan.centroids is None:
-        return random_centroids(result.model, session.config, seed=plan.weights.seed, name="trained")
-    centroids = train_centroids(
-        result.model,
-        session.tokenizer,
-        session.texts,
-        session.config,
-        plan.centroids,
-        model_id=model_id,
-        on_step=session.on_step,
-        checkpoint=session.file("centroids"),
-        resume=session.resumes("centroids"),
-        should_stop=session.should_stop,
-        history=result.phases.setdefault("centroids", []),
-        hashes=hashes,
-    )
-    result.phase_seconds["centroids"] = centroids.training.get("seconds")
-    return centroids
 
 
 def _train_weights(session: _Session, result: RegimeResult, ids: TokenStream) -> None:

@@ -98,8 +98,7 @@ def tune_budgets(
         cancelled: True stops the search with Cancelled; it is kept.
     """
     model_hash = fingerprint(model)
-    focus = compose(model, centroids, budget=(), **settings)
-    try:
+    with compose(model, centroids, budget=(), **settings) as focus:
         found = choices.settings(focus.config, max(ids.shape[1] for ids in calibration.values()))
         identity = {
             "model": model_hash,
@@ -137,14 +136,9 @@ def tune_budgets(
             save_progress(kept, identity, progress)  # of a Ctrl-C too; and the check may be stopped, or meet no target
         on_progress("Held-out text", 0.9)
         checked = verify(focus, [result.offered.budget for result in results], held_out)
-        config = focus.config
-    finally:
-        focus.detach()
-    tuned = replace(centroids, config=config)
-    return [
-        _tuned(tuned, meter, result, target, rows)
-        for target, result, rows in zip(targets, results, checked, strict=True)
-    ]
+        tuned = replace(centroids, config=focus.config)
+    found_for = zip(targets, results, checked, strict=True)
+    return [_tuned(tuned, meter, result, target, rows) for target, result, rows in found_for]
 
 
 def _digest(sequences: Mapping[str, Tensor]) -> str:
@@ -189,7 +183,7 @@ def _tuned(
 
     def point(measured: Measured) -> dict[str, Any]:
         return {
-            "budget": to_json(measured.budget),
+            "budget": [entry.to_dict() for entry in measured.budget],
             "retained_pairs": measured.retained_pairs,
             "excess": meter.excess(measured),
             "estimated_divergence": result.estimated.get(measured.budget),
@@ -216,11 +210,6 @@ def _tuned(
     return replace(centroids, config=config, training=centroids.training | {"budget": record})
 
 
-def to_json(budget: Budget) -> list[dict[str, Any]]:
-    """A budget as JSON values."""
-    return [entry.to_dict() for entry in budget]
-
-
 def resume_path(out: str | os.PathLike[str]) -> Path:
     """Where an unfinished search for a file is kept."""
     return Path(f"{os.fspath(out)}.search.json")
@@ -230,7 +219,7 @@ def save_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
     """Write the measurements of an unfinished search, and its estimates beside them."""
     rows = [
         {
-            "budget": to_json(measured.budget),
+            "budget": [entry.to_dict() for entry in measured.budget],
             "nll": measured.nll.tolist(),
             "loss": measured.loss,
             "pairs": measured.retained_pairs,

@@ -94,11 +94,8 @@ def validate(model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tup
         "sequence_length": sequences.shape[1],
     }
     for top_k in top_ks:
-        focus = compose(model, centroids, top_k=top_k)
-        try:
+        with compose(model, centroids, top_k=top_k) as focus:
             report[f"k={top_k}"] = score(focus, sequences).summary()
-        finally:
-            focus.detach()
     return report
 
 

@@ -38,12 +38,12 @@ Links = dict[str, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64
 
 @dataclass(frozen=True, slots=True)
 class MassKept:
-    """Where full attention's probability goes under a Focus mask: N sequences, L focused layers, H query heads.
+    """Where full attention's probability goes under a Focus mask.
 
     Attributes:
         layers: (L,) layer numbers.
-        shares: (N, L, H, 4) float64 in the order of `MASS_CAUSES`, adding up to 1: the mean over all T query positions,
-            the first ones (which the window covers wholly) among them.
+        shares: (N, L, H, 4) float64 by sequence, layer, query head and cause in the order of `MASS_CAUSES`, mean over
+            query positions; they add up to 1.
     """
 
     layers: tuple[int, ...]
@@ -88,16 +88,12 @@ class MassKept:
 def attention_mass_kept(focus: FocusModel, sequences: Tensor) -> MassKept:
     """Share of the frozen model's full-attention probability that the Focus mask keeps, per layer and head.
 
-    The routers read the frozen model's own hidden states, so that mask and probabilities belong to the same run; a
-    Focus run on the same text has other groups in deeper layers.
+    The routers read the frozen model's own hidden states, so that mask and probabilities belong to the same run.
 
     Args:
-        focus: what `compose` returned; its settings in force decide the mask. Layers that keep their own attention are
-            left out; a focused layer with a sliding window counts its own window's pairs only.
+        focus: what `compose` returned. Layers with their own attention are left out; a focused layer with a sliding
+            window counts its own window's pairs only.
         sequences: (N, T) token ids, run one at a time.
-
-    Raises:
-        InputError: sequences is no (N, T) tensor.
     """
     if sequences.dim() != 2 or 0 in sequences.shape:
         raise InputError(f"sequences has shape {tuple(sequences.shape)}", expected="(sequences, tokens) token ids")
@@ -225,8 +221,7 @@ class LayerAttention:
 
     Attributes:
         shares: (H, 4) float64 share of probability in the order of `MASS_CAUSES`, mean over query positions.
-        links: kind of `LINK_KINDS` -> (H, N) query, (H, N) key, (H, N) probability, strongest first; a probability of
-            0 stands for no link.
+        links: kind of `LINK_KINDS` -> (H, N) query, key and probability, strongest first; no link where it is 0.
         queries: (T, 4) share of probability by cause of each query position, mean over heads.
     """
 
@@ -247,17 +242,12 @@ def measure_attention(
 ) -> list[LayerAttention]:
     """One forward pass of the frozen model, its full attention sorted by a mask that is already known.
 
-    Memory: `BLOCK_SCORES` probabilities at once, and the strongest links so far.
-
     Args:
         membership: (T,) bit sets by layer that the attention of a Focus run executed; (S, T) where the heads of a layer
             have S distinct top-k, in the order of `LayerHeads.top_ks`.
         config: settings of that run.
         top: links kept of each kind, layer and head.
         progress: called after each layer with the number done and the total; may raise to stop.
-
-    Raises:
-        InputError: layers or lengths do not fit together.
     """
     check_positions(model, len(ids))
     if any(bits.shape[-1] != len(ids) for bits in membership.values()):
@@ -266,7 +256,6 @@ def measure_attention(
     # The routers only mark which layers are focused; no groups are taken from them, so any will do.
     budget = tuple(entry for entry in config.budget if entry.layer in membership)
     routers = random_centroids(model, config.replace(layers=tuple(membership), budget=budget))
-    focus = compose(model, routers, assignment="sinkhorn")
     layers: list[LayerAttention] = []
 
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
@@ -279,13 +268,11 @@ def measure_attention(
         layers.append(LayerAttention(layer.index, *own))
         progress(len(layers), len(groups))
 
-    try:
+    with compose(model, routers, assignment="sinkhorn") as focus:
         if set(focus.focused_layers) != set(membership):
             raise InputError("the run's layers are not those this model attends in", fix="explore the text again")
         with torch.no_grad(), observe_attention(focus, observe):
             final_hidden(model, torch.tensor([ids], device=input_device(model)))
-    finally:
-        focus.detach()
     return layers
 
 

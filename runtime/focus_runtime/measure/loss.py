@@ -42,14 +42,13 @@ def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
     """Negative log-likelihood of every token but the first, in nats, without materialising all logits.
 
     Where the output embedding is frozen and the hidden states need a gradient, that is computed along with the loss, so
-    that no logits are kept, or computed again, for the backward pass.
+    that no logits are kept for the backward pass. Differentiable once.
 
     Args:
         hidden: (B, T, d) from `final_hidden`.
-        ids: (B, T) token ids.
 
     Returns:
-        (B, T-1) fp32: entry t is for token t+1 given tokens 0..t. Differentiable once.
+        (B, T-1) fp32: entry t is for token t+1 given tokens 0..t.
     """
     frozen = not any(p.requires_grad for p in model.get_output_embeddings().parameters())
     if frozen and hidden.requires_grad and torch.is_grad_enabled():
@@ -121,12 +120,8 @@ def vocabulary_logits(model: Any, hidden: Tensor) -> Tensor:
 def layer_shares(masks: Sequence[HeadMask]) -> tuple[float, float | None]:
     """Retained pairs and distant pairs kept of one layer, mean over its heads and the texts of a batch.
 
-    Args:
-        masks: of the layer's groups of heads, from `FocusModel.head_masks`.
-
-    Returns:
-        Allowed pairs over causal pairs; kept over all distant pairs (see mask/distances.py), over the heads that have
-        some, None where none has.
+    Allowed pairs over causal pairs; and kept over all distant pairs (see mask/distances.py), over the heads that have
+    some, None where none has.
     """
     retained, distant = [], []
     for mask in masks:
@@ -164,13 +159,7 @@ class Predictions:
 
 @torch.no_grad()
 def token_predictions(model: Any, hidden: Tensor, ids: Tensor, *, most_probable: int = MOST_PROBABLE) -> Predictions:
-    """Predictions of one text without all logits at once.
-
-    Args:
-        hidden: (1, T, d) from `final_hidden`.
-        ids: (1, T) token ids, T at least 2.
-        most_probable: N tokens at most; fewer where the vocabulary is smaller.
-    """
+    """Predictions of one text, (1, T) ids and (1, T, d) of `final_hidden`, without all logits at once."""
     parts: list[tuple[Tensor, ...]] = []
     for logits_of_batch, following in logits_by_slab(model, hidden, ids):
         logits = logits_of_batch[0]

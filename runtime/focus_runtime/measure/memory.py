@@ -1,9 +1,4 @@
-"""What a user is told when the memory runs out or a GPU fails: the device, and the longest text that would fit.
-
-`within_memory` is the one place where this happens to work that runs a model: the lease of the explorer's model lies
-within it, and so does every command that loads one itself. A layer or a training, which knows more, uses
-`failures_named`.
-"""
+"""What a user is told when the memory runs out or a GPU fails: the device, and the longest text that would fit."""
 
 from __future__ import annotations
 

@@ -188,12 +188,7 @@ class Scores:
 
 @torch.no_grad()
 def score(model: Any, sequences: Tensor) -> Scores:
-    """Score (N, T) sequences one at a time.
-
-    Args:
-        model: a Hugging Face causal language model as it is, or what `compose` returned (then under Focus).
-        sequences: token ids.
-    """
+    """Score (N, T) sequences one at a time, by a model as it is or by what `compose` returned (then under Focus)."""
     focus = model if isinstance(model, FocusModel) else None
     network = model.model if focus is not None else model
     device = input_device(network)
@@ -232,15 +227,11 @@ def compare(
         full: from `score` of the model as it is.
         focus: from `score` under Focus, or several of them, one for each training seed.
         documents: (N,) which document each sequence is from. None: all are of one.
-        level: of the intervals.
 
     Returns:
         JSON-ready: perplexities and the difference in nats per token and relative, each with `value`, `low`, `high`
         (None when one unit allows no interval); `p_value` (sign flips, exact on few units) and the other tests; counts;
         dominance and pairs, means over layers and seeds; `notes`.
-
-    Raises:
-        InputError: the scores are not of the same sequences, or not of Focus.
     """
     runs = [focus] if isinstance(focus, Scores) else list(focus)
     if not runs or any(run.dominance.size == 0 for run in runs):

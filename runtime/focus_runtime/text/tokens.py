@@ -183,9 +183,7 @@ def _pieces(
 
 
 def vocabulary_piece(tokenizer: Any, token_id: int) -> str:
-    """A token of the vocabulary as it would stand in a text; part of a character's bytes as ‹F0 9F›, an id that has no
-    token, as where a model's output is wider than its vocabulary, as ‹id 276›.
-    """
+    """A token as it would appear in a text: part of a character's bytes as ‹F0 9F›, an id without token as ‹id 276›."""
     if tokenizer.convert_ids_to_tokens(token_id) is None:
         return f"‹id {token_id}›"
     return _bytes_piece(tokenizer, token_id).replace("\u2581", " ")  # how SentencePiece writes a space

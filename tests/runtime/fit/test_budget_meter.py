@@ -112,19 +112,6 @@ def test_half_the_sum_of_products_is_the_divergence_of_a_small_change(fresh_seed
     focus.detach()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("lengths", [(40, 40, 40), (40, 64, 40)])
-def test_it_goes_on_where_it_stopped(focus, lengths):
-    sequences = [random_ids(length, seed=seed) for seed, length in enumerate(lengths)]
-    kept = []
-    whole = costs(focus, sequences, SETTINGS, kept.append)
-    assert [one.sequences for one in kept] == [1, 2, 3]
-    again = costs(focus, sequences, SETTINGS, start=kept[0])
-    np.testing.assert_allclose(again.products, whole.products, rtol=1e-6)
-    np.testing.assert_allclose(again.pairs, whole.pairs)
-    assert again.sequences == 3
-
-
 def test_ctrl_c_within_a_sequence_leaves_the_estimates_before_it(focus, monkeypatch):
     sequences = [random_ids(40, seed=seed) for seed in range(3)]
     whole, kept, shares, calls = costs(focus, sequences, SETTINGS), [], module.setting_shares, []
@@ -279,22 +266,14 @@ def test_sequences_of_several_lengths_weigh_by_their_tokens_and_pairs_are_those_
     focus.detach()
 
 
-def test_the_composition_is_left_as_it_was(meter):
-    config = meter.focus.config
-    meter.measure(BUDGETS[0])
-    assert meter.focus.config is config
-    assert meter.measure(config.budget) is meter.base
-
-
 def test_excess_is_perplexity_over_full_attention_by_domain(meter):
+    config = meter.focus.config
     measured = meter.measure(BUDGETS[0])
     difference = measured.nll - meter.full
-    assert meter.excess(measured) == pytest.approx(
-        {"a": math.exp(difference[:2].mean()) - 1, "b": math.exp(difference[2]) - 1}
-    )
-
-
-def test_full_attention_everywhere_loses_nothing(meter):
-    measured = meter.measure([{"layer": layer, "full": True} for layer in range(3)])
-    np.testing.assert_allclose(measured.nll, meter.full, rtol=1e-5)
-    assert measured.retained_pairs == 1.0
+    expected = {"a": math.exp(difference[:2].mean()) - 1, "b": math.exp(difference[2]) - 1}
+    assert meter.excess(measured) == pytest.approx(expected)
+    assert meter.focus.config is config  # as it was
+    assert meter.measure(config.budget) is meter.base
+    everything = meter.measure([{"layer": layer, "full": True} for layer in range(3)])
+    np.testing.assert_allclose(everything.nll, meter.full, rtol=1e-5)
+    assert everything.retained_pairs == 1.0

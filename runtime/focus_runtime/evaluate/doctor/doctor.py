@@ -201,24 +201,13 @@ def _centroids(model: nn.Module, seed: int) -> Centroids:
     return centroids
 
 
-@contextmanager
-def _composed(model: nn.Module, seed: int, top_k: int, **settings: Any) -> Iterator[FocusModel]:
-    focus = compose(model, _centroids(model, seed), top_k=top_k, **settings)
-    try:
-        yield focus
-    finally:
-        focus.detach()
+def _composed(model: nn.Module, seed: int, top_k: int) -> FocusModel:
+    return compose(model, _centroids(model, seed), top_k=top_k)
 
 
 def _every_pair(seed: int) -> Patched:
     """Focus with every token in all groups."""
-
-    @contextmanager
-    def patched(model: nn.Module) -> Iterator[None]:
-        with _composed(model, seed, GROUPS):
-            yield
-
-    return patched
+    return lambda model: _composed(model, seed, GROUPS)
 
 
 def _run(inputs: Inputs, scenario: Scenario, *, layers: bool = True) -> Trace:

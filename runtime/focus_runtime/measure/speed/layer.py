@@ -60,10 +60,7 @@ class LayerSetting:
 
     @classmethod
     def of_model(cls, model: Any, config: FocusConfig) -> LayerSetting:
-        """A layer of the model's own shape and type; its router is timed in the given configuration.
-
-        Its sliding window is None unless all layers have one: Focus runs on the others where there are any.
-        """
+        """A layer of the model's own shape and type, with a sliding window only if all its layers have one."""
         shape = model.config.get_text_config()
         windows = [sliding_window_of(module) for module in attention_modules(model).values()]
         own = [window for window in windows if window is not None]
@@ -169,9 +166,6 @@ def composed_layer_speed(
     Returns:
         JSON-ready: `full_ms`, `focus_ms` and `routing_ms` with their spread, `retained_pairs` (mean over heads),
         `backend`, `device` and `dtype`.
-
-    Raises:
-        MemoryShortError: the memory does not suffice for this length. DeviceError: the GPU failed.
     """
     device = execution_device(attention_modules(focus.model)[layer])
 
@@ -266,16 +260,13 @@ def layer_speed(
         repeats: timed calls of each, after one that warms up.
         device: "cpu" or "cuda".
         membership: (1, T) int64 in place of random groups.
-        same_kernel: whether Focus's kernel takes a turn with every pair allowed too, for a ratio of pairs alone.
+        same_kernel: whether Focus's kernel is timed with every pair allowed too, for a ratio of pairs alone.
 
     Returns:
         JSON-ready: milliseconds of both with their spread, `full_over_focus` (attention alone),
         `full_over_focus_with_routing` and, where asked for, `same_kernel_full_over_focus`, shares of the stages,
         retained pairs, `limit` (the pairs of full attention, which a sliding window bounds too, over those that Focus
         keeps), peak memory growth in bytes.
-
-    Raises:
-        MemoryShortError: the memory does not suffice for this length. DeviceError: the GPU failed.
     """
 
     def timed(count: int, **how: Any) -> dict[str, Any]:

@@ -19,11 +19,7 @@ from focus_runtime.models.structure import cache_argument
 
 @dataclass(slots=True)
 class Filled:
-    """A static cache after a text, and the token that follows.
-
-    Attributes:
-        last: (1, 1) id of the next token to be read.
-    """
+    """A static cache after a text, as an argument of the model, and the (1, 1) id of the next token to be read."""
 
     given: dict[str, Any]
     last: Tensor

@@ -26,7 +26,7 @@ from tests.runtime.fit.tiny import TEXTS, same, state, train
         ({"seq_len": 15}, "seq_len is 15"),
         ({"warmup": -1}, "warmup is -1; expected at least 0"),
         ({"calibration_sequences": 0}, "calibration_sequences is 0"),
-        ({"seed": 1 << 63}, "seed is 9223372036854775808; expected below"),
+        ({"seed": 1 << 63}, "seed is 9223372036854775808; expected at least 0 and below"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"learning_rate": 10.0}, "learning_rate is 10.0; expected between 0 and 10"),
         ({"mixed_precision": "fp8"}, "mixed_precision is 'fp8'; expected no or bf16 or fp16"),

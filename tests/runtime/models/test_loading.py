@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import shutil
 
@@ -132,10 +133,15 @@ def edit(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
-@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b"\xff\xfe", slice(7), slice(5000), slice(-1)])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *itertools.product(("config.json", "tokenizer.json"), (None, b"", b"{", b"[]", b"\xff\xfe")),
+        *(("model.safetensors", content) for content in (None, slice(0), slice(7), slice(5000), slice(-1))),
+    ],
+)
 def test_files_that_are_not_what_they_should_be(name, content, broken):
-    """Missing, other bytes, or the file's own cut off."""
+    """Missing, with other bytes, or cut off."""
     path = broken / name
     if content is None:
         path.unlink()

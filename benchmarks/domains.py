@@ -221,10 +221,7 @@ def main() -> None:
     parser.add_argument("--file", action="append", default=[], metavar="NAME=FILE", help="centroids; default=default")
     parser.add_argument("--baselines", action="append", default=[], metavar="NAME", help="files that get baselines")
     parser.add_argument(
-        "--baselines-of",
-        type=Path,
-        metavar="RESULT",
-        help="earlier result: baselines, files without factors",
+        "--baselines-of", type=Path, metavar="RESULT", help="earlier result: baselines, files without factors"
     )
     parser.add_argument("--sequences", type=int, default=8)
     parser.add_argument("--length", type=int, default=1024)

@@ -170,9 +170,7 @@ def view_numbers(page: Page) -> dict[str, Any]:
         page.locator(ready).first.wait_for(timeout=120_000)
         seconds = time.perf_counter() - start
         page.wait_for_timeout(3000)
-        numbers[view] = {
-            "open_seconds": seconds,
-        }
+        numbers[view] = {"open_seconds": seconds}
         try:
             numbers[view]["select_to_paint_ms"] = asdict(Spread.of(page.evaluate(IN_VIEW, CHOOSE[view])))
             if view == "sparsity":

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from focus_runtime.config import FocusConfig
+from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
 from focus_runtime.routing.centroids import random_centroids
 
 ROOT = Path(__file__).parents[1]
@@ -150,6 +151,13 @@ def build_bos_tokenizer(template="<bos> $A", **settings):
 def random_ids(length, *, batch=1, seed=0):
     """(batch, length) token ids without special tokens."""
     return torch.randint(3, VOCAB, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+@torch.no_grad()
+def mass_kept(focus, ids):
+    """(L,) share of full attention that the mask of a Focus run over (1, T) ids keeps, mean over heads."""
+    focus.model(input_ids=ids, use_cache=False)
+    return 1.0 - mass_under_groups(focus, ids, focus.head_masks())[0, ..., MASS_CAUSES.index("dropped")].mean(dim=1)
 
 
 def free_port():

@@ -12,7 +12,8 @@ from focus_explorer.cli.main import main
 from focus_explorer.usecases.texts import sample_text
 from focus_runtime.composition.attach import compose
 from focus_runtime.fit.calibrate import calibrate_potentials
-from focus_runtime.measure.loss import evaluate_focus, evaluate_full, final_hidden
+from focus_runtime.measure.loss import final_hidden
+from focus_runtime.measure.perplexity import score
 from focus_runtime.models.loading import load_model, weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import random_centroids
@@ -75,16 +76,16 @@ def test_trained_centroids_beat_random_ones_at_equal_sparsity(loaded, ids):
     untrained = random_centroids(model, trained.config)
     other = tokenizer(sample_text("Dialogue") + sample_text("Source code"), add_special_tokens=False).input_ids[:384]
     calibrate_potentials(model, untrained, torch.tensor([other]))
-    full, _ = evaluate_full(model, ids)
+    full = score(model, ids).perplexity
     results = {}
     for name, centroids in (("trained", trained), ("random", untrained)):
         focus = compose(model, centroids, top_k=1, window=64)
-        results[name] = evaluate_focus(focus, ids)
+        results[name] = score(focus, ids).summary()
         focus.detach()
-    assert results["trained"].perplexity < results["random"].perplexity
-    assert results["trained"].perplexity < 1.06 * full
-    assert results["trained"].dominance <= 1.5 / 4
-    assert results["trained"].distant_kept < results["random"].distant_kept + 0.02
+    assert results["trained"]["perplexity"] < results["random"]["perplexity"]
+    assert results["trained"]["perplexity"] < 1.06 * full
+    assert results["trained"]["dominance"] <= 1.5 / 4
+    assert results["trained"]["distant_kept"] < results["random"]["distant_kept"] + 0.02
 
 
 def test_analyze_prints_the_promised_object(tmp_path, capsys):

@@ -47,12 +47,7 @@ class DistantPairs:
 
     @classmethod
     def of(cls, parts: Mapping[int, Sequence[Part]], dropped: Floats, tokens: NDArray[np.int64]) -> DistantPairs:
-        """Those of documents.
-
-        Args:
-            dropped: (D, P) pairs that one head of each drops.
-            tokens: (D,) tokens of each document.
-        """
+        """Those of documents with (D,) tokens, of whose pairs one head of each part drops (D, P)."""
         columns = [(layer, part) for layer, of_layer in parts.items() for part in of_layer]
         lengths, place = np.unique(tokens, return_inverse=True)
         pairs = np.empty((lengths.size, len(columns)))
@@ -69,10 +64,9 @@ class DistantPairs:
         )
 
     def share_kept(self, resamples: int) -> Interval | None:
-        """Share kept of all documents together, mean over the heads that have distant pairs and over their layers, as
-        Statistics has it; None where there are none.
+        """Share kept of all documents together, mean over the heads that have distant pairs and over their layers.
 
-        The interval is over documents, each standing for how far it moves the share (to first order).
+        None: there are none. The interval is over documents, each standing for how far it moves the share.
         """
         documents, parts = self.pairs.any(axis=1), self.pairs.any(axis=0)
         if not parts.any():
@@ -121,13 +115,9 @@ class LayerGroups:
 
 
 class CorpusData:
-    """The files of one corpus.
+    """The files of one corpus; `row` is its line of the register, with its JSON columns as objects.
 
-    Attributes:
-        row: its line of the register, config, settings, versions and skipped as objects.
-
-    Raises:
-        NotFoundError: there is no such corpus, or its folder holds no documents.
+    A NotFoundError if there is no such corpus, or its folder holds no documents.
     """
 
     def __init__(self, database: Database, corpus_id: str) -> None:
@@ -211,11 +201,7 @@ class CorpusData:
         return int(self.query("SELECT sum(num_tokens) AS n FROM rows", "document")["n"][0].as_py())
 
     def layer(self, layer: int) -> LayerGroups:
-        """One layer.
-
-        Raises:
-            NotFoundError: it has no groups.
-        """
+        """One layer, or a NotFoundError if it has no groups."""
         if layer not in self.layer_numbers:
             raise NotFoundError(f"corpus {self.row['corpus_id']} has no layer {layer}", fix="choose one of its layers")
         return self._read(layer, layer)[0]
@@ -260,9 +246,9 @@ class CorpusData:
         """Pooled numbers with 95 % intervals from a bootstrap over documents, JSON-ready.
 
         Perplexities weight documents by their scored tokens and shares of pairs by their pairs, so each is that of all
-        documents together, mean over layers with groups (and over heads, of distant pairs those that have some, see
-        mask/distances.py). `dominance` is the share of the largest group over the whole
-        corpus, and `document_dominance` the mean of the documents' own; both mean over layers.
+        documents together, mean over layers with groups (and over heads, of distant pairs those that have some).
+        `dominance` is the share of the largest group over the whole corpus, and `document_dominance` the mean of the
+        documents' own; both mean over layers.
         """
         documents, layers = self.documents(), self.layers()
         tokens = documents["num_tokens"].to_numpy().astype(np.float64)

@@ -26,11 +26,7 @@ from focus_runtime.store.database import Database
 
 
 def placed(rows: pa.Table, layers: NDArray[np.integer], count: int, name: str) -> NDArray[Any]:
-    """(L, T) values of one column, by layer and position.
-
-    Args:
-        layers: (L,) layer numbers, ascending.
-    """
+    """(L, T) values of one column, by layer, ascending, and position."""
     values = rows[name].to_numpy()
     assert values.size == layers.size * count, "a visible run is whole"
     array = np.empty((layers.size, count), dtype=values.dtype)
@@ -103,9 +99,8 @@ def run_parts(config: Mapping[str, Any], rows: pa.Table) -> dict[int, tuple[Part
 def corpus_parts(config: Mapping[str, Any], layers: pa.Table) -> dict[int, tuple[Part, ...]]:
     """Parts of a corpus's layers by layer number.
 
-    Args:
-        layers: its rows by layer, with `sliding_window` unless written by 0.1, and `key_value_heads` and
-            `query_heads` where the settings have a budget.
+    Its rows by layer have `sliding_window` unless written by 0.1, and `key_value_heads` and `query_heads` where the
+    settings have a budget.
     """
     settings, parts = FocusConfig.from_json(json.dumps(config)), {}
     for row in layers.to_pylist():
@@ -137,14 +132,7 @@ def full_share(layers: Iterable[Sequence[Part]]) -> float:
 
 
 def executed(database: Database, run: Mapping[str, Any], layer: int | None = None) -> dict[int, tuple[PartGroups, ...]]:
-    """Parts and their memberships by layer.
-
-    Args:
-        layer: only this one; all when None.
-
-    Raises:
-        NotFoundError: the run has no such layer.
-    """
+    """Parts and their memberships by layer, of one layer if it is given."""
     run_id, count = run["run_id"], run["num_tokens"]
     parts = run_parts(json.loads(run["config"]), fetch(database, "parts", run_id=run_id))
     if layer is not None and layer not in parts:
@@ -158,9 +146,8 @@ def part_groups(
 ) -> dict[int, tuple[PartGroups, ...]]:
     """Parts with their memberships by layer, of the layers that have some.
 
-    Args:
-        usual: layer, position and membership under the configuration's top-k, in any order.
-        own: the same by part, of parts that have others.
+    `usual`: layer, position and membership under the configuration's top-k; `own`: the same by part, of parts that have
+    others.
     """
     layers, place = np.unique(usual["layer"].to_numpy(), return_inverse=True)
     bits = np.empty((layers.size, count), dtype=np.int64)
@@ -184,11 +171,7 @@ def head_memberships(rows: pa.Table, count: int) -> dict[tuple[int, int], Ints]:
 
 
 def part_of(parts: Sequence[Part], layer: int, head: int | None) -> Part:
-    """The part of a layer with one head; the first when None.
-
-    Raises:
-        NotFoundError: the layer has no such head.
-    """
+    """The part of a layer with one head; the first when None."""
     heads = sorted(head for part in parts for head in part.heads)
     if head is None or (head == 0 and not heads):
         return parts[0]
@@ -201,11 +184,7 @@ def part_of(parts: Sequence[Part], layer: int, head: int | None) -> Part:
 
 
 def named_part(parts: Sequence[Part], layer: int, head: int | None, fix: str) -> Part:
-    """The part of a layer with one head, which must be named where the heads differ.
-
-    Raises:
-        InputError: the layer has no such head, or its heads differ and none was named.
-    """
+    """The part of a layer with one head, which must be named where the heads differ."""
     if head is None and len(parts) > 1:
         raise InputError(f"the heads of layer {layer} differ ({'; '.join(part.title for part in parts)})", fix=fix)
     return part_of(parts, layer, head)
@@ -245,12 +224,7 @@ def chance_beyond(sharing: Sequence[float], far: Sequence[float] | NDArray[np.fl
 
 @dataclass(frozen=True, slots=True)
 class PartPairs:
-    """A part with its pairs.
-
-    Attributes:
-        retained_pairs: allowed pairs over causal pairs, of one of its heads.
-        pairs: cause -> pairs of one of its heads.
-    """
+    """A part with the pairs, by cause, of one of its heads, and its allowed over its causal pairs."""
 
     part: Part
     retained_pairs: float

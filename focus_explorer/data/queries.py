@@ -363,11 +363,7 @@ def _times(column: pa.ChunkedArray) -> list[datetime | None]:
 
 
 def fetch_training(database: Database, training_id: str) -> dict[str, Any]:
-    """The one row of a training.
-
-    Raises:
-        NotFoundError: there is no such training.
-    """
+    """The one row of a training."""
     rows = fetch(database, "training", training_id=training_id).to_pylist()
     if not rows:
         raise NotFoundError(f"there is no training {training_id!r} in {database.path.name}", fix="reload the page")
@@ -380,12 +376,7 @@ def fetch_run(database: Database, run_id: str) -> dict[str, Any]:
 
 
 def only_run(database: Database, run_id: str, rows: pa.Table) -> dict[str, Any]:
-    """The one row of the query `run`.
-
-    Raises:
-        NotFoundError: it has none.
-        DeletedRunError: the run was deleted.
-    """
+    """The one row of the query `run`, unless there is none or it was deleted."""
     if not rows.num_rows:
         raise NotFoundError(
             f"there is no run {run_id!r} in {database.path.name}", fix="`focus-explorer runs` lists the ones there are"

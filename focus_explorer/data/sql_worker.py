@@ -89,11 +89,7 @@ def _connect(path: str, memory: str) -> duckdb.DuckDBPyConnection:
 
 
 def _one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """The one SELECT of a text.
-
-    Raises:
-        QueryProblemError: there is none, more than one, or another kind of statement.
-    """
+    """The one SELECT of a text."""
     statements = connection.extract_statements(sql)
     if not statements:
         raise QueryProblemError("there is no query; expected one SELECT statement")

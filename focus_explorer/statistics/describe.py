@@ -14,6 +14,7 @@ from focus_explorer.statistics.layer_measures import INFORMATION, Bins, Measured
 from focus_explorer.statistics.resample import Estimate, Resampler, corrected_p_values, mean_of
 from focus_explorer.statistics.rows import StatisticRow, caution, to_table
 from focus_explorer.statistics.sample import Sample
+from focus_runtime.mask.distances import distance_bins
 from focus_runtime.mask.rule import group_label
 from focus_runtime.measure.contingency import group_purity, information, purity, shuffled_tables
 from focus_runtime.measure.intervals import percentile_ends
@@ -65,7 +66,7 @@ def measure(
     """Measure every layer of a sample."""
     resampler = Resampler(sample.units, resamples=resamples, seed=seed)
     longest = int((np.arange(sample.num_tokens) - sample.starts).max()) + 1
-    bins = Bins.of(longest, [part.rule for parts in sample.parts for part in parts])
+    bins = Bins(*distance_bins(longest, [part.rule for parts in sample.parts for part in parts]))
     layers = []
     for place in range(len(sample.layers)):
         layers.append(_layer(sample, place, resampler, bins, seed))
@@ -75,11 +76,11 @@ def measure(
 
 def describe(sample: Sample, layers: list[Layer], resampler: Resampler) -> pa.Table:
     """Rows of `rows.SCHEMA` for groups, layers and the run, with corrected p-values and warnings."""
-    rows: list[StatisticRow] = []
+    made, rows = _Rows(sample, resampler), []
     for layer in layers:
-        rows += _group_rows(sample, layer, resampler)
-        rows += _layer_rows(sample, layer, resampler)
-    rows += _run_rows(sample, layers, resampler)
+        rows += made.of_groups(layer)
+        rows += made.of_layer(layer)
+    rows += made.of_run(layers)
     return to_table(_corrected(rows))
 
 
@@ -122,75 +123,125 @@ def _shuffle(
     return layers | {name: np.array([value]) for name, value in focus.chance.items()}, groups
 
 
-def _group_rows(sample: Sample, layer: Layer, resampler: Resampler) -> list[StatisticRow]:
-    rows = []
-    base = {name: counts.sum(axis=0) / counts.sum() for name, counts in layer.focus.counts.items()}
-    for name, estimates in layer.focus.group.items():
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Makes rows of what was measured of a sample."""
+
+    sample: Sample
+    resampler: Resampler
+
+    def of_groups(self, layer: Layer) -> list[StatisticRow]:
+        rows, focus = [], layer.focus
+        base = {name: counts.sum(axis=0) / counts.sum() for name, counts in focus.counts.items()}
+        for name, estimates in focus.group.items():
+            statistic, _, scheme = name.partition(":")
+            for group, estimate in enumerate(estimates):
+                size = int(focus.sizes[group])
+                best = int(focus.leading[scheme][group]) if scheme else -1
+                row = StatisticRow(
+                    scope="group",
+                    layer=layer.number,
+                    group=group_label(group),
+                    statistic=statistic,
+                    category=f"{scheme}:{self.sample.schemes[scheme].names[best]}" if scheme else "",
+                    value=estimate.value,
+                    count=self.sample.num_tokens if statistic == "share" else size,
+                    denominator="tokens" if statistic == "share" else "tokens of the group",
+                    units=self.resampler.count,
+                    unit=self.sample.unit,
+                    window_only=float(base[scheme][best]) if scheme else None,
+                )
+                random = None
+                if layer.random is not None and layer.partner[group] >= 0:
+                    random = layer.random.group[name][layer.partner[group]]
+                draws = layer.shuffled_groups[name][:, group] if scheme else None
+                if statistic == "share":
+                    draws = np.array([estimate.value])  # shuffling keeps sizes
+                rows.append(self._filled(row, estimate, random, draws, size))
+        return rows
+
+    def of_layer(self, layer: Layer) -> list[StatisticRow]:
+        rows = []
+        for name, estimate in layer.focus.layer.items():
+            random = layer.random.layer.get(name) if layer.random is not None else None
+            draws = layer.shuffled.get(name, np.array([estimate.value]))  # sizes and probabilities survive shuffling
+            row = self._row("layer", layer.number, name, estimate, layer.focus.tokens, _without(layer, name))
+            rows += self._compared(row, estimate, random, draws)
+        return rows
+
+    def of_run(self, layers: list[Layer]) -> list[StatisticRow]:
+        rows = []
+        for name in dict.fromkeys(name for layer in layers for name in layer.focus.layer):
+            having = [layer for layer in layers if name in layer.focus.layer]
+            estimate = mean_of([layer.focus.layer[name] for layer in having])
+            others = [layer.random.layer[name] for layer in having if layer.random and name in layer.random.layer]
+            random = mean_of(others) if len(others) == len(having) else None
+            shuffles = [layer.shuffled.get(name, np.array([layer.focus.layer[name].value])) for layer in having]
+            fewest = min(draws.size for draws in shuffles)
+            draws = np.sort([one[:fewest] for one in shuffles], axis=1).mean(axis=0)  # as if all layers moved together
+            without = [_without(layer, name) for layer in having]
+            known = [value for value in without if value is not None]
+            alone = float(np.mean(known)) if len(known) == len(without) else None
+            row = self._row("run", None, name, estimate, _mean_tokens(having), alone)
+            rows += self._compared(row, estimate, random, draws)
+        return rows
+
+    def _row(
+        self,
+        scope: str,
+        number: int | None,
+        name: str,
+        estimate: Estimate,
+        tokens: dict[str, int],
+        window_only: float | None,
+    ) -> StatisticRow:
         statistic, _, scheme = name.partition(":")
-        for group, estimate in enumerate(estimates):
-            size = int(layer.focus.sizes[group])
-            best = int(layer.focus.leading[scheme][group]) if scheme else -1
-            category = f"{scheme}:{sample.schemes[scheme].names[best]}" if scheme else ""
-            row = StatisticRow(
-                scope="group",
-                layer=layer.number,
-                group=group_label(group),
-                statistic=statistic,
-                category=category,
-                value=estimate.value,
-                count=sample.num_tokens if statistic == "share" else size,
-                denominator="tokens" if statistic == "share" else "tokens of the group",
-                units=resampler.count,
-                unit=sample.unit,
-                window_only=float(base[scheme][best]) if scheme else None,
-            )
-            random = None
-            if layer.random is not None and layer.partner[group] >= 0:
-                random = layer.random.group[name][layer.partner[group]]
-            draws = layer.shuffled_groups[name][:, group] if scheme else None
-            if statistic == "share":
-                draws = np.array([estimate.value])  # shuffling keeps sizes
-            rows.append(_filled(row, estimate, random, draws, resampler, size))
-    return rows
-
-
-def _layer_rows(sample: Sample, layer: Layer, resampler: Resampler) -> list[StatisticRow]:
-    rows = []
-    for name, estimate in layer.focus.layer.items():
-        random = layer.random.layer.get(name) if layer.random is not None else None
-        draws = layer.shuffled.get(name, np.array([estimate.value]))  # sizes and probabilities survive shuffling
-        row = _row(sample, "layer", layer.number, name, estimate, layer.focus.tokens, resampler, _without(layer, name))
-        rows.append(_filled(row, estimate, random, draws, resampler, row.count))
-        if random is not None and row.statistic in COMPARED:
-            rows.append(_difference(row, estimate.minus(random), resampler))
-    return rows
-
-
-def _run_rows(sample: Sample, layers: list[Layer], resampler: Resampler) -> list[StatisticRow]:
-    rows = []
-    for name in dict.fromkeys(name for layer in layers for name in layer.focus.layer):
-        having = [layer for layer in layers if name in layer.focus.layer]
-        estimate = mean_of([layer.focus.layer[name] for layer in having])
-        others = [layer.random.layer[name] for layer in having if layer.random and name in layer.random.layer]
-        random = mean_of(others) if len(others) == len(having) else None
-        fewest = min(layer.shuffled[name].size if name in layer.shuffled else 1 for layer in having)
-        shuffles = [layer.shuffled.get(name, np.array([layer.focus.layer[name].value]))[:fewest] for layer in having]
-        draws = np.sort(shuffles, axis=1).mean(axis=0)  # as if all layers moved together
-        without = [_without(layer, name) for layer in having]
-        row = _row(
-            sample,
-            "run",
-            None,
-            name,
-            estimate,
-            _mean_tokens(having),
-            resampler,
-            None if any(value is None for value in without) else float(np.mean([v for v in without if v is not None])),
+        return StatisticRow(
+            scope=scope,
+            layer=number,
+            statistic=statistic,
+            category=scheme,
+            value=estimate.value,
+            count=tokens.get(statistic, self.sample.num_tokens),
+            denominator=OF[statistic] + (", mean over layers" if scope == "run" else ""),
+            units=self.resampler.count,
+            unit=self.sample.unit,
+            window_only=window_only,
         )
-        rows.append(_filled(row, estimate, random, draws, resampler, row.count))
+
+    def _compared(
+        self, row: StatisticRow, estimate: Estimate, random: Estimate | None, draws: NDArray[np.float64]
+    ) -> list[StatisticRow]:
+        """The row, and another of the difference from random centroids."""
+        rows = [self._filled(row, estimate, random, draws, row.count)]
         if random is not None and row.statistic in COMPARED:
-            rows.append(_difference(row, estimate.minus(random), resampler))
-    return rows
+            gain = estimate.minus(random)
+            difference = replace(row, statistic=f"{row.statistic}_minus_random", value=gain.value, window_only=None)
+            rows.append(self._filled(difference, gain, None, None, row.count))
+        return rows
+
+    def _filled(
+        self,
+        row: StatisticRow,
+        estimate: Estimate,
+        random: Estimate | None,
+        draws: NDArray[np.float64] | None,
+        size: int,
+    ) -> StatisticRow:
+        """The row with interval, baselines, p-value and warning."""
+        low, high = estimate.interval(self.resampler.count)
+        row = replace(row, low=low, high=high)
+        if random is not None:
+            ends = random.interval(self.resampler.count)
+            row = replace(row, random=random.value, random_low=ends[0], random_high=ends[1])
+        if draws is not None and draws.size == 1:
+            row = replace(row, shuffled=float(draws[0]))
+        elif draws is not None and np.isfinite(estimate.value):
+            least, most = percentile_ends(draws).tolist()
+            p_value = (1 + int((draws >= estimate.value - 1e-12).sum())) / (1 + draws.size)
+            mean = float(draws.mean())
+            row = replace(row, shuffled=mean, shuffled_low=least, shuffled_high=most, p_value=p_value)
+        return replace(row, warning=caution(row, size, estimate.units(self.resampler.count)))
 
 
 def _mean_tokens(layers: list[Layer]) -> dict[str, int]:
@@ -211,7 +262,6 @@ def _without(layer: Layer, name: str) -> float | None:
     if statistic == "mass_kept":
         return layer.focus.window_mass
     if statistic == "pairs_kept":
-        assert layer.focus.pairs is not None
         return float(layer.focus.pairs.ruled.sum() / layer.focus.pairs.pairs.sum())
     fixed = {
         "dominance": 1.0,
@@ -227,74 +277,6 @@ def _without(layer: Layer, name: str) -> float | None:
         "distant_mass_kept": 0.0,
     }
     return fixed.get(statistic)
-
-
-def _row(
-    sample: Sample,
-    scope: str,
-    number: int | None,
-    name: str,
-    estimate: Estimate,
-    tokens: dict[str, int],
-    resampler: Resampler,
-    window_only: float | None,
-) -> StatisticRow:
-    statistic, _, scheme = name.partition(":")
-    denominator = OF[statistic] + (", mean over layers" if scope == "run" else "")
-    return StatisticRow(
-        scope=scope,
-        layer=number,
-        statistic=statistic,
-        category=scheme,
-        value=estimate.value,
-        count=tokens.get(statistic, sample.num_tokens),
-        denominator=denominator,
-        units=resampler.count,
-        unit=sample.unit,
-        window_only=window_only,
-    )
-
-
-def _filled(
-    row: StatisticRow,
-    estimate: Estimate,
-    random: Estimate | None,
-    draws: NDArray[np.float64] | None,
-    resampler: Resampler,
-    size: int,
-) -> StatisticRow:
-    """The row with interval, baselines, p-value and warning."""
-    low, high = estimate.interval(resampler.count)
-    row = replace(row, low=low, high=high)
-    if random is not None:
-        ends = random.interval(resampler.count)
-        row = replace(row, random=random.value, random_low=ends[0], random_high=ends[1])
-    if draws is not None and draws.size == 1:
-        row = replace(row, shuffled=float(draws[0]))
-    elif draws is not None and np.isfinite(estimate.value):
-        least, most = percentile_ends(draws).tolist()
-        reached = int((draws >= estimate.value - 1e-12).sum())
-        row = replace(
-            row,
-            shuffled=float(draws.mean()),
-            shuffled_low=least,
-            shuffled_high=most,
-            p_value=(1 + reached) / (1 + draws.size),
-        )
-    return replace(row, warning=caution(row, size, estimate.units(resampler.count)))
-
-
-def _difference(row: StatisticRow, gain: Estimate, resampler: Resampler) -> StatisticRow:
-    low, high = gain.interval(resampler.count)
-    return replace(
-        row,
-        statistic=f"{row.statistic}_minus_random",
-        value=gain.value,
-        low=low,
-        high=high,
-        window_only=None,
-        warning=caution(row, row.count, gain.units(resampler.count)),
-    )
 
 
 def _corrected(rows: list[StatisticRow]) -> list[StatisticRow]:

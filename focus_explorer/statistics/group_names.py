@@ -84,7 +84,7 @@ class Association:
 
     Attributes:
         phi: correlation, -1 to 1.
-        share: of the group's tokens that have the trait.
+        share: of the group's tokens that have the trait; base: of all tokens.
         covered: of the tokens with the trait that are in the group.
         p_value: probability that the best of all traits tried does as well in a group drawn at random, at most 1: the
             trait's own, times the number of traits (Bonferroni); tokens count as independent.
@@ -121,11 +121,7 @@ def token_traits(pieces: Sequence[str]) -> Traits:
 
 
 def associations(top: NDArray[np.integer], num_groups: int, traits: Traits) -> list[list[Association]]:
-    """Traits of every group, the strongest first; none for a group of fewer than `FEWEST` tokens, or of all.
-
-    Args:
-        top: (T,) the tokens' groups.
-    """
+    """Traits of every group, the strongest first; none for a group of fewer than `FEWEST` tokens, or of all."""
     from scipy.stats import hypergeom  # the page answers half a second earlier without
 
     total, names = len(top), traits.names
@@ -157,12 +153,8 @@ def associations(top: NDArray[np.integer], num_groups: int, traits: Traits) -> l
 
 def _seen_before(values: Sequence[object]) -> Flags:
     """Whether each value occurs earlier in the sequence."""
-    known: set[object] = set()
-    seen = np.zeros(len(values), dtype=bool)
-    for place, value in enumerate(values):
-        seen[place] = value in known
-        known.add(value)
-    return seen
+    first: dict[object, int] = {}
+    return np.array([first.setdefault(value, place) != place for place, value in enumerate(values)], dtype=bool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,10 @@ LEAST_USES, MOST_Q = 2, 0.05
 
 
 def group_flags(sizes: NDArray[np.int64]) -> list[list[str]]:
-    """Marks of each group.
+    """Marks of each of one layer's groups, by their (K,) tokens.
 
     `dead`: no tokens. `starved`: less than a tenth of an even share. `collapsed`: more than halfway between an even
     share and everything.
-
-    Args:
-        sizes: (K,) tokens of one layer's groups.
     """
     total, groups = int(sizes.sum()), len(sizes)
     flags: list[list[str]] = []
@@ -70,17 +67,14 @@ class PurityNull:
 def group_purity_estimates(
     counts: Values, drawn: Values, used: Counts, leading: Counts, held_by: Counts
 ) -> list[Estimate]:
-    """Purity of each of K groups; `Estimate.interval` gives its 95 % bootstrap interval.
+    """Purity of each of K groups, NaN for a group without tokens.
 
     Args:
         counts: (K, C) tokens by group and category.
         drawn: (R, K, C') the same in every resample, of the used categories alone.
         used: (C',) numbers of the categories that have tokens.
-        leading: (K,) category of each group whose share is taken: its commonest one, or that of another labelling.
+        leading: (K,) category of each group whose share is measured: its commonest one, or that of another labelling.
         held_by: (K,) resampled units that have tokens of each group.
-
-    Returns:
-        K estimates, NaN for a group without tokens.
     """
     column = {int(category): place for place, category in enumerate(used)}
     sizes, drawn_sizes = counts.sum(axis=1), drawn.sum(axis=2)
@@ -95,11 +89,8 @@ def group_purity_estimates(
 def shuffled_group_purity(counts: Counts, *, draws: int = DRAWS, seed: int = 0) -> PurityNull:
     """Purity of each group when a layer's assignments are permuted over the tokens, group sizes kept.
 
-    A permuted group is a draw of as many tokens without replacement, so its class counts are drawn directly from
-    their multivariate hypergeometric distribution instead of permuting the whole text.
-
-    Args:
-        counts: (K, C) tokens by group and class.
+    A permuted group is a draw of as many tokens without replacement, so its class counts, of (K, C) `counts`, are drawn
+    directly from their multivariate hypergeometric distribution.
     """
     generator = np.random.default_rng(seed)
     sizes, classes = counts.sum(axis=1), counts.sum(axis=0)
@@ -135,11 +126,7 @@ def prior_tokens(num_tokens: int, num_groups: int) -> float:
 
 
 def standing_out(uses: NDArray[np.int64]) -> StandingOut:
-    """Which pieces stand out in which group.
-
-    Args:
-        uses: (K, V) uses of each piece in each group.
-    """
+    """Which of V pieces stand out in which of K groups, by (K, V) uses."""
     z = log_odds(uses, prior_size=prior_tokens(int(uses.sum()), uses.shape[0]))
     p_values = two_sided_p_values(z)
     q_values = corrected_p_values(p_values)
@@ -148,11 +135,9 @@ def standing_out(uses: NDArray[np.int64]) -> StandingOut:
 
 
 def characteristic_table(sample: Sample) -> pa.Table:
-    """The most characteristic and the most frequent pieces of every group.
+    """The most characteristic and the most frequent pieces of every group, by `kind`.
 
-    `kind` is `characteristic` (log-odds with an informative prior significantly above 0, false discovery rate 5 %
-    within the layer) or `frequent`; `z` is in standard errors, `p_value` two-sided of z, `q_value` corrected over
-    all pieces and groups of the layer; `uses` in the group, `uses_in_text` in all.
+    `z` is in standard errors, `p_value` two-sided of z, `q_value` corrected over all pieces and groups of the layer.
     """
     rows: list[dict[str, Any]] = []
     shape = (sample.num_groups, len(sample.pieces))
@@ -263,12 +248,7 @@ def _layer_categories(sample: Sample, place: int, layer: int, name: str, resampl
 
 
 def _share_intervals(shares: NDArray[np.float64], replicates: NDArray[np.float64], held_by: NDArray[np.intp]) -> Any:
-    """Ends of the intervals of (K, C) shares; NaN for a group in one unit, or lost in most resamples.
-
-    Args:
-        shares: (K, C); replicates: (R, K, C), NaN where a resample has none of a group.
-        held_by: (K,) units that have tokens of each group.
-    """
+    """Ends of the intervals of (K, C) shares from (R, K, C) replicates; NaN for a group in one unit, or mostly lost."""
     ends = np.full((2, *shares.shape), np.nan)
     for group, units in enumerate(held_by.tolist()):
         drawn = replicates[:, group]

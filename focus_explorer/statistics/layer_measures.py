@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import chance_beyond
+from focus_explorer.data.parts import Part, chance_beyond
 from focus_explorer.statistics.groups import group_purity_estimates
 from focus_explorer.statistics.resample import Estimate, Resampler, Values, held, mean_of, ratio
 from focus_explorer.statistics.sample import Groups, Sample
-from focus_runtime.mask.distances import distance_bins, shuffled_sharing
+from focus_runtime.mask.distances import shuffled_sharing
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.contingency import balance, contingency, dominance, information, purity
 
@@ -30,21 +30,16 @@ class Bins:
     first: Ints
     last: Ints
 
-    @classmethod
-    def of(cls, longest: int, rules: Sequence[PairRule]) -> Bins:
-        """Those of `distance_bins` up to the longest document, cut at the rules of all layers."""
-        return cls(*distance_bins(longest, rules))
-
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """Causal pairs by unit and distance.
+    """Causal pairs by unit and distance, (U, B) each.
 
     Attributes:
-        pairs: (U, B) all of them; ruled: those that window and sinks keep; kept: those the mask keeps.
-        undecided: (U, B) those in the layer's reach that the groups decide.
+        pairs: all of them; ruled: those that window and sinks keep; kept: those the mask keeps.
+        undecided: those in the layer's reach that the groups decide.
         sharing: probability that two tokens share a group when assignments are permuted; mean over heads.
-        expected: (U, B) pairs kept then, where heads differ; else they follow from the others.
+        expected: pairs kept then, where heads differ; else they follow from the others.
     """
 
     pairs: Values
@@ -57,10 +52,6 @@ class PairCounts:
     def by_chance(self) -> Values:
         """(U, B) pairs that permuted assignments keep."""
         return self.ruled + self.undecided * self.sharing if self.expected is None else self.expected
-
-    def shuffled(self) -> Values:
-        """(B,) share of the pairs that permuted assignments keep, by distance."""
-        return np.asarray(self.by_chance().sum(axis=0) / self.pairs.sum(axis=0))
 
 
 def mean_pairs(counts: Sequence[PairCounts], weights: Sequence[int]) -> PairCounts:
@@ -82,11 +73,7 @@ def mean_pairs(counts: Sequence[PairCounts], weights: Sequence[int]) -> PairCoun
 
 
 def count_pairs(membership: Ints, starts: Ints, bins: Bins, rule: PairRule, resampler: Resampler) -> PairCounts:
-    """Count one layer's pairs, exactly.
-
-    Args:
-        membership: (T,) bit sets; starts: (T,) where each token's document begins.
-    """
+    """Count one layer's pairs, exactly; `starts` is (T,) where each token's document begins."""
     place = np.arange(membership.size)
     farthest, near = rule.farthest(place.size), rule.near(place - starts)
     pairs, local, sinks = _by_rule(place, starts, near, bins, rule, resampler)
@@ -97,23 +84,10 @@ def count_pairs(membership: Ints, starts: Ints, bins: Bins, rule: PairRule, resa
         distance = place - key
         far = (distance > near) & (distance <= farthest)
         alone = far & ((membership & membership[np.minimum(key, place)]) == 0)
-        kept += counts_by_distance(resampler, alone, distance, bins)
+        cell = np.searchsorted(bins.first, np.maximum(distance, 0), side="right") - 1
+        kept += resampler.tally(cell, bins.first.size, alone.astype(np.float64))
     undecided = np.where(in_reach, pairs - local - sinks, 0.0)
     return PairCounts(pairs, local + sinks, kept, undecided, shuffled_sharing(membership))
-
-
-def counts_by_distance(resampler: Resampler, selected: NDArray[np.bool_], distance: Ints, bins: Bins) -> Values:
-    """Selected tokens by unit and the bin of their distance.
-
-    Args:
-        selected: (T,); distance: (T,) tokens.
-
-    Returns:
-        (U, B).
-    """
-    cells = bins.first.size
-    codes = np.searchsorted(bins.first, np.maximum(distance, 0), side="right") - 1
-    return resampler.tally(codes, cells, selected.astype(np.float64))
 
 
 def _by_rule(
@@ -164,26 +138,27 @@ class Measured:
     """One layer, K groups.
 
     Attributes:
+        pairs: mean over heads.
+        sharing: by part, the probability that two tokens share a group once groups are permuted over the tokens.
         layer: name of a statistic, with ":scheme" where it has one -> estimate.
         group: the same for groups, K estimates each.
         counts: scheme -> (K, C) tokens by group and category.
         leading: scheme -> (K,) commonest category of each group.
         sizes: (K,) tokens.
         tokens: statistic -> tokens or pairs in its denominator, where these are not all tokens.
-        sharing: by part, the probability that two tokens share a group once groups are permuted over the tokens.
-        chance: statistic of pairs or attention -> its exact expectation under such groups.
+        chance: statistic of pairs or attention -> its exact expectation under permuted groups.
         window_mass: share of full attention on window and sinks.
         by_type: (V', K) uses of the token types that are used often enough, by group.
     """
 
+    pairs: PairCounts
+    sharing: list[float]
     layer: dict[str, Estimate] = field(default_factory=dict)
     group: dict[str, list[Estimate]] = field(default_factory=dict)
     counts: dict[str, Values] = field(default_factory=dict)
     leading: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     sizes: Values = field(default_factory=lambda: np.zeros(0))
     tokens: dict[str, int] = field(default_factory=dict)
-    pairs: PairCounts | None = None
-    sharing: list[float] = field(default_factory=list)
     chance: dict[str, float] = field(default_factory=dict)
     by_type: Values = field(default_factory=lambda: np.zeros((0, 0)))
     window_mass: float | None = None
@@ -201,16 +176,17 @@ def measure_layer(
 ) -> Measured:
     """Measure the layer at a place in `sample.layers`.
 
-    Args:
-        leading: categories whose share is taken in each group; the group's own commonest when None.
+    `leading`: categories whose share is measured in each group. None: the group's own commonest.
     """
-    measured = Measured()
-    top = groups.tops[place].astype(np.int64)
+    parts, top = sample.parts[place], groups.tops[place].astype(np.int64)
+    by_part = [count_pairs(groups.executed(place, part), sample.starts, bins, part.rule, resampler) for part in parts]
+    pairs = mean_pairs(by_part, [part.weight for part in parts])
+    measured = Measured(pairs, [own.sharing for own in by_part])
     _sizes(measured, sample, groups, place, top, resampler)
     for name in sample.schemes:
         _categories(measured, sample, name, top, resampler, None if leading is None else leading[name])
     _stability(measured, sample, top, resampler)
-    _pairs(measured, sample, groups, place, resampler, bins)
+    _pairs(measured, by_part, parts, resampler)
     _mass(measured, sample, place, centroids, resampler)
     return measured
 
@@ -281,37 +257,26 @@ def _stability(measured: Measured, sample: Sample, top: NDArray[np.int64], resam
     measured.tokens["stability"] = int(eligible.sum())
 
 
-def _pairs(measured: Measured, sample: Sample, groups: Groups, place: int, resampler: Resampler, bins: Bins) -> None:
+def _pairs(measured: Measured, by_part: list[PairCounts], parts: Sequence[Part], resampler: Resampler) -> None:
     """Pairs kept, mean over heads; of the distant ones over the heads that have some."""
-    parts = sample.parts[place]
-    by_part = [count_pairs(groups.executed(place, part), sample.starts, bins, part.rule, resampler) for part in parts]
-    counts = measured.pairs = mean_pairs(by_part, [part.weight for part in parts])
-    measured.sharing = [own.sharing for own in by_part]
-    kept, pairs = counts.kept.sum(axis=1), counts.pairs.sum(axis=1)
+    kept, pairs = measured.pairs.kept.sum(axis=1), measured.pairs.pairs.sum(axis=1)
     measured.layer["pairs_kept"] = quotient(resampler, kept, pairs)
-    measured.chance["pairs_kept"] = float(counts.by_chance().sum() / pairs.sum())
+    measured.chance["pairs_kept"] = float(measured.pairs.by_chance().sum() / pairs.sum())
     measured.tokens["pairs_kept"] = int(pairs.sum())
-    distant, sharing, weights, decided = [], [], [], []
-    for part, own in zip(parts, by_part, strict=True):
-        kept, ruled, undecided = (values.sum(axis=1) for values in (own.kept, own.ruled, own.undecided))
-        if undecided.sum() > 0:
-            distant.append(quotient(resampler, kept - ruled, undecided))
-            sharing.append(own.sharing)
-            weights.append(part.weight)
-            decided.append(float(undecided.sum()))
-    if distant:
-        measured.layer["distant_pairs_kept"] = mean_of(distant, weights)
-        measured.chance["distant_pairs_kept"] = float(np.average(sharing, weights=weights))
-        measured.tokens["distant_pairs_kept"] = round(float(np.average(decided, weights=weights)))
+    having = [(own, part.weight) for own, part in zip(by_part, parts, strict=True) if own.undecided.sum() > 0]
+    if having:
+        weights = [weight for _, weight in having]
+        sums = [((own.kept - own.ruled).sum(axis=1), own.undecided.sum(axis=1)) for own, _ in having]
+        measured.layer["distant_pairs_kept"] = mean_of([quotient(resampler, *both) for both in sums], weights)
+        measured.chance["distant_pairs_kept"] = float(np.average([own.sharing for own, _ in having], weights=weights))
+        decided = np.average([own.undecided.sum() for own, _ in having], weights=weights)
+        measured.tokens["distant_pairs_kept"] = round(float(decided))
 
 
 def quotient(resampler: Resampler, numerator: Values, denominator: Values) -> Estimate:
-    """Ratio of two sums over units.
+    """Ratio of two sums over U units.
 
     Sums of pairs outgrow what 32 bits count exactly, so they are scaled first.
-
-    Args:
-        numerator, denominator: (U,).
     """
     scale = max(float(denominator.max()), 1.0)
     drawn = resampler.draw(np.stack([numerator, denominator], axis=1) / scale)

@@ -23,18 +23,14 @@ NAMED = ("PROPN", "NOUN", "name", "content")  # parts of speech and word classes
 def distances_table(sample: Sample, layers: list[Layer], resampler: Resampler, bins: Bins) -> pa.Table:
     """Share of causal pairs kept in each range of distances, by layer and as the mean over layers (layer null)."""
     rows: list[dict[str, Any]] = []
-    of_focus = [_shares(part, resampler) for part in _pairs(layers)]
-    randoms = [layer.random.pairs for layer in layers if layer.random is not None and layer.random.pairs is not None]
-    of_random = [_shares(part, resampler) for part in randoms]
+    pairs = [_sums(layer.focus.pairs) for layer in layers]
+    of_focus = [_shares(layer.focus.pairs, resampler) for layer in layers]
+    of_random = [_shares(layer.random.pairs, resampler) for layer in layers if layer.random is not None]
     for place, layer in enumerate(layers):
-        part = _pairs([layer])[0]
         random = of_random[place] if of_random else None
-        rows += _rows(bins, part, of_focus[place], random, layer.number, sample, resampler)
-    means = [mean_of([one[number] for one in of_focus]) for number in range(bins.first.size)]
-    random_means = None
-    if of_random:
-        random_means = [mean_of([one[number] for one in of_random]) for number in range(bins.first.size)]
-    rows += _rows(bins, _mean_counts(_pairs(layers)), means, random_means, None, sample, resampler)
+        rows += _rows(bins, pairs[place], of_focus[place], random, layer.number, sample, resampler)
+    means, random_means = ([mean_of(list(cell)) for cell in zip(*one, strict=True)] for one in (of_focus, of_random))
+    rows += _rows(bins, np.mean(pairs, axis=0), means, random_means or None, None, sample, resampler)
     schema = schema_of(
         "layer:int32 first:int64 last:int64 pairs:int64 kept share low high shuffled random random_low random_high "
         "window_only units:int64 unit:string"
@@ -42,26 +38,9 @@ def distances_table(sample: Sample, layers: list[Layer], resampler: Resampler, b
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def _pairs(layers: list[Layer]) -> list[PairCounts]:
-    pairs = []
-    for layer in layers:
-        assert layer.focus.pairs is not None
-        pairs.append(layer.focus.pairs)
-    return pairs
-
-
-def _mean_counts(parts: list[PairCounts]) -> PairCounts:
-    """Counts of the layers, averaged."""
-    kept = np.mean([part.kept.sum(axis=0) for part in parts], axis=0)[None]
-    first = parts[0]
-    return PairCounts(
-        first.pairs.sum(axis=0)[None],
-        np.mean([part.ruled.sum(axis=0) for part in parts], axis=0)[None],
-        kept,
-        np.mean([part.undecided.sum(axis=0) for part in parts], axis=0)[None],
-        float(np.mean([part.sharing for part in parts])),
-        np.mean([part.by_chance().sum(axis=0) for part in parts], axis=0)[None],
-    )
+def _sums(part: PairCounts) -> NDArray[np.float64]:
+    """(4, B) all pairs, those that window and sinks keep, those the mask keeps, and those permuted groups keep."""
+    return np.stack([values.sum(axis=0) for values in (part.pairs, part.ruled, part.kept, part.by_chance())])
 
 
 def _shares(part: PairCounts, resampler: Resampler) -> list[Estimate]:
@@ -77,7 +56,7 @@ def _shares(part: PairCounts, resampler: Resampler) -> list[Estimate]:
 
 def _rows(
     bins: Bins,
-    part: PairCounts,
+    sums: NDArray[np.float64],
     shares: Sequence[Estimate],
     random: Sequence[Estimate] | None,
     layer: int | None,
@@ -85,8 +64,7 @@ def _rows(
     resampler: Resampler,
 ) -> list[dict[str, Any]]:
     rows = []
-    pairs, ruled, kept = (values.sum(axis=0) for values in (part.pairs, part.ruled, part.kept))
-    shuffled = part.shuffled()
+    pairs, ruled, kept, by_chance = sums
     for number in range(bins.first.size):
         low, high = shares[number].interval(resampler.count)
         by_rule = float(ruled[number] / pairs[number])
@@ -99,7 +77,7 @@ def _rows(
             "share": shares[number].value,
             "low": low,
             "high": high,
-            "shuffled": float(shuffled[number]),
+            "shuffled": float(by_chance[number] / pairs[number]),
             "window_only": by_rule,
             "units": resampler.count,
             "unit": sample.unit,
@@ -114,23 +92,18 @@ def _rows(
 def links_table(links: pa.Table, pieces: Sequence[str]) -> pa.Table:
     """The strongest links of full attention that the mask keeps and drops, with their pieces, distance and affinity.
 
-    Args:
-        links: rows of the query `all_attention_links`; empty until attention was measured.
+    `links` are the rows of the query `all_attention_links`; empty until attention was measured.
     """
     query, key = links["query"].to_numpy(), links["key"].to_numpy()
     return pa.table(
         {
-            "layer": links["layer"],
-            "head": links["head"],
-            "kind": links["kind"],
-            "rank": links["rank"],
+            **{name: links[name] for name in ("layer", "head", "kind", "rank")},
             "query": query,
             "key": key,
             "query_piece": pa.array([pieces[i] for i in query], pa.string()),
             "key_piece": pa.array([pieces[i] for i in key], pa.string()),
             "distance": query - key,
-            "probability": links["probability"],
-            "affinity": links["affinity"],
+            **{name: links[name] for name in ("probability", "affinity")},
         }
     )
 
@@ -150,13 +123,10 @@ def long_range_rows(
 ) -> list[dict[str, Any]]:
     """The strongest pairs of some words beyond every head's window that share their most probable group in one layer.
 
-    Every two pieces are listed once, at their highest affinity.
+    Every two pieces are listed once, at their highest affinity g_i . g_j.
 
     Args:
         places: (n,) positions of the words; chosen: (n, K) their probabilities in the layer.
-
-    Returns:
-        Rows: layer, rank, positions and pieces of both, distance in tokens, affinity g_i . g_j, group.
     """
     rules = [part.rule for part in sample.parts[sample.layers.index(layer)] if not part.full]
     if not rules:  # every head attends fully: no pair needs a group

@@ -28,7 +28,7 @@ class Estimate:
     Attributes:
         value: on the whole sample; NaN where it is undefined.
         replicates: (R,) NaN where a resample left it undefined.
-        held_by: how many units hold something of its denominator, such as tokens of a group; None for all.
+        held_by: how many units hold something of its denominator, such as tokens of a group. None: all.
     """
 
     value: float
@@ -61,11 +61,7 @@ def fewest_units(estimates: Sequence[Estimate]) -> int | None:
 
 
 def mean_of(estimates: list[Estimate], weights: Sequence[int] | None = None) -> Estimate:
-    """The mean over layers or heads of one statistic, resampled together.
-
-    Args:
-        weights: how much each counts; all alike when None.
-    """
+    """The weighted mean over layers or heads of one statistic, resampled together."""
     first = estimates[0]
     if len(estimates) == 1:
         return first
@@ -79,11 +75,7 @@ def mean_of(estimates: list[Estimate], weights: Sequence[int] | None = None) -> 
 
 
 class Resampler:
-    """Weights of U units in R resamples.
-
-    Args:
-        units: (T,) number of the unit each token belongs to, from 0, each at least once.
-    """
+    """Weights of U units in R resamples; `units` is (T,) number of the unit each token belongs to, from 0."""
 
     def __init__(self, units: NDArray[np.integer], *, resamples: int = RESAMPLES, seed: int = 0) -> None:
         generator = np.random.default_rng(seed)
@@ -98,12 +90,7 @@ class Resampler:
         self.weights: Weights = drawn.astype(np.float32)
 
     def tally(self, codes: NDArray[np.integer], cells: int, values: NDArray[np.floating] | None = None) -> Values:
-        """(U, cells) sums of tokens, or of their values, by unit and cell.
-
-        Args:
-            codes: (n,) cells of the first n tokens.
-            values: (n,) what is summed; tokens are counted when None.
-        """
+        """(U, cells) sums of the first n tokens, or of their (n,) values, by unit and by (n,) cell."""
         flat = self.of_token[: codes.size] * cells + codes
         return np.bincount(flat, values, minlength=self.bins * cells).reshape(self.bins, cells).astype(np.float64)
 
@@ -132,16 +119,10 @@ def two_sided_p_values(scores: Values) -> Values:
 
 
 def hypergeometric_p_values(counts: Values) -> Values:
-    """Two-sided p-values of every cell of a table when the labels of its rows are permuted over the tokens.
+    """Two-sided p-values of every cell of a (K, C) table when the labels of its rows are permuted over the tokens.
 
     Twice the probability of a count as far from its expectation or farther on the same side, at most 1. It is exact: z
     and the normal distribution call a rare category significant where it occurs once.
-
-    Args:
-        counts: (K, C) whole numbers.
-
-    Returns:
-        (K, C).
     """
     from scipy.stats import hypergeom
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any
 
 import pyarrow as pa
 
@@ -19,10 +18,8 @@ class StatisticRow:
 
     Attributes:
         scope: `run` (over all layers), `layer` or `group`.
-        layer: layer number; None over layers.
         group: letter of the group; None for a layer or run.
-        category: what the statistic is about beyond its name, such as a tag set, a tag or a range of distances; "" if
-            nothing.
+        category: what the statistic is about beyond its name, such as a tag set or a tag; "" if nothing.
         value, low, high: estimate and 95 % bootstrap interval over units.
         shuffled, shuffled_low, shuffled_high: mean and 95 % range under permuted assignments of the same sizes.
         random, random_low, random_high: the same statistic, with its interval, for random centroids on the same text.
@@ -75,16 +72,10 @@ assert set(COLUMNS) == {field.name for field in fields(StatisticRow)}
 
 
 def to_table(rows: Iterable[StatisticRow]) -> pa.Table:
-    """Rows as an Arrow table of `SCHEMA`."""
-    return pa.Table.from_pylist([_plain(row) for row in rows], schema=SCHEMA)
-
-
-def _plain(row: StatisticRow) -> dict[str, Any]:
-    return {name: _number(getattr(row, name)) for name in COLUMNS}
-
-
-def _number(value: Any) -> Any:
-    return None if isinstance(value, float) and value != value else value
+    """Rows as an Arrow table of `SCHEMA`; NaN becomes null."""
+    values = [{name: getattr(row, name) for name in COLUMNS} for row in rows]
+    plain = [{name: None if value != value else value for name, value in row.items()} for row in values]
+    return pa.Table.from_pylist(plain, schema=SCHEMA)
 
 
 FEW_UNITS, ENOUGH_UNITS = 10, 30

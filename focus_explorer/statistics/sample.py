@@ -91,10 +91,10 @@ class Sample:
 
     Attributes:
         parts: heads of each layer by the setting they executed.
-        focus: the groups of the run or corpus; random: those of random centroids, None where they were not measured.
+        focus, random: groups of the run or corpus, and of random centroids, None where they were not measured.
         pieces: V different texts of tokens; piece: (T,) numbers of them.
         schemes: name -> categories, `pos` and `dep` from a tagger or `word` from word lists.
-        units: (T,) number of the unit that a resample takes or leaves, from 0; unit: what it is.
+        units: (T,) number of the unit that a resample draws or leaves, from 0; unit: what it is.
         starts: (T,) position where the token's document begins: no pair reaches beyond it.
         mass: full attention by centroids (`focus`, `random`), empty where it was not measured.
         notes: what a reader must know about the categories or units.
@@ -177,12 +177,7 @@ def _sample(
     missing: tuple[str, str],
     **fields: Any,
 ) -> Sample:
-    """A sample with its pieces, categories and units numbered.
-
-    Args:
-        tags: `pos` and `dep` of the tokens; None where they were not tagged.
-        documents, units: (T,) which document and unit each token belongs to, in order.
-    """
+    """A sample with its pieces, categories and units numbered; `tags` are None where the tokens were not tagged."""
     numbers: dict[str, int] = {}
     codes = np.array([numbers.setdefault(piece, len(numbers)) for piece in pieces], dtype=np.int64)
     if tags is not None:

@@ -94,12 +94,7 @@ _cache: OrderedDict[tuple[str, str, str], RunStatistics] = OrderedDict()
 
 
 def run_statistics(database: Database, run_id: str) -> RunStatistics:
-    """The statistics of a run or a corpus, kept while nothing more is measured of it.
-
-    Raises:
-        NotFoundError: there is no such run, or it was deleted, or the corpus has no documents.
-        InputError: the corpus is not finished.
-    """
+    """The statistics of a run or a corpus, kept while nothing more is measured of it."""
     with database.read():
         corpus = corpus_row(database, run_id)
         if corpus is not None and corpus["status"] != "complete":
@@ -118,11 +113,7 @@ def run_statistics(database: Database, run_id: str) -> RunStatistics:
 
 
 def statistics_table(database: Database, run_id: str, name: str) -> pa.Table:
-    """One table of a run or corpus.
-
-    Raises:
-        InputError: unknown table or run.
-    """
+    """One table of a run or corpus."""
     if name not in NAMES:
         raise InputError(f"there are no statistics {name!r}", expected=" or ".join(NAMES))
     if name not in OF_CORPUS and corpus_row(database, run_id) is not None:
@@ -131,11 +122,7 @@ def statistics_table(database: Database, run_id: str, name: str) -> pa.Table:
 
 
 def agreement_between(database: Database, run_id: str, other_id: str) -> pa.Table:
-    """Two runs of the same tokens, layer by layer; see `agreement.between_samples`.
-
-    Raises:
-        InputError: the tokens differ, or there is no such run.
-    """
+    """Two runs of the same tokens, layer by layer; see `agreement.between_samples`."""
     ids = [fetch(database, "token_ids", run_id=one)["token_id"].to_numpy() for one in (run_id, other_id)]
     first, second = run_statistics(database, run_id).sample, run_statistics(database, other_id).sample
     if not np.array_equal(*ids):

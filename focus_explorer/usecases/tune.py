@@ -19,7 +19,7 @@ from focus_runtime.text.special import DEFAULT
 
 if TYPE_CHECKING:
     from focus_runtime.fit.budget_search import Target
-    from focus_runtime.fit.tune import Tuned as Found
+    from focus_runtime.routing.centroids import Centroids
 
 FEWEST = 2  # sequences of a domain that an interval needs
 
@@ -132,15 +132,16 @@ def tune(service: Service, request: TuneRequest, *, bar: StageBar = no_stages) -
     return tuned
 
 
-def _written(found: Found, out: Path, request: TuneRequest) -> Tuned:
+def _written(found: Centroids, out: Path, request: TuneRequest) -> Tuned:
     """The budget found for one target, written if it meets the target."""
-    from focus_runtime.fit.tune import to_json
+
     from focus_runtime.routing.centroid_file import save_centroids
 
-    write = found.met or request.write_best
+    record = found.training["budget"]
+    write = record["met"] or request.write_best
     if write:
-        save_centroids(found.centroids, out)
-    return Tuned(found.record, to_json(found.centroids.config.budget), out if write else None)
+        save_centroids(found, out)
+    return Tuned(record, [entry.to_dict() for entry in found.config.budget], out if write else None)
 
 
 def _targets(request: TuneRequest) -> dict[Path, Target]:

@@ -26,8 +26,8 @@ from focus_runtime.files import cannot_write, replacing
 from focus_runtime.fit.centroids import train_centroids
 from focus_runtime.fit.inputs import texts_sha256
 from focus_runtime.fit.loop import NO_GROUPS, Loop
+from focus_runtime.fit.objective import language_loss
 from focus_runtime.fit.settings import Recipe, TrainConfig, TrainStep, recipe_named
-from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.perplexity import Scores, score
 from focus_runtime.measure.timing import machine
 from focus_runtime.models.devices import input_device, native_dtype
@@ -296,7 +296,7 @@ class Lab:
             self.train_ids,
             settings,
             parameters,
-            lambda batch: token_nll(network, final_hidden(network, batch), batch).mean(),
+            lambda batch: language_loss(network, batch),
             after_step=after,
             phase=what,
         )

@@ -26,7 +26,7 @@ from focus_runtime.routing.centroid_file import load_centroids
 from tests.explorer.conftest import ran
 from tests.explorer.usecases.conftest import wait_for_job
 from tests.helpers import build_bos_tokenizer, build_model
-from tests.runtime.text.test_chat import LINES, TEMPLATE
+from tests.runtime.text.test_special import LINES, TEMPLATE
 
 TEXT = "The harbour was quiet — the cat sat on the mat & left 🙂.\n" * 8
 LEFT_OUT = "The text was read without <bos>"

@@ -85,8 +85,8 @@ def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress)
 
     counts = head_counts(meter.focus.model)
     step("Estimating every head", 0.2)
-    found = meter.sensitivities(config.budget, [HeadSetting(0, 0, full=True)])
-    settings = {layer: query_settings(config.head_groups(layer, counts), counts) for layer in found.layers}
+    gains = meter.sensitivities([HeadSetting(0, 0, full=True)])
+    settings = {layer: query_settings(config.head_groups(layer, counts), counts) for layer in gains}
     full = {
         (layer, head): all(one.full for one in own[head * counts.shared_by : (head + 1) * counts.shared_by])
         for layer, own in settings.items()
@@ -94,8 +94,8 @@ def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress)
     }
     estimated = {
         (layer, head): 0.0 if full[layer, head] else -float(value)
-        for layer, row in zip(found.layers, found.gain, strict=True)
-        for head, value in enumerate(row[0])
+        for layer, gain in gains.items()
+        for head, value in enumerate(gain[0])
     }
     best = sorted((place for place in estimated if not full[place]), key=estimated.__getitem__)[:verify]
     measured = {}
@@ -171,7 +171,7 @@ def explain_token(
         Cancelled: `cancelled` returned True.
     """
     from focus_runtime.explain.missing_links import missing_links
-    from focus_runtime.models.structure import num_key_value_heads
+    from focus_runtime.models.structure import head_counts
     from focus_runtime.store.measurements import write_missing_links
 
     run = fetch_run(service.database, run_id)
@@ -182,7 +182,7 @@ def explain_token(
         found = missing_links(
             focus, ids, token, progress=lambda stage, part: progress(stage, 0.8 * part), cancelled=cancelled
         )
-        shared = loaded.model.config.get_text_config().num_attention_heads // num_key_value_heads(loaded.model)
+        shared = head_counts(loaded.model).shared_by
     measure_run(
         service,
         run_id,

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from torch import Tensor, nn
 from transformers import AttentionInterface
@@ -61,7 +61,7 @@ Entered = TypeVar("Entered", bound=Mode)
 
 @dataclass(eq=False)
 class FocusModel(SavedModel):
-    """A model with Focus composed onto it; `detach()` gives the original back.
+    """A model with Focus composed onto it; `detach()`, or the end of a `with` block, gives the original back.
 
     Attributes:
         model: the frozen Hugging Face model.
@@ -267,6 +267,12 @@ class FocusModel(SavedModel):
             self._allow_compile(True)
         self._modules = {}
         return self.model
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.detach()
 
     @contextmanager
     def attached(self) -> Iterator[nn.Module]:

@@ -1,8 +1,8 @@
-"""A last-word task made from plain text, in the form lm-eval reads: no model and no network is needed.
+"""A last-word task made from plain text, in the form lm-eval reads, after LAMBADA (Paperno et al., arXiv 1606.06031).
 
-After LAMBADA (Paperno et al., 2016, arXiv 1606.06031): the last word of a passage that ends with a sentence is to be
-predicted. Every length class is a task of its own. In passages longer than the window the word occurred before, and
-only farther back than the window reaches; in shorter ones it occurred anywhere before.
+The last word of a passage that ends with a sentence is to be predicted. Every length class is a task of its own. In
+passages longer than the window the word occurred before only farther back than the window reaches; in shorter ones it
+occurred anywhere before.
 """
 
 from __future__ import annotations
@@ -23,23 +23,6 @@ from focus_runtime.errors import InputError, TextError
 from focus_runtime.files import cannot_write, replacing_folder
 from focus_runtime.text.special import added_tokens, bare_ids, encode_bare
 from focus_runtime.version import __version__
-
-
-def write_task(out: str | os.PathLike[str], name: str, yaml: str, rows: Iterable[dict[str, Any]]) -> Path:
-    """Write NAME.yaml and NAME.jsonl into a new folder, which appears whole or not at all.
-
-    Raises:
-        InputError: the folder exists or cannot be written.
-    """
-    target = Path(out)
-    if target.exists():
-        raise InputError(f"{target} is in use", expected="a new folder", fix="choose another folder")
-    with replacing_folder(target, explain=cannot_write("choose another folder")) as work:
-        (work / f"{name}.yaml").write_text(yaml, "utf-8")
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        (work / f"{name}.jsonl").write_text("".join(lines), "utf-8")
-    return target
-
 
 GROUP = "last_word"
 SHORTEST = 0.5  # of a class's length; a passage starts with a sentence, so it rarely has exactly the length
@@ -162,15 +145,13 @@ def _passage(
 def last_word_passages(
     texts: Sequence[tuple[str, str]], tokenizer: Any, *, length: int, items: int, window: int = 128, seed: int = 0
 ) -> list[Passage]:
-    """Passages of one length class, none of which overlap, in random order.
+    """Passages of one length class from (name, text) pairs, none of which overlap, in random order.
 
     Args:
-        texts: (name, text) pairs.
         tokenizer: a fast tokenizer; lengths are counted in its tokens.
         length: most tokens of a passage, its last word and added special tokens included; it has at least half of them.
         items: how many at most; a short text gives fewer.
         window: in classes longer than it, the word's earlier occurrences all lie farther back than it reaches.
-        seed: which passages are taken.
     """
     prepared = [_prepare(name, text, tokenizer) for name, text in texts]
     guessable, added = _guessable(prepared), len(added_tokens(tokenizer).ids)
@@ -209,18 +190,12 @@ def write_last_word_tasks(
 ) -> dict[str, Any]:
     """Write a folder with one lm-eval task for each length class: NAME.yaml, NAME.jsonl, and last_word.json about all.
 
-    The tasks are called last_word_LENGTH, and last_word stands for all of them. The folder appears whole or not at all.
-
-    Args:
-        texts: (name, text) pairs.
-        out: folder to make; it may exist when it is empty.
+    The tasks are called last_word_LENGTH, and last_word stands for all of them. The folder, new or empty, appears whole
+    or not at all.
 
     Returns:
         What last_word.json holds: settings, texts with their SHA-256, and for each task the count, range of tokens and
         range of distances.
-
-    Raises:
-        InputError: the folder is in use or cannot be written. TextError: no passage of some length can be made.
     """
     for name, values, least in (("lengths", lengths, 16), ("items", [items], 1), ("window", [window], 0)):
         if not values or min(values) < least:
@@ -275,6 +250,20 @@ def _write_task(folder: Path, name: str, length: int, window: int, passages: lis
     reach = f", which occurred before but not within the last {window} tokens" if length > window else ""
     description = f"Predict the last word of a passage of up to {length} tokens{reach}."
     yaml = _YAML.format(description=description, group=GROUP, name=name, data=f"{name}.jsonl")
+    _write_files(folder, name, yaml, map(asdict, passages))
+
+
+def write_task(out: str | os.PathLike[str], name: str, yaml: str, rows: Iterable[dict[str, Any]]) -> Path:
+    """Write NAME.yaml and NAME.jsonl into a new folder, which appears whole or not at all."""
+    target = Path(out)
+    if target.exists():
+        raise InputError(f"{target} is in use", expected="a new folder", fix="choose another folder")
+    with replacing_folder(target, explain=cannot_write("choose another folder")) as work:
+        _write_files(work, name, yaml, rows)
+    return target
+
+
+def _write_files(folder: Path, name: str, yaml: str, rows: Iterable[dict[str, Any]]) -> None:
     (folder / f"{name}.yaml").write_text(yaml, "utf-8")
-    rows = (json.dumps(asdict(passage), ensure_ascii=False) + "\n" for passage in passages)
-    (folder / f"{name}.jsonl").write_text("".join(rows), "utf-8")
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (folder / f"{name}.jsonl").write_text("".join(lines), "utf-8")

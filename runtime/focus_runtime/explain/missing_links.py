@@ -59,8 +59,10 @@ class Replay:
 
     @torch.no_grad()
     def changed(self, first_layer: int, first_token: int, pairs: Mapping[int, Tensor]) -> Tensor:
-        """Hidden states under added pairs, none of them before `first_layer` or `first_token`: (1, n, d) of the last n
-        tokens, those from `first_token` on or more."""
+        """Hidden states (1, n, d) of the last n tokens, from `first_token` on or more, under added pairs.
+
+        No pair is before `first_layer` or `first_token`.
+        """
         start = first_token if self._cuts else 0
         cache = None
         if self._cache is not None and start:
@@ -136,15 +138,10 @@ def missing_links(
 
     Args:
         focus: the composition, its backend "auto": the others have no gradient everywhere.
-        ids: T token ids; those before `token` are read.
-        token: position of the predicted token, 1 to T - 1.
-        candidates: links kept by their first-order gain.
-        verify: of these, how many are added and run.
+        ids: T token ids; those before `token`, the position of the predicted one, are read.
+        candidates: links kept by their first-order gain; `verify` of them are added and run.
         progress: takes each stage and the fraction done; may raise to stop.
-        cancelled: called between steps; True stops.
-
-    Raises:
-        InputError: there is no such token. Cancelled: `cancelled` returned True.
+        cancelled: called between steps; True raises Cancelled.
     """
     if not 1 <= token < len(ids):
         raise InputError(
@@ -161,13 +158,13 @@ def missing_links(
     step("Reading with full attention", 0.3)
     text = torch.tensor([list(ids[:token])], device=input_device(focus.model))
     with torch.no_grad(), focus.measured_full_attention():
-        nll_full = _loss(focus.model, final_hidden(focus.model, text), ids[token])
+        nll_full = _last_nll(focus.model, final_hidden(focus.model, text), ids[token]).item()
     chosen, others = found.links[:verify], found.links[verify:]
     if not chosen:
         return replace(found, nll_full=nll_full)
     step("Keeping the hidden states", 0.4)
     kept = Replay(focus, list(ids[:token]))
-    nll_focus = _loss(focus.model, kept.hidden, ids[token])
+    nll_focus = _last_nll(focus.model, kept.hidden, ids[token]).item()
     checked = []
     for number, link in enumerate(chosen):
         step(f"Adding link {number + 1} of {len(chosen)}", 0.5 + 0.4 * number / len(chosen))
@@ -185,12 +182,7 @@ def _with_links(kept: Replay, links: Sequence[MissingLink], target: int) -> floa
         pairs.setdefault(link.layer, []).append((link.head, link.query, link.key))
     tensors = {layer: torch.tensor(own) for layer, own in pairs.items()}
     hidden = kept.changed(min(pairs), min(link.query for link in links), tensors)
-    return _loss(kept.focus.model, hidden, target)
-
-
-def _loss(model: Any, hidden: Tensor, target: int) -> float:
-    with torch.no_grad():
-        return float(_last_nll(model, hidden, target))
+    return _last_nll(kept.focus.model, hidden, target).item()
 
 
 def _last_nll(model: Any, hidden: Tensor, target: int) -> Tensor:

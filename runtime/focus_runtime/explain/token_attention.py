@@ -59,18 +59,12 @@ def token_attention(
     strongest: int = STRONGEST,
     progress: Progress = lambda done, total: None,
 ) -> list[LayerAttention]:
-    """Read the text with Focus and with full attention, and compare what one token attends to.
+    """Read the text with Focus and with full attention, and compare what one token attends to in each focused layer.
 
     Args:
         ids: T token ids; later ones than `token` are read only where the assignment looks at the whole text.
         strongest: N, keys of each row.
         progress: called after each layer of either pass with the number done and the total; may raise to stop.
-
-    Returns:
-        For each focused layer.
-
-    Raises:
-        InputError: there is no such token.
     """
     if not 0 <= token < len(ids):
         raise InputError(f"there is no token {token}", expected=f"0 to {len(ids) - 1}")

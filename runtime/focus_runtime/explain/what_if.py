@@ -16,8 +16,8 @@ from focus_runtime.composition.changes import Change
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.observe import RecordedPass, recorded_outputs, resumed_at
 from focus_runtime.errors import InputError
-from focus_runtime.mask.counts import gained_and_lost, pair_totals
-from focus_runtime.measure.loss import Predictions, final_hidden, token_predictions
+from focus_runtime.mask.counts import gained_and_lost
+from focus_runtime.measure.loss import Predictions, final_hidden, layer_shares, token_predictions
 from focus_runtime.models.devices import input_device
 
 MOST_BLOCKS = 128
@@ -38,11 +38,7 @@ class FocusPass:
 
     def retained_pairs(self, layer: int) -> float:
         """Allowed pairs of a layer over all causal pairs, mean over its heads."""
-        masks = self.masks[layer]
-        bits = np.stack([mask.membership[0].cpu().numpy() for mask in masks])
-        dropped = pair_totals(bits, [mask.rule for mask in masks])[:, -1]
-        pairs = bits.shape[1] * (bits.shape[1] + 1) // 2
-        return float(np.average(1.0 - dropped / pairs, weights=[len(mask.group.heads) for mask in masks]))
+        return layer_shares(self.masks[layer])[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +55,7 @@ class KeptPass:
 
 @torch.no_grad()
 def keep_pass(focus: FocusModel, ids: Sequence[int]) -> KeptPass:
-    """Read a text with Focus and keep what its layers returned.
-
-    Args:
-        focus: the composition at the run's settings.
-        ids: T token ids, at least 2.
-
-    Raises:
-        InputError: the text is too short to predict a token of it.
-    """
+    """Read a text of at least 2 token ids with Focus and keep what its layers returned."""
     if len(ids) < 2:
         raise InputError("this text has no token with a prediction", expected="at least 2 tokens")
     text = torch.tensor([list(ids)], device=input_device(focus.model))
@@ -78,16 +66,7 @@ def keep_pass(focus: FocusModel, ids: Sequence[int]) -> KeptPass:
 
 @torch.no_grad()
 def what_if(focus: FocusModel, kept: KeptPass, changes: Sequence[Change]) -> FocusPass:
-    """The same text with changes.
-
-    Args:
-        focus: a composition of the same centroids and settings as the kept pass had.
-        kept: of `keep_pass`.
-        changes: made together; none gives the kept result.
-
-    Raises:
-        InputError: a change is impossible.
-    """
+    """The same text with changes made together, under the same centroids and settings; none gives the kept result."""
     if not changes:
         return kept.result
     first = min(min(focus.focused_layers) if change.layer is None else change.layer for change in changes)
@@ -104,11 +83,7 @@ def what_if(focus: FocusModel, kept: KeptPass, changes: Sequence[Change]) -> Foc
 
 
 def pairs_changed(before: Sequence[HeadMask], after: Sequence[HeadMask]) -> tuple[int, NDArray[np.float64]]:
-    """Pairs of one layer and text that a change adds and drops, in blocks.
-
-    Returns:
-        Tokens per block side, and (2, N, N) gained and lost pairs, mean over heads.
-    """
+    """Pairs of one layer that a change adds and drops, in blocks: tokens of a side, and (2, N, N), mean over heads."""
     size = -(-before[0].membership.shape[1] // MOST_BLOCKS)
     counts, heads = [], 0
     apart = sorted(sum(len(mask.group.heads) for mask in masks) for masks in (before, after))

@@ -1,18 +1,14 @@
 """What budgets do to calibration text, measured, and what settings of heads would do, estimated.
 
-Measured: loss and pairs kept, from the first layer that a budget changes.
-
 Estimated around a composition (`sensitivities`): every head returns what it executes plus a times the difference to
-what it would return at another setting; the loss's derivative at a = 0 estimates the change from a = 0 to 1. It is of
-first order and too large for large changes, so it only says which heads are worth measuring: on the default model it
-was about 1.5 times the measured change, for the heads that matter most nearly in the measured order.
+what it would return at another setting; the loss's derivative at a = 0 estimates the change from a = 0 to 1. It only
+says which heads are worth measuring: on the default model it was about 1.5 times the measured change.
 
 Estimated around full attention (`Costs`), to second order, for all heads together: a small change of what heads return
 raises the divergence from the model's own predictions by half of its square under the Fisher information. That is the
 mean square of (gradient of the loss of tokens that the model itself has drawn, times the change), which one backward
 pass gives for every head and setting at once. Squares of sums hold every interaction: errors of two heads may add up,
-or cancel. Nothing depends on which tokens the text happens to have, so the estimate is far less noisy than losses of
-the text are. Left out: products of different tokens' changes.
+or cancel. Left out: products of different tokens' changes.
 
 Shape suffixes: N sequences, L layers, S settings, H heads, T tokens, V vocabulary.
 """
@@ -32,14 +28,7 @@ from focus_runtime.budget import HeadCounts, HeadException, HeadGroup, HeadSetti
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.heads import LayerHeads, head_masks, memberships
 from focus_runtime.composition.observe import RecordedPass, recorded_outputs, resumed_at
-from focus_runtime.measure.loss import (
-    check_positions,
-    final_hidden,
-    layer_shares,
-    slabs,
-    token_nll,
-    vocabulary_logits,
-)
+from focus_runtime.measure.loss import check_positions, final_hidden, layer_shares, slabs, token_nll, vocabulary_logits
 from focus_runtime.models.devices import input_device
 from focus_runtime.models.structure import head_counts
 
@@ -62,31 +51,14 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Sensitivities:
-    """Estimates around one budget, means over sequences.
-
-    Attributes:
-        layers, settings: L numbers of layers, S settings that every head may get.
-        gain: (L, S, H) nats per token that one head gains by a setting; 0 for its own.
-        pairs: (L, S) share of causal pairs that a head keeps at a setting.
-    """
-
-    layers: tuple[int, ...]
-    settings: tuple[HeadSetting, ...]
-    gain: NDArray[np.float64]
-    pairs: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
 class Costs:
-    """Estimates around full attention.
+    """Estimates around full attention, for L layers, H heads and S settings that every head may get.
 
     Attributes:
-        layers, settings: L numbers of layers, S settings that every head may get; full attention costs nothing.
         by_query: whether the H heads are query heads; else key-value heads, each with the query heads that share it.
         products: (L, H, S, L, H, S) float32, mean over tokens of the product of what two heads' settings would change
             in a token's loss. Half the sum over all pairs of heads, a head with itself among them, at their settings is
-            the divergence in nats per token. (L H S)² numbers.
+            the divergence in nats per token.
         pairs: (L, S) share of causal pairs that a head keeps at a setting, mean over sequences as long as the first.
         sequences: of which these are means.
     """
@@ -113,7 +85,7 @@ class BudgetMeter:
     Attributes:
         domains: the domain of each sequence.
         full: (N,) loss of each sequence under full attention.
-        counted_at: tokens of the sequences on which pairs are counted, those of the first one's length.
+        counted_at: length of the first sequence; pairs are counted on the sequences as long as it.
     """
 
     def __init__(self, focus: FocusModel, sequences: Mapping[str, Tensor]) -> None:
@@ -165,18 +137,16 @@ class BudgetMeter:
         names = np.array(self.domains)
         return {name: math.expm1(difference[names == name].mean()) for name in dict.fromkeys(self.domains)}
 
-    def sensitivities(self, budget: Iterable[HeadException], settings: Sequence[HeadSetting]) -> Sensitivities:
-        """What every head would gain or lose at other settings than a budget gives it, estimated around that budget."""
+    def sensitivities(self, settings: Sequence[HeadSetting]) -> dict[int, NDArray[np.float64]]:
+        """By layer, (S, H) nats per token that one head would gain by a setting: estimates, 0 for its own setting."""
         layers = tuple(self.focus.focused_layers)
-        gains, shares = [], []
-        with self.focus.with_config(self._config.replace(budget=tuple(budget))):
-            for ids in self._ids:
-                with torch.enable_grad(), self.focus.with_alternatives(settings) as alternatives:
-                    loss = token_nll(self.focus.model, final_hidden(self.focus.model, ids), ids).mean()
-                    slopes = torch.autograd.grad(loss, [alternatives.weights[layer] for layer in layers])
-                gains.append([-slope.double().cpu().numpy() for slope in slopes])
-                shares.append(setting_shares(self.focus, layers, settings))
-        return Sensitivities(layers, tuple(settings), np.mean(gains, axis=0), np.mean(shares, axis=0))
+        gains = []
+        for ids in self._ids:
+            with torch.enable_grad(), self.focus.with_alternatives(settings) as alternatives:
+                loss = token_nll(self.focus.model, final_hidden(self.focus.model, ids), ids).mean()
+                slopes = torch.autograd.grad(loss, [alternatives.weights[layer] for layer in layers])
+            gains.append([-slope.double().cpu().numpy() for slope in slopes])
+        return dict(zip(layers, np.mean(gains, axis=0), strict=True))
 
     def costs(
         self,
@@ -188,8 +158,8 @@ class BudgetMeter:
     ) -> Costs:
         """What settings of heads cost together, estimated: a forward and a backward pass for each sequence.
 
-        `start` are estimates from the first of the sequences, which are not read again; `on_sequence` gets those so far
-        and may raise to stop. `by_query`: query heads are told apart.
+        `start`: estimates from the first of the sequences, not read again; `on_sequence` gets those so far and
+        may raise to stop.
         """
         costs = start or _no_costs(self.focus, settings, by_query=by_query)
         lengths = self._lengths

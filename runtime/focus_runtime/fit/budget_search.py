@@ -1,10 +1,9 @@
 """Search a budget: propose budgets from what settings of heads are estimated to cost, then measure them as a whole.
 
-Estimates only propose budgets: every one that is offered was measured. A proposal is a choice of one setting for each
-head. A price of pairs turns the estimate and the pairs kept into one number, a quadratic function of the choice. One
-head after another takes its best setting given all others, until none moves; a higher price gives a budget with fewer
-pairs. That is done for falling prices, each from full attention and from the budget of the price before, which finds
-heads whose errors cancel.
+A proposal is a choice of one setting for each head. A price of pairs turns the estimate and the pairs kept into one
+number, a quadratic function of the choice. One head after another takes its best setting given all others, until none
+moves; a higher price gives a budget with fewer pairs. That is done for falling prices, each from full attention and
+from the budget of the price before, which finds heads whose errors cancel.
 
 Shape suffixes: N heads that are told apart, S settings.
 """
@@ -54,13 +53,14 @@ class Proposals:
         number, option = np.arange(layers * heads)[:, None], np.arange(choices)
         self._own_NS = self._products_NSNS[number, option, number, option]
         self.fewest_pairs = float(self._pairs_NS.min(axis=1).sum())
-        self._path = self._falling()
+        self._path: list[tuple[float, NDArray[np.int64]]] = []  # prices and choices, as prices fall
+        choice_N = self._pairs_NS.argmin(axis=1)
+        for price in PRICES.tolist():
+            choice_N = self._best(price, choice_N)
+            self._path.append((price, choice_N))
 
     def within(self, pairs: float) -> Proposal:
-        """The budget with the least estimated divergence that is found with at most this share of pairs.
-
-        The cheapest budget if the share is below `fewest_pairs`.
-        """
+        """The budget with the least estimated divergence found with at most this share of pairs, or the cheapest."""
         places = [place for place, (_, choice_N) in enumerate(self._path) if self._kept(choice_N) <= pairs]
         if not places:
             return self._proposal(self._pairs_NS.argmin(axis=1))
@@ -77,14 +77,6 @@ class Proposals:
                 high, start = middle, choice_N
                 best = min(best, choice_N, key=self._divergence)
         return self._proposal(best)
-
-    def _falling(self) -> list[tuple[float, NDArray[np.int64]]]:
-        """Prices and choices, as prices fall."""
-        path, start = [], self._pairs_NS.argmin(axis=1)
-        for price in PRICES:
-            start = self._best(float(price), start)
-            path.append((float(price), start))
-        return path
 
     def _best(self, price: float, start: NDArray[np.int64]) -> NDArray[np.int64]:
         """(N,) places of settings at which no single head gains by another; the better of two starts."""
@@ -110,7 +102,14 @@ class Proposals:
         return choice_N
 
     def _proposal(self, choice_N: NDArray[np.int64]) -> Proposal:
-        return Proposal(self._settings(choice_N), self._kept(choice_N), self._divergence(choice_N))
+        heads, share = self.costs.products.shape[1], self.costs.counts.query // self.costs.products.shape[1]
+        settings = {
+            (layer, head * share + query): self.costs.settings[choice_N[place * heads + head]]
+            for place, layer in enumerate(self.costs.layers)
+            for head in range(heads)
+            for query in range(share)
+        }
+        return Proposal(settings, self._kept(choice_N), self._divergence(choice_N))
 
     def _kept(self, choice_N: NDArray[np.int64]) -> float:
         return float(self._pairs_NS[np.arange(len(choice_N)), choice_N].sum())
@@ -119,16 +118,6 @@ class Proposals:
         number = np.arange(len(choice_N))
         own = self._products_NSNS[number[:, None], choice_N[:, None], number, choice_N]
         return float(own.sum(dtype=np.float64) / 2)
-
-    def _settings(self, choice_N: NDArray[np.int64]) -> dict[tuple[int, int], HeadSetting]:
-        heads, layers = self.costs.products.shape[1], self.costs.layers
-        share = self.costs.counts.query // heads
-        return {
-            (layer, head * share + query): self.costs.settings[choice_N[place * heads + head]]
-            for place, layer in enumerate(layers)
-            for head in range(heads)
-            for query in range(share)
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +156,7 @@ class Search:
         points: budgets measured as a whole, fewest pairs first; the base is among them.
         chosen: the point that meets the target with fewest pairs, or with least loss. None: no point does.
         closest: the point that comes nearest to the target.
-        estimated: by budget, the divergence from full attention's predictions that was estimated, in nats per token.
+        estimated: by budget, the divergence from full attention's predictions in nats per token.
     """
 
     points: list[Measured]
@@ -183,11 +172,9 @@ class Search:
 
 @dataclass(slots=True)
 class Progress:
-    """Where the results of a search go while it runs, so that it can be continued.
+    """Results of a search while it runs, so that it can be continued: measurements by budget, and estimates.
 
-    Attributes:
-        on_step: called after every measurement with the number done and the number expected; may raise to stop.
-        known: measurements by budget that need not be made again.
+    `on_step` is called after every measurement with the number done and the number expected; it may raise to stop.
     """
 
     on_step: Callable[[int, int], None] = lambda done, total: None
@@ -214,22 +201,21 @@ def search(
     return _Search(meter, settings, target, progress, by_query, own).run()
 
 
+@dataclass
 class _Search:
-    def __init__(
-        self,
-        meter: BudgetMeter,
-        settings: Sequence[HeadSetting],
-        target: Target,
-        progress: Progress,
-        by_query: bool,
-        own: Budget,
-    ) -> None:
-        self.meter, self.target, self.progress, self.by_query, self.own = meter, target, progress, by_query, own
-        self.settings = tuple(dict.fromkeys([HeadSetting(0, 0, full=True), meter.usual, *settings]))
-        self.points: dict[Budget, Measured] = {meter.base.budget: meter.base}
+    meter: BudgetMeter
+    settings: Sequence[HeadSetting]
+    target: Target
+    progress: Progress
+    by_query: bool
+    own: Budget
+
+    def __post_init__(self) -> None:
+        self.settings = tuple(dict.fromkeys([HeadSetting(0, 0, full=True), self.meter.usual, *self.settings]))
+        self.points: dict[Budget, Measured] = {self.meter.base.budget: self.meter.base}
         self.estimated: dict[Budget, float] = {}
         self.done = 0
-        self.expected = len(meter.domains) + bool(own) + TRIES + CURVE
+        self.expected = len(self.meter.domains) + bool(self.own) + TRIES + CURVE
 
     def run(self) -> Search:
         if self.own:

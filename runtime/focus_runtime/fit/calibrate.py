@@ -76,12 +76,8 @@ def calibrate_potentials(model: Any, centroids: Centroids, sequences: Tensor) ->
     Raises:
         MemoryShortError: the memory does not suffice for a sequence. DeviceError: the GPU failed.
     """
-    with evaluation_mode(model):
-        focus = compose(model, centroids, assignment="sinkhorn")
-        try:
-            calibrate_composed(focus, centroids, sequences)
-        finally:
-            focus.detach()
+    with evaluation_mode(model), compose(model, centroids, assignment="sinkhorn") as focus:
+        calibrate_composed(focus, centroids, sequences)
     return centroids
 
 
@@ -119,17 +115,11 @@ def balance_groups(
     length: int = 1024,
     special_tokens: str = DEFAULT,
 ) -> None:
-    """Balance the groups of trained centroids on other text, in place, and record that; nothing else changes.
+    """Balance the groups of trained centroids on other text, in place; `training["balanced"]` says on what.
 
     Args:
         model: the frozen model, Focus not composed.
-        centroids: whose potentials are estimated again; `training["balanced"]` says on what.
-        texts: joined in order, or domains, each with its share of the sequences but at least one.
-        special_tokens: "auto" (every sequence begins with what the tokenizer puts before a text) or "none".
-
-    Raises:
-        TextError: too little text. ConfigError: two domains have one name, or the sequences are longer than the model
-        can read. MemoryShortError, DeviceError: as for `calibrate_potentials`.
+        texts: joined in order, or domains, each with its share of the `count` sequences but at least one.
     """
     check_positions(model, length)
     ids = encode_domains(tokenizer, texts, length, special_tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,25 +19,16 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingError
 from focus_runtime.fit.calibrate import balanced, calibrate_composed, calibrate_potentials, evaluation_mode
 from focus_runtime.fit.inputs import ModelHashes, Texts, encode_domains, texts_identity
-from focus_runtime.fit.loop import Loop, Shares, checkpointing
+from focus_runtime.fit.loop import Loop, Shares, checkpointing, gradients_of
 from focus_runtime.fit.objective import StepLoss, training_loss
 from focus_runtime.fit.settings import TrainConfig, TrainStep
-from focus_runtime.fit.validation import (
-    Evaluation,
-    Validation,
-    ValidationPlan,
-    average,
-    evaluate_domains,
-)
+from focus_runtime.fit.validation import Evaluation, Validation, ValidationPlan, average, evaluate_domains
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.measure.loss import (
-    check_positions,
-    dominance,
-)
+from focus_runtime.measure.loss import check_positions, dominance
 from focus_runtime.models.devices import input_device
 from focus_runtime.models.loading import weights_sha256
-from focus_runtime.models.structure import num_query_heads
+from focus_runtime.models.structure import head_counts
 from focus_runtime.routing.centroids import Centroids, continued_centroids, random_centroids
 from focus_runtime.text.sequences import Mixture, TokenStream, even_sequences, recorded_special_tokens
 
@@ -78,11 +69,10 @@ def train_centroids(
         initial: trained centroids to start from, of the same groups, routing size and layers. None: random ones.
             While factors are learned, groups and potentials stay as they are.
         validation: held-out text scored during the training, which may end it early.
-        on_step, on_evaluation: called after every step, after every evaluation.
         checkpoint: file in which every `settings.checkpoint_every` steps, and the last one on Ctrl-C, are kept.
-        resume: continue from that file; the losses are those of a training that was never interrupted.
-        should_stop: called after every step; True stops the training.
-        history: takes every step's report, those before a resume included.
+        resume: continue from it, with the losses of a training that was never interrupted.
+        should_stop: called after every step; True stops the training (TrainingStopped).
+        history: receives every step's report, those before a resume included.
         on_snapshot: called with the step and the centroids at that step, after every `snapshot_every` steps but the
             last one; to be saved at once, since later steps change them. Their potentials are the running averages of
             training; those of the result are estimated at the end.
@@ -90,11 +80,6 @@ def train_centroids(
 
     Returns:
         Centroids with potentials, ready for `save_centroids`.
-
-    Raises:
-        TextError: too little text. CentroidFileError or ConfigError: `initial` does not fit the model or the
-        configuration. TrainingError: the checkpoint does not fit, cannot be written, or the loss is no
-        number. TrainingStopped: stopped by the user.
     """
     ids = encode_domains(tokenizer, texts, settings.seq_len + 1, settings.special_tokens)
     check_positions(model, settings.seq_len)
@@ -110,8 +95,16 @@ def train_centroids(
         identity["inference"] = inference.to_json()
     if initial is not None:
         identity["initial"] = initial.sha256
-    if on_snapshot is not None and snapshot_every > 0:
-        on_step = _with_snapshots(on_step, on_snapshot, snapshot_every, centroids, _recorded_settings(settings, ids))
+    recorded = _recorded_settings(settings, ids)
+
+    def report(step: TrainStep) -> None:
+        if on_step is not None:
+            on_step(step)
+        last = step.step == settings.steps
+        if on_snapshot is not None and snapshot_every > 0 and not last and step.step % snapshot_every == 0:
+            training = {**recorded, "steps": step.step, "planned_steps": settings.steps, **_final_step(step)}
+            on_snapshot(step.step, replace(centroids, training=training))
+
     with training_focus(model, centroids) as focus:
         calibration = _calibration_sequences(model, ids, settings)
         evaluations = None
@@ -131,7 +124,7 @@ def train_centroids(
         if resume:
             loop.resume()
         with checkpointing(model, settings.gradient_checkpointing):
-            loop.run(on_step, should_stop)
+            loop.run(report, should_stop)
         if evaluations is not None and evaluations.plan.patience:
             evaluations.restore_best(loop.values)
     if history is not None:
@@ -157,7 +150,7 @@ def _first_centroids(model: Any, config: FocusConfig, initial: Centroids | None,
     if settings.learn == "factors":
         for router in centroids.routers.values():
             if router.logit_factors is None:
-                ones = torch.ones(num_query_heads(model), device=router.projection.device)
+                ones = torch.ones(head_counts(model).query, device=router.projection.device)
                 router.logit_factors = nn.Parameter(ones)
     return centroids
 
@@ -178,8 +171,7 @@ def evaluate_training(
 ) -> Evaluation:
     """Score the centroids of a training as their file would be used if it ended there; the training stays as it is.
 
-    `calibration` are (N, T) token ids on which the potentials of a copy are estimated; `sequences` are held out, by
-    domain.
+    `calibration`: (N, T) token ids on which the potentials of a copy are estimated; `sequences`: held out, by domain.
     """
     copied = replace(centroids, routers=copy.deepcopy(centroids.routers))
     with focus.with_routers(copied.routers):
@@ -194,22 +186,13 @@ def training_focus(model: Any, centroids: Centroids, *, weights: bool = False) -
 
     `weights`: the model's own weights get gradients too.
     """
-    before = {p: p.requires_grad for p in model.parameters()}
-    model.requires_grad_(weights)
-    try:
-        with evaluation_mode(model):
-            focus = compose(model, centroids, assignment="sinkhorn")
-            try:
+    with gradients_of(model, weights), evaluation_mode(model):
+        try:
+            with compose(model, centroids, assignment="sinkhorn") as focus:
                 yield focus
-            finally:
-                focus.detach()
-    finally:
-        for router in centroids.routers.values():
-            router.requires_grad_(False)
-        for parameter, required in before.items():
-            parameter.requires_grad_(required)
-            if weights:
-                parameter.grad = None  # as large as the model, and unused
+        finally:
+            for router in centroids.routers.values():
+                router.requires_grad_(False)
 
 
 def centroid_loop(
@@ -232,16 +215,13 @@ def centroid_loop(
     """The loop that trains the routers of a composed model, and its own weights if they are given.
 
     Args:
-        extra_loss: added to the language model's loss, from the routers' assignments in this pass.
+        extra_loss: added to what is minimised, from the routers' assignments in this pass.
         weights: parameters of the model that are trained along, at the settings' learning rate.
         router_rate: the routers' peak learning rate. None: the settings'.
-        learn_centroids: False where `after_step` moves the centroids, so that gradients move only the projections.
-        after_step: called once potentials are updated.
+        learn_centroids: False where `after_step`, called once potentials are updated, moves the centroids, so that
+            gradients move only the projections.
         inference: settings of later use, for `settings.hard_steps`, and at which the pairs of every step are counted.
             None: the centroids' own.
-
-    Raises:
-        ConfigError: distillation while weights are trained, which would change the teacher too.
     """
     if weights and settings.loss != "lm":
         raise ConfigError(f"loss is {settings.loss!r}", expected="'lm' where the model's own weights are trained")
@@ -305,20 +285,16 @@ class RouterSteps:
 
     @property
     def learns_factors(self) -> bool:
-        """Whether the groups stay as they are."""
         return self.settings.learn == "factors"
 
     def is_hard(self, step: int) -> bool:
-        """Whether a step is one of the last, on the hard mask."""
         return step >= self.settings.steps - self.settings.hard_steps
 
     @contextmanager
     def config(self, step: int) -> Iterator[None]:
         """The window, sinks, top-k and assignment of a step."""
-        if not self.is_hard(step) and not self.learns_factors:
-            yield
-            return
-        with self.focus.with_config(self.inference):
+        as_later = self.is_hard(step) or self.learns_factors
+        with self.focus.with_config(self.inference) if as_later else nullcontext():
             yield
 
     @contextmanager
@@ -333,14 +309,12 @@ class RouterSteps:
             with self.focus.training_gate(SoftGate(self.focus.config.gate, settings.steepness_at(step), hard)):
                 yield
 
-    def loss(self, batch: Tensor) -> Tensor | StepLoss:
+    def loss(self, batch: Tensor) -> StepLoss:
         """What is minimised on (B, T) token ids."""
         made = training_loss(self.focus, batch, loss=self.settings.loss, distil_weight=self.settings.distil_weight)
         if self.extra_loss is None:
             return made
-        if isinstance(made, StepLoss):
-            return replace(made, objective=made.objective + self.extra_loss(self.focus))
-        return made + self.extra_loss(self.focus)
+        return replace(made, objective=made.objective + self.extra_loss(self.focus))
 
     def finish(self, step: int) -> Shares:
         """Measure the groups of a step, and update their potentials or clamp the factors."""
@@ -401,25 +375,6 @@ def retained_pairs(membership: Tensor, rule: PairRule) -> float:
     return allowed.sum().item() / (rows + 1).sum().item()
 
 
-def _with_snapshots(
-    on_step: Callable[[TrainStep], None] | None,
-    on_snapshot: Callable[[int, Centroids], None],
-    every: int,
-    centroids: Centroids,
-    recorded: dict[str, Any],
-) -> Callable[[TrainStep], None]:
-    """`on_step`, and `on_snapshot` after every so many steps but the last one; its centroids share the routers."""
-
-    def report(step: TrainStep) -> None:
-        if on_step is not None:
-            on_step(step)
-        if step.step < recorded["steps"] and step.step % every == 0:
-            training = {**recorded, "steps": step.step, "planned_steps": recorded["steps"], **_final_step(step)}
-            on_snapshot(step.step, replace(centroids, training=training))
-
-    return report
-
-
 def _summary(loop: Loop, settings: TrainConfig, config: FocusConfig, initial: Centroids | None) -> dict[str, Any]:
     """What a centroid file records of its training: of the step whose centroids it holds."""
     validation, kept = loop.validation, loop.done
@@ -451,19 +406,15 @@ def _summary(loop: Loop, settings: TrainConfig, config: FocusConfig, initial: Ce
 
 def _recorded_settings(settings: TrainConfig, texts: TokenStream | Mixture) -> dict[str, Any]:
     """The settings of a training; of special tokens only if the tokenizer adds some."""
-    values = asdict(settings)
-    del values["special_tokens"]
-    return values | recorded_special_tokens(texts)
+    return {n: v for n, v in asdict(settings).items() if n != "special_tokens"} | recorded_special_tokens(texts)
 
 
 def _of_groups(initial: Centroids, *, keeps_budget: bool) -> dict[str, Any]:
     """What a file with factors records of its groups, which another training made: that training and its budgets."""
     record = dict(initial.training)
     searched = record.pop("budget", None)
-    balanced_on = record.pop("balanced", None)
-    kept: dict[str, Any] = {"groups_training": record.get("groups_training", record)}
-    if balanced_on is not None:
-        kept["balanced"] = balanced_on
+    kept = {"balanced": record.pop("balanced")} if "balanced" in record else {}
+    kept["groups_training"] = record.get("groups_training", record)
     if keeps_budget and isinstance(searched, dict):
         kept["budget"] = searched | {"before_factors": True}  # the same groups and budget, but other logits
     return kept

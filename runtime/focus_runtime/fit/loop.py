@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from focus_runtime.errors import ConfigError, InputError, MemoryShortError, TrainingError, TrainingStopped
 from focus_runtime.files import replacing
-from focus_runtime.fit.objective import StepLoss, StepValues, with_values
+from focus_runtime.fit.objective import StepLoss, StepValues
 from focus_runtime.fit.settings import TrainConfig, TrainStep
 from focus_runtime.fit.validation import Validation, average
 from focus_runtime.measure.memory import failures_named, longest_that_fits, tokens
@@ -43,9 +43,7 @@ class Loop:
     """One training.
 
     Attributes:
-        ids: token stream of the training texts, or those of several domains.
-        loss: (B, T) token ids -> what is minimised, in nats: a scalar, or a scalar with the parts that are reported;
-            runs under autocast, gradients are taken from it.
+        loss: (B, T) token ids -> what is minimised; runs under autocast.
         after_step: called after each optimiser step; returns dominance (mean, largest) and retained pairs.
         state: further tensors a checkpoint must hold, written back in place on resume.
         identity: what a checkpoint must have been made for.
@@ -53,13 +51,12 @@ class Loop:
         around_step: step counted from 0 -> context in which its forward and backward passes run.
         rates: peak learning rate of every parameter, where they differ. None: the configuration's.
         history: every finished step's report, those before a resume included.
-        validation: evaluations during the training, which may end it early.
     """
 
     ids: TokenStream | Mixture
     config: TrainConfig
     parameters: Sequence[nn.Parameter]
-    loss: Callable[[Tensor], Tensor | StepLoss]
+    loss: Callable[[Tensor], StepLoss]
     after_step: Callable[[int], Shares] = lambda step: NO_GROUPS
     state: dict[str, Tensor] = field(default_factory=dict)
     identity: dict[str, Any] = field(default_factory=dict)
@@ -80,7 +77,6 @@ class Loop:
         self.done = 0
         self._started = time.perf_counter()
         self._earlier_seconds: float | None = 0.0
-        self.last: TrainStep | None = None
         self.identity = {
             **self.identity,
             **({} if self.rates is None else {"rates": sorted(set(self.rates))}),
@@ -95,16 +91,18 @@ class Loop:
             self.identity["validation"] = self.validation.plan.identity
 
     @property
+    def last(self) -> TrainStep | None:
+        """The last finished step's report."""
+        return self.history[-1] if self.history else None
+
+    @property
     def values(self) -> list[Tensor]:
         """Everything the training changes."""
         return [*self.parameters, *self.state.values()]
 
     @property
     def seconds(self) -> float | None:
-        """How long the training took so far, pauses between stop and resume left out.
-
-        None: it resumed a checkpoint of an older version, which says nothing of its time.
-        """
+        """How long the training took so far, pauses left out. None: it resumed an older version's checkpoint."""
         if self._earlier_seconds is None:
             return None
         return self._earlier_seconds + time.perf_counter() - self._started
@@ -130,7 +128,6 @@ class Loop:
         self.scaler.load_state_dict(content["scaler"])
         self._earlier_seconds = content.get("seconds")
         self.history[:] = [TrainStep(*row) for row in content.get("history", [])]
-        self.last = self.history[-1] if self.history else None
         if self.validation is not None:
             self.validation.load(content["validation"], self.values)
         return self.done
@@ -158,10 +155,7 @@ class Loop:
     ) -> TrainStep | None:
         """Run the steps that are left, up to `until` in all; returns the last finished step's report.
 
-        Raises:
-            TrainingStopped: stopped by `should_stop` or Ctrl-C; the last finished step is in the checkpoint.
-            TrainingError: the loss is no finite number, or the checkpoint cannot be written.
-            MemoryShortError: the memory does not suffice. DeviceError: the GPU failed.
+        A stop by `should_stop` or Ctrl-C raises TrainingStopped, with the last finished step in the checkpoint.
         """
         last = min(self.config.steps, self.config.steps if until is None else until)
         with failures_named(self._shortage):
@@ -169,11 +163,11 @@ class Loop:
                 self._evaluate()  # the one that a stop came before
                 while self.done < last and not self.ended_early:
                     self._step(self.done)
-                    self.last = self.history[-1]
+
                     if self.done % self.config.checkpoint_every == 0 or self.done == self.config.steps:
                         self.save()
                     if on_step is not None:
-                        on_step(self.last)
+                        on_step(self.history[-1])
                     self._evaluate()
                     if self.done < last and not self.ended_early and self._agreed(should_stop()):
                         raise KeyboardInterrupt
@@ -192,13 +186,13 @@ class Loop:
             stream = self.ids.streams[0] if isinstance(self.ids, Mixture) else self.ids
             rows = stream.cut([0], length).expand(-(-count // length), -1)
             with self.around_step(self.done), self._autocast():
-                objective, _ = with_values(self.loss(rows.to(self.device)))
+                objective = self.loss(rows.to(self.device)).objective
             self.scaler.scale(objective).backward()
 
         room = longest_that_fits(read, config.batch * config.seq_len, self.device, reserve=moments)
         return training_shortage(config, str(self.device), room, self.checkpoint)
 
-    def _autocast(self) -> Any:
+    def _autocast(self) -> AbstractContextManager[Any]:
         precision = AUTOCAST.get(self.config.mixed_precision)
         return torch.autocast(self.device.type, dtype=precision) if precision else nullcontext()
 
@@ -210,9 +204,8 @@ class Loop:
     @property
     def stop_reason(self) -> str:
         """Why no step follows the last one."""
-        if not self.ended_early:
+        if self.validation is None or not self.validation.has_ended:
             return f"all {self.done} steps are done"
-        assert self.validation is not None
         count = self.validation.plan.patience
         return f"no lower held-out loss in {count} {'evaluation' if count == 1 else 'evaluations'}, at step {self.done}"
 
@@ -243,11 +236,11 @@ class Loop:
         for part in local_rows.split(config.batch):
             with self.around_step(step):
                 with self._autocast():
-                    objective, values = with_values(self.loss(part))
-                total += np.array(values) / config.accumulation
+                    loss = self.loss(part)
+                total += np.array(loss.values()) / config.accumulation
                 if not math.isfinite(total[0]):
                     break
-                self.scaler.scale(objective / config.accumulation).backward()
+                self.scaler.scale(loss.objective / config.accumulation).backward()
         values = StepValues(*average(torch.tensor(total, dtype=torch.float64, device=self.device)).tolist())
         self._check(values.objective, step)
         with signals_deferred():
@@ -295,6 +288,20 @@ def _lasting(config: TrainConfig) -> dict[str, Any]:
         if option.name in LATER_SETTINGS and values[option.name] == option.default:
             del values[option.name]
     return values
+
+
+@contextmanager
+def gradients_of(model: Any, enabled: bool) -> Iterator[None]:
+    """Whether a model's own weights get gradients while the block runs."""
+    before = {p: p.requires_grad for p in model.parameters()}
+    model.requires_grad_(enabled)
+    try:
+        yield
+    finally:
+        for parameter, required in before.items():
+            parameter.requires_grad_(required)
+            if enabled:
+                parameter.grad = None  # as large as the model, and unused
 
 
 @contextmanager
@@ -368,8 +375,7 @@ def save_state(path: Path, identity: Mapping[str, Any], step: int, content: Mapp
 def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
     """Read a checkpoint of this very training; returns the steps finished and the content.
 
-    Raises:
-        TrainingError: missing, damaged, or of another model, text or setting; the first difference is named.
+    A missing, damaged or other training's checkpoint is a TrainingError, which names the first difference.
     """
     if not path.exists():
         raise TrainingError(f"there is no checkpoint {path}", fix="start without --resume, or give the same --out")
@@ -384,9 +390,9 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[int, dict[str, 
     before = saved["identity"]
     for name in {**before, **identity}:
         if before.get(name) != identity.get(name):
+            was, now = (_short(one.get(name)) for one in (before, identity))
             raise TrainingError(
-                f"the checkpoint {path} is of another training: {name} was {_short(before.get(name))}, "
-                f"now it is {_short(identity.get(name))}",
+                f"the checkpoint {path} is of another training: {name} was {was}, now it is {now}",
                 expected="the same model, texts and settings",
                 fix="give the settings it was started with, or start again without --resume",
             )
@@ -407,15 +413,11 @@ def training_shortage(config: TrainConfig, device: str, room: int | None, checkp
     if room is None or room < SHORTEST:
         fix = "set fewer tokens per sequence (--seq-len), fewer sequences per pass (--batch)"
         return MemoryShortError(problem, fix=fix + more)
-    expected = f"about {room:,} tokens or fewer at a time"
-    return MemoryShortError(problem, expected=expected, fix=_smaller(config, room) + more)
-
-
-def _smaller(config: TrainConfig, room: int) -> str:
-    """Settings with at most `room` tokens in a pass: fewer sequences in more passes, else shorter ones."""
     if room < config.seq_len:
         alone = ", --batch 1" if config.batch > 1 else ""
-        return f"set the tokens per sequence to {room} (--seq-len {room}{alone})"
-    batch = min(config.batch - 1, room // config.seq_len)
-    passes = -(-config.batch * config.accumulation // batch)
-    return f"set the sequences per pass to {batch} (--batch {batch}; --accumulate {passes} keeps the step's size)"
+        fix = f"set the tokens per sequence to {room} (--seq-len {room}{alone})"
+    else:
+        batch = min(config.batch - 1, room // config.seq_len)
+        passes = -(-config.batch * config.accumulation // batch)
+        fix = f"set the sequences per pass to {batch} (--batch {batch}; --accumulate {passes} keeps the step's size)"
+    return MemoryShortError(problem, expected=f"about {room:,} tokens or fewer at a time", fix=fix + more)

@@ -24,22 +24,6 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden, slabs, token_nll, vocabulary_logits
 
 
-@dataclass(frozen=True, slots=True)
-class StepLoss:
-    """The loss of one pass, with its parts, which carry no gradient. None: not measured.
-
-    Attributes:
-        objective: scalar that is minimised.
-        nll: scalar, negative log-likelihood of the text in nats per token.
-        divergence: scalar, KL(full attention || Focus) in nats per token.
-    """
-
-    objective: Tensor
-    nll: Tensor | None = None
-    divergence: Tensor | None = None
-    layer_error: Tensor | None = None
-
-
 class StepValues(NamedTuple):
     """Values of a `StepLoss`, nan for parts that were not measured."""
 
@@ -49,14 +33,28 @@ class StepValues(NamedTuple):
     layer_error: float
 
 
-def with_values(loss: Tensor | StepLoss) -> tuple[Tensor, StepValues]:
-    """What is minimised, and its values."""
-    made = loss if isinstance(loss, StepLoss) else StepLoss(loss, loss)
-    parts = (made.objective, made.nll, made.divergence, made.layer_error)
-    return made.objective, StepValues(*(math.nan if part is None else part.item() for part in parts))
+@dataclass(frozen=True, slots=True)
+class StepLoss:
+    """The loss of one pass, with its parts in nats per token. None: not measured.
+
+    Attributes:
+        objective: scalar that is minimised.
+        nll: of the text.
+        divergence: KL(full attention || Focus).
+    """
+
+    objective: Tensor
+    nll: Tensor | None = None
+    divergence: Tensor | None = None
+    layer_error: Tensor | None = None
+
+    def values(self) -> StepValues:
+        """The numbers."""
+        parts = (self.objective, self.nll, self.divergence, self.layer_error)
+        return StepValues(*(math.nan if part is None else part.item() for part in parts))
 
 
-def training_loss(focus: FocusModel, ids: Tensor, *, loss: str, distil_weight: float) -> Tensor | StepLoss:
+def training_loss(focus: FocusModel, ids: Tensor, *, loss: str, distil_weight: float) -> StepLoss:
     """The loss of one pass over (B, T) token ids of a model within its training gate.
 
     `loss` and `distil_weight` are as in `TrainConfig`; "distil" and "both" run the same weights once more with full
@@ -65,14 +63,20 @@ def training_loss(focus: FocusModel, ids: Tensor, *, loss: str, distil_weight: f
     if loss == "layers":
         errors = layer_errors(focus, ids).values()
         mean = torch.stack([error.to(ids.device) for error in errors]).mean()
-        return StepLoss(mean, layer_error=mean.detach())
+        return StepLoss(mean, layer_error=mean)
     if loss == "lm":
-        return token_nll(focus.model, final_hidden(focus.model, ids), ids).mean()
+        return language_loss(focus.model, ids)
     with torch.no_grad(), focus.full_attention():
         teacher = final_hidden(focus.model, ids)
     hidden = final_hidden(focus.model, ids)  # last: the groups that are read afterwards are this pass's
     weights = (0.0, 1.0) if loss == "distil" else (1.0, distil_weight)
     return distillation_loss(focus.model, hidden, teacher, ids, nll_weight=weights[0], divergence_weight=weights[1])
+
+
+def language_loss(model: Any, ids: Tensor) -> StepLoss:
+    """The language model's loss on (B, T) token ids."""
+    nll = token_nll(model, final_hidden(model, ids), ids).mean()
+    return StepLoss(nll, nll)
 
 
 def layer_errors(focus: FocusModel, ids: Tensor) -> dict[int, Tensor]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
-from torch import Tensor, nn
+from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
@@ -23,9 +23,10 @@ from focus_runtime.errors import ConfigError, ModelError
 from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.fit.centroids import centroid_loop, train_centroids, training_focus
 from focus_runtime.fit.inputs import ModelHashes, texts_sha256
-from focus_runtime.fit.loop import Loop, checkpointing
+from focus_runtime.fit.loop import Loop, checkpointing, gradients_of
+from focus_runtime.fit.objective import language_loss
 from focus_runtime.fit.settings import TrainConfig, TrainStep
-from focus_runtime.measure.loss import check_positions, final_hidden, token_nll
+from focus_runtime.measure.loss import check_positions
 from focus_runtime.measure.perplexity import Scores, score
 from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids, random_centroids
@@ -77,8 +78,7 @@ class RegimeResult:
         centroids: calibrated routers; None for a twin.
         phases: every step's report by phase, "centroids" and "weights".
         weights_before, weights_after: sha256 of the weights at the start of training and at its end.
-        phase_seconds: how long each phase trained, its parts before a resume included and pauses left out. None: a
-            checkpoint of an older version does not say.
+        phase_seconds: how long each phase trained, pauses left out. None: an older version's checkpoint does not say.
     """
 
     plan: RegimePlan
@@ -92,7 +92,7 @@ class RegimeResult:
 
     @property
     def seconds(self) -> float | None:
-        """How long all phases trained together. None: that of one is not known."""
+        """Of all phases. None: that of one is not known."""
         known = [seconds for seconds in self.phase_seconds.values() if seconds is not None]
         return sum(known) if len(known) == len(self.phase_seconds) else None
 
@@ -100,20 +100,14 @@ class RegimeResult:
         """Losses on (N, T) token ids, under the hard mask unless it is a twin; `settings` as in `compose`."""
         if self.centroids is None:
             return score(self.model, sequences)
-        focus = compose(self.model, self.centroids, **settings)
-        try:
+        with compose(self.model, self.centroids, **settings) as focus:
             return score(focus, sequences)
-        finally:
-            focus.detach()
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """What all phases of one training share."""
+    """What the phases of one training share."""
 
-    tokenizer: Any
-    texts: list[str]
-    config: FocusConfig
     plan: RegimePlan
     twin: bool
     identity: dict[str, Any]
@@ -123,7 +117,6 @@ class _Session:
     should_stop: Callable[[], bool]
 
     def file(self, phase: str) -> Path | None:
-        """Checkpoint of a phase."""
         return None if self.folder is None else self.folder / f"{phase}.ckpt"
 
     def resumes(self, phase: str) -> bool:
@@ -157,15 +150,12 @@ def run_regime(
         config: K, d_g, window, sinks, gate, layers of the routers.
         twin: full attention instead: only the phase of the weights, with the same sequences, learning rate and, from
             scratch, initial weights.
-        on_step: called after every step; `TrainStep.phase` says of which phase.
         checkpoint: folder with one file per phase; a finished phase is not run again on resume.
-        resume: continue from that folder; the losses are those of a training that was never interrupted.
-        should_stop: called after every step; True stops the training.
+        should_stop: called after every step; True raises TrainingStopped, with the last step in the phase's file.
 
     Raises:
         ConfigError: the plan or a setting is wrong. ModelError: the model cannot be trained so. TextError: too little
-        text. TrainingError: a checkpoint does not fit, cannot be written, or the loss is no number. TrainingStopped:
-        stopped by the user; the phase's last step is in its file.
+        text. TrainingError: a checkpoint does not fit, cannot be written, or the loss is no number.
     """
     if isinstance(model, FocusModel):
         raise ModelError("this is what compose() returned, not a model", fix="give the model, before compose()")
@@ -184,13 +174,29 @@ def run_regime(
         "texts": texts_sha256(texts),
         "earlier": "" if twin or scratch else repr(plan.centroids),
     }
-    session = _Session(tokenizer, texts, config, plan, twin, identity, checkpoint, resume, on_step, should_stop)
+    session = _Session(plan, twin, identity, checkpoint, resume, on_step, should_stop)
     if checkpoint is not None and not resume and PartialState().is_main_process:
         for phase in PHASES[plan.regime]:
             (checkpoint / f"{phase}.ckpt").unlink(missing_ok=True)  # else a later resume would skip what it belongs to
     result = RegimeResult(plan, twin, network, None, weights_before=hashes.weights)
-    if not twin:
-        result.centroids = _first_phase(session, result, model_id, hashes)
+    if scratch and not twin:
+        result.centroids = random_centroids(network, config, seed=plan.weights.seed, name="trained")
+    elif plan.centroids is not None and not twin:
+        result.centroids = train_centroids(
+            network,
+            tokenizer,
+            texts,
+            config,
+            plan.centroids,
+            model_id=model_id,
+            on_step=on_step,
+            checkpoint=session.file("centroids"),
+            resume=session.resumes("centroids"),
+            should_stop=should_stop,
+            history=result.phases.setdefault("centroids", []),
+            hashes=hashes,
+        )
+        result.phase_seconds["centroids"] = result.centroids.training.get("seconds")
     _train_weights(session, result, ids)
     after = ModelHashes.of(network)
     result.weights_after = after.weights
@@ -209,70 +215,27 @@ def initialised(model: Any, seed: int) -> Any:
     return fresh.float().to(input_device(model)).eval()
 
 
-def _first_phase(session: _Session, result: RegimeResult, model_id: str, hashes: ModelHashes) -> Centroids:
-    """The routers with which the phase of the weights starts: trained, or random."""
-    plan = session.plan
-    if plan.centroids is None:
-        return random_centroids(result.model, session.config, seed=plan.weights.seed, name="trained")
-    centroids = train_centroids(
-        result.model,
-        session.tokenizer,
-        session.texts,
-        session.config,
-        plan.centroids,
-        model_id=model_id,
-        on_step=session.on_step,
-        checkpoint=session.file("centroids"),
-        resume=session.resumes("centroids"),
-        should_stop=session.should_stop,
-        history=result.phases.setdefault("centroids", []),
-        hashes=hashes,
-    )
-    result.phase_seconds["centroids"] = centroids.training.get("seconds")
-    return centroids
-
-
 def _train_weights(session: _Session, result: RegimeResult, ids: TokenStream) -> None:
     """All weights, with the routers or with full attention."""
     settings = session.plan.weights
-    with _weights_loop(session, result, ids) as loop:
+    with _weights_loop(session, result, ids) as loop, checkpointing(result.model, settings.gradient_checkpointing):
         if session.resumes("weights"):
             loop.resume()
-        with checkpointing(result.model, settings.gradient_checkpointing):
-            loop.run(session.on_step, session.should_stop)
+        loop.run(session.on_step, session.should_stop)
     result.phases["weights"], result.phase_seconds["weights"] = loop.history, loop.seconds
 
 
 @contextmanager
 def _weights_loop(session: _Session, result: RegimeResult, ids: TokenStream) -> Iterator[Loop]:
     network, settings = result.model, session.plan.weights
+    weights, rate = list(network.parameters()), session.plan.router_rate
     common: dict[str, Any] = {"identity": session.identity, "checkpoint": session.file("weights"), "phase": "weights"}
     if result.centroids is None:
-        with _all_trained(network) as weights:
-            yield Loop(
-                ids,
-                settings,
-                weights,
-                lambda batch: token_nll(network, final_hidden(network, batch), batch).mean(),
-                **common,
-            )
+        with gradients_of(network, True):
+            yield Loop(ids, settings, weights, lambda batch: language_loss(network, batch), **common)
         return
     with training_focus(network, result.centroids, weights=True) as focus:
-        weights, rate = list(network.parameters()), session.plan.router_rate
         yield centroid_loop(focus, result.centroids, ids, settings, weights=weights, router_rate=rate, **common)
-
-
-@contextmanager
-def _all_trained(network: Any) -> Iterator[list[nn.Parameter]]:
-    weights = list(network.parameters())
-    before = [p.requires_grad for p in weights]
-    network.requires_grad_(True)
-    try:
-        yield weights
-    finally:
-        for parameter, required in zip(weights, before, strict=True):
-            parameter.requires_grad_(required)
-            parameter.grad = None
 
 
 def _finish(plan: RegimePlan, result: RegimeResult, centroids: Centroids, ids: TokenStream) -> None:

@@ -46,11 +46,9 @@ HELD_OUT_VALUES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadChoices:
-    """What single heads may get besides full attention and the usual setting.
+    """What single heads may get besides full attention and the usual setting; a top-k of 0 is no groups.
 
-    Attributes:
-        top_ks: 0 is no groups.
-        by_query: whether query heads that share a key-value head may get different settings.
+    `by_query`: whether query heads that share a key-value head may get different settings.
     """
 
     top_ks: tuple[int, ...] = (0, 2)
@@ -73,20 +71,6 @@ class HeadChoices:
         return (*settings, HeadSetting(0, 0, full=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Tuned:
-    """What was found for one target.
-
-    Attributes:
-        centroids: with the budget, and the record in their training; routers are those of the centroids tuned.
-        met: whether the budget meets the target; else it is the closest.
-    """
-
-    centroids: Centroids
-    record: dict[str, Any]
-    met: bool
-
-
 def tune_budgets(
     model: Any,
     centroids: Centroids,
@@ -100,22 +84,21 @@ def tune_budgets(
     resume: bool = False,
     on_progress: Callable[[str, float], None] = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> list[Tuned]:
-    """Search a budget for each target by the same estimates, nothing measured twice, and check them on held-out text.
+) -> list[Centroids]:
+    """Centroids with a budget for each target, found by the same estimates, nothing measured twice.
+
+    Their `training["budget"]` is the record, with a check on held-out text; `met` says whether the budget meets the
+    target, else it is the closest.
 
     Args:
         model: of the centroids, Focus not composed.
         centroids: from a file; their own budget is measured too if the search could give it.
         calibration, held_out: (N, T) token ids by domain; lengths of domains may differ.
         kept: file of an unfinished search, which `resume` continues; `forget_progress` removes it.
-
-    Raises:
-        Cancelled: `cancelled` said so; the search is kept. TrainingError: `kept` is of another search, or cannot be
-        read or written. ConfigError: a setting does not fit the centroids.
+        cancelled: True stops the search with Cancelled; it is kept.
     """
     model_hash = fingerprint(model)
-    focus = compose(model, centroids, budget=(), **settings)
-    try:
+    with compose(model, centroids, budget=(), **settings) as focus:
         found = choices.settings(focus.config, max(ids.shape[1] for ids in calibration.values()))
         identity = {
             "model": model_hash,
@@ -153,14 +136,9 @@ def tune_budgets(
             save_progress(kept, identity, progress)  # of a Ctrl-C too; and the check may be stopped, or meet no target
         on_progress("Held-out text", 0.9)
         checked = verify(focus, [result.offered.budget for result in results], held_out)
-        config = focus.config
-    finally:
-        focus.detach()
-    tuned = replace(centroids, config=config)
-    return [
-        _tuned(tuned, meter, result, target, rows)
-        for target, result, rows in zip(targets, results, checked, strict=True)
-    ]
+        tuned = replace(centroids, config=focus.config)
+    found_for = zip(targets, results, checked, strict=True)
+    return [_tuned(tuned, meter, result, target, rows) for target, result, rows in found_for]
 
 
 def _digest(sequences: Mapping[str, Tensor]) -> str:
@@ -200,12 +178,12 @@ def verify(
 
 def _tuned(
     centroids: Centroids, meter: BudgetMeter, result: Search, target: Target, held_out: Mapping[str, Mapping[str, Any]]
-) -> Tuned:
+) -> Centroids:
     """Centroids with the budget that is offered, and all that their file says of it."""
 
     def point(measured: Measured) -> dict[str, Any]:
         return {
-            "budget": to_json(measured.budget),
+            "budget": [entry.to_dict() for entry in measured.budget],
             "retained_pairs": measured.retained_pairs,
             "excess": meter.excess(measured),
             "estimated_divergence": result.estimated.get(measured.budget),
@@ -229,13 +207,7 @@ def _tuned(
         record["window_growth"] = list(centroids.config.window_growth)
     record["text_sinks"] = centroids.config.text_sinks
     config = centroids.config.replace(budget=result.offered.budget)
-    budgeted = replace(centroids, config=config, training=centroids.training | {"budget": record})
-    return Tuned(budgeted, record, result.chosen is not None)
-
-
-def to_json(budget: Budget) -> list[dict[str, Any]]:
-    """A budget as JSON values."""
-    return [entry.to_dict() for entry in budget]
+    return replace(centroids, config=config, training=centroids.training | {"budget": record})
 
 
 def resume_path(out: str | os.PathLike[str]) -> Path:
@@ -244,14 +216,10 @@ def resume_path(out: str | os.PathLike[str]) -> Path:
 
 
 def save_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -> None:
-    """Write the measurements of an unfinished search, and its estimates beside them.
-
-    Raises:
-        TrainingError: it cannot be written; an older file is left as it was.
-    """
+    """Write the measurements of an unfinished search, and its estimates beside them."""
     rows = [
         {
-            "budget": to_json(measured.budget),
+            "budget": [entry.to_dict() for entry in measured.budget],
             "nll": measured.nll.tolist(),
             "loss": measured.loss,
             "pairs": measured.retained_pairs,
@@ -274,21 +242,12 @@ def save_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
 
 
 def load_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -> None:
-    """Read the measurements of an unfinished search into `progress`.
-
-    Raises:
-        TrainingError: it cannot be read, or is of another search.
-    """
+    """Read the measurements of an unfinished search into `progress`; a TrainingError if it is of another search."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         same = content["identity"] == json.loads(json.dumps(dict(identity)))
         rows = [
-            Measured(
-                read_budget(row["budget"]),
-                np.array(row["nll"], dtype=np.float64),
-                float(row["loss"]),
-                float(row["pairs"]),
-            )
+            Measured(read_budget(row["budget"]), np.array(row["nll"], dtype=np.float64), row["loss"], row["pairs"])
             for row in content["measured"]
         ]
         costs = _read_costs(path, content["costs"]) if same else None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.errors import ConfigError
-from focus_runtime.measure.loss import evaluate_focus, evaluate_full
+from focus_runtime.measure.perplexity import score
 from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import Centroids
 
@@ -56,11 +56,7 @@ class ValidationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Held-out loss after a step, under the hard mask at the settings of inference.
-
-    Attributes:
-        losses: nats per token by domain.
-    """
+    """Held-out loss after a step, in nats per token by domain, under the hard mask at the settings of inference."""
 
     step: int
     losses: dict[str, float]
@@ -76,36 +72,30 @@ class Evaluation:
 
 def evaluate_domains(focus: FocusModel, sequences: Mapping[str, Tensor], step: int) -> Evaluation:
     """Score (N, T) held-out token ids by domain under the hard mask, at the composition's settings."""
-    rows = {name: evaluate_focus(focus, ids) for name, ids in sequences.items()}
-    losses = torch.tensor([math.log(row.perplexity) for row in rows.values()], dtype=torch.float64)
+    rows = {name: score(focus, ids) for name, ids in sequences.items()}
+    losses = torch.tensor([row.loss for row in rows.values()], dtype=torch.float64)
     losses = average(losses.to(input_device(focus.model)))  # else processes could disagree on the best one
     return Evaluation(
         step,
         dict(zip(rows, losses.tolist(), strict=True)),
-        {name: row.scored for name, row in rows.items()},
-        sum(row.dominance for row in rows.values()) / len(rows),
-        sum(row.retained_pairs for row in rows.values()) / len(rows),
+        {name: int(row.scored.sum()) for name, row in rows.items()},
+        fmean(row.dominance.mean() for row in rows.values()),
+        fmean(row.retained_pairs.mean() for row in rows.values()),
     )
 
 
-def validate(
-    model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tuple[int, ...] = (1, 2)
-) -> dict[str, Any]:
-    """Held-out perplexity under the hard mask for several k, with balance and sparsity, and of full attention.
-
-    Args:
-        model: the base model, Focus not composed.
-        sequences: (N, T) token ids.
-        top_ks: groups per token, one evaluation each.
-    """
-    full, scored = evaluate_full(model, sequences)
-    report: dict[str, Any] = {"full": full, "scored_tokens": scored, "sequence_length": sequences.shape[1]}
+def validate(model: Any, centroids: Centroids, sequences: Tensor, *, top_ks: tuple[int, ...]) -> dict[str, Any]:
+    """Perplexity of (N, T) held-out token ids under full attention, and for several k under the hard mask, with balance
+    and sparsity; `model` is the base model, Focus not composed."""
+    full = score(model, sequences)
+    report: dict[str, Any] = {
+        "full": full.perplexity,
+        "scored_tokens": int(full.scored.sum()),
+        "sequence_length": sequences.shape[1],
+    }
     for top_k in top_ks:
-        focus = compose(model, centroids, top_k=top_k)
-        try:
-            report[f"k={top_k}"] = asdict(evaluate_focus(focus, sequences))
-        finally:
-            focus.detach()
+        with compose(model, centroids, top_k=top_k) as focus:
+            report[f"k={top_k}"] = score(focus, sequences).summary()
     return report
 
 
@@ -163,7 +153,7 @@ class Validation:
         return {"history": [asdict(one) for one in self.history], "best_values": values}
 
     def load(self, state: dict[str, Any], values: Sequence[Tensor]) -> None:
-        """Take up what `state` returned, on the devices of `values`."""
+        """Resume from what `state` returned, on the devices of `values`."""
         self.history[:] = [Evaluation(**one) for one in state["history"]]
         self.best = min(self.history, key=lambda one: one.mean, default=None)
         kept = zip(state["best_values"], values, strict=False)  # none before the first evaluation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,25 +22,28 @@ from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.distances import mean_of_some
 from focus_runtime.mask.rule import PairRule
-from focus_runtime.measure import attention_mass
 from focus_runtime.measure.loss import check_positions, final_hidden
 from focus_runtime.models.devices import input_device
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.routing.router import Assignment
 
 MASS_CAUSES = ("local", "sinks", "group", "dropped")
-GROUPS_FROM = ("full", "focus")
+LINK_KINDS = {"kept": "group", "dropped": "dropped"}
+TOP = 50
 BLOCK_SCORES = 1 << 22  # attention scores held at once, 16 MB in float32
+
+Progress = Callable[[int, int], None]
+Links = dict[str, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]
 
 
 @dataclass(frozen=True, slots=True)
 class MassKept:
-    """Where full attention's probability goes under a Focus mask: N sequences, L focused layers, H query heads.
+    """Where full attention's probability goes under a Focus mask.
 
     Attributes:
         layers: (L,) layer numbers.
-        shares: (N, L, H, 4) float64 in the order of `MASS_CAUSES`, adding up to 1: the mean over all T query positions,
-            the first ones (which the window covers wholly) among them.
+        shares: (N, L, H, 4) float64 by sequence, layer, query head and cause in the order of `MASS_CAUSES`, mean over
+            query positions; they add up to 1.
     """
 
     layers: tuple[int, ...]
@@ -62,15 +65,9 @@ class MassKept:
         far = group + dropped
         return np.divide(group, far, out=np.full_like(far, np.nan), where=far > 0)
 
-    @property
-    def per_sequence(self) -> NDArray[np.float64]:
-        """(N,) share kept, mean over layers and heads, for intervals over sequences."""
-        return 1.0 - self.shares[..., MASS_CAUSES.index("dropped")].mean(axis=(1, 2))
-
     def rows(self) -> list[dict[str, Any]]:
-        """One JSON-ready row per layer: share kept (mean, least and most over heads), by cause, of distant pairs.
-
-        The last is the mean over the heads that have some probability there, None where none has.
+        """One JSON-ready row per layer: share kept (mean, least and most over heads), by cause, and of distant pairs:
+        mean over the heads that have some probability there, None where none has.
         """
         kept, distant = self.kept, self.distant_kept
         causes = {name: self.cause(name) for name in MASS_CAUSES}
@@ -88,32 +85,20 @@ class MassKept:
 
 
 @torch.no_grad()
-def attention_mass_kept(focus: FocusModel, sequences: Tensor, *, groups_from: str = "full") -> MassKept:
+def attention_mass_kept(focus: FocusModel, sequences: Tensor) -> MassKept:
     """Share of the frozen model's full-attention probability that the Focus mask keeps, per layer and head.
 
-    Args:
-        focus: what `compose` returned; its settings in force decide the mask. Layers that keep their own attention are
-            left out; a focused layer with a sliding window counts its own window's pairs only.
-        sequences: (N, T) token ids, run one at a time.
-        groups_from: whose hidden states the routers read. "full": the frozen model's own, so that mask and
-            probabilities belong to the same run. "focus": those of a Focus run on the same text, which are the groups
-            that Focus really uses; they differ in deeper layers.
+    The routers read the frozen model's own hidden states, so that mask and probabilities belong to the same run.
 
-    Raises:
-        InputError: sequences is no (N, T) tensor, or groups_from is unknown.
+    Args:
+        focus: what `compose` returned. Layers with their own attention are left out; a focused layer with a sliding
+            window counts its own window's pairs only.
+        sequences: (N, T) token ids, run one at a time.
     """
-    if groups_from not in GROUPS_FROM:
-        raise InputError(f"groups_from is {groups_from!r}", expected=" or ".join(GROUPS_FROM))
     if sequences.dim() != 2 or 0 in sequences.shape:
         raise InputError(f"sequences has shape {tuple(sequences.shape)}", expected="(sequences, tokens) token ids")
-    device, shares = input_device(focus.model), []
-    for row in sequences.split(1):
-        ids = row.to(device)
-        masks = None
-        if groups_from == "focus":
-            final_hidden(focus.model, ids)
-            masks = focus.head_masks()
-        shares.append(mass_under_groups(focus, ids, masks)[0].cpu().numpy())
+    rows = sequences.to(input_device(focus.model)).split(1)
+    shares = [mass_under_groups(focus, ids)[0].cpu().numpy() for ids in rows]
     return MassKept(tuple(focus.focused_layers), np.stack(shares))
 
 
@@ -123,8 +108,8 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, masks: Mapping[int, Sequen
 
     Args:
         ids: (B, T) token ids without padding.
-        masks: by layer, as `focus.head_masks()` gives them after a Focus pass; when None the routers read the hidden
-            states of this pass.
+        masks: by layer, as `focus.head_masks()` gives them after a Focus pass. None: the routers read the hidden states
+            of this pass.
 
     Returns:
         (B, L, H, 4) float64 over `focus.focused_layers`, in the order of `MASS_CAUSES`.
@@ -141,7 +126,13 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, masks: Mapping[int, Sequen
             heads = layer.heads(counts_of(query, key))
             groups = memberships(assignments[layer.index], heads.top_ks, focus.config.top_k)
             own = head_masks(heads, groups, focus.config, layer.sliding)
-        shares[layer.index] = mass_by_head(query, key, own, scale=scale, softcap=softcap)
+        counts = counts_of(query, key)
+        found = torch.empty(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
+        for mask in own:
+            part = part_of(mask.group, counts)
+            of_heads = (query[:, part.query], key[:, part.key], mask.membership, mask.rule)
+            found[:, part.query] = mass_by_cause(*of_heads, scale=scale, softcap=softcap)
+        shares[layer.index] = found
 
     def route(index: int, hidden: Tensor) -> None:
         router = focus.routers[index]
@@ -154,76 +145,52 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, masks: Mapping[int, Sequen
     return torch.stack([shares[index].to(ids.device) for index in focus.focused_layers], dim=1)
 
 
-def mass_by_head(
-    query: Tensor, key: Tensor, masks: Sequence[HeadMask], *, scale: float, softcap: float | None = None
-) -> Tensor:
-    """`mass_by_cause` of a layer whose heads may differ.
-
-    Args:
-        query: (B, Hq, T, D); key: (B, Hkv, T, D).
-
-    Returns:
-        (B, Hq, 4) float64 in the order of `MASS_CAUSES`.
-    """
-    counts = counts_of(query, key)
-    shares = torch.empty(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
-    for mask in masks:
-        part = part_of(mask.group, counts)
-        shares[:, part.query] = mass_by_cause(
-            query[:, part.query], key[:, part.key], mask.membership, mask.rule, scale=scale, softcap=softcap
-        )
-    return shares
-
-
 def mass_by_cause(
-    query: Tensor,
-    key: Tensor,
-    membership: Tensor,
-    rule: PairRule,
-    *,
-    scale: float,
-    softcap: float | None = None,
+    query: Tensor, key: Tensor, membership: Tensor, rule: PairRule, *, scale: float, softcap: float | None = None
 ) -> Tensor:
-    """Probability of full causal attention by cause, mean over query positions, in blocks of query rows.
+    """Probability of full causal attention by cause, mean over query positions: (B, Hq, 4) float64, adding up to 1.
 
     Args:
         query: (B, Hq, T, D); key: (B, Hkv, T, D), Hq a multiple of Hkv.
         membership: (B, T) int64 bit sets.
         rule: window, sinks and the layer's own sliding window, which bounds full attention too.
-        softcap: scores become softcap * tanh(scores / softcap); None for no cap.
-
-    Returns:
-        (B, Hq, 4) float64 in the order of `MASS_CAUSES`, adding up to 1.
     """
+    total = torch.zeros(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
+    for _, _, weights, causes in _blocks(query, key, membership, rule, scale, softcap):
+        total += _summed_by_cause(weights, causes).sum(dim=2)
+    return total / query.shape[2]
+
+
+def _blocks(
+    query: Tensor, key: Tensor, membership: Tensor, rule: PairRule, scale: float, softcap: float | None
+) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
+    """Blocks of query rows: (rows, keys, probabilities (B, Hq, rows, keys), causes (B, rows, keys, 4))."""
     batch, heads, length, _ = query.shape
     reach = rule.farthest(length) + 1
-    rows = max(1, BLOCK_SCORES // (batch * heads * length))
-    total = torch.zeros(batch, heads, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
-    for start in range(0, length, rows):
-        stop = min(start + rows, length)
+    step = max(1, BLOCK_SCORES // (batch * heads * length))
+    for start in range(0, length, step):
+        stop = min(start + step, length)
         first = max(0, start - reach + 1)
-        weights = full_probabilities(
-            query[:, :, start:stop], key[:, :, first:stop], start - first, reach, scale, softcap
-        )
-        causes = pair_causes(membership, slice(start, stop), slice(first, stop), rule).to(weights.dtype)
-        total += torch.einsum("bhqk,bqkc->bhqc", weights, causes).double().sum(dim=2)
-    return total / length
+        rows, keys = slice(start, stop), slice(first, stop)
+        weights = full_probabilities(query[:, :, rows], key[:, :, keys], start - first, reach, scale, softcap)
+        yield rows, keys, weights, pair_causes(membership, rows, keys, rule)
+
+
+def _summed_by_cause(weights: Tensor, causes: Tensor) -> Tensor:
+    """(B, Hq, rows, 4) float64 probability of each query by cause."""
+    return torch.einsum("bhqk,bqkc->bhqc", weights, causes.to(weights.dtype)).double()
 
 
 def full_probabilities(
     query: Tensor, key: Tensor, offset: int, reach: int, scale: float, softcap: float | None
 ) -> Tensor:
-    """Full attention of some rows.
+    """Full attention of some rows, (B, Hq, rows, keys) in fp32 or, for fp64 queries, fp64.
 
     Args:
-        query: (B, Hq, rows, D).
+        query: (B, Hq, rows, D); row r stands at key number offset + r.
         key: (B, Hkv, keys, D), Hq a multiple of Hkv.
-        offset: query row r stands at key number offset + r.
         reach: a query attends to its last so many keys, its own among them.
-        softcap: scores become softcap * tanh(scores / softcap); None for no cap.
-
-    Returns:
-        (B, Hq, rows, keys) probabilities, fp32 or, for fp64 queries, fp64.
+        softcap: scores become softcap * tanh(scores / softcap). None: no cap.
     """
     batch, heads, rows, size = query.shape
     dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
@@ -237,17 +204,7 @@ def full_probabilities(
 
 
 def pair_causes(membership: Tensor, rows: slice, keys: slice, rule: PairRule) -> Tensor:
-    """The one cause of every causal pair.
-
-    Args:
-        membership: (B, T) int64 bit sets.
-        rows: which tokens are queries.
-        keys: which tokens are keys.
-        rule: window, sinks and the layer's own sliding window.
-
-    Returns:
-        (B, rows, keys, 4) bool in the order of `MASS_CAUSES`.
-    """
+    """The one cause of each pair of queries (rows) and keys: (B, rows, keys, 4) bool in the order of `MASS_CAUSES`."""
     position = torch.arange(membership.shape[1], device=membership.device)
     sides = (membership[:, rows], membership[:, keys], position[rows], position[keys])
     none = torch.zeros_like(membership)
@@ -258,20 +215,13 @@ def pair_causes(membership: Tensor, rows: slice, keys: slice, rule: PairRule) ->
     return torch.stack([local, near & ~local, allowed & ~near, ~allowed], dim=-1)
 
 
-LINK_KINDS = {"kept": "group", "dropped": "dropped"}
-TOP = 50
-Progress = Callable[[int, int], None]
-Links = dict[str, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]
-
-
 @dataclass(frozen=True, slots=True)
 class LayerAttention:
     """Full attention of one layer under a mask: H query heads, at most N links of each kind and head.
 
     Attributes:
         shares: (H, 4) float64 share of probability in the order of `MASS_CAUSES`, mean over query positions.
-        links: kind of `LINK_KINDS` -> (H, N) query, (H, N) key, (H, N) probability, strongest first; a probability of
-            0 stands for no link.
+        links: kind of `LINK_KINDS` -> (H, N) query, key and probability, strongest first; no link where it is 0.
         queries: (T, 4) share of probability by cause of each query position, mean over heads.
     """
 
@@ -292,17 +242,12 @@ def measure_attention(
 ) -> list[LayerAttention]:
     """One forward pass of the frozen model, its full attention sorted by a mask that is already known.
 
-    Memory: `BLOCK_SCORES` probabilities at once, and the strongest links so far.
-
     Args:
         membership: (T,) bit sets by layer that the attention of a Focus run executed; (S, T) where the heads of a layer
             have S distinct top-k, in the order of `LayerHeads.top_ks`.
         config: settings of that run.
         top: links kept of each kind, layer and head.
         progress: called after each layer with the number done and the total; may raise to stop.
-
-    Raises:
-        InputError: layers or lengths do not fit together.
     """
     check_positions(model, len(ids))
     if any(bits.shape[-1] != len(ids) for bits in membership.values()):
@@ -311,29 +256,23 @@ def measure_attention(
     # The routers only mark which layers are focused; no groups are taken from them, so any will do.
     budget = tuple(entry for entry in config.budget if entry.layer in membership)
     routers = random_centroids(model, config.replace(layers=tuple(membership), budget=budget))
-    focus = compose(model, routers, assignment="sinkhorn")
     layers: list[LayerAttention] = []
 
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
             return
         masks = head_masks(
-            layer.heads(counts_of(query, key)),
-            groups[layer.index].to(query.device),
-            focus.config,
-            layer.sliding,
+            layer.heads(counts_of(query, key)), groups[layer.index].to(query.device), focus.config, layer.sliding
         )
         own = _by_head(query, key, masks, scale=scale, softcap=softcap, top=top)
         layers.append(LayerAttention(layer.index, *own))
         progress(len(layers), len(groups))
 
-    try:
+    with compose(model, routers, assignment="sinkhorn") as focus:
         if set(focus.focused_layers) != set(membership):
             raise InputError("the run's layers are not those this model attends in", fix="explore the text again")
         with torch.no_grad(), observe_attention(focus, observe):
             final_hidden(model, torch.tensor([ids], device=input_device(model)))
-    finally:
-        focus.detach()
     return layers
 
 
@@ -341,16 +280,12 @@ def _by_head(
     query: Tensor, key: Tensor, masks: Sequence[HeadMask], **how: Any
 ) -> tuple[NDArray[np.float64], Links, NDArray[np.float64]]:
     """`mass_and_links` of a layer whose heads may differ."""
-    order: list[int] = []
-    parts, weights = [], []
-    counts = counts_of(query, key)
+    counts, parts = counts_of(query, key), []
     for mask in masks:
         part = part_of(mask.group, counts)
         parts.append(mass_and_links(query[:, part.query], key[:, part.key], mask.membership, mask.rule, **how))
-        own = query_numbers(mask.group, counts)
-        weights.append(len(own))
-        order += own
-    back = np.argsort(order)
+    heads = [query_numbers(mask.group, counts) for mask in masks]
+    weights, back = [len(own) for own in heads], np.argsort(np.concatenate(heads))
     shares = np.concatenate([part[0] for part in parts])[back]
     links: Links = {}
     for kind in LINK_KINDS:
@@ -369,33 +304,17 @@ def mass_and_links(
     softcap: float | None = None,
     top: int = TOP,
 ) -> tuple[NDArray[np.float64], Links, NDArray[np.float64]]:
-    """Shares by cause and strongest links of one sequence, in blocks of query rows.
-
-    Args:
-        query: (1, Hq, T, D); key: (1, Hkv, T, D).
-        membership: (1, T) int64 bit sets.
-        top: links kept of each kind and head.
-
-    Returns:
-        (Hq, 4) shares as in `mass_by_cause`, links and (T, 4) shares of single queries as in `LayerAttention`.
-    """
+    """`mass_by_cause` of one sequence as (Hq, 4), and links and (T, 4) shares of queries as in `LayerAttention`."""
     _, heads, length, _ = query.shape
-    reach = rule.farthest(length) + 1
-    rows = max(1, attention_mass.BLOCK_SCORES // (heads * length))
     by_query = torch.zeros(length, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     total = torch.zeros(heads, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     best = {kind: _Strongest(heads, top, length) for kind in LINK_KINDS}
-    for start in range(0, length, rows):
-        stop = min(start + rows, length)
-        first = max(0, start - reach + 1)
-        part = key[:, :, first:stop]
-        weights = full_probabilities(query[:, :, start:stop], part, start - first, reach, scale, softcap)[0]
-        causes = pair_causes(membership, slice(start, stop), slice(first, stop), rule)[0]
-        shares = torch.einsum("hqk,qkc->hqc", weights, causes.to(weights.dtype)).double()
+    for rows, keys, weights, causes in _blocks(query, key, membership, rule, scale, softcap):
+        shares = _summed_by_cause(weights, causes)[0]
         total += shares.sum(dim=1)
-        by_query[start:stop] = shares.mean(dim=0)
+        by_query[rows] = shares.mean(dim=0)
         for kind, cause in LINK_KINDS.items():
-            best[kind].add(weights * causes[..., MASS_CAUSES.index(cause)], start, first)
+            best[kind].add(weights[0] * causes[0, ..., MASS_CAUSES.index(cause)], rows.start, keys.start)
     links = {kind: strongest.arrays() for kind, strongest in best.items()}
     return (total / length).cpu().numpy(), links, by_query.cpu().numpy()
 

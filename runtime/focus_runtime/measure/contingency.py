@@ -20,14 +20,7 @@ SHUFFLES = 999
 
 
 def contingency(rows: Labels, columns: Labels, shape: tuple[int, int]) -> Counts:
-    """Tokens by two labellings.
-
-    Args:
-        rows, columns: (T,) labels below `shape`.
-
-    Returns:
-        Counts of that shape.
-    """
+    """Tokens by two labellings, (T,) labels each, below `shape`."""
     flat = rows.astype(np.int64) * shape[1] + columns
     return np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape)
 
@@ -44,38 +37,22 @@ def dominance(sizes: Table) -> Values:
 
 
 def purity(counts: Table) -> Values:
-    """Share of all tokens that are of their group's commonest category (Zhao and Karypis 2001).
-
-    Args:
-        counts: (..., K, C) tokens by group and category.
-    """
+    """Share of all tokens that are of their group's commonest category (Zhao and Karypis 2001)."""
     return counts.max(axis=-1).sum(axis=-1) / counts.sum(axis=(-2, -1))
 
 
 def group_purity(counts: Table) -> Values:
-    """Share of each group's tokens that are of its commonest category.
-
-    Args:
-        counts: (..., K, C) tokens by group and category.
-
-    Returns:
-        (..., K), NaN for a group without tokens.
-    """
+    """Share of each group's tokens that are of its commonest category; (..., K) of (..., K, C), NaN without tokens."""
     sizes = counts.sum(axis=-1)
     return np.where(sizes > 0, counts.max(axis=-1) / np.maximum(sizes, 1), np.nan)
 
 
 def information(counts: Table) -> dict[str, Values]:
-    """Mutual information of group and category in its common forms.
+    """Mutual information of group and category in its common forms, (...,) of (..., K, C), all between 0 and 1.
 
-    Args:
-        counts: (..., K, C) tokens by group and category.
-
-    Returns:
-        `nmi`: over the geometric mean of both entropies (Strehl and Ghosh 2002); `homogeneity`: over the entropy of the
-        categories; `completeness`: over that of the groups; `v_measure`: the harmonic mean of these two (Rosenberg and
-        Hirschberg 2007), which is mutual information over the arithmetic mean. All lie between 0 and 1; a labelling
-        without entropy has homogeneity or completeness 1, and nmi 0.
+    `nmi`: over the geometric mean of both entropies (Strehl and Ghosh 2002); `homogeneity`: over the entropy of the
+    categories; `completeness`: over that of the groups; `v_measure`: the harmonic mean of these two (Rosenberg and
+    Hirschberg 2007). A labelling without entropy has homogeneity or completeness 1, and nmi 0.
     """
     of_groups, of_categories, shared = _entropies(counts)
     homogeneity = _over(shared, of_categories, 1.0)
@@ -89,13 +66,7 @@ def information(counts: Table) -> dict[str, Values]:
 
 
 def normalised_information(counts: Table) -> Values:
-    """Mutual information over the arithmetic mean of both entropies: 0 independent, 1 the same partition.
-
-    Equal to `v_measure` of `information`, except that it is 0 where both labellings are constant (there 1).
-
-    Args:
-        counts: (..., K, C) tokens by group and category.
-    """
+    """Mutual information over the mean of both entropies: `v_measure`, but 0 where both labels are constant."""
     of_groups, of_categories, shared = _entropies(counts)
     return _over(2 * shared, of_groups + of_categories, 0.0)
 
@@ -117,16 +88,11 @@ def adjusted_rand(tables: Table) -> Values:
 
 
 def log_odds(counts: Counts, *, prior_size: float) -> Values:
-    """How much more often each piece occurs in a group than in the rest of the text, in standard errors.
+    """(K, V) z-scores: how much more often each of V pieces occurs in a group than in the rest of the text.
 
     Log-odds ratio with an informative Dirichlet prior (Monroe, Colaresi and Quinn 2008, equations 16 to 22): the prior
-    has the text's own frequencies, so a piece must be frequent, not only exclusive, to stand out.
-
-    Args:
-        counts: (K, V) uses of V pieces by group; every piece is used somewhere.
-
-    Returns:
-        (K, V) z-scores; 0 where a group or its rest is empty.
+    has the text's own frequencies, so a piece must be frequent, not only exclusive, to stand out. 0 where a group or
+    its rest is empty; every piece is used somewhere.
     """
     column_sums = counts.sum(axis=0)
     total = column_sums.sum()
@@ -141,15 +107,9 @@ def log_odds(counts: Counts, *, prior_size: float) -> Values:
 
 
 def shuffled_tables(counts: Table, *, draws: int = SHUFFLES, seed: int = 0) -> Values:
-    """Tables of the same margins, as when the labels of the rows are permuted over the tokens.
+    """(draws, K, C) tables of the same margins, as when the labels of the rows are permuted over the tokens.
 
     They are drawn from their distribution directly, without the labels (Patefield's algorithm).
-
-    Args:
-        counts: (K, C) whole numbers.
-
-    Returns:
-        (draws, K, C).
     """
     from scipy.stats import random_table  # not needed to compose, attend or score
 
@@ -166,13 +126,9 @@ def shuffled_tables(counts: Table, *, draws: int = SHUFFLES, seed: int = 0) -> V
 def permuted_tables(
     rows: Labels, columns: Labels, shape: tuple[int, int], *, draws: int, generator: np.random.Generator
 ) -> Iterator[Counts]:
-    """Tables of labels of which the columns are permuted; slower than `shuffled_tables`, of the same distribution.
+    """Tables of (T,) labels of which the columns are permuted; slower than `shuffled_tables`, of the same distribution.
 
     Stored numbers and published tables were drawn this way, so their nulls keep this stream of random numbers.
-
-    Args:
-        rows, columns: (T,) labels below `shape`.
-        generator: of the permutations, one for each table.
     """
     for _ in range(draws):
         yield contingency(rows, generator.permutation(columns), shape)

@@ -30,11 +30,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate with its confidence interval.
-
-    Attributes:
-        low, high: ends of the interval; None when there is one unit, whose spread is unknown.
-    """
+    """An estimate with its confidence interval; the ends are None for one unit, whose spread is unknown."""
 
     value: float
     low: float | None
@@ -77,18 +73,13 @@ def mean_interval(
     """Weighted mean over units, and over training seeds where there are several, with a bootstrap interval.
 
     Seeds and units are crossed (every seed saw the same units), so both are resampled, independently (Owen, "The
-    pigeonhole bootstrap", 2007). A plain percentile interval is too narrow for few units: its ends lie at the normal
-    quantiles of a spread that divides by n. Here the bootstrap gives the shape, and the width is that of Student's t
-    with the unbiased spread (see `student_widening`; degrees of freedom after Satterthwaite). With fewer than
-    `COARSE_BELOW` units it is the t interval itself.
+    pigeonhole bootstrap", 2007). The bootstrap gives the shape, and the width is that of Student's t with the unbiased
+    spread (see `student_widening`; degrees of freedom after Satterthwaite). With fewer than `COARSE_BELOW` units it is
+    the t interval itself.
 
     Args:
         values: (N,) one number for each unit, or (S, N) for S seeds.
-        weights: (N,) how much each unit counts, such as its tokens; equal when None.
-        level: probability that the interval covers the mean.
-
-    Raises:
-        InputError: no values, or not finite, or weights that do not fit.
+        weights: (N,) how much each unit counts, such as its tokens. None: equally.
     """
     table = np.atleast_2d(_finite(values, (1, 2)))
     seeds, units = table.shape
@@ -111,17 +102,10 @@ def mean_interval(
 def moving_block_interval(
     values: Floats, *, block: int = BLOCK_TOKENS, resamples: int = BLOCK_RESAMPLES, seed: int = 0
 ) -> tuple[float, float | None, float | None]:
-    """Mean of values along one text with a 95 % moving-block bootstrap interval.
+    """Mean of (N,) values along one text, and ends of its 95 % moving-block bootstrap interval, None for one value.
 
-    Blocks keep the dependence between neighbouring tokens (Kuensch 1989). The ends follow `recentred_interval` with the
-    blocks as units: percentiles alone are too narrow where a short text has few of them.
-
-    Args:
-        values: (N,) in text order, N at least 1.
-        block: consecutive values resampled together; lowered for short texts.
-
-    Returns:
-        mean, low, high; both ends are None for one value, whose spread is unknown.
+    Blocks keep the dependence between neighbouring tokens (Kuensch 1989); they are shorter in a short text. The ends
+    follow `recentred_interval` with the blocks as units.
     """
     count = values.size
     if count == 1:
@@ -140,15 +124,10 @@ def moving_block_interval(
 def recentred_interval(
     values: Floats, replicates: Floats, units: int, least: float = 0.0, most: float = 1.0
 ) -> tuple[Floats, Floats]:
-    """Ends of the 95 % intervals of many statistics at once, from their values in resamples of units.
+    """Ends of the 95 % intervals of (n,) statistics at once, from their (R, n) finite values in resamples of units.
 
     The bootstrap distribution gives the shape. It is moved onto the estimate, because statistics such as mutual
     information are too high in resamples, and widened to Student's t (Hesterberg 2015).
-
-    Args:
-        values: (n,) on the whole sample.
-        replicates: (R, n), finite.
-        units: number of resampled units, at least 2.
     """
     low, high = percentile_ends(replicates) - replicates.mean(axis=0)
     wide = student_widening(units)
@@ -191,15 +170,7 @@ def _weights(weights: ArrayLike | None, units: int) -> Floats:
 
 
 def resampled_means(table: Floats, weight: Floats, resamples: int, seed: int) -> Floats:
-    """Means of resampled units and seeds.
-
-    Args:
-        table: (S, N) one number for each seed and unit.
-        weight: (N,) of the units, with mean one.
-
-    Returns:
-        (R,).
-    """
+    """(R,) means of resampled units and seeds of an (S, N) table; the (N,) weights have a mean of one."""
     seeds, units = table.shape
     generator = np.random.default_rng(seed)
     weighted, means = table * weight, []
@@ -222,11 +193,8 @@ def _shape(table: Floats, weight: Floats, value: float, level: float, resamples:
 def sign_flip_test(differences: ArrayLike, *, resamples: int = 20_000, seed: int = 0) -> float:
     """Two-sided p-value that paired differences are symmetric around 0, from the mean under random sign flips.
 
-    Exact, over all 2^n sign patterns, up to `EXACT_UP_TO` units; beyond them `resamples` random patterns, the observed
-    one counted in. The smallest p that n units allow is 2 / 2^n.
-
-    Args:
-        differences: (N,) one for each unit.
+    Exact, over all 2^n sign patterns, up to `EXACT_UP_TO` units; beyond them from `resamples` random patterns, the
+    observed one counted in. The smallest p that n units allow is 2 / 2^n.
     """
     values = _finite(differences, (1,))
     count = values.size
@@ -244,11 +212,7 @@ def sign_flip_test(differences: ArrayLike, *, resamples: int = 20_000, seed: int
 
 
 def bootstrap_test(differences: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
-    """Two-sided p-value that the mean paired difference is 0, from resampled units shifted to a mean of 0.
-
-    Args:
-        differences: (N,) one for each unit. One unit cannot be resampled: p is then 1.
-    """
+    """Two-sided p-value that the mean paired difference is 0, from resampled units shifted to 0; 1 for one unit."""
     values = _finite(differences, (1,))
     value = values.mean()
     if values.size == 1:
@@ -269,11 +233,7 @@ def wilcoxon_test(differences: ArrayLike) -> float:
 
 @dataclass(frozen=True, slots=True)
 class McNemar:
-    """Exact McNemar test of two settings on the same items.
-
-    Attributes:
-        only_first, only_second: items that one setting alone has right.
-    """
+    """Exact McNemar test of two settings; `only_first`: items that the first setting alone has right."""
 
     only_first: int
     only_second: int
@@ -281,11 +241,7 @@ class McNemar:
 
 
 def mcnemar_test(first: ArrayLike, second: ArrayLike) -> McNemar:
-    """Compare two settings that were right (1) or wrong (0) on the same items.
-
-    Args:
-        first, second: (N,) zeros and ones, item by item.
-    """
+    """Compare two settings that were right (1) or wrong (0) on the same items."""
     one, two = _finite(first, (1,)), _finite(second, (1,))
     if one.shape != two.shape or not np.isin(np.concatenate([one, two]), (0, 1)).all():
         raise InputError(f"{one.size} and {two.size} answers", expected="zeros and ones for the same items")

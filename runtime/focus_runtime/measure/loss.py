@@ -1,11 +1,7 @@
-"""Loss of every token, perplexity, and the balance and sparsity it was reached at.
-
-Perplexity is exp of the mean negative log-likelihood over the scored tokens, always returned with their count.
-"""
+"""Loss and prediction of every token in one pass, and the balance and sparsity of the mask it was made under."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,37 +12,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.errors import TextError
 from focus_runtime.mask.counts import pair_totals
 from focus_runtime.mask.distances import distant_kept, mean_of_some
-from focus_runtime.mask.rule import CAUSES, PairRule
-from focus_runtime.models.devices import input_device
+from focus_runtime.mask.rule import CAUSES
 
 CHUNK = 256  # rows of logits computed at once; 256 x 49,152 fp32 are 50 MB
-TRAINING_CHUNK = 256  # where their gradient is computed along
+MOST_PROBABLE = 5
 
 
-def final_hidden(model: Any, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-    """Hidden states before the output embedding.
-
-    Args:
-        ids: (B, T) token ids.
-        attention_mask: (B, T), 0 at padding; None without padding.
-
-    Returns:
-        (B, T, d).
-    """
-    return model.base_model(input_ids=ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
+def final_hidden(model: Any, ids: Tensor) -> Tensor:
+    """Hidden states (B, T, d) before the output embedding, of (B, T) token ids without padding."""
+    return model.base_model(input_ids=ids, use_cache=False).last_hidden_state
 
 
 def check_positions(model: Any, length: int) -> None:
-    """Refuse more tokens than a model with learned positions has.
-
-    Raises:
-        TextError: with the limit.
-    """
+    """Refuse more tokens than a model with learned positions has, with a TextError."""
     table = getattr(model.config.get_text_config(), "n_positions", None)  # GPT-2 style learned positions end hard
     if table is not None and length > table:
         raise TextError(
@@ -60,14 +42,13 @@ def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
     """Negative log-likelihood of every token but the first, in nats, without materialising all logits.
 
     Where the output embedding is frozen and the hidden states need a gradient, that is computed along with the loss, so
-    that no logits are kept, or computed again, for the backward pass.
+    that no logits are kept for the backward pass. Differentiable once.
 
     Args:
         hidden: (B, T, d) from `final_hidden`.
-        ids: (B, T) token ids.
 
     Returns:
-        (B, T-1) fp32: entry t is for token t+1 given tokens 0..t. Differentiable once.
+        (B, T-1) fp32: entry t is for token t+1 given tokens 0..t.
     """
     frozen = not any(p.requires_grad for p in model.get_output_embeddings().parameters())
     if frozen and hidden.requires_grad and torch.is_grad_enabled():
@@ -86,7 +67,7 @@ class _FrozenHead(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, ids: Tensor, model: Any) -> Tensor:
         grads = torch.zeros_like(hidden)
         nll = torch.empty(ids.shape[0], ids.shape[1] - 1, dtype=torch.float32, device=hidden.device)
-        for slab in slabs(nll.shape[1], TRAINING_CHUNK):
+        for slab in slabs(nll.shape[1]):
             target = ids[:, slab.start + 1 : slab.stop + 1, None]
             with torch.enable_grad():
                 part = hidden[:, slab].detach().requires_grad_()
@@ -115,9 +96,9 @@ def logits_by_slab(model: Any, hidden: Tensor, ids: Tensor) -> Iterator[tuple[Te
         yield logits, ids[:, slab.start + 1 : slab.stop + 1].to(logits.device)
 
 
-def slabs(length: int, size: int = CHUNK) -> list[slice]:
+def slabs(length: int) -> list[slice]:
     """Stretches of tokens whose logits are computed at once."""
-    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+    return [slice(start, min(start + CHUNK, length)) for start in range(0, length, CHUNK)]
 
 
 def vocabulary_logits(model: Any, hidden: Tensor) -> Tensor:
@@ -136,89 +117,27 @@ def vocabulary_logits(model: Any, hidden: Tensor) -> Tensor:
     return logits
 
 
-@dataclass(frozen=True, slots=True)
-class Quality:
-    """Perplexity with the sparsity it was reached at.
-
-    Attributes:
-        dominance: share of a sequence's tokens whose most probable group is its largest, mean over sequences and layers
-            (1/K is perfect; that of the sequences together would be lower where their largest groups differ).
-        retained_pairs: allowed pairs over causal pairs, mean over layers.
-        distant_kept: of the pairs beyond window and sinks, the share kept, mean over the layers, and in each over the
-            heads, that have some; None where none has.
-    """
-
-    perplexity: float
-    scored: int
-    dominance: float
-    retained_pairs: float
-    distant_kept: float | None
-
-
-def pair_shares(membership: NDArray[np.int64], rule: PairRule) -> tuple[float, float | None]:
-    """Retained pairs and distant pairs kept of one layer.
-
-    Args:
-        membership: (T,) bit sets.
-        rule: window, sinks and the layer's own sliding window.
-
-    Returns:
-        Allowed pairs over causal pairs; kept over all distant pairs (see mask/distances.py), None when there are none.
-    """
-    total = membership.size
-    dropped = int(pair_totals(membership[None], [rule])[0, CAUSES.index("dropped")])
-    return 1.0 - dropped / (total * (total + 1) // 2), distant_kept(dropped, rule, total)
-
-
 def layer_shares(masks: Sequence[HeadMask]) -> tuple[float, float | None]:
     """Retained pairs and distant pairs kept of one layer, mean over its heads and the texts of a batch.
 
-    Args:
-        masks: of the layer's groups of heads, from `FocusModel.head_masks`.
-
-    Returns:
-        Both means; of distant pairs over the heads that have some, None where none has.
+    Allowed pairs over causal pairs; and kept over all distant pairs (see mask/distances.py), over the heads that have
+    some, None where none has.
     """
-    shares = [[pair_shares(row, mask.rule) for row in mask.membership.cpu().numpy()] for mask in masks]
+    retained, distant = [], []
+    for mask in masks:
+        texts = mask.membership.cpu().numpy()
+        length = texts.shape[1]
+        dropped = pair_totals(texts, [mask.rule] * len(texts))[:, CAUSES.index("dropped")]
+        retained.append(np.mean(1.0 - dropped / (length * (length + 1) // 2)))
+        distant.append(mean_of_some([distant_kept(int(pairs), mask.rule, length) for pairs in dropped]))
     weights = [len(mask.group.heads) for mask in masks]
-    retained = np.average([np.mean([row[0] for row in of_heads]) for of_heads in shares], weights=weights)
-    return float(retained), mean_of_some([mean_of_some([row[1] for row in of_heads]) for of_heads in shares], weights)
+    return float(np.average(retained, weights=weights)), mean_of_some(distant, weights)
 
 
 def dominance(probabilities: Tensor) -> float:
     """Share of tokens whose most probable group is the largest: (..., T, K) -> float in [1/K, 1]."""
     top = probabilities.argmax(dim=-1).flatten()
     return torch.bincount(top).max().item() / top.numel()
-
-
-@torch.no_grad()
-def evaluate_full(model: Any, sequences: Tensor) -> tuple[float, int]:
-    """Perplexity of the model as it is on (N, T) sequences, one at a time; returns it with the scored count."""
-    total, count = 0.0, 0
-    for ids in sequences.to(input_device(model)).split(1):
-        nll = token_nll(model, final_hidden(model, ids), ids)
-        total, count = total + nll.double().sum().item(), count + nll.numel()
-    return math.exp(total / count), count
-
-
-@torch.no_grad()
-def evaluate_focus(focus: FocusModel, sequences: Tensor) -> Quality:
-    """Perplexity under the hard mask on (N, T) sequences, with balance and sparsity."""
-    total, count = 0.0, 0
-    rows: list[tuple[float, float, float | None]] = []
-    for ids in sequences.to(input_device(focus.model)).split(1):
-        nll = token_nll(focus.model, final_hidden(focus.model, ids), ids)
-        total, count = total + nll.double().sum().item(), count + nll.numel()
-        masks = focus.head_masks()
-        for index, assignment in focus.assignments().items():
-            rows.append((dominance(assignment.probabilities), *layer_shares(masks[index])))
-    dominances, retained, distant = zip(*rows, strict=True)
-    return Quality(
-        math.exp(total / count), count, float(np.mean(dominances)), float(np.mean(retained)), mean_of_some(distant)
-    )
-
-
-MOST_PROBABLE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,13 +159,7 @@ class Predictions:
 
 @torch.no_grad()
 def token_predictions(model: Any, hidden: Tensor, ids: Tensor, *, most_probable: int = MOST_PROBABLE) -> Predictions:
-    """Predictions of one text without all logits at once.
-
-    Args:
-        hidden: (1, T, d) from `final_hidden`.
-        ids: (1, T) token ids, T at least 2.
-        most_probable: N tokens at most; fewer where the vocabulary is smaller.
-    """
+    """Predictions of one text, (1, T) ids and (1, T, d) of `final_hidden`, without all logits at once."""
     parts: list[tuple[Tensor, ...]] = []
     for logits_of_batch, following in logits_by_slab(model, hidden, ids):
         logits = logits_of_batch[0]

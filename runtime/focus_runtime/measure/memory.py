@@ -1,9 +1,4 @@
-"""What a user is told when the memory runs out or a GPU fails: the device, and the longest text that would fit.
-
-`within_memory` is the one place where this happens to work that runs a model: the lease of the explorer's model lies
-within it, and so does every command that loads one itself. A layer or a training, which knows more, uses
-`failures_named`.
-"""
+"""What a user is told when the memory runs out or a GPU fails: the device, and the longest text that would fit."""
 
 from __future__ import annotations
 
@@ -32,11 +27,7 @@ Read = Callable[[int], Any]  # reads so many tokens, as the work that failed wou
 def failures_named(shortage: Callable[[], InputError]) -> Iterator[None]:
     """Turn a lack of memory and a GPU that fails within the block into errors for the user.
 
-    Args:
-        shortage: makes the error for a lack of memory; called when nothing of the failed work is in memory any more.
-
-    Raises:
-        DeviceError: the GPU failed.
+    `shortage` makes the error for a lack of memory, when nothing of the failed work is in memory any more.
     """
     try:
         yield
@@ -56,12 +47,10 @@ def within_memory(
 ) -> Iterator[None]:
     """Let work run a model, and name what it ran on, where and what would fit if the memory does not suffice.
 
-    Args:
-        model: a Hugging Face causal language model; the length is that of its latest pass over several tokens.
-        read: reads (B, T) token ids as the work does; a pass of the model as it then is, with its loss, when None.
+    The length named is that of the model's latest pass over several tokens.
 
-    Raises:
-        MemoryShortError: the memory ran out. DeviceError: the GPU failed.
+    Args:
+        read: reads (B, T) token ids as the work does. None: a pass of the model as it then is, with its loss.
     """
     latest: list[Tensor] = []
 
@@ -71,7 +60,15 @@ def within_memory(
 
     def shortage() -> InputError:
         hook.remove()
-        return short_of_memory(model, latest[0] if latest else None, advice, read or (lambda ids: _pass(model, ids)))
+        device = device_names(model)
+        if not latest:
+            problem = f"{advice.work}the model needs more memory than there is on {device}"
+            return MemoryShortError(problem, fix=advice.otherwise)
+        ids, fitting = latest[0], None
+        again = read or (lambda ids: _pass(model, ids))
+        if advice.fits:
+            fitting = longest_that_fits(lambda count: again(ids[:, :count]), ids.shape[1], input_device(model))
+        return shortage_of(tokens(*ids.shape), device, fitting, advice)
 
     hook = model.get_input_embeddings().register_forward_pre_hook(keep)
     try:
@@ -84,25 +81,6 @@ def within_memory(
 def _pass(model: Any, ids: Tensor) -> None:
     with torch.no_grad():
         token_nll(model, final_hidden(model, ids), ids)
-
-
-def short_of_memory(model: Any, ids: Tensor | None, advice: Advice, read: Callable[[Tensor], Any]) -> MemoryShortError:
-    """The error for a text that did not fit; call it when nothing of the failed pass is referenced any more.
-
-    Args:
-        model: that read it.
-        ids: (B, T) of the text; None where no pass was begun.
-    """
-    device = device_names(model)
-    if ids is None:
-        return MemoryShortError(
-            f"{advice.work}the model needs more memory than there is on {device}", fix=advice.otherwise
-        )
-    length = ids.shape[1]
-    fitting = (
-        longest_that_fits(lambda count: read(ids[:, :count]), length, input_device(model)) if advice.fits else None
-    )
-    return shortage_of(tokens(ids.shape[0], length), device, fitting, advice)
 
 
 def shortage_of(what: str, device: str, fitting: int | None, advice: Advice) -> MemoryShortError:
@@ -119,14 +97,10 @@ def tokens(rows: int, length: int) -> str:
 
 
 def longest_that_fits(read: Read, length: int, device: torch.device, *, reserve: int = 0) -> int | None:
-    """Tokens of the text for which the free memory should suffice; None where the system does not say.
+    """Tokens of a text of `length`, which did not fit, for which the free memory should suffice; None if unknown.
 
     What a token takes is measured on the beginning of the text. Memory grows in proportion to the tokens: no backend
-    that `auto` chooses for long texts holds all pairs.
-
-    Args:
-        length: of the text, which did not fit.
-        reserve: bytes that are needed besides, whatever the length.
+    that `auto` chooses for long texts holds all pairs. `reserve`: bytes that are needed besides.
     """
     probe = max(PROBE_TOKENS, length // PROBE_SHARE)
     if probe >= length:

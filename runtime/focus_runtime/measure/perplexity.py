@@ -21,14 +21,15 @@ from focus_runtime.models.devices import input_device
 from focus_runtime.text.special import DEFAULT, added_tokens, begins_with
 from focus_runtime.text.tokens import tokenize
 
+MANY_DOCUMENTS = 8  # from here on documents are resampled; an interval over fewer means little
+MANY_SEEDS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Perplexity:
     """exp of the mean negative log-likelihood of the scored tokens.
 
     Attributes:
-        value: the perplexity.
-        scored: how many tokens it is over.
         nll: (scored,) float64 nats, in text order.
         length: most tokens a score is conditioned on, its own included.
         stride: tokens a window moves by; beyond the first window, at least length - stride tokens precede every score.
@@ -100,7 +101,7 @@ def perplexity(
         text: a string, or the token ids of one text.
         tokenizer: needed for a string, and for windows that begin with BOS where token ids do.
         length: tokens of a window.
-        stride: tokens by which the window moves; half of `length` when None.
+        stride: tokens by which the window moves. None: half of `length`.
         max_tokens: score at most the first so many tokens.
         special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.
 
@@ -108,14 +109,12 @@ def perplexity(
         InputError: too little text, or settings out of range.
     """
     model = model.model if isinstance(model, FocusModel) else model
-    if stride is None and isinstance(length, int):
-        stride = max(1, length // 2)
     for name, number in (("length", length), ("stride", stride), ("max_tokens", max_tokens)):
-        optional = number is None and name == "max_tokens"
+        optional = number is None and name != "length"
         if not optional and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
             raise InputError(f"{name} is {number!r}", expected="a whole number of at least 1")
-    assert stride is not None
-    if length < 2 or not 1 <= stride < length:
+    stride = max(1, length // 2) if stride is None else stride
+    if length < 2 or stride >= length:
         raise InputError(
             f"length is {length} and stride {stride}",
             expected="length of at least 2, and a stride from 1 to length - 1, so that every token has one before it",
@@ -141,10 +140,6 @@ def perplexity(
     return Perplexity(math.exp(losses.mean()), int(losses.size), losses, length, stride)
 
 
-MANY_DOCUMENTS = 8  # from here on documents are resampled; an interval over fewer means little
-MANY_SEEDS = 3
-
-
 @dataclass(frozen=True, slots=True)
 class Scores:
     """What one setting gave on a fixed list of sequences.
@@ -166,41 +161,49 @@ class Scores:
     distant_kept: NDArray[np.float64]
 
     @property
+    def loss(self) -> float:
+        """Mean negative log-likelihood over all scored tokens, in nats."""
+        return float(np.average(self.nll, weights=self.scored))
+
+    @property
     def perplexity(self) -> float:
-        """exp of the mean negative log-likelihood over all scored tokens."""
-        return math.exp(float(np.average(self.nll, weights=self.scored)))
+        """exp of the loss."""
+        return math.exp(self.loss)
 
     @property
     def mean_distant_kept(self) -> float | None:
         """Mean of `distant_kept` over the layers that have such pairs; None where none has."""
         return mean_of_some(self.distant_kept.tolist())
 
+    def summary(self) -> dict[str, Any]:
+        """Perplexity under Focus with the balance and sparsity it was reached at, means over layers, JSON-ready."""
+        return {
+            "perplexity": self.perplexity,
+            "scored": int(self.scored.sum()),
+            "dominance": float(self.dominance.mean()),
+            "retained_pairs": float(self.retained_pairs.mean()),
+            "distant_kept": self.mean_distant_kept,
+        }
+
 
 @torch.no_grad()
 def score(model: Any, sequences: Tensor) -> Scores:
-    """Score (N, T) sequences one at a time.
-
-    Args:
-        model: a Hugging Face causal language model as it is, or what `compose` returned (then under Focus).
-        sequences: token ids.
-    """
+    """Score (N, T) sequences one at a time, by a model as it is or by what `compose` returned (then under Focus)."""
     focus = model if isinstance(model, FocusModel) else None
     network = model.model if focus is not None else model
     device = input_device(network)
     check_positions(network, sequences.shape[1])
     losses, counts = [], []
     shares: dict[int, list[tuple[float, float, float | None]]] = {}
-    for row in sequences.split(1):
-        ids = row.to(device)
+    for ids in sequences.to(device).split(1):
         nll = token_nll(network, final_hidden(network, ids), ids).double()
         losses.append(nll.mean().item())
         counts.append(nll.numel())
-        if focus is None:
-            continue
-        masks = focus.head_masks()
-        for index, assignment in focus.assignments().items():
-            row_shares = (dominance(assignment.probabilities), *layer_shares(masks[index]))
-            shares.setdefault(index, []).append(row_shares)
+        masks = {} if focus is None else focus.head_masks()
+        assignments = {} if focus is None else focus.assignments()
+        for index, assignment in assignments.items():
+            row = (dominance(assignment.probabilities), *layer_shares(masks[index]))
+            shares.setdefault(index, []).append(row)
     means = [[mean_of_some(column) for column in zip(*rows, strict=True)] for _, rows in sorted(shares.items())]
     columns = np.array(means, dtype=np.float64).reshape(-1, 3).T
     return Scores(np.array(losses), np.array(counts), columns[0], columns[1], columns[2])
@@ -223,21 +226,22 @@ def compare(
     Args:
         full: from `score` of the model as it is.
         focus: from `score` under Focus, or several of them, one for each training seed.
-        documents: (N,) which document each sequence is from; all of one document when None.
-        level: of the intervals.
-        seed: of resampling.
+        documents: (N,) which document each sequence is from. None: all are of one.
 
     Returns:
         JSON-ready: perplexities and the difference in nats per token and relative, each with `value`, `low`, `high`
-        (None when one unit allows no interval); `p_value` (sign flips, exact on few units) and the other tests; counts
-        of documents, sequences, tokens and seeds; dominance and pairs, means over layers and seeds, of distant pairs
-        over those that have some (None where none has); `notes`.
-
-    Raises:
-        InputError: the scores are not of the same sequences, or not of Focus.
+        (None when one unit allows no interval); `p_value` (sign flips, exact on few units) and the other tests; counts;
+        dominance and pairs, means over layers and seeds; `notes`.
     """
     runs = [focus] if isinstance(focus, Scores) else list(focus)
-    _check_pairs(full, runs)
+    if not runs or any(run.dominance.size == 0 for run in runs):
+        raise InputError("there are no scores under Focus to compare", expected="what score(compose(...), ...) gave")
+    for run in runs:
+        if not np.array_equal(run.scored, full.scored):
+            raise InputError(
+                f"the scores are of {run.nll.size} and {full.nll.size} sequences, or of different lengths",
+                expected="the same sequences in the same order",
+            )
     labels = [0] * full.nll.size if documents is None else list(documents)
     if len(labels) != full.nll.size:
         raise InputError(f"{len(labels)} documents are named for {full.nll.size} sequences", expected="one for each")
@@ -274,17 +278,6 @@ def compare(
         "distant_kept": mean_of_some([run.mean_distant_kept for run in runs]),
         "notes": _notes(len(runs), len(set(labels)), place.max() + 1),
     }
-
-
-def _check_pairs(full: Scores, runs: list[Scores]) -> None:
-    if not runs or any(run.dominance.size == 0 for run in runs):
-        raise InputError("there are no scores under Focus to compare", expected="what score(compose(...), ...) gave")
-    for run in runs:
-        if not np.array_equal(run.scored, full.scored):
-            raise InputError(
-                f"the scores are of {run.nll.size} and {full.nll.size} sequences, or of different lengths",
-                expected="the same sequences in the same order",
-            )
 
 
 def _notes(seeds: int, documents: int, units: int) -> list[str]:

@@ -60,9 +60,7 @@ def milliseconds(work: Callable[[], Any], device: torch.device) -> float:
 def in_turn(works: Mapping[str, Callable[[], Any]], repeats: int, device: torch.device) -> dict[str, Spread]:
     """Milliseconds of several works taking turns, so that a drift of the machine's speed hits all.
 
-    Args:
-        repeats: timed calls of each, after one that warms up.
-        device: the GPU to wait for, or the CPU.
+    Each is called `repeats` times after a call that warms up.
     """
     times: dict[str, list[float]] = {name: [] for name in works}
     for repeat in range(repeats + 1):
@@ -82,12 +80,11 @@ Result = TypeVar("Result")
 
 
 def timed_by_stage(focus: FocusModel, mode: str, work: Callable[[], Result]) -> tuple[Result, float]:
-    """What a call of the model gives by full attention ("full") or Focus ("focus"), and how long it took.
+    """What a call of the model gives by full attention ("full") or Focus ("focus"), and how many seconds it took.
 
     A GPU's stages are timed in a call of their own, the first: the events about them, a dozen in a layer of Focus and
     two in one of full attention, cost the host time, for which a GPU with a short text or a small model waits.
-    Returns:
-        What `work` gave, and seconds; those of its stages are in `focus.seconds`.
+    Seconds of the stages are in `focus.seconds`.
     """
     devices = compute_devices(focus.model)
     focus.reset_seconds()
@@ -113,14 +110,7 @@ def stages_apart(devices: Sequence[torch.device]) -> bool:
 
 
 def timed_pass(focus: FocusModel, ids: Tensor, mode: str) -> tuple[Tensor, float]:
-    """One forward pass by full attention ("full") or Focus ("focus"), without the output embedding.
-
-    Args:
-        ids: (1, T) on the model's device.
-
-    Returns:
-        The last hidden state (1, T, d) and the seconds it took; those of its stages are in `focus.seconds`.
-    """
+    """`timed_by_stage` of a pass over (1, T) ids; gives the last hidden state (1, T, d)."""
     return timed_by_stage(focus, mode, lambda: final_hidden(focus.model, ids))
 
 
@@ -177,14 +167,11 @@ def peak_bytes(device: torch.device) -> int:
         return int(peak if sys.platform == "darwin" else peak * 1024)
 
 
-def _fused_kernel() -> str:
-    if not fused_available():
-        return f"not available: {fused_reason()}"
-    return "compiled, bfloat16 in matrix tiles" if matrix_tiles_available() else "compiled"
-
-
 def machine(device: str = "cpu") -> dict[str, Any]:
     """What the numbers depend on."""
+    fused = f"not available: {fused_reason()}"
+    if fused_available():
+        fused = "compiled, bfloat16 in matrix tiles" if matrix_tiles_available() else "compiled"
     facts = {
         "cpu": processor_name(),
         "family": processor_family(),
@@ -193,7 +180,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "capability": torch.backends.cpu.get_cpu_capability(),
-        "fused_kernel": _fused_kernel(),
+        "fused_kernel": fused,
     }
     if device.startswith("cuda"):
         facts["gpu"] = torch.cuda.get_device_name()

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from focus_runtime.config import DTYPES
 from focus_runtime.errors import DeviceError, ModelError
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
+AUTO = "auto"
+SPLIT = "split"  # the name of this placement, where a device is named
+GPU_SHARE = 0.8  # of a GPU's free memory for weights; keys, values and intermediate results need the rest
 
 
 def native_dtype(device: str | torch.device = "cpu") -> str:
     """The narrowest type a frozen model runs in without being emulated: "bfloat16" or "float32".
 
-    A processor without bf16 instructions (AVX2 alone, say) multiplies bf16 matrices through a plain loop: one gradient
-    of a linear layer took 95 times as long as in float32 on an AMD EPYC of family 25, model 1.
+    A processor without bf16 instructions multiplies bf16 matrices in a plain loop, some 95 times as slow as float32.
     """
     kind = torch.device(device).type
     if kind == "cuda":
@@ -42,14 +41,8 @@ def dtype_name(model: nn.Module) -> str:
     return str(next(model.parameters()).dtype).removeprefix("torch.")
 
 
-SPLIT = "split"  # the name of this placement, where a device is named
-GPU_SHARE = 0.8  # of a GPU's free memory for weights; keys, values and intermediate results need the rest
-
-
 def execution_device(module: nn.Module) -> torch.device:
     """The device a module computes on; its weights may be kept elsewhere until then."""
-    import torch
-
     for part in module.modules():
         device = getattr(getattr(part, "_hf_hook", None), "execution_device", None)
         if device is not None:
@@ -89,10 +82,8 @@ def stored_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def split_model(model: Any, *, device_map: Mapping[str, Any] | None = None, offload_folder: str | None = None) -> None:
     """Spread a model's layers over all GPUs, evenly, and leave in main memory what they cannot hold.
 
-    Layers in main memory compute on the first GPU, which receives their weights for every pass.
-
-    Args:
-        device_map: device of each module by name, as in accelerate; made to fit the GPUs' free memory when None.
+    Layers in main memory compute on the first GPU, which receives their weights for every pass. `device_map`: device of
+    each module by name, as in accelerate; made to fit the GPUs' free memory when None.
     """
     from accelerate import dispatch_model
 
@@ -120,18 +111,9 @@ def _balanced_map(model: Any) -> dict[str, Any]:
     return dict(infer_auto_device_map(model, max_memory=get_balanced_memory(model, free, **whole), **whole))
 
 
-AUTO = "auto"
-
-
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A processor or graphics card.
-
-    Attributes:
-        name: as torch calls it: cpu, cuda:0, mps.
-        memory_bytes: of the whole device, None where the system does not say.
-        dtypes: precisions that a model can run in there.
-    """
+    """A processor or graphics card, named as torch calls it; the memory is None where the system does not say."""
 
     name: str
     label: str
@@ -216,24 +198,17 @@ def _device(requested: str) -> Device:
     listed = {device.name: device for device in devices()}
     if requested == AUTO:
         return listed.get("cuda:0", listed["cpu"])
-    if requested == SPLIT and SPLIT not in listed:
-        raise _unavailable(SPLIT, listed)
-    if requested in listed:
-        return listed[requested]
-    try:
-        kind, index = torch.device(requested).type, torch.device(requested).index
-    except RuntimeError:
-        raise DeviceError(
-            f"device {requested!r} is unknown", expected="auto, cpu, cuda, cuda:N, mps or split"
-        ) from None
-    name = f"cuda:{index or 0}" if kind == "cuda" else kind
+    name = requested
+    if requested != SPLIT and requested not in listed:
+        try:
+            kind, index = torch.device(requested).type, torch.device(requested).index
+        except RuntimeError:
+            known = "auto, cpu, cuda, cuda:N, mps or split"
+            raise DeviceError(f"device {requested!r} is unknown", expected=known) from None
+        name = f"cuda:{index or 0}" if kind == "cuda" else kind
     if name in listed:
         return listed[name]
-    raise _unavailable(requested, listed)
-
-
-def _unavailable(requested: str, listed: Iterable[str]) -> DeviceError:
-    return DeviceError(
+    raise DeviceError(
         f"device {requested} is not available: {_missing(requested.partition(':')[0])}",
         expected=" or ".join((AUTO, *listed)),
         fix="leave the device to auto",

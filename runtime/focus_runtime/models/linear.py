@@ -42,13 +42,9 @@ class OneDnnLinear(nn.Linear):
 
 
 def use_fast_linear(model: nn.Module) -> bool:
-    """Let oneDNN compute a model's linear layers where it is clearly faster on this processor.
+    """Let oneDNN compute a model's float32 linear layers where it is clearly faster on this processor; says whether.
 
-    Args:
-        model: its float32 `nn.Linear` modules (no subclasses of it) become `OneDnnLinear`; weights and names stay.
-
-    Returns:
-        Whether any did.
+    Weights and names stay; `nn.Linear` modules (no subclasses of it) become `OneDnnLinear`.
     """
     plain = [module for module in model.modules() if type(module) is nn.Linear and module.weight.dtype == torch.float32]
     if not plain or not onednn_is_faster():

@@ -128,8 +128,8 @@ def load_model(
         name: "smollm2-135m", a Hugging Face hub id, a local folder, or a path to a .gguf file.
         dtype: one of float32, bfloat16, float16.
         device: torch device, or "split" for all GPUs together, see `split_model`.
-        cache_dir: where the dequantised copy of a GGUF file is kept; the user's cache when None.
-        progress: takes each stage of loading and the fraction done, 0 to 1.
+        cache_dir: where the dequantised copy of a GGUF file is kept. None: the user's cache.
+        progress: called with each stage of loading and the fraction done, 0 to 1.
 
     Raises:
         ModelError: the name is unknown, the hub is out of reach, or the files cannot be read.
@@ -193,16 +193,12 @@ def prepare_model(
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
 ) -> Path:
     """The folder that a model is loaded from; fetched from the hub or converted where that is not done yet."""
-    cache = _cache(cache_dir)
+    cache = Path(cache_dir or default_cache_dir())
     source = _local(name, cache)
     if source is None:
         progress("Fetching the model", 0.0)
         return _from_hub(name)
     return _converted(source, cache, progress) if source.is_file() else source
-
-
-def _cache(given: str | os.PathLike[str] | None) -> Path:
-    return Path(given) if given is not None else default_cache_dir()
 
 
 def _too_large(name: str, device: str, elsewhere: str) -> DeviceError:
@@ -211,19 +207,17 @@ def _too_large(name: str, device: str, elsewhere: str) -> DeviceError:
 
 
 def load_tokenizer(name: str, *, cache_dir: str | os.PathLike[str] | None = None) -> Any | None:
-    """The tokenizer of a model alone, in well under a second.
+    """The tokenizer of a model, in well under a second.
 
-    Returns:
-        None where the model would have to be fetched or converted first, or there is none of that name.
+    None: the model would have to be fetched or converted first, or there is none of that name.
     """
-    from huggingface_hub import snapshot_download
     from transformers import AutoTokenizer
 
     try:
-        cache = _cache(cache_dir)
+        cache = Path(cache_dir or default_cache_dir())
         source = _local(name, cache)
         if source is None:
-            source = Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
+            source = _in_hub_cache(name)
         elif source.is_file():
             source = _conversion(source, cache)
         return AutoTokenizer.from_pretrained(source, local_files_only=True, **NO_CODE)
@@ -233,17 +227,23 @@ def load_tokenizer(name: str, *, cache_dir: str | os.PathLike[str] | None = None
 
 def check_name(name: str, *, cache_dir: str | os.PathLike[str] | None = None) -> None:
     """Refuse a name that no model has; nothing is loaded, converted or fetched."""
-    if _local(name, _cache(cache_dir)) is not None:
+    if _local(name, Path(cache_dir or default_cache_dir())) is not None:
         return
-    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub import HfApi
 
     try:
-        snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True)
-    except (OSError, ValueError):  # it is not in the local cache
+        _in_hub_cache(name)
+    except (OSError, ValueError):
         try:
             HfApi().model_info(name, timeout=5)
         except Exception as error:  # also those of the HTTP library below the hub's client
             raise _unknown(name) from error
+
+
+def _in_hub_cache(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
 
 
 def _local(name: str, cache: Path) -> Path | None:
@@ -290,27 +290,25 @@ def _load_folder(source: Path, dtype: torch.dtype) -> tuple[Any, Any]:
 
 
 def _load_weights(source: Path, dtype: torch.dtype) -> Any:
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
     refuse_pickles(source)
     check_folder(AutoConfig.from_pretrained(source, local_files_only=True, **NO_CODE), source)
-    model: Any
-    info: dict[str, Any]
-    loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
     with _without_bars():
-        model, info = loader.from_pretrained(
-            source, dtype=dtype, local_files_only=True, output_loading_info=True, **NO_CODE
-        )
-    _refuse_missing(info, "config.json")
-    return model
+        return _all_weights(source, "config.json", dtype=dtype, local_files_only=True)
 
 
-def _refuse_missing(info: dict[str, Any], source: str) -> None:
-    """Refuse weights that were left out: transformers would continue with random ones."""
+def _all_weights(source: Path, named: str, **how: Any) -> Any:
+    """A model with all weights that its configuration, in the file `named`, asks for."""
+    from transformers import AutoModelForCausalLM
+
+    loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
+    model, info = loader.from_pretrained(source, output_loading_info=True, **how, **NO_CODE)
     missing = sorted(info["missing_keys"])
-    if missing:
+    if missing:  # transformers would continue with random ones
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise ValueError(f"its files lack weights that {source} asks for: {', '.join(missing[:3])}{more}")
+        raise ValueError(f"its files lack weights that {named} asks for: {', '.join(missing[:3])}{more}")
+    return model
 
 
 def _conversion(gguf: Path, cache: Path) -> Path:
@@ -328,7 +326,12 @@ def _converted(gguf: Path, cache: Path, progress: Callable[[str, float], None]) 
     target = _conversion(gguf, cache)
     if (target / "config.json").is_file():
         return target
-    check_writable_folder(target.parent, explain=lambda _, error: _cannot_write_cache(cache, error))
+
+    def explain(_: Path, error: OSError) -> ModelError:
+        problem = f"cannot write the model cache {cache}: {error.strerror}"
+        return ModelError(problem, fix="choose a writable cache folder")
+
+    check_writable_folder(target.parent, explain=explain)
     lock = target.parent / f".{target.name}.lock"
     with one_process_at_a_time(lock, lambda: progress("Another process converts the model", 0.0)):
         if not (target / "config.json").is_file():
@@ -338,16 +341,12 @@ def _converted(gguf: Path, cache: Path, progress: Callable[[str, float], None]) 
 
 
 def _convert(gguf: Path, target: Path, progress: Callable[[str, float], None]) -> None:
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoTokenizer
 
     try:
         with replacing_folder(target, explain=None, mode=0o700) as work, _without_bars(), header_read_once():
             check_gguf(AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name, **NO_CODE), gguf)
-            loader: Any = AutoModelForCausalLM  # its annotations do not know output_loading_info
-            model, info = loader.from_pretrained(
-                gguf.parent, gguf_file=gguf.name, dtype=torch.float32, output_loading_info=True, **NO_CODE
-            )
-            _refuse_missing(info, "its header")
+            model = _all_weights(gguf.parent, "its header", gguf_file=gguf.name, dtype=torch.float32)
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, **NO_CODE)
             model.hf_quantizer = None  # the weights are plain float32 now; the marker would forbid saving them
             if hasattr(model.config, "quantization_config"):
@@ -363,21 +362,16 @@ def _convert(gguf: Path, target: Path, progress: Callable[[str, float], None]) -
         raise ModelError(f"{gguf.name} cannot be converted: {first_line(error)}") from error
 
 
-def _cannot_write_cache(cache: Path, error: OSError) -> ModelError:
-    return ModelError(f"cannot write the model cache {cache}: {error.strerror}", fix="choose a writable cache folder")
-
-
 def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError, OSError, ValueError):
+        return _in_hub_cache(name)
+    except (OSError, ValueError):  # it is not in the local cache
         pass
     try:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES, etag_timeout=5))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise _unknown(name) from error
 
 

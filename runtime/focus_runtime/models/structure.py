@@ -34,7 +34,6 @@ def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
 
 
 def _without_layers(softmax: list[nn.Module]) -> str:
-    """Why a model has no layers for Focus."""
     if not softmax:
         return "has no attention layers: it is a state-space or recurrent model"
     if any(getattr(module, "is_causal", None) is False for module in softmax):
@@ -93,20 +92,11 @@ def hidden_size(model: nn.Module) -> int:
     return int(width)
 
 
-def num_key_value_heads(model: nn.Module) -> int:
-    """Key-value heads of an attention layer; query heads where the model has no others."""
-    config = model.config.get_text_config()  # type: ignore[operator, union-attr]
-    return int(getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
-
-
 def head_counts(model: nn.Module) -> HeadCounts:
-    """Heads of an attention layer."""
-    return HeadCounts(num_key_value_heads(model), num_query_heads(model))
-
-
-def num_query_heads(model: nn.Module) -> int:
-    """Query heads of an attention layer."""
-    return int(model.config.get_text_config().num_attention_heads)  # type: ignore[operator, union-attr]
+    """Heads of an attention layer: of keys and values, and of queries."""
+    config = model.config.get_text_config()  # type: ignore[operator, union-attr]
+    query = int(config.num_attention_heads)
+    return HeadCounts(int(getattr(config, "num_key_value_heads", None) or query), query)
 
 
 _NAMES = re.compile("attention|mla$", re.IGNORECASE)  # of classes: multi-head latent attention is called MLA

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from focus_runtime.budget import HeadException, heads_of
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import CentroidFileError, ConfigError
-from focus_runtime.models.structure import attention_modules, head_counts, hidden_size, num_query_heads
+from focus_runtime.models.structure import attention_modules, head_counts, hidden_size
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
 
@@ -83,7 +83,7 @@ class Centroids:
                 expected=f"one for each of its {len(layers)} attention layers, or a list of those that have one",
                 fix="choose another file, or list the layers in its configuration: the others keep full attention",
             )
-        heads, factors = num_query_heads(model), next(iter(self.routers.values())).logit_factors
+        heads, factors = head_counts(model).query, next(iter(self.routers.values())).logit_factors
         if factors is not None and factors.numel() != heads:
             raise CentroidFileError(
                 f"{name}{made_for} have factors for {factors.numel()} query heads, but the model's layers have {heads}",

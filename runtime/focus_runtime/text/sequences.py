@@ -35,11 +35,7 @@ class TokenStream:
         return self.ids.numel()
 
     def cut(self, starts: list[int], length: int) -> Tensor:
-        """(len(starts), length) sequences.
-
-        Args:
-            starts: place of each in the texts.
-        """
+        """(len(starts), length) sequences that begin at these places of the texts."""
         prefix, own = self.ids.new_tensor(self.prefix), self.own(length)
         return torch.stack([torch.cat([prefix, self.ids[s : s + own]]) for s in starts])
 
@@ -50,13 +46,7 @@ class TokenStream:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Mixture:
-    """Token streams of several domains, and how often a sequence is taken from each.
-
-    Attributes:
-        names: of the domains, each once.
-        streams: tokens of each domain.
-        weights: above 0; only their ratios matter.
-    """
+    """Token streams of several domains, and the weights, of which only ratios matter, at which sequences are taken."""
 
     names: tuple[str, ...]
     streams: tuple[TokenStream, ...]
@@ -88,14 +78,9 @@ class Mixture:
 
 
 def encode_texts(tokenizer: Any, texts: list[str], minimum: int, special_tokens: str = DEFAULT) -> TokenStream:
-    """Concatenate texts into one stream of tokens.
+    """Concatenate texts into one stream of at least `minimum` tokens, else a TextError.
 
-    Args:
-        minimum: fewest tokens that are enough.
-        special_tokens: "auto" or "none", see `encode`; what "auto" adds begins every sequence and stands nowhere else.
-
-    Raises:
-        TextError: fewer than `minimum` tokens.
+    `special_tokens`: "auto" or "none", see `encode`; what "auto" adds begins every sequence and stands nowhere else.
     """
     added = added_tokens(tokenizer, special_tokens)
     parts = []
@@ -118,35 +103,27 @@ def recorded_special_tokens(texts: TokenStream | Mixture) -> dict[str, str]:
     return {} if texts.special_tokens is None else {"special_tokens": texts.special_tokens}
 
 
-def random_sequences(stream: TokenStream, count: int, length: int, generator: torch.Generator) -> Tensor:
-    """(count, length) windows at random places of a token stream."""
-    starts = torch.randint(0, stream.numel() - stream.own(length) + 1, (count,), generator=generator)
-    return stream.cut(starts.tolist(), length)
-
-
 def step_sequences(texts: TokenStream | Mixture, step: int, count: int, length: int, seed: int) -> Tensor:
-    """(count, length) random windows of one training step, the same for the same seed and step.
+    """(count, length) random windows of one training step, the same for the same seed and step, counted from 0.
 
     They depend on nothing else, so a resumed training, and a twin with another kind of attention, see the same data
     in the same order.
-
-    Args:
-        texts: a token stream, or those of several domains.
-        step: counted from 0.
     """
     generator = torch.Generator().manual_seed((seed * 1_000_003 + step) % (1 << 63))
+
+    def windows(stream: TokenStream, number: int) -> Tensor:
+        starts = torch.randint(0, stream.numel() - stream.own(length) + 1, (number,), generator=generator)
+        return stream.cut(starts.tolist(), length)
+
     if isinstance(texts, Mixture):
-        domains = texts.chosen(step * count, count, seed)
-        return torch.cat([random_sequences(texts.streams[domain], 1, length, generator) for domain in domains])
-    return random_sequences(texts, count, length, generator)
+        return torch.cat([windows(texts.streams[one], 1) for one in texts.chosen(step * count, count, seed)])
+    return windows(texts, count)
 
 
 def even_sequences(texts: TokenStream | Mixture, count: int, length: int) -> Tensor:
     """(count, length) windows spread evenly over a token stream; fewer when it is short, never overlapping.
 
-    Args:
-        texts: a token stream, or those of several domains, each with its share of the windows but at least one.
-        count: windows at most, or one for each domain where that is more.
+    Of several domains each gives its share of the windows, but at least one.
     """
     if isinstance(texts, Mixture):
         domains = zip(texts.streams, texts.shares, strict=True)

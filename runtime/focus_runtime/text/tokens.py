@@ -15,14 +15,13 @@ MAX_CHARACTERS = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:
-    """A text and its tokens.
+    """A text and its tokens; one that the tokenizer added has no characters.
 
     Attributes:
         text: what was tokenised (cut at a token boundary when a limit was given).
         pieces: text of each token; a token that holds part of a character's bytes shows them as ‹F0 9F›, one that the
             tokenizer added its name, such as <bos>.
-        starts, ends: character offsets into `text`; tokens that share one character have the same span, one that the
-            tokenizer added has no character.
+        starts, ends: character offsets into `text`; tokens that share one character have the same span.
         total_tokens: tokens of the whole text before any cut.
         added: pieces of the first tokens, which the tokenizer added.
         left_out: pieces that the tokenizer would have added, had its special tokens not been left out.
@@ -41,11 +40,7 @@ class TokenizedText:
 
 
 def check_text(text: Any) -> str:
-    """Refuse what cannot be analysed, with the place of the first offence.
-
-    Raises:
-        TextError: not a string, empty, too long, or with NUL characters or lone surrogates.
-    """
+    """Refuse what cannot be analysed with a TextError that names the place of the first offence."""
     if not isinstance(text, str):
         raise TextError(f"the text is {type(text).__name__}", expected="a string")
     if not text.strip():
@@ -72,11 +67,7 @@ def check_text(text: Any) -> str:
 
 
 def decode_text(data: bytes, name: str = "the file") -> str:
-    """Bytes of a text file -> text, refusing binary content.
-
-    Raises:
-        TextError: the bytes are not UTF-8 (with or without a byte order mark).
-    """
+    """Bytes of a text file -> text, UTF-8 with or without a byte order mark; a TextError for binary content."""
     if b"\0" in data[:65536] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise TextError(f"{name} is a binary file", expected="plain text in UTF-8", fix="extract its text first")
     encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
@@ -91,15 +82,7 @@ def decode_text(data: bytes, name: str = "the file") -> str:
 
 
 def pieces_of(tokenizer: Any, text: str, *, special_tokens: str = DEFAULT) -> tuple[list[int], list[str]]:
-    """Token ids of any text, none of an empty one, and the part of the text that each stands for.
-
-    Args:
-        text: without surrogates; zero bytes are refused.
-        special_tokens: "auto" or "none", see `encode`.
-
-    Raises:
-        TextError: the text cannot be read.
-    """
+    """Token ids of any text, none of an empty one, and the part of the text that each stands for."""
     if not text.strip():
         return [], []
     ids, spans = encode(tokenizer, check_text(text), special_tokens)
@@ -110,14 +93,11 @@ def pieces_of(tokenizer: Any, text: str, *, special_tokens: str = DEFAULT) -> tu
 def tokenize(
     tokenizer: Any, text: str, *, max_tokens: int | None = None, special_tokens: str = DEFAULT
 ) -> TokenizedText:
-    """Tokenise a text, with the special tokens that the tokenizer puts before it.
+    """Tokenise a text of at least two tokens, with the special tokens that the tokenizer puts before it.
 
     Args:
         max_tokens: keep at most this many tokens, cutting the text at a token boundary.
         special_tokens: "auto" or "none", see `encode`.
-
-    Raises:
-        TextError: the text cannot be analysed or has fewer than two tokens.
     """
     ids, spans = encode(tokenizer, check_text(text), special_tokens)
     total = len(ids)
@@ -203,9 +183,7 @@ def _pieces(
 
 
 def vocabulary_piece(tokenizer: Any, token_id: int) -> str:
-    """A token of the vocabulary as it would stand in a text; part of a character's bytes as ‹F0 9F›, an id that has no
-    token, as where a model's output is wider than its vocabulary, as ‹id 276›.
-    """
+    """A token as it would appear in a text: part of a character's bytes as ‹F0 9F›, an id without token as ‹id 276›."""
     if tokenizer.convert_ids_to_tokens(token_id) is None:
         return f"‹id {token_id}›"
     return _bytes_piece(tokenizer, token_id).replace("\u2581", " ")  # how SentencePiece writes a space

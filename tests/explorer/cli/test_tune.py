@@ -11,7 +11,6 @@ import pytest
 from focus_explorer.cli.main import main
 from focus_runtime.budget import read_budget
 from focus_runtime.composition.attach import compose
-from focus_runtime.measure.loss import evaluate_focus
 from focus_runtime.measure.perplexity import compare, score
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
@@ -146,7 +145,7 @@ def test_text_at_several_lengths(tune, texts, capsys, model_folder):
     model, tokenizer = load_model(model_folder)
     focus = compose(model, load_centroids(printed["written"]))
     both = [encode_texts(tokenizer, [(texts / name).read_text()], 1) for name in ("1.txt", "2.txt")]
-    shares = [evaluate_focus(focus, ids[None]).retained_pairs for own in both for ids in even_sequences(own, 6, 32)]
+    shares = [score(focus, ids[None]).retained_pairs.mean() for own in both for ids in even_sequences(own, 6, 32)]
     assert chosen["retained_pairs"] == pytest.approx(sum(shares) / len(shares))
 
 

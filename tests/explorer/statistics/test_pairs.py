@@ -11,6 +11,7 @@ from focus_explorer.statistics.pair_tables import content_words, distances_table
 from focus_explorer.statistics.resample import Resampler
 from focus_runtime.config import CONSTANT
 from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.distances import distance_bins
 from focus_runtime.mask.rule import PairRule
 
 
@@ -47,7 +48,7 @@ def test_counts_are_those_of_the_dense_mask(fresh_seed, monkeypatch, window, sli
     units = np.sort(generator.integers(0, 6, total))
     _, units = np.unique(units, return_inverse=True)
     resampler = Resampler(units, resamples=2)
-    bins = distances.Bins.of(max(lengths), [PairRule(window, 2), rule])
+    bins = distances.Bins(*distance_bins(max(lengths), [PairRule(window, 2), rule]))
     counts = distances.count_pairs(membership, starts, bins, rule, resampler)
     apart = np.arange(total)[:, None] - np.arange(total)[None, :]
     pairs, ruled, kept = dense(membership, starts, rule)

@@ -10,8 +10,9 @@ from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition import attend, decode
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.errors import ConfigError, InputError
-from focus_runtime.measure.attention_mass import MASS_CAUSES, attention_mass_kept
-from focus_runtime.measure.loss import evaluate_focus, layer_shares
+from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
+from focus_runtime.measure.loss import layer_shares
+from focus_runtime.measure.perplexity import score
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.composition.test_attach import explicit_mask
 from tests.runtime.explain.dense import head_allowed
@@ -238,11 +239,11 @@ def test_distant_pairs_are_those_of_the_heads_that_have_some(ids, centroids_of):
         beyond = (place[:, None] - place > window) & (place >= SINKS)
         shares += [own[beyond].float().mean() for own in allowed[:, head]]
     assert layer_shares(focus.head_masks()[0])[1] == pytest.approx(torch.stack(shares).mean().item())
-    assert evaluate_focus(focus, ids[:1]).distant_kept < 1
+    assert score(focus, ids[:1]).mean_distant_kept < 1
     focus.config = focus.config.replace(budget=(), window=length)
     logits(model, ids)
     assert layer_shares(focus.head_masks()[0]) == (1.0, None)
-    assert evaluate_focus(focus, ids).distant_kept is None
+    assert score(focus, ids).mean_distant_kept is None
     focus.detach()
 
 
@@ -255,12 +256,12 @@ def test_masks_shares_and_mass_are_those_of_every_head(executed, ids, centroids_
     mask, length = mask_of(focus, settings), ids.shape[1]
     kept = (mask == 0).float().sum(dim=(2, 3)).mean() / (length * (length + 1) / 2)
     assert layer_shares(focus.head_masks()[0])[0] == pytest.approx(kept.item())
-    assert evaluate_focus(focus, ids[:1]).retained_pairs == pytest.approx(kept.item())
+    assert score(focus, ids[:1]).retained_pairs.mean() == pytest.approx(kept.item())
     assert torch.equal(head_allowed(focus)[0], mask[0] == 0)
-    mass = attention_mass_kept(focus, ids[:1], groups_from="focus")
+    mass = mass_under_groups(focus, ids[:1], focus.head_masks())
     expected = (weights * (mask[0] != 0)).sum(dim=-1).mean(dim=-1)
     place = MASS_CAUSES.index("dropped")
-    torch.testing.assert_close(torch.from_numpy(mass.shares[0, 0, :, place]), expected.double(), rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(mass[0, 0, :, place], expected.double(), rtol=1e-5, atol=1e-7)
     focus.detach()
 
 

@@ -14,7 +14,7 @@ from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.fit.objective import layer_errors
-from focus_runtime.models.structure import attention_modules, num_query_heads, sliding_window_of
+from focus_runtime.models.structure import attention_modules, head_counts, sliding_window_of
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.routing.centroids import no_groups, random_centroids
 from tests.helpers import build_centroids, build_model, random_ids
@@ -32,7 +32,7 @@ def with_factors(model, seed, **changes):
     centroids = build_centroids(model, window=3)
     generator = torch.Generator().manual_seed(seed)
     for router in centroids.routers.values():
-        values = torch.rand(num_query_heads(model), generator=generator) * 1.5 + 0.5
+        values = torch.rand(head_counts(model).query, generator=generator) * 1.5 + 0.5
         router.logit_factors = torch.nn.Parameter(values, requires_grad=False)
     centroids.config = centroids.config.replace(logit_factors=True, **changes)
     return centroids

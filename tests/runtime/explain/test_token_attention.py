@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 import torch
@@ -17,15 +15,6 @@ from tests.runtime.explain.dense import head_allowed
 
 LENGTH = 30
 BUDGET = (HeadException(layer=0, head=1, full=True), HeadException(layer=1, head=0, top_k=2))
-
-
-@contextmanager
-def composed(*arguments, **settings):
-    focus = compose(*arguments, **settings)
-    try:
-        yield focus
-    finally:
-        focus.detach()
 
 
 def weights_under(model, ids):
@@ -116,7 +105,7 @@ def weights_under_masks(focus, model, masks, ids):
 def test_a_few_keys_are_the_strongest_of_either_kind():
     model = build_model()
     ids = random_ids(LENGTH)[0].tolist()
-    with composed(model, build_centroids(model, window=2, num_sinks=1)) as focus:
+    with compose(model, build_centroids(model, window=2, num_sinks=1)) as focus:
         every = token_attention(focus, ids, 20, strongest=LENGTH)
         few = token_attention(focus, ids, 20, strongest=3)
     for one, all_of in zip(few, every, strict=True):
@@ -132,10 +121,10 @@ def test_later_tokens_are_read_only_where_groups_depend_on_them():
     ids = random_ids(LENGTH)[0].tolist()
     other = [*ids[:21], *random_ids(LENGTH - 21, seed=5)[0].tolist()]
     centroids = build_centroids(model, window=2, num_sinks=1)
-    with composed(model, centroids) as focus:
+    with compose(model, centroids) as focus:
         first, second = (token_attention(focus, one, 20) for one in (ids, other))
         assert all(np.array_equal(a.focus, b.focus) for a, b in zip(first, second, strict=True))
-    with composed(model, centroids, assignment="sinkhorn") as focus:
+    with compose(model, centroids, assignment="sinkhorn") as focus:
         first, second = (token_attention(focus, one, 20) for one in (ids, other))
         assert any(not np.array_equal(a.kept, b.kept) for a, b in zip(first, second, strict=True))
         for a, b in zip(first, second, strict=True):  # full attention never looks ahead
@@ -145,24 +134,11 @@ def test_later_tokens_are_read_only_where_groups_depend_on_them():
             assert all(value == pytest.approx(other, abs=1e-5) for value, other in common)
 
 
-def test_the_first_token_sees_itself_and_missing_ones_are_named():
-    model = build_model()
-    ids = random_ids(8)[0].tolist()
-    with composed(model, build_centroids(model, window=2, num_sinks=1)) as focus:
-        for one in token_attention(focus, ids, 0):
-            assert (one.keys == 0).all()
-            assert np.allclose(one.full, 1)
-            assert np.allclose(one.focus, 1)
-        for token in (-1, 8):
-            with pytest.raises(InputError, match=f"no token {token}"):
-                token_attention(focus, ids, token)
-
-
 def test_progress_counts_layers_of_both_passes_and_may_stop():
     model = build_model()
     ids = random_ids(8)[0].tolist()
     steps = []
-    with composed(model, build_centroids(model, window=2, num_sinks=1)) as focus:
+    with compose(model, build_centroids(model, window=2, num_sinks=1)) as focus:
         token_attention(focus, ids, 5, progress=lambda done, total: steps.append((done, total)))
         assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
@@ -171,4 +147,9 @@ def test_progress_counts_layers_of_both_passes_and_may_stop():
 
         with pytest.raises(Cancelled):
             token_attention(focus, ids, 5, progress=stop)
-        assert len(token_attention(focus, ids, 5)) == 2  # nothing is left behind
+        for one in token_attention(focus, ids, 0):  # nothing is left behind; the first token sees itself
+            assert (one.keys == 0).all()
+            assert np.allclose([one.full, one.focus], 1)
+        for token in (-1, 8):
+            with pytest.raises(InputError, match=f"no token {token}"):
+                token_attention(focus, ids, token)

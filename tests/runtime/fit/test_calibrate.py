@@ -46,13 +46,6 @@ def test_calibration_balances_a_skewed_router(tiny_model):
     assert tiny_model.config._attn_implementation == "eager"
 
 
-def test_calibration_completes_centroids_without_potentials(tiny_model):
-    centroids = build_centroids(tiny_model, potentials=False)
-    calibrate_potentials(tiny_model, centroids, random_ids(32, batch=2))
-    assert centroids.has_potentials
-    compose(tiny_model, centroids)
-
-
 def test_hard_potential_is_centred_and_never_worse_than_its_start(fresh_seed):
     logits = torch.randn(200, 5) * 3 + torch.tensor([4.0, 0, 0, 0, -4])
     start = torch.randn(5)
@@ -83,14 +76,6 @@ def test_groups_are_balanced_on_domains_and_the_file_says_on_which():
     for layer, router in centroids.routers.items():
         changed = {name for name, value in router.state_dict().items() if not torch.equal(value, before[layer][name])}
         assert changed == {"potential"}
-
-
-def test_groups_are_not_balanced_on_too_little_text(tiny_model):
-    centroids = build_centroids(tiny_model)
-    texts = [TextDomain("a", TEXTS), TextDomain("b", ["no"])]
-    with pytest.raises(TextError, match="the domain 'b' has"):
-        balance_groups(tiny_model, build_tokenizer(), centroids, texts, length=32)
-    assert "balanced" not in centroids.training
 
 
 MIXED = [TextDomain("novels", TEXTS[:1], 3.0), TextDomain("code", TEXTS[1:], 1.0)]

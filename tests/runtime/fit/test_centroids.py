@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from typing import Any
 
 import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
-from focus_runtime.errors import ConfigError, TextError, TrainingError, TrainingStopped
+from focus_runtime.errors import ConfigError, TextError, TrainingError
 from focus_runtime.fit.centroids import retained_pairs, train_centroids
 from focus_runtime.fit.settings import TrainConfig
 from focus_runtime.fit.validation import validate
 from focus_runtime.mask.rule import PairRule
+from focus_runtime.models.loading import weights_sha256
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.text.sequences import encode_texts
 from tests.helpers import build_centroids, build_model, random_ids
-from tests.runtime.fit.tiny import state
-
-TEXTS = ["the quick brown fox jumps over the lazy dog. " * 12, "pack my box with five dozen liquor jugs, he said; " * 8]
-FOCUS: dict[str, Any] = {"num_groups": 4, "routing_dim": 8, "top_k": 1, "window": 4, "num_sinks": 1}
+from tests.runtime.fit.tiny import FOCUS, TEXTS, state
 
 
 def train(model, tokenizer, *, focus=None, **changes):
@@ -38,13 +34,6 @@ def train(model, tokenizer, *, focus=None, **changes):
         on_step=steps.append,
     )
     return centroids, steps
-
-
-def weights_hash(model):
-    digest = hashlib.sha256()
-    for name, parameter in model.named_parameters():
-        digest.update(name.encode() + parameter.detach().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def test_files_kept_on_the_way_are_whole_and_change_nothing(tokenizer, tmp_path):
@@ -70,11 +59,14 @@ def test_files_kept_on_the_way_are_whole_and_change_nothing(tokenizer, tmp_path)
     ("changes", "focus"), [({}, {}), ({"hard": True}, {"normalisation": "softmax"}), ({}, {"gate": "paper"})]
 )
 def test_training_changes_routers_only(changes, focus, tiny_model, tokenizer, ids, tmp_path):
-    before, logits = weights_hash(tiny_model), tiny_model(input_ids=ids).logits.detach()
+    before, logits = weights_sha256(tiny_model), tiny_model(input_ids=ids).logits.detach()
     centroids, steps = train(tiny_model, tokenizer, focus=focus, **changes)
-    assert weights_hash(tiny_model) == before
+    assert weights_sha256(tiny_model) == before
     assert torch.equal(tiny_model(input_ids=ids).logits, logits)
     assert [s.step for s in steps] == [1, 2, 3, 4]
+    notes = centroids.training
+    assert (centroids.base_model, notes["seed"], notes["final_loss"]) == ("tiny", 0, steps[-1].loss)
+    assert (notes["tokens_seen"], notes["training_tokens"]) == (4 * 2 * 32, sum(len(text) for text in TEXTS))
     assert all(math.isfinite(s.loss) and 0.25 <= s.dominance <= 1 and s.tokens_per_second > 0 for s in steps)
     start = build_centroids(tiny_model, **FOCUS)
     for index, router in centroids.routers.items():
@@ -141,31 +133,6 @@ def test_the_seed_decides_the_order_of_the_data_and_the_centroids(tokenizer, bat
     assert not torch.equal(batches[0], batches[2])
     assert all(torch.equal(a, b) for a, b in zip(made[0], made[1], strict=True))
     assert not torch.equal(made[0][0], made[2][0])
-
-
-def test_what_is_recorded(tiny_model, tokenizer):
-    centroids, steps = train(tiny_model, tokenizer)
-    notes = centroids.training
-    assert centroids.base_model == "tiny"
-    assert centroids.base_fingerprint
-    assert notes["tokens_seen"] == 4 * 2 * 32
-    assert notes["training_tokens"] == sum(len(t) for t in TEXTS)
-    assert notes["final_loss"] == steps[-1].loss
-    assert notes["seed"] == 0
-
-
-def test_a_failing_callback_leaves_the_model_clean(tiny_model, tokenizer, ids):
-    logits = tiny_model(input_ids=ids).logits.detach()
-
-    def stop(_):
-        raise KeyboardInterrupt
-
-    with pytest.raises(TrainingStopped, match="after step 1"):
-        train_centroids(
-            tiny_model, tokenizer, TEXTS, FocusConfig(**FOCUS), TrainConfig(steps=2, seq_len=32), on_step=stop
-        )
-    assert torch.equal(tiny_model(input_ids=ids).logits, logits)
-    assert tiny_model.config._attn_implementation == "eager"
 
 
 def test_too_little_text_is_refused(tiny_model, tokenizer):

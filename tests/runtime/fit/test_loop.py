@@ -1,19 +1,22 @@
-"""Settings, schedule, accumulation, precision and several processes of the training loop."""
+"""Settings, schedule, accumulation, precision, checkpoints and resuming of the training loop."""
 
 from __future__ import annotations
+
+import os
+import signal
 
 import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.modes import SoftGate
-from focus_runtime.errors import ConfigError, TrainingError
+from focus_runtime.errors import ConfigError, TrainingError, TrainingStopped
 from focus_runtime.fit.centroids import training_focus
 from focus_runtime.fit.loop import checkpointing, training_shortage
 from focus_runtime.fit.objective import training_loss
 from focus_runtime.fit.settings import TrainConfig
 from tests.helpers import build_centroids, build_model
-from tests.runtime.fit.tiny import state, train
+from tests.runtime.fit.tiny import TEXTS, same, state, train
 
 
 @pytest.mark.parametrize(
@@ -23,7 +26,7 @@ from tests.runtime.fit.tiny import state, train
         ({"seq_len": 15}, "seq_len is 15"),
         ({"warmup": -1}, "warmup is -1; expected at least 0"),
         ({"calibration_sequences": 0}, "calibration_sequences is 0"),
-        ({"seed": 1 << 63}, "seed is 9223372036854775808; expected below"),
+        ({"seed": 1 << 63}, "seed is 9223372036854775808; expected at least 0 and below"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"learning_rate": 10.0}, "learning_rate is 10.0; expected between 0 and 10"),
         ({"mixed_precision": "fp8"}, "mixed_precision is 'fp8'; expected no or bf16 or fp16"),
@@ -128,7 +131,7 @@ def test_layers_computed_again_have_the_text_sinks_they_had(ids):
         with training_focus(model, centroids) as focus, checkpointing(model, again), focus.training_gate(SoftGate()):
             parameters = [router.centroids.requires_grad_(True) for router in centroids.routers.values()]
             loss = training_loss(focus, ids, loss="lm", distil_weight=1.0)
-            gradients.append(torch.autograd.grad(loss, parameters))
+            gradients.append(torch.autograd.grad(loss.objective, parameters))
             assert focus.found_sinks.tokens.any()
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other)
@@ -178,3 +181,149 @@ def test_what_is_kept_is_named(tmp_path):
     assert "--resume" not in message(400, file)
     file.touch()
     assert message(400, file).endswith(f"; {file} keeps the training as it was, for --resume with the same settings")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "stop_after"),
+    [({}, 1), ({}, 5), ({"hard": True, "accumulation": 2}, 2), ({"mixed_precision": "bf16"}, 5)],
+)
+def test_a_resumed_training_is_the_uninterrupted_one(changes, stop_after, tmp_path):
+    whole, losses = train(**changes)
+    file = tmp_path / "run.ckpt"
+    seen: list[int] = []
+
+    def stop():
+        seen.append(1)
+        return len(seen) == stop_after
+
+    with pytest.raises(TrainingStopped) as stopped:
+        train(checkpoint=file, should_stop=stop, **changes)
+    assert (stopped.value.step, stopped.value.path) == (stop_after, file)
+    resumed, rest = train(checkpoint=file, resume=True, **changes)
+    assert rest == losses[stop_after:]
+    assert same(resumed, whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.ckpt"]
+
+
+@pytest.mark.slow
+def test_a_killed_training_continues_from_its_last_checkpoint(tmp_path):
+    whole, losses = train()
+    file = tmp_path / "run.ckpt"
+
+    def crash(step):
+        if step.step == 5:
+            raise RuntimeError("the machine went down")
+
+    with pytest.raises(RuntimeError):
+        train(checkpoint=file, on_step=crash)
+    resumed, rest = train(checkpoint=file, resume=True)
+    assert rest == losses[4:]
+    assert same(resumed, whole)
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_step_keeps_the_one_before(tmp_path, monkeypatch):
+    file, calls = tmp_path / "run.ckpt", []
+    original = torch.Tensor.backward
+
+    def interrupted(self, *args, **kwargs):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.Tensor, "backward", interrupted)
+    with pytest.raises(TrainingStopped) as stopped:
+        train(checkpoint=file)
+    assert stopped.value.step == 3
+    monkeypatch.undo()
+    whole, losses = train()
+    resumed, rest = train(checkpoint=file, resume=True)
+    assert rest == losses[3:]
+    assert same(resumed, whole)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_without_its_time_leaves_it_out_of_the_record(tmp_path):
+    file = tmp_path / "run.ckpt"
+    with pytest.raises(TrainingStopped):
+        train(checkpoint=file, should_stop=lambda: True)
+    saved = torch.load(file, weights_only=True)
+    del saved["content"]["seconds"]  # as older versions wrote it
+    torch.save(saved, file)
+    resumed, _ = train(checkpoint=file, resume=True)
+    assert "seconds" not in resumed.training
+    assert resumed.training["steps"] == 6
+
+
+@pytest.mark.slow
+def test_a_real_interrupt_signal_keeps_the_last_step(tmp_path):
+    file = tmp_path / "run.ckpt"
+
+    def on_step(step):
+        if step.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background ignores it
+    try:
+        with pytest.raises(TrainingStopped, match="stopped after step 3; kept in"):
+            train(checkpoint=file, on_step=on_step, checkpoint_every=100)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert train(checkpoint=file, resume=True)[1] == train()[1][3:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"learning_rate": 2e-2}, "settings was"),
+        ({"focus": {"window": 5}}, "config was"),
+        ({"model": build_model(seed=1)}, "model was"),
+        ({"texts": TEXTS[:1]}, "texts was"),
+        ({"steps": 9}, "settings was"),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_refused(changes, named, tmp_path):
+    file = tmp_path / "run.ckpt"
+    train(checkpoint=file)
+    before = file.read_bytes()
+    with pytest.raises(TrainingError, match=f"another training: {named}.*now it is"):
+        train(checkpoint=file, resume=True, **changes)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", [b"", b"nothing torch wrote", None])
+def test_no_or_a_damaged_checkpoint_is_said(content, tmp_path):
+    file = tmp_path / "run.ckpt"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(TrainingError, match="there is no checkpoint" if content is None else "damaged"):
+        train(checkpoint=file, resume=True)
+
+
+@pytest.mark.slow
+def test_a_full_disk_keeps_the_older_checkpoint(tmp_path, monkeypatch):
+    file = tmp_path / "run.ckpt"
+    train(checkpoint=file, steps=2, warmup=1)
+    before, saves = file.read_bytes(), []
+    original = torch.save
+
+    def full(content, stream, *args):
+        saves.append(1)
+        stream.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(TrainingError, match=r"after step 2: No space left.*continue with --resume"):
+        train(checkpoint=file)
+    monkeypatch.setattr(torch, "save", original)
+    assert saves
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run.ckpt"]
+    file.unlink()
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(TrainingError, match=r"No space left.*start again; no checkpoint was written yet"):
+        train(checkpoint=file)

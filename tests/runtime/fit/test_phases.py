@@ -9,8 +9,7 @@ from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingStopped
-from focus_runtime.fit.calibrate import balanced
-from focus_runtime.fit.centroids import RouterSteps, centroid_loop, train_centroids, training_focus
+from focus_runtime.fit.centroids import RouterSteps, centroid_loop, training_focus
 from focus_runtime.fit.settings import TrainConfig
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import PairRule
@@ -70,12 +69,6 @@ def test_the_phase_starts_from_balanced_groups(tiny_model):
     assert counts.max() / counts.sum() < 0.34
 
 
-def test_potentials_move_towards_even_groups():
-    moved = balanced(torch.zeros(4), torch.tensor([0.7, 0.1, 0.2, 0.0]), 0.1)
-    assert moved.argsort(descending=True).tolist() == [3, 1, 2, 0]
-    assert torch.equal(balanced(torch.ones(4), torch.full((4,), 0.25), 0.1), torch.ones(4))
-
-
 @pytest.mark.parametrize("stop_after", [4, 5])
 @pytest.mark.slow
 def test_a_training_resumed_around_the_change_is_the_uninterrupted_one(stop_after, tmp_path):
@@ -83,12 +76,7 @@ def test_a_training_resumed_around_the_change_is_the_uninterrupted_one(stop_afte
     file = tmp_path / "run.ckpt"
     seen: list[int] = []
     with pytest.raises(TrainingStopped):
-        train(
-            hard_steps=2,
-            loss="both",
-            checkpoint=file,
-            should_stop=lambda: seen.append(1) or len(seen) == stop_after,
-        )
+        train(hard_steps=2, loss="both", checkpoint=file, should_stop=lambda: seen.append(1) or len(seen) == stop_after)
     resumed, rest = train(hard_steps=2, loss="both", checkpoint=file, resume=True)
     assert rest == losses[stop_after:]
     assert same(resumed, whole)
@@ -130,20 +118,6 @@ def test_masks_at_other_settings_are_those_of_a_pass_at_them(tiny_model):
             assert all(torch.equal(a.membership, b.membership) for a, b in zip(made, expected, strict=True))
     finally:
         focus.detach()
-
-
-@pytest.mark.slow
-def test_a_file_of_sinkhorn_assignment_keeps_it(tiny_model):
-    inference = INFERENCE.replace(assignment="sinkhorn")
-    made = train_centroids(
-        tiny_model,
-        build_tokenizer(),
-        TEXTS,
-        FocusConfig(**FOCUS),
-        TrainConfig(**PLAN, hard_steps=2),
-        inference=inference,
-    )
-    assert made.has_potentials
 
 
 def test_the_paper_gate_has_no_hard_phase():

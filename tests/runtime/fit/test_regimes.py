@@ -14,6 +14,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, ModelError, TrainingError, TrainingStopped
 from focus_runtime.fit import loop as optimise
 from focus_runtime.fit.centroids import train_centroids
+from focus_runtime.fit.objective import StepLoss
 from focus_runtime.fit.regimes import RegimePlan, initialised, run_regime
 from focus_runtime.fit.settings import TrainConfig
 from focus_runtime.measure.loss import final_hidden, token_nll
@@ -21,11 +22,10 @@ from focus_runtime.measure.perplexity import score
 from focus_runtime.models.loading import weights_sha256
 from focus_runtime.text.sequences import TokenStream
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
-from tests.runtime.fit.tiny import state
+from tests.runtime.fit.tiny import TEXTS, state
 
 pytestmark = pytest.mark.slow  # many short trainings or compositions; they run in make test
 
-TEXTS = ["the quick brown fox jumps over the lazy dog. " * 12, "pack my box with five dozen liquor jugs, he said; " * 8]
 FOCUS = FocusConfig(num_groups=4, routing_dim=8, top_k=1, window=4, num_sinks=1)
 PHASE: dict[str, Any] = {"seq_len": 32, "batch": 2, "warmup": 1, "calibration_sequences": 4, "checkpoint_every": 2}
 ROUTERS = TrainConfig(**PHASE, steps=3, learning_rate=1e-2)
@@ -244,7 +244,11 @@ def test_groups_of_parameters_are_clipped_apart():
     a, b = torch.nn.Parameter(torch.zeros(3)), torch.nn.Parameter(torch.zeros(2))
     settings = TrainConfig(steps=1, seq_len=16, learning_rate=0.5, warmup=0, clip=1.0)
     loop = optimise.Loop(
-        TokenStream(torch.arange(20)), settings, [a, b], lambda _: 100 * a.sum() + 5 * b.sum(), rates=[0.5, 0.25]
+        TokenStream(torch.arange(20)),
+        settings,
+        [a, b],
+        lambda _: StepLoss(100 * a.sum() + 5 * b.sum()),
+        rates=[0.5, 0.25],
     )
     loop.run()
     assert a.grad.norm().item() == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Mass kept by the mask against a dense float64 sum over the attention weights that eager attention returns."""
+"""Mass by cause and strongest links against dense sums in float64 over the weights that eager attention returns."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
+from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import attention_mass
-from focus_runtime.measure.attention_mass import MASS_CAUSES, attention_mass_kept, mass_by_cause
+from focus_runtime.measure.attention_mass import (
+    LINK_KINDS,
+    MASS_CAUSES,
+    attention_mass_kept,
+    mass_and_links,
+    mass_by_cause,
+    mass_under_groups,
+    measure_attention,
+    pair_causes,
+)
 from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
 
@@ -114,7 +124,6 @@ def test_more_groups_and_wider_windows_keep_more(tiny_model):
     assert (narrow.kept < by_setting["wide"].kept).all()
     assert (narrow.kept < by_setting["two"].kept).all()
     assert (narrow.cause("local") == by_setting["two"].cause("local")).all()
-    np.testing.assert_allclose(narrow.per_sequence.mean(), narrow.kept.mean())
     rows = narrow.rows()
     assert [row["layer"] for row in rows] == [0, 1]
     assert sum(rows[0][cause] for cause in MASS_CAUSES) == pytest.approx(1.0)
@@ -127,16 +136,14 @@ def test_groups_of_the_focus_run_are_those_it_used(tiny_model, fresh_seed, near_
     sequences = random_ids(60, batch=2, seed=fresh_seed)
     focus = compose(model, build_centroids(model, seed=fresh_seed), window=2)
     full = attention_mass_kept(focus, sequences)
-    used = attention_mass_kept(focus, sequences, groups_from="focus")
-    members = []
     with torch.no_grad():
-        for row in sequences.split(1):
-            model(input_ids=row, use_cache=False)
-            members.append(focus.assignments()[1].membership)
+        model(input_ids=sequences, use_cache=False)
+    members = focus.assignments()[1].membership
+    used = mass_under_groups(focus, sequences, focus.head_masks()).numpy()
     focus.detach()
-    np.testing.assert_allclose(full.shares[:, 0], used.shares[:, 0], atol=1e-12)
+    np.testing.assert_allclose(full.shares[:, 0], used[:, 0], atol=1e-12)
     weights, _ = eager(model, sequences)
-    np.testing.assert_allclose(used.shares[:, 1], dense_shares(weights[1], torch.cat(members), 2, 1), atol=1e-6)
+    np.testing.assert_allclose(used[:, 1], dense_shares(weights[1], members, 2, 1), atol=1e-6)
 
 
 def test_layers_with_their_own_attention_are_left_out_and_nothing_stays_behind(ids):
@@ -152,9 +159,91 @@ def test_layers_with_their_own_attention_are_left_out_and_nothing_stays_behind(i
         assert torch.equal(model(input_ids=ids, use_cache=False).logits, before)
 
 
-def test_bad_arguments_are_named(tiny_model, ids):
+def test_sequences_of_another_shape_are_refused(tiny_model, ids):
     focus = compose(tiny_model, build_centroids(tiny_model))
-    with pytest.raises(InputError, match="groups_from is 'both'; expected full or focus"):
-        attention_mass_kept(focus, ids, groups_from="both")
     with pytest.raises(InputError, match=r"sequences has shape \(40,\)"):
         attention_mass_kept(focus, ids[0])
+
+
+def dense(query, key, scale, sliding=10**9):
+    """(H, T, T) float64 probabilities."""
+    heads, length = query.shape[1], query.shape[2]
+    scores = query[0] @ key[0].repeat_interleave(heads // key.shape[1], dim=0).transpose(-1, -2) * scale
+    distance = torch.arange(length)[:, None] - torch.arange(length)
+    return scores.masked_fill((distance < 0) | (distance >= sliding), float("-inf")).softmax(dim=-1).numpy()
+
+
+def sorted_links(weights, membership, window, sinks, kind):
+    """(probability, query, key) of one head, strongest first, by a double loop."""
+    length = weights.shape[0]
+    links = []
+    for i in range(length):
+        for j in range(sinks, max(sinks, i - window)):
+            shared = bool(int(membership[i]) & int(membership[j]))
+            if shared == (kind == "kept") and weights[i, j] > 0:
+                links.append((float(weights[i, j]), i, j))
+    return sorted(links, reverse=True)
+
+
+@pytest.mark.parametrize("scores_at_once", [1, 3000, 1 << 22])
+@pytest.mark.parametrize("sliding", [None, 15])
+def test_links_are_the_largest_of_a_dense_computation(monkeypatch, fresh_seed, scores_at_once, sliding):
+    monkeypatch.setattr(attention_mass, "BLOCK_SCORES", scores_at_once)
+    generator = torch.Generator().manual_seed(fresh_seed)
+    query = torch.randn(1, 4, 33, 8, generator=generator, dtype=torch.float64)
+    key = torch.randn(1, 2, 33, 8, generator=generator, dtype=torch.float64)
+    membership = 1 << torch.randint(0, 3, (1, 33), generator=generator)
+    weights = dense(query, key, 0.7, sliding or 10**9)
+    shares, links, queries = mass_and_links(query, key, membership, PairRule(4, 2, sliding), scale=0.7, top=20)
+    assert np.allclose(queries.sum(axis=1), 1.0)
+    assert np.allclose(queries.mean(axis=0), shares.mean(axis=0))
+    causes = pair_causes(membership, slice(0, 33), slice(0, 33), PairRule(4, 2))[0].numpy()
+    assert np.allclose(queries, np.einsum("hqk,qkc->qc", weights, causes) / 4, atol=1e-6)
+    for kind in LINK_KINDS:
+        queries, keys, values = links[kind]
+        for head in range(4):
+            expected = sorted_links(weights[head], membership[0], 4, 2, kind)
+            some = values[head] > 0
+            assert some.sum() == min(20, len(expected))
+            pairs = list(zip(queries[head][some], keys[head][some], strict=True))
+            assert pairs == [(i, j) for _, i, j in expected[:20]]
+            np.testing.assert_allclose(values[head][some], [p for p, _, _ in expected[:20]], atol=1e-14)
+    for head in range(4):
+        mass = sum(p for p, _, _ in sorted_links(weights[head], membership[0], 4, 2, "dropped")) / 33
+        assert shares[head, 3] == pytest.approx(mass, abs=1e-12)
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_a_models_links_are_those_of_its_eager_attention(fresh_seed, near_ties):
+    """Tolerance: eager attention takes its softmax in float32, whatever the model's type."""
+    model = build_model(seed=fresh_seed).double()
+    ids = random_ids(50, seed=fresh_seed)
+    weights = model(input_ids=ids, use_cache=False, output_attentions=True).attentions
+    focus = compose(model, build_centroids(model, seed=fresh_seed, num_groups=5, top_k=2, window=3, num_sinks=2))
+    model(input_ids=ids, use_cache=False)
+    membership = {index: layers.membership[0].numpy() for index, layers in focus.assignments().items()}
+    config = focus.config
+    shares = mass_under_groups(focus, ids, focus.head_masks())[0]
+    focus.detach()
+    before = model(input_ids=ids, use_cache=False).logits
+    steps = []
+    layers = measure_attention(model, ids[0].tolist(), membership, config, top=9, progress=lambda *s: steps.append(s))
+    assert torch.equal(model(input_ids=ids, use_cache=False).logits, before)
+    assert steps == [(1, 2), (2, 2)]
+    for row, layer in enumerate(layers):
+        np.testing.assert_allclose(layer.shares, shares[row].numpy(), atol=1e-12)
+        for kind in LINK_KINDS:
+            for head in range(4):
+                queries, keys, values = (part[head] for part in layer.links[kind])
+                dense_weights = weights[layer.layer][0, head].numpy()
+                expected = sorted_links(dense_weights, membership[layer.layer], 3, 2, kind)[:9]
+                here = values > 0  # a text with few pairs of a kind fills the rest with zeros
+                assert here.sum() == len(expected)
+                np.testing.assert_allclose(values[here], [p for p, _, _ in expected], atol=1e-6)
+                np.testing.assert_allclose(values[here], dense_weights[queries[here], keys[here]], atol=1e-6)
+
+
+def test_lengths_that_differ_are_refused(tiny_model):
+    with pytest.raises(InputError, match="expected 3 of each"):
+        measure_attention(tiny_model, [5, 6, 7], {0: np.ones(2, dtype=np.int64)}, FocusConfig(num_groups=4))

@@ -1,27 +1,25 @@
-"""Perplexity, dominance and pair shares against plain definitions."""
+"""Losses, predictions, dominance and pair shares against plain definitions, in several families and across slabs."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pytest
 import torch
 
-from focus_runtime.composition.attach import compose
+from focus_runtime.budget import HeadGroup, HeadSetting
+from focus_runtime.composition.heads import HeadMask
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure import loss as measure
 from focus_runtime.measure.loss import (
     dominance,
-    evaluate_focus,
-    evaluate_full,
     final_hidden,
-    pair_shares,
+    layer_shares,
     token_nll,
+    token_predictions,
     vocabulary_logits,
 )
-from focus_runtime.measure.timing import Spread
-from tests.helpers import build_centroids, build_model, random_ids
+from tests.helpers import build_model, random_ids
+from tests.runtime.families import family_model, logits
 
 
 @torch.no_grad()
@@ -48,7 +46,7 @@ def test_token_nll_is_the_models_cross_entropy(family, chunk, monkeypatch):
 def test_gradients_with_a_frozen_output_embedding_are_those_of_the_cross_entropy(
     fresh_seed, family, chunk, monkeypatch
 ):
-    monkeypatch.setattr(measure, "TRAINING_CHUNK", chunk)
+    monkeypatch.setattr(measure, "CHUNK", chunk)
     model, ids = build_model(family), random_ids(30, batch=2)
     with torch.no_grad():
         states = final_hidden(model, ids)
@@ -79,30 +77,10 @@ def test_token_nll_of_one_token_is_empty(tiny_model):
     assert token_nll(tiny_model, final_hidden(tiny_model, ids), ids).shape == (1, 0)
 
 
-def test_evaluate_full(tiny_model):
-    sequences = random_ids(25, batch=3)
-    perplexity, scored = evaluate_full(tiny_model, sequences)
-    assert scored == 3 * 24
-    assert perplexity == pytest.approx(math.exp(cross_entropy(tiny_model, sequences).mean()), rel=1e-5)
-
-
-def test_evaluate_focus_is_the_composed_models_own(tiny_model):
-    sequences = random_ids(40, batch=3)
-    focus = compose(tiny_model, build_centroids(tiny_model))
-    quality = evaluate_focus(focus, sequences)
-    assert quality.perplexity == pytest.approx(math.exp(cross_entropy(tiny_model, sequences).mean()), rel=1e-5)
-    assert quality.scored == 3 * 39
-    assert 0.25 <= quality.dominance <= 1
-    assert 0 < quality.retained_pairs < 1
-    assert 0 <= quality.distant_kept < quality.retained_pairs
-
-
-def test_evaluate_focus_with_every_group_is_full_attention(tiny_model):
-    sequences = random_ids(40, batch=2)
-    full, _ = evaluate_full(tiny_model, sequences)
-    quality = evaluate_focus(compose(tiny_model, build_centroids(tiny_model), top_k=4), sequences)
-    assert quality.perplexity == pytest.approx(full, rel=1e-5)
-    assert (quality.retained_pairs, quality.distant_kept) == (1.0, 1.0)
+def shares_of(membership, rule):
+    """`layer_shares` of one text whose heads are alike."""
+    mask = HeadMask(HeadGroup(HeadSetting(1, rule.window), (0,)), torch.from_numpy(membership)[None], rule)
+    return layer_shares([mask])
 
 
 @pytest.mark.parametrize("sliding", [None, 20, 4])
@@ -115,20 +93,13 @@ def test_pair_shares_by_a_double_loop(fresh_seed, sliding):
     reached = [p for p in causal if p[0] - p[1] < reach]
     kept = [p for p in reached if p in shared or p[0] - p[1] <= window or p[1] < sinks]
     far = [p for p in reached if p[0] - p[1] > window and p[1] >= sinks]
-    retained, distant = pair_shares(membership, PairRule(window, sinks, sliding))
+    retained, distant = shares_of(membership, PairRule(window, sinks, sliding))
     assert retained == pytest.approx(len(kept) / len(causal))
     assert distant == (pytest.approx(sum(p in shared for p in far) / len(far)) if far else None)
 
 
 def test_pair_shares_when_nothing_is_far():
-    assert pair_shares(np.array([1, 2, 1]), PairRule(2)) == (1.0, None)
-
-
-def test_pair_shares_of_a_long_text_are_quick(fresh_seed):
-    membership = 1 << np.random.default_rng(fresh_seed).integers(0, 4, 16_384)
-    retained, distant = pair_shares(membership, PairRule(128, 4))
-    assert retained == pytest.approx(0.26, abs=0.01)
-    assert distant == pytest.approx(0.25, abs=0.01)
+    assert shares_of(np.array([1, 2, 1]), PairRule(2)) == (1.0, None)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +109,29 @@ def test_dominance(top, expected):
     assert dominance(torch.nn.functional.one_hot(torch.tensor([top]), 4).float()) == expected
 
 
-def test_spread():
-    assert Spread.of([3.0, 1.0, 10.0]) == Spread(3.0, 1.0, 10.0, 3)
-    assert Spread.of([2.0]) == Spread(2.0, 2.0, 2.0, 1)
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Granite", "GPT2"])
+def test_predictions_are_those_of_all_logits(family, monkeypatch, fresh_seed):
+    monkeypatch.setattr(measure, "CHUNK", 7)
+    model, ids = family_model(family), random_ids(30, seed=fresh_seed % 1000)
+    with torch.no_grad():
+        hidden = final_hidden(model, ids)
+    made = token_predictions(model, hidden, ids)
+    expected = logits(model, ids)[0, :-1].double().softmax(dim=-1)
+    best = expected.topk(5, dim=-1)
+    assert np.allclose(made.probabilities, best.values.numpy(), atol=1e-5)
+    chosen = expected.gather(1, torch.from_numpy(made.token_ids))  # ties may go either way
+    torch.testing.assert_close(chosen, best.values, rtol=1e-4, atol=1e-6)
+    own = expected.gather(1, ids[0, 1:, None])
+    surely, perhaps = (1 + (expected > own * factor).sum(dim=1).numpy() for factor in (1 + 1e-5, 1 - 1e-5))
+    assert (surely <= made.ranks).all()  # where two probabilities differ by float32's rounding, either rank is right
+    assert (made.ranks < perhaps).all()  # `perhaps` counts the token itself
+    assert np.allclose(made.nll, -own[:, 0].log().numpy(), atol=1e-4)
+    assert np.array_equal(made.nll, token_nll(model, hidden, ids)[0].double().detach().numpy())
+
+
+def test_a_small_vocabulary_has_fewer_predictions():
+    model, ids = family_model("Llama"), random_ids(6)
+    with torch.no_grad():
+        made = token_predictions(model, final_hidden(model, ids), ids, most_probable=1000)
+    assert made.token_ids.shape == (5, 128)
+    assert np.allclose(made.probabilities.sum(axis=1), 1, atol=1e-5)

@@ -10,7 +10,7 @@ from focus_runtime.errors import DeviceError, MemoryShortError, TextError
 from focus_runtime.failures import Advice
 from focus_runtime.measure import memory
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.memory import free_bytes, longest_that_fits, within_memory
+from focus_runtime.measure.memory import longest_that_fits, within_memory
 from focus_runtime.run import text as engine
 from focus_runtime.run.text import analyze
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
@@ -18,23 +18,18 @@ from tests.helpers import build_centroids, build_model, build_tokenizer, random_
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(("free", "expected"), [(10_000, 1), (3_000_000, 480), (10**12, 3900)])
-def test_the_length_named_follows_the_free_memory(free, expected, monkeypatch):
+@pytest.mark.parametrize(
+    ("free", "reserve", "expected"),
+    [(10_000, 0, 1), (3_000_000, 0, 480), (4_000_000, 1_000_000, 480), (10**12, 0, 3900)],
+)
+def test_the_length_named_follows_the_free_memory(free, reserve, expected, monkeypatch):
     """Peaks grow by 5,000 bytes a token here."""
     peaks, read = iter([1_000_000, 1_000_000 + 5_000 * 250]), []
     monkeypatch.setattr(memory, "free_bytes", lambda device: free)
     monkeypatch.setattr(memory, "reset_peak_memory", lambda device: True)
     monkeypatch.setattr(memory, "peak_bytes", lambda device: next(peaks))
-    assert longest_that_fits(read.append, 4000, CPU) == expected
+    assert longest_that_fits(read.append, 4000, CPU, reserve=reserve) == expected
     assert read == [250, 250]  # the first takes what is taken once
-
-
-def test_what_is_needed_besides_is_left_free(monkeypatch):
-    peaks = iter([0, 5_000 * 250])
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 4_000_000)
-    monkeypatch.setattr(memory, "reset_peak_memory", lambda device: True)
-    monkeypatch.setattr(memory, "peak_bytes", lambda device: next(peaks))
-    assert longest_that_fits(lambda count: None, 4000, CPU, reserve=1_000_000) == 480
 
 
 def test_a_beginning_that_fits_neither_names_no_length():
@@ -87,11 +82,6 @@ def test_where_nothing_is_known_no_length_is_named(monkeypatch):
     )
     with pytest.raises(MemoryShortError, match="the model needs more memory than there is"), within_memory(model):
         raise MemoryError
-
-
-def test_the_free_memory_is_known_or_not():
-    free = free_bytes(CPU)
-    assert free is None or free > 1 << 20
 
 
 def test_an_analysis_names_the_length_that_fits_and_leaves_the_model_as_it_was(monkeypatch):

@@ -1,8 +1,9 @@
-"""Timing protocols: what is timed is the layer and model that were given, and every ratio follows from its times."""
+"""Timing protocols: what is timed is what was given, in the mode it is named for, and ratios follow from times."""
 
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from focus_runtime.composition.observe import observe_attention, observe_routing
 from focus_runtime.config import FocusConfig
 from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import PairRule
+from focus_runtime.measure import timing
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.speed import (
     LayerSetting,
@@ -30,9 +32,9 @@ from focus_runtime.measure.speed import (
     tokens_like,
 )
 from focus_runtime.measure.speed import layer as speed_layer
-from focus_runtime.measure.speed.layer import described, full_attention
+from focus_runtime.measure.speed.layer import full_attention
+from focus_runtime.measure.timing import MODES, Spread, attending, in_turn, timed_pass
 from focus_runtime.models.structure import head_counts
-from focus_runtime.routing.router import CentroidRouter
 from tests.helpers import build_centroids, build_model, random_ids
 
 FOCUS = FocusConfig(num_groups=5, routing_dim=6, top_k=2, window=7, num_sinks=3)
@@ -83,33 +85,16 @@ def test_the_setting_of_a_model_has_the_shapes_its_attention_receives(model, sha
     assert setting.width == setting.hidden_size == network.config.hidden_size == 64
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_setting_of_a_model_has_its_type_and_the_configuration(dtype):
-    setting = LayerSetting.of_model(build_model().to(getattr(torch, dtype)), FOCUS)
-    assert setting.dtype == dtype
+def test_the_setting_of_a_model_has_its_type_and_the_configuration():
+    setting = LayerSetting.of_model(build_model().to(torch.bfloat16), FOCUS)
+    assert setting.dtype == "bfloat16"
     assert (setting.num_groups, setting.top_k, setting.window, setting.num_sinks) == (5, 2, 7, 3)
     assert setting.routing == FOCUS
-    assert [x.dtype for x in layer_inputs(setting, 8, seed=0)[:3]] == [getattr(torch, dtype)] * 3
-
-
-def test_the_timed_router_has_the_models_width_and_the_configuration(monkeypatch):
-    routers = []
-    assign = CentroidRouter.assign
-
-    def recorded(self, hidden, **options):
-        routers.append((self.config, tuple(self.projection.shape), hidden.shape[-1]))
-        return assign(self, hidden, **options)
-
-    monkeypatch.setattr(CentroidRouter, "assign", recorded)
-    layer_speed(LayerSetting.of_model(build_model("Gemma", head_dim=32), FOCUS), 24, repeats=1)
-    assert set(routers) == {(FOCUS, (64, 6), 64)}
-
-
-def test_a_setting_without_a_model_takes_its_width_from_the_heads():
-    assert SMALL.width == 64
-    assert not {"hidden_size", "routing"} & set(described(SMALL))
-    assert described(SMALL)["dtype"] == "float32"
-    assert described(LayerSetting(hidden_size=48))["hidden_size"] == LayerSetting(hidden_size=48).width == 48
+    inputs = layer_inputs(setting, 8, seed=0)
+    assert [x.dtype for x in inputs[:3]] == [torch.bfloat16] * 3
+    assert all(x.transpose(1, 2).is_contiguous() for x in inputs[:3])  # as models lay them out
+    assert torch.equal(inputs[0], layer_inputs(setting, 8, seed=0)[0])
+    assert not torch.equal(inputs[0], layer_inputs(setting, 8, seed=4)[0])
 
 
 # --- its inputs
@@ -141,15 +126,6 @@ def test_groups_of_another_length_have_the_same_shares(tiny_model, fresh_seed):
         assert (like == word).sum().item() == pytest.approx(share * 1000, abs=1)
 
 
-def test_inputs_are_laid_out_as_models_do_and_repeatable():
-    query, key, value, groups = layer_inputs(SMALL, 20, seed=3)
-    assert (query.shape, key.shape, value.shape) == ((1, 4, 20, 16), (1, 2, 20, 16), (1, 2, 20, 16))
-    assert all(x.transpose(1, 2).is_contiguous() for x in (query, key, value))
-    assert groups.shape == (1, 20)
-    assert torch.equal(query, layer_inputs(SMALL, 20, seed=3)[0])
-    assert not torch.equal(query, layer_inputs(SMALL, 20, seed=4)[0])
-
-
 def test_full_attention_is_the_causal_softmax():
     query, key, value, _ = layer_inputs(SMALL, 50, seed=0)
     exact, keys, values = (x.double() for x in (query, key.repeat_interleave(2, 1), value.repeat_interleave(2, 1)))
@@ -174,32 +150,14 @@ def test_a_layer_is_timed_with_what_it_kept():
     assert (row["tokens"], row["seed"], row["groups"]) == (96, 5, "random")
     assert row["backend"] != "auto"
     assert row["stages_ms"]["routing"] == row["routing_ms"]["median"]
-    assert "same_kernel_full_over_focus" not in row
+    assert not {"same_kernel_full_over_focus", "hidden_size", "routing"} & set(row)
 
 
-def test_its_own_kernel_takes_a_turn_with_every_pair(monkeypatch):
-    """The same call with one group of all tokens; how long both take depends on what else runs."""
-    calls, own = [], speed_layer._focus_call
-
-    def noted(setting, sliding, tensors, groups):
-        calls.append((setting, groups))
-        return own(setting, sliding, tensors, groups)
-
-    monkeypatch.setattr(speed_layer, "_focus_call", noted)
-    row = layer_speed(SMALL, 96, repeats=3, seed=5, same_kernel=True)
-    (focus, drawn), (every, groups) = calls
-    assert (focus, every) == (SMALL, replace(SMALL, num_groups=1, top_k=1))
-    assert len(drawn.unique()) > 1
-    assert groups.unique().tolist() == [1]
-    assert row["same_kernel_full_over_focus"] > 0
-
-
-def test_a_layer_is_timed_with_the_groups_given():
-    groups = torch.ones(1, 64, dtype=torch.int64)
-    row = layer_speed(
-        LayerSetting(heads=2, key_heads=2, head_size=16, backend="masked"), 64, repeats=1, membership=groups
-    )
+def test_groups_may_be_given_and_its_own_kernel_takes_a_turn_with_every_pair():
+    setting, groups = replace(SMALL, backend="masked"), torch.ones(1, 64, dtype=torch.int64)
+    row = layer_speed(setting, 64, repeats=1, membership=groups, same_kernel=True)
     assert (row["groups"], row["backend"], row["retained_pairs"]) == ("given", "masked", 1.0)
+    assert row["same_kernel_full_over_focus"] > 0
 
 
 @pytest.mark.parametrize("backend", ["auto", "masked"])
@@ -263,11 +221,6 @@ def test_memory_is_read_before_full_attention_and_before_focus_as_in_a_pass(comp
     monkeypatch.setattr(speed_layer, "in_turn", lambda works, *how: names.extend(works) or in_turn(works, *how))
     composed_layer_speed(focus, 1, vectors[1], repeats=1)
     assert names == ["read", "full", "read again", "routing", "focus"]
-    weights = speed_layer._like_weights_of_a_layer(focus, torch.device("cpu"))
-    of_model = sum(one.nbytes for one in focus.model.parameters())
-    assert weights.nbytes == pytest.approx(of_model / len(focus.focused_layers), abs=4)
-    monkeypatch.setattr(speed_layer, "MOST_READ", 400)
-    assert speed_layer._like_weights_of_a_layer(focus, torch.device("cpu")).nbytes == 400
 
 
 def test_what_is_timed_is_full_attention_and_focus_with_its_factors(composed, monkeypatch):
@@ -341,3 +294,70 @@ def test_the_limit_of_a_layer_with_a_sliding_window_counts_the_pairs_of_the_wind
     row = layer_speed(setting, 100, repeats=1)
     assert row["retained_pairs"] < 0.25
     assert row["limit"] == pytest.approx(1)
+
+
+def test_a_spread_is_the_median_with_its_extremes():
+    assert Spread.of([3.0, 1.0, 2.0, 10.0]) == Spread(median=2.5, low=1.0, high=10.0, repeats=4)
+
+
+def test_works_take_turns_and_the_first_call_of_each_is_not_counted():
+    calls = []
+
+    def slow():
+        time.sleep(0 if calls.count("slow") else 0.2)
+        calls.append("slow")
+
+    times = in_turn({"slow": slow, "other": lambda: calls.append("other")}, 3, torch.device("cpu"))
+    assert calls == ["slow", "other"] * 4
+    assert list(times) == ["slow", "other"]
+    assert {spread.repeats for spread in times.values()} == {3}
+    assert times["slow"].median < 100
+
+
+def test_each_mode_runs_its_own_attention(tiny_model, ids):
+    with torch.no_grad():
+        plain = final_hidden(tiny_model, ids)
+        focus = compose(tiny_model, build_centroids(tiny_model))
+        sparse = final_hidden(tiny_model, ids)
+        hidden = {mode: timed_pass(focus, ids, mode) for mode in MODES}
+        with attending(focus, "full"):
+            inside = final_hidden(tiny_model, ids)
+        focus.detach()
+    assert torch.equal(hidden["full"][0], inside)
+    torch.testing.assert_close(hidden["full"][0], plain, rtol=1e-4, atol=1e-4)
+    assert torch.equal(hidden["focus"][0], sparse)
+    assert not torch.allclose(sparse, plain, atol=1e-2)
+    assert all(seconds > 0 for _, seconds in hidden.values())
+
+
+def test_the_stages_of_a_pass_are_those_of_its_mode(tiny_model, ids):
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    with torch.no_grad():
+        _, seconds = timed_pass(focus, ids, "focus")
+        stages = dict(focus.seconds.seconds)
+        assert 0 < stages["attention"] + stages["routing"] <= seconds
+        timed_pass(focus, ids, "full")
+    assert set(focus.seconds.seconds) == {"attention"}
+    focus.detach()
+
+
+def test_stages_that_cost_time_are_timed_in_a_call_of_their_own(tiny_model, monkeypatch):
+    """As on a GPU: the call that is timed as a whole has no events about its stages."""
+    monkeypatch.setattr(timing, "stages_apart", lambda devices: True)
+    focus = compose(tiny_model, build_centroids(tiny_model))
+    timed = []
+
+    def work():
+        timed.append(focus.seconds.enabled)
+        time.sleep(0.5 if len(timed) == 1 else 0.02)
+        return len(timed)
+
+    result, seconds = timing.timed_by_stage(focus, "full", work)
+    assert (result, timed) == (2, [True, False])
+    assert 0.02 <= seconds < 0.5
+    assert focus.seconds.enabled
+    with torch.no_grad():
+        timed_pass(focus, random_ids(40), "focus")
+    assert focus.seconds.calls == 2  # layers of one pass
+    assert focus.seconds.attention > 0
+    focus.detach()

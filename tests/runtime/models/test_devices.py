@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +12,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.config import TextOptions
 from focus_runtime.errors import DeviceError, ModelError
 from focus_runtime.fit.calibrate import calibrate_potentials
-from focus_runtime.measure.loss import evaluate_focus, evaluate_full
+from focus_runtime.measure.perplexity import score
 from focus_runtime.models.devices import (
     Placement,
     compute_devices,
@@ -57,9 +56,6 @@ def test_the_cpu_is_always_there(no_gpu):
     assert cpu.name == "cpu"
     assert cpu.label == processor_name() != ""
     assert cpu.memory_bytes is None or cpu.memory_bytes > 1 << 28
-
-
-def test_auto_without_a_gpu_is_the_cpu_in_float32(no_gpu):
     assert place() == Placement("cpu", "float32")
     assert place(dtype="bfloat16") == Placement("cpu", "bfloat16")
 
@@ -69,13 +65,15 @@ def test_auto_takes_the_first_gpu_in_bfloat16(two_gpus):
     assert place("cuda") == Placement("cuda:0", "bfloat16")
     assert place("cuda:1") == Placement("cuda:1", "float32")
     assert place("cpu") == Placement("cpu", "float32")
-    assert [device.label for device in devices()[1:3]] == ["NVIDIA H100 80GB HBM3", "Tesla T4"]
-
-
-def test_all_gpus_together_are_a_device(two_gpus):
     assert place("split") == Placement("split", "bfloat16")
-    [both] = [device for device in devices() if device.name == "split"]
-    assert (both.label, both.memory_bytes) == ("2 GPUs and main memory", 32 << 30)
+    _, new, old, both = devices()
+    assert [new.label, old.label] == ["NVIDIA H100 80GB HBM3", "Tesla T4"]
+    assert (both.name, both.label, both.memory_bytes) == ("split", "2 GPUs and main memory", 32 << 30)
+    with pytest.raises(DeviceError, match=r"cuda:7 is not available: this machine has 2 CUDA devices, counted from 0"):
+        place("cuda:7")
+    message = r"cuda:1 \(Tesla T4\) does not compute in bfloat16; expected float32 or float16"
+    with pytest.raises(DeviceError, match=message):
+        place("cuda:1", "bfloat16")
 
 
 @pytest.mark.parametrize(
@@ -93,18 +91,6 @@ def test_all_gpus_together_are_a_device(two_gpus):
 def test_what_the_machine_lacks_is_named(no_gpu, device, dtype, message):
     with pytest.raises(DeviceError, match=message):
         place(device, dtype)
-
-
-def test_an_index_too_high_is_named(two_gpus):
-    with pytest.raises(DeviceError, match=r"cuda:7 is not available: this machine has 2 CUDA devices, counted from 0"):
-        place("cuda:7")
-
-
-def test_an_old_card_has_no_bfloat16(two_gpus):
-    with pytest.raises(
-        DeviceError, match=r"cuda:1 \(Tesla T4\) does not compute in bfloat16; expected float32 or float16"
-    ):
-        place("cuda:1", "bfloat16")
 
 
 @pytest.mark.parametrize(
@@ -153,11 +139,11 @@ def test_a_split_model_computes_what_the_whole_one_does(tmp_path, names, changes
     assert fingerprint(model) == fingerprint(whole)
     assert weights_sha256(model) == weights_sha256(whole)
     ids = random_ids(60, batch=2)
-    assert evaluate_full(model, ids) == evaluate_full(whole, ids)
+    assert score(model, ids).nll.tolist() == score(whole, ids).nll.tolist()
     qualities = []
     for network in (whole, model):
         centroids = calibrate_potentials(network, build_centroids(network, potentials=False), ids)
-        qualities.append(evaluate_focus(compose(network, centroids), ids))
+        qualities.append(score(compose(network, centroids), ids).summary())
     assert qualities[0] == qualities[1]
 
 
@@ -212,35 +198,10 @@ def test_too_little_memory_is_one_clear_message(monkeypatch):
 
 
 @pytest.mark.parametrize(("native", "expected"), [(True, "bfloat16"), (False, "float32")])
-def test_the_processor_decides(native, expected, monkeypatch):
+def test_the_device_decides_what_is_native(native, expected, monkeypatch):
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: native)
-    assert native_dtype() == native_dtype(torch.device("cpu")) == expected
-
-
-def test_without_the_library_that_has_the_kernels_nothing_is_native(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native)
+    assert native_dtype() == native_dtype(torch.device("cpu")) == native_dtype("cuda:1") == expected
+    assert native_dtype("mps") == native_dtype("meta") == "float32"
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     assert native_dtype("cpu") == "float32"
-
-
-@pytest.mark.parametrize(("native", "expected"), [(True, "bfloat16"), (False, "float32")])
-def test_the_gpu_decides(native, expected, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native)
-    assert native_dtype("cuda:1") == expected
-
-
-def test_other_devices_compute_in_float32():
-    assert native_dtype("mps") == native_dtype("meta") == "float32"
-
-
-def test_what_is_called_native_is_not_emulated_here():
-    """An emulated product takes tens of times as long; ten leaves room for a busy machine."""
-    if native_dtype() == "float32":
-        pytest.skip("this processor has no bf16 instructions")
-    seconds = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        left, right = torch.randn(512, 512).to(dtype), torch.randn(512, 512).to(dtype)
-        for _ in range(3):
-            start = time.perf_counter()
-            left @ right
-            seconds[dtype] = min(seconds.get(dtype, 1e9), time.perf_counter() - start)
-    assert seconds[torch.bfloat16] < 10 * seconds[torch.float32]

@@ -11,14 +11,13 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig, TextOptions
 from focus_runtime.errors import Cancelled, ConfigError, InputError
 from focus_runtime.fit.calibrate import calibrate_potentials
-from focus_runtime.measure.attention_mass import attention_mass_kept
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.run import text as engine
 from focus_runtime.run.text import MIN_REPEATS, Early, analyze, versions
 from focus_runtime.run.trace import Trace
-from tests.helpers import build_model, build_tokenizer
+from tests.helpers import build_model, build_tokenizer, mass_kept
 
 TEXT = "a small text, twice. " * 8
 FOCUS = FocusConfig(num_groups=6, routing_dim=8, top_k=2, window=5, num_sinks=1)
@@ -175,7 +174,7 @@ def test_options_replace_the_settings_of_the_centroids(model, centroids):
 def test_the_attention_mass_is_that_of_the_executed_mask(model, centroids, composed):
     trace = run(model, centroids, top_k=1, attention_mass=True)
     focus = composed(top_k=1)
-    expected = attention_mass_kept(focus, torch.tensor([trace.tokens.ids]), groups_from="focus").kept.mean(axis=1)
+    expected = mass_kept(focus, torch.tensor([trace.tokens.ids]))
     assert [layer.attention_mass_retained for layer in trace.layers] == pytest.approx(expected.tolist(), abs=1e-9)
 
 

@@ -15,13 +15,12 @@ from focus_runtime.config import FocusConfig, TextOptions
 from focus_runtime.errors import StoreError
 from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.mask.rule import CAUSES
-from focus_runtime.measure.attention_mass import attention_mass_kept
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.run.text import analyze
 from focus_runtime.store.database import Database
 from focus_runtime.store.measurements import write_projection
 from focus_runtime.store.runs import write_run
-from tests.helpers import build_model, build_tokenizer
+from tests.helpers import build_model, build_tokenizer, mass_kept
 
 TABLES = {"runs", "tokens", "assignments", "masks", "layers", "losses", "timings", "projections", "centroid_files"}
 
@@ -152,7 +151,7 @@ def test_the_attention_mass_is_stored_when_it_was_measured(tmp_path, trace):
     measured = analyze(model, build_tokenizer(), text, centroids, options)
     focus = compose(model, centroids)
     ids = torch.tensor([measured.tokens.ids])
-    expected = attention_mass_kept(focus, ids, groups_from="focus").kept.mean(axis=1)
+    expected = mass_kept(focus, ids)
     focus.detach()
     database = Database(tmp_path / "a.duckdb")
     query = "SELECT attention_mass_retained FROM layers WHERE run_id = ? ORDER BY layer"

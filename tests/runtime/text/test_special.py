@@ -1,4 +1,4 @@
-"""Special tokens: what a tokenizer puts before a text begins every text and every cut sequence, once."""
+"""Special tokens: what a tokenizer puts before a text begins every text and sequence, once; and chat templates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from focus_runtime.errors import ConfigError, InputError, TextError
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.perplexity import perplexity
 from focus_runtime.text.sequences import Mixture, encode_texts, even_sequences, step_sequences
-from focus_runtime.text.special import added_tokens, lacks_bos, text_ids, training_note
+from focus_runtime.text.special import added_tokens, chat_text, lacks_bos, read_turns, text_ids, training_note
 from focus_runtime.text.tagging import classify
 from focus_runtime.text.tokens import joined_text, pieces_of, special_notes, tokenize
 from tests.helpers import build_bos_tokenizer, build_model, build_tokenizer
@@ -149,3 +149,47 @@ def test_added_tokens_are_no_words():
     pieces = ["<bos>", "The", " cat", " saw", " Ann", "<|im_end|>"]
     assert classify(pieces).classes == ["other", "determiner", "content", "content", "name", "other"]
     assert added_tokens(TOKENIZER).pieces == ("<bos>",)
+
+
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    "[{{ m.role }}]{{ m.content }}</s>{% endfor %}"
+)
+CHAT_TOKENIZER = build_bos_tokenizer(chat_template=CHAT_TEMPLATE)
+LINES = "user: Is it quiet?\nAt the harbour, I mean.\n\nAssistant: Yes.\n"
+JSON = (
+    '[{"role": "user", "content": "Is it quiet?\\nAt the harbour, I mean."}, {"role": "assistant", "content": "Yes."}]'
+)
+
+
+@pytest.mark.parametrize("text", [LINES, JSON])
+def test_both_forms_go_through_the_template_and_bos_stands_once(text):
+    made = chat_text(CHAT_TOKENIZER, text)
+    assert made == "<bos>[user]Is it quiet?\nAt the harbour, I mean.</s>[assistant]Yes.</s>"
+    tokens = tokenize(CHAT_TOKENIZER, made)
+    assert tokens.ids.count(1) == 1
+    assert joined_text(tokens.pieces, tokens.starts, tokens.ends) == made
+    assert dict(tokens.spelled) == {"<bos>": 1, "</s>": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("Hello there", "does not begin with a turn"),
+        ("Hello\nuser: there", "does not begin with a turn"),
+        ("[1, 2", "not valid JSON"),
+        ('[{"role": "user"}]', "turn 1 of the chat lacks"),
+        ('["user"]', "turn 1 of the chat lacks"),
+        ("[]", "has no turn"),
+    ],
+)
+def test_what_is_no_chat_is_refused(text, problem):
+    with pytest.raises(TextError, match=problem):
+        read_turns(text)
+
+
+def test_a_model_without_a_template_and_a_template_that_refuses_say_so():
+    with pytest.raises(TextError, match="the model has no chat template"):
+        chat_text(build_tokenizer(), LINES)
+    with pytest.raises(TextError, match="refuses the turns: no system"):
+        chat_text(CHAT_TOKENIZER, "system: Be brief.\nuser: Hello.")

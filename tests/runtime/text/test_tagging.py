@@ -1,4 +1,4 @@
-"""Tags of words handed to the model's tokens, and texts put together again from their pieces."""
+"""Tags and classes of words handed to the model's tokens, and texts put together again from their pieces."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from focus_runtime.errors import TextError
-from focus_runtime.text.tagging import POS, tag
+from focus_runtime.text.tagging import CLASSES, POS, WORDS, classify, tag
 from focus_runtime.text.tokens import joined_text, tokenize
 from tests.helpers import build_tokenizer
 
 TEXT = 'Mr. Darcy looked at\nher quickly. "Why," said she,  "I am not\ntired!"\n\nThe rain had stopped.'
 
 
-TOKENIZER = build_tokenizer()
+BYTES = build_tokenizer()
 
 
 def spans(text, *words):
@@ -60,7 +60,7 @@ def test_a_long_text_is_tagged_in_parts_without_losing_its_place():
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=2, max_size=40))
 def test_pieces_add_up_to_the_text_again(text):
     try:
-        tokens = tokenize(TOKENIZER, text)
+        tokens = tokenize(BYTES, text)
     except TextError:
         return
     assert joined_text(tokens.pieces, tokens.starts, tokens.ends) == tokens.text
@@ -70,3 +70,63 @@ def test_brackets_of_the_text_are_not_taken_for_bytes():
     assert joined_text(["‹F0›", " x"], [0, 4], [4, 6]) == "‹F0› x"
     with pytest.raises(TextError, match="do not add up"):
         joined_text(["‹F0›", "‹9F›"], [0, 0], [1, 1])
+
+
+LABELLED = [
+    ("It", "pronoun"),
+    (" was", "auxiliary"),
+    (" Mr", "function"),
+    (".", "punctuation"),
+    (" Dar", "name"),
+    ("cy", "continuation"),
+    (" who", "pronoun"),
+    (" said", "content"),
+    (":", "punctuation"),
+    (" “", "punctuation"),
+    ("Noth", "pronoun"),
+    ("ing", "continuation"),
+    (" in", "preposition"),
+    (" the", "determiner"),
+    (" 18", "number"),
+    ("13", "number"),
+    (" rooms", "content"),
+    (".”", "punctuation"),
+    ("\n\n", "whitespace"),
+    ("Ro", "content"),
+    ("oms", "continuation"),
+    (" and", "conjunction"),
+    (" Dar", "name"),
+    ("cy", "continuation"),
+    ("’s", "function"),
+    (" don", "content"),
+    ("'", "punctuation"),
+    ("t", "function"),
+    (" ", "whitespace"),
+    ("‹F0 9F›", "other"),
+    (".", "punctuation"),
+    (" Darcy", "name"),
+    (" never", "function"),
+    (" CHAP", "content"),
+]
+
+
+def test_pieces_get_the_class_a_reader_would_give_them():
+    classified = classify([piece for piece, _ in LABELLED])
+    assert list(zip([piece for piece, _ in LABELLED], classified.classes, strict=True)) == LABELLED
+    assert classified.words[4:6] == ["Darcy", ""]
+    assert classified.words[10] == "Nothing"
+
+
+def test_a_capital_counts_only_where_no_sentence_begins():
+    sentence = ["He", " met", " Emma", ".", " Emma", " laughed", ".", " Suddenly", " rain", " fell", "."]
+    classes = classify(sentence).classes
+    assert classes[2] == classes[4] == "name"
+    assert classes[7] == "content"
+
+
+def test_every_listed_word_has_its_class_and_classes_are_complete():
+    for name, words in WORDS.items():
+        for word in words.split():
+            assert classify(["so", " " + word]).classes[1] == next(n for n in WORDS if word in WORDS[n].split()), word
+        assert name in CLASSES
+    assert classify([]).classes == []

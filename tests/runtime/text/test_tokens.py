@@ -49,22 +49,17 @@ def test_a_cut_keeps_whole_characters(limit):
 
 
 @pytest.mark.parametrize(
-    ("text", "part"),
-    [("", "empty"), (" \n\t", "empty"), ("a\0b", "NUL"), ("a\ud800b", "surrogate"), (5, "int")],
+    ("text", "part"), [("", "empty"), (" \n\t", "empty"), ("a\0b", "NUL"), ("a\ud800b", "surrogate"), (5, "int")]
 )
 def test_bad_text_is_named(text, part):
     with pytest.raises(TextError, match=part):
         check_text(text)
-
-
-def test_one_token_is_too_little():
     with pytest.raises(TextError, match="1 token;"):
         tokenize(build_tokenizer(), "a")
 
 
 @pytest.mark.parametrize(
-    ("data", "expected"),
-    [(b"plain", "plain"), (b"\xef\xbb\xbfmark", "mark"), ("hé".encode("utf-16"), "hé")],
+    ("data", "expected"), [(b"plain", "plain"), (b"\xef\xbb\xbfmark", "mark"), ("hé".encode("utf-16"), "hé")]
 )
 def test_decoding(data, expected):
     assert decode_text(data) == expected

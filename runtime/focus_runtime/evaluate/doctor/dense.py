@@ -1,7 +1,6 @@
 """Focus as one more mask: the model's own eager attention, with a second additive mask of pairs that Focus drops.
 
-Written for the doctor alone, without the code that it examines: of Focus it takes the groups of the tokens, and which
-layers are focused.
+It uses none of the code that the doctor examines, only the groups of the tokens in each focused layer.
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ def noted_groups(focus: FocusModel) -> Iterator[Groups]:
 def dense_focus(model: nn.Module, groups: Groups, window: int, sinks: int) -> Iterator[None]:
     """Let the eager attention of a model drop the pairs that Focus drops, for the calls whose groups were noted.
 
-    Args:
-        groups: of the same calls, in the same order.
-        window: w, pairs i - j <= w are kept.
-        sinks: s, the first s real tokens of a text are kept as keys.
+    Pairs i - j <= `window` are kept, and the first `sinks` real tokens of a text as keys.
     """
     state = _Passes(groups, window, sinks)
     sources: set[Any] = {sys.modules[type(module).__module__] for module in model.modules()}
@@ -140,13 +136,11 @@ EXACT = 2e-4  # of the largest value: rounding of peaked attention in float32, w
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The output of one call of a layer, or of the model.
+    """The output (B, T, E) of one call of a layer, or of the model: layer None, (B, T, V) logits.
 
     Attributes:
-        layer: number of the layer; None for the logits.
         start: position of the first of its tokens in their row.
-        real: (B, T) bool, False for padding; None when all tokens are real.
-        value: (B, T, E) or (B, T, V).
+        real: (B, T) bool, False for padding. None: all tokens are real.
     """
 
     layer: int | None
@@ -160,8 +154,8 @@ class Difference:
     """The first place where two records differ.
 
     Attributes:
-        layer: number of the layer; None for the logits, or what was made of them.
-        token: position in its row, padding included; None where that has no meaning.
+        layer: None for the logits, or what was made of them.
+        token: position in its row, padding included. None: that has no meaning.
         logits: the largest difference between logits of the whole scenario.
     """
 
@@ -194,11 +188,7 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
 
 @contextmanager
 def recorded(model: nn.Module, *, layers: bool = True) -> Iterator[Trace]:
-    """Record every forward pass of a model.
-
-    Args:
-        layers: False records logits alone.
-    """
+    """Record the logits of every forward pass of a model, and the outputs of its layers unless `layers` is False."""
     trace = Trace()
     start, width, real = 0, 0, None
 
@@ -235,24 +225,22 @@ def _seen(kwargs: Mapping[str, Any]) -> int:
         return 0
 
 
-def first_difference(expected: Trace, found: Trace, tolerance: float = EXACT) -> Difference | None:
-    """Where two records of one scenario differ first; None where they agree.
-
-    Args:
-        tolerance: share of the largest value of an entry that rounding may change.
-    """
+def first_difference(expected: Trace, found: Trace) -> Difference | None:
+    """Where two records of one scenario differ first by more than rounding; None where they agree."""
     pairs = list(zip(expected.entries, found.entries, strict=False))
     logits = max((_errors(a, b).max().item() for a, b in pairs if a.layer is None and _alike(a, b)), default=0.0)
     for a, b in pairs:
         if not _alike(a, b):
             return Difference(a.layer, a.start, float("inf"), logits)
         errors = _errors(a, b)
-        wrong = errors > tolerance * _scale(a)
+        real = a.value if a.real is None else a.value[a.real[:, -a.value.shape[1] :]]
+        largest = float(real.abs().max()) if real.numel() else 1.0
+        wrong = errors > EXACT * largest
         if wrong.any():
             token = int(wrong.any(0).nonzero()[0])
             return Difference(a.layer, a.start + token, float(errors[:, token].max()), logits)
     for x, y in zip(expected.returned, found.returned, strict=True):
-        size = _returned_error(x, y, tolerance)
+        size = _returned_error(x, y)
         if size:
             return Difference(None, None, size, logits)
     if len(expected.entries) != len(found.entries):
@@ -273,14 +261,9 @@ def _errors(a: Entry, b: Entry) -> Tensor:
     return errors
 
 
-def _scale(a: Entry) -> float:
-    real = a.value if a.real is None else a.value[a.real[:, -a.value.shape[1] :]]
-    return float(real.abs().max()) if real.numel() else 1.0
-
-
-def _returned_error(x: Tensor, y: Tensor, tolerance: float) -> float:
+def _returned_error(x: Tensor, y: Tensor) -> float:
     """How far apart two results are; 0 where they agree."""
     if x.shape != y.shape:
         return float("inf")
     size = float((x.double() - y.double()).abs().max())
-    return size if size > (tolerance * float(x.abs().max()) if x.is_floating_point() else 0) else 0.0
+    return size if size > (EXACT * float(x.abs().max()) if x.is_floating_point() else 0) else 0.0

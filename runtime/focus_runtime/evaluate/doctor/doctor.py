@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.config import FocusConfig
@@ -85,7 +86,13 @@ def doctor(
         )
     if tokens < 16:
         raise InputError(f"the texts have {tokens} tokens", expected="at least 16")
-    _check_registered(attention)
+    registered = sorted(ALL_ATTENTION_FUNCTIONS.valid_keys())
+    if attention not in (FOCUS, *registered):
+        raise InputError(
+            f"no attention implementation is registered as {attention!r}",
+            expected=f"{FOCUS} or one of " + ", ".join(registered),
+            fix="register yours with transformers.AttentionInterface first",
+        )
     inputs = Inputs(model, _random_ids(model, tokenizer, tokens, seed))
     checks = list(_checks(inputs, attention, names, seed))
     found = []
@@ -105,18 +112,6 @@ def _chosen(scenarios: Iterable[str] | None) -> list[str]:
         if name not in known:
             raise InputError(f"there is no scenario {name!r}", expected="one of " + ", ".join(known))
     return known if scenarios is None else list(scenarios)
-
-
-def _check_registered(attention: str) -> None:
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-    known = sorted(ALL_ATTENTION_FUNCTIONS.valid_keys())
-    if attention not in (FOCUS, *known):
-        raise InputError(
-            f"no attention implementation is registered as {attention!r}",
-            expected=f"{FOCUS} or one of " + ", ".join(known),
-            fix="register yours with transformers.AttentionInterface first",
-        )
 
 
 def _random_ids(model: nn.Module, tokenizer: Any, tokens: int, seed: int) -> Tensor:
@@ -170,7 +165,6 @@ def _finding(name: str, against: str, check: Callable[[], Difference | None]) ->
 
 def _implementation(name: str) -> Patched:
     """A registered implementation in place of eager attention; refused where the model does not call it."""
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     @contextmanager
     def patched(model: nn.Module) -> Iterator[None]:
@@ -207,30 +201,19 @@ def _centroids(model: nn.Module, seed: int) -> Centroids:
     return centroids
 
 
-@contextmanager
-def _composed(model: nn.Module, seed: int, top_k: int, **settings: Any) -> Iterator[FocusModel]:
-    focus = compose(model, _centroids(model, seed), top_k=top_k, **settings)
-    try:
-        yield focus
-    finally:
-        focus.detach()
+def _composed(model: nn.Module, seed: int, top_k: int) -> FocusModel:
+    return compose(model, _centroids(model, seed), top_k=top_k)
 
 
 def _every_pair(seed: int) -> Patched:
     """Focus with every token in all groups."""
-
-    @contextmanager
-    def patched(model: nn.Module) -> Iterator[None]:
-        with _composed(model, seed, GROUPS):
-            yield
-
-    return patched
+    return lambda model: _composed(model, seed, GROUPS)
 
 
 def _run(inputs: Inputs, scenario: Scenario, *, layers: bool = True) -> Trace:
     torch.manual_seed(0)
     with torch.no_grad(), recorded(inputs.model, layers=layers) as trace:
-        trace.returned = scenario(inputs)
+        trace.returned = scenario(inputs) or []
     return trace
 
 
@@ -315,14 +298,12 @@ OUTCOMES = ("ok", "refused", "differs", "error", "not applicable")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one scenario.
+    """The result of one scenario, which was compared with what `against` says.
 
     Attributes:
-        scenario: its name.
-        against: what the examined attention was compared with.
         outcome: one of `OUTCOMES`.
-        difference: the first place that differs; None where nothing does.
-        reason: why the library refused, what was raised, or why the scenario does not apply; empty otherwise.
+        difference: the first place that differs.
+        reason: why the library refused, what was raised, or why the scenario does not apply.
     """
 
     scenario: str
@@ -341,14 +322,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings of one model.
-
-    Attributes:
-        model: class of the model.
-        attention: what was examined: "focus" or the name of a registered implementation.
-        notes: what else a user should know, one sentence each.
-        findings: in the order of the scenarios.
-    """
+    """All findings of one model class, in the order of the scenarios, and notes for its user, one sentence each."""
 
     model: str
     attention: str
@@ -379,15 +353,11 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; a difference that has no size is null."""
-        findings = [_plain(asdict(finding)) for finding in self.findings]
-        return {**asdict(self), "findings": findings, "healthy": self.healthy}
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    difference = values["difference"]
-    if difference is not None:
-        values["difference"] = {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in difference.items()}
-    return values
+        values = asdict(self) | {"healthy": self.healthy}
+        for finding in values["findings"]:
+            difference = finding["difference"] or {}
+            difference.update({name: None for name in ("size", "logits") if difference.get(name) == math.inf})
+        return values
 
 
 def differs(difference: Difference) -> str:

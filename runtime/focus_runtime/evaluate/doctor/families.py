@@ -172,9 +172,7 @@ def tiny_config(model_type: str) -> Any:
     """The family's own configuration with small sizes."""
     from transformers import CONFIG_MAPPING
 
-    config_class = CONFIG_MAPPING[model_type]
-    overrides = OVERRIDES.get(model_type, {})
-    return _small(config_class, overrides)
+    return _small(CONFIG_MAPPING[model_type], OVERRIDES.get(model_type, {}))
 
 
 def _small(config_class: type, overrides: Mapping[str, Any], sizes: Mapping[str, Any] = SMALL) -> Any:
@@ -222,8 +220,8 @@ def _of_layers(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[st
 
 def tiny_model(model_type: str, *, seed: int = 0) -> nn.Module:
     """A tiny random model of one family, in float32 and evaluation mode, with eager attention.
-    Raises:
-        ModelError: transformers cannot build the family at this size; the message has its reason.
+
+    A ModelError has the reason why transformers cannot build the family at this size.
     """
     from transformers import AutoModelForCausalLM
 
@@ -240,11 +238,7 @@ def tiny_model(model_type: str, *, seed: int = 0) -> nn.Module:
 
 @torch.no_grad()
 def draw_weights(model: nn.Module, seed: int) -> None:
-    """Draw every matrix again, so large that attention is peaked and its output matters.
-
-    Args:
-        model: changed in place.
-    """
+    """Draw every matrix again, in place, so large that attention is peaked and its output matters."""
     generator = torch.Generator().manual_seed(seed)
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
@@ -276,10 +270,9 @@ MARKS = {"ok": "ok", "refused": "refused", "differs": "**differs**", "error": "*
 
 @dataclass(frozen=True, slots=True)
 class FamilyRow:
-    """What the doctor found on one family.
+    """What the doctor found on one family; the model's class is empty where there is none.
 
     Attributes:
-        model: class of the model; empty where there is none.
         reason: the worst finding in words, or why there is no model; empty where all is well.
     """
 
@@ -296,10 +289,7 @@ class FamilyRow:
 
 
 def examine_family(family: str, attention: str = FOCUS) -> FamilyRow:
-    """The doctor's findings on a tiny model of one family.
-    Raises:
-        InputError: transformers knows no such family.
-    """
+    """The doctor's findings on a tiny model of one family."""
     if family not in model_types():
         raise InputError(f"there is no family {family!r}", expected="one of " + ", ".join(model_types()))
     try:
@@ -340,11 +330,7 @@ def _layers(model: Any) -> tuple[str, ...]:
 
 
 def page(rows: Sequence[FamilyRow], command: str, versions: str) -> str:
-    """The page in Markdown.
-
-    Args:
-        command: that made it.
-    """
+    """The page in Markdown, with the command that made it."""
     counts = {outcome: sum(row.outcome == outcome for row in rows) for outcome in ("ok", "refused", "differs", "error")}
     built = sum(bool(row.cells) for row in rows)
     columns = [*COLUMNS, ONE_GROUP]

@@ -1,6 +1,6 @@
 """The ways in which the doctor runs a model, once with its own attention and once with the one that is examined.
 
-What a scenario returns is compared as well as all layers and logits.
+All layers and logits are compared, and what a scenario returns.
 """
 
 from __future__ import annotations
@@ -26,11 +26,7 @@ class NotApplicable(Exception):  # noqa: N818 - it is no error
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The doctor's text, and the model that reads it.
-
-    Attributes:
-        ids: (2, T) token ids.
-    """
+    """The doctor's text, (2, T) token ids, and the model that reads it."""
 
     model: Any
     ids: Tensor
@@ -67,7 +63,7 @@ class Inputs:
         return ids, given
 
 
-Scenario = Callable[[Inputs], list[Tensor]]
+Scenario = Callable[[Inputs], list[Tensor] | None]
 
 
 def pad_id(model: nn.Module) -> int:
@@ -76,24 +72,21 @@ def pad_id(model: nn.Module) -> int:
     return getattr(config.get_text_config(decoder=True), "pad_token_id", None) or 0
 
 
-def plain(inputs: Inputs) -> list[Tensor]:
+def plain(inputs: Inputs) -> None:
     """Two whole texts in one pass."""
     inputs.model(input_ids=inputs.ids, use_cache=False)
-    return []
 
 
-def left_padding(inputs: Inputs) -> list[Tensor]:
+def left_padding(inputs: Inputs) -> None:
     """A batch whose second text has padding before it."""
     ids, given = inputs.padding(left=True)
     inputs.model(input_ids=ids, use_cache=False, **given)
-    return []
 
 
-def right_padding(inputs: Inputs) -> list[Tensor]:
+def right_padding(inputs: Inputs) -> None:
     """A batch whose second text has padding after it."""
     ids, given = inputs.padding(left=False)
     inputs.model(input_ids=ids, use_cache=False, **given)
-    return []
 
 
 def packed_documents(inputs: Inputs) -> tuple[Tensor, Tensor, list[int]]:
@@ -104,15 +97,14 @@ def packed_documents(inputs: Inputs) -> tuple[Tensor, Tensor, list[int]]:
     return inputs.ids[:1], positions[None].to(inputs.ids.device), cuts
 
 
-def packing(inputs: Inputs) -> list[Tensor]:
+def packing(inputs: Inputs) -> None:
     """Three documents in one row, told apart by positions that restart."""
     inputs.needs("position_ids")
     ids, positions, _ = packed_documents(inputs)
     inputs.model(input_ids=ids, position_ids=positions, use_cache=False)
-    return []
 
 
-def packing_lengths(inputs: Inputs) -> list[Tensor]:
+def packing_lengths(inputs: Inputs) -> None:
     """The same with the lengths that a padding-free collator gives as well."""
     inputs.needs("position_ids", "kwargs")
     ids, positions, cuts = packed_documents(inputs)
@@ -127,7 +119,6 @@ def packing_lengths(inputs: Inputs) -> list[Tensor]:
         max_length_q=longest,
         max_length_k=longest,
     )
-    return []
 
 
 def _decode(inputs: Inputs, cache: Any, widths: list[int]) -> Any:
@@ -143,13 +134,12 @@ def _prefill_and_steps(inputs: Inputs) -> list[int]:
     return [length - 4, 1, 1, 1, 1]
 
 
-def model_cache(inputs: Inputs) -> list[Tensor]:
+def model_cache(inputs: Inputs) -> None:
     """Prefill and decode steps with the cache that the model makes: of all its kinds of layers."""
     _decode(inputs, None, _prefill_and_steps(inputs))
-    return []
 
 
-def padded_cache(inputs: Inputs) -> list[Tensor]:
+def padded_cache(inputs: Inputs) -> None:
     """The same in a batch with padding on the left."""
     ids, given = inputs.padding(left=True)
     cache, start = None, 0
@@ -159,34 +149,30 @@ def padded_cache(inputs: Inputs) -> list[Tensor]:
         if "position_ids" in given:
             now["position_ids"] = given["position_ids"][:, start:end]
         cache, start = inputs.step(ids[:, start:end], cache, **now), end
-    return []
 
 
-def dynamic_cache(inputs: Inputs) -> list[Tensor]:
+def dynamic_cache(inputs: Inputs) -> None:
     """Prefill and decode steps with a dynamic cache that knows no kinds of layers."""
     from transformers import DynamicCache
 
     _decode(inputs, DynamicCache(), _prefill_and_steps(inputs))
-    return []
 
 
-def static_cache(inputs: Inputs) -> list[Tensor]:
+def static_cache(inputs: Inputs) -> None:
     """Prefill and decode steps with a static cache that is longer than the text."""
     from transformers import StaticCache
 
     cache = StaticCache(config=inputs.model.config, max_cache_len=inputs.ids.shape[1] + 8)
     _decode(inputs, cache, _prefill_and_steps(inputs))
-    return []
 
 
-def chunked_prefill(inputs: Inputs) -> list[Tensor]:
+def chunked_prefill(inputs: Inputs) -> None:
     """The text in three parts, each continuing from the cache of those before."""
     part = inputs.ids.shape[1] * 2 // 5
     _decode(inputs, None, [part, part, inputs.ids.shape[1] - 2 * part])
-    return []
 
 
-def cropped_cache(inputs: Inputs) -> list[Tensor]:
+def cropped_cache(inputs: Inputs) -> None:
     """A cache cut back to two thirds and continued with other tokens."""
     length = inputs.ids.shape[1]
     kept = length * 2 // 3
@@ -196,7 +182,6 @@ def cropped_cache(inputs: Inputs) -> list[Tensor]:
     inputs.step(inputs.ids[:, 2:], cache)
     cache.crop(kept - length)
     inputs.step(inputs.ids.flip(0)[:, kept:], cache)
-    return []
 
 
 def _generate(inputs: Inputs, ids: Tensor, **kwargs: Any) -> list[Tensor]:

@@ -51,11 +51,7 @@ class HarnessModel(HFLM):
         self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     def tok_encode(
-        self,
-        string: str,
-        add_special_tokens: bool | None = None,
-        left_truncate_len: int | None = None,
-        **_: Any,
+        self, string: str, add_special_tokens: bool | None = None, left_truncate_len: int | None = None, **_: Any
     ) -> list[int]:
         """Token ids of a text, with what the tokenizer puts before it and nothing after it."""
         ids = text_ids(self.tokenizer, string, "none" if add_special_tokens is False else self._special_tokens)

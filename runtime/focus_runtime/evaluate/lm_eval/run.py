@@ -29,19 +29,10 @@ LOCAL_FORMATS = ("json", "csv", "parquet", "text", "arrow")
 FEWSHOT_SEED = 1234  # lm-eval's own
 ALIASES = {"arc": "ai2_arc"}  # what people call it: what lm-eval does
 FOLDERS = {  # of lm-eval's own tasks; reading all 14,000 of them takes longer than many a run
-    "truthfulqa_mc1": "truthfulqa",
-    "truthfulqa_mc2": "truthfulqa",
-    "hellaswag": "hellaswag",
-    "arc": "arc",
-    "ai2_arc": "arc",
-    "arc_easy": "arc",
-    "arc_challenge": "arc",
-    "piqa": "piqa",
-    "lambada": "lambada",
-    "lambada_openai": "lambada",
-    "lambada_standard": "lambada",
-    "gsm8k": "gsm8k",
-    "wikitext": "wikitext",
+    **dict.fromkeys(("truthfulqa_mc1", "truthfulqa_mc2"), "truthfulqa"),
+    **dict.fromkeys(("arc", "ai2_arc", "arc_easy", "arc_challenge"), "arc"),
+    **dict.fromkeys(("lambada", "lambada_openai", "lambada_standard"), "lambada"),
+    **{name: name for name in ("hellaswag", "piqa", "gsm8k", "wikitext")},
 }
 
 
@@ -67,8 +58,7 @@ class TaskResult:
         metrics: by name, with the filter's name where the task has several.
         tokens: (N,) int64, tokens of context and continuation of each item, as fed to the model.
         cut: items whose context was cut to the model's positions.
-        window: of the setting that item lengths are held against.
-        full_up_to: tokens up to which that setting drops nothing.
+        window, full_up_to: of the setting that item lengths are held against; up to so many tokens it drops nothing.
         written: whether answers are written token by token; then `tokens` depend on what the model wrote.
     """
 
@@ -103,8 +93,7 @@ def require_harness() -> None:
             import lm_eval.models.huggingface  # noqa: F401
     except ImportError as error:
         raise InputError(
-            f"benchmarks need lm-eval, which cannot be imported ({error})",
-            fix="pip install 'focus-explorer[eval]'",
+            f"benchmarks need lm-eval, which cannot be imported ({error})", fix="pip install 'focus-explorer[eval]'"
         ) from error
 
 
@@ -133,9 +122,6 @@ def load_tasks(names: Sequence[str], *, task_folder: str | Path | None = None) -
 
     Returns:
         lm-eval's task objects by name; groups and tags are resolved.
-
-    Raises:
-        InputError: lm-eval is missing, a task is unknown, or its data cannot be had.
     """
     require_harness()
     if not names and task_folder is None:
@@ -254,16 +240,13 @@ def run_tasks(
         tasks: names, or what `load_tasks` gave.
         window, num_sinks: setting that item lengths are held against; give full attention those of Focus.
         full_up_to: tokens up to which that setting drops nothing, where heads have windows of their own or windows
-            grow (`FocusConfig.full_up_to`); window + num_sinks + 1 when None.
+            grow (`FocusConfig.full_up_to`). None: window + num_sinks + 1.
         limit: only the first so many items of each task.
         special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.
         progress: called with the fraction of requests done.
 
     Returns:
         Results by task name.
-
-    Raises:
-        InputError: see `load_tasks`; or a limit or batch size below 1.
     """
     for name, number in (("limit", limit), ("batch_size", batch_size)):
         if number is not None and number < 1:
@@ -325,6 +308,7 @@ def compare_tasks(
     full: Mapping[str, TaskResult], focus: Mapping[str, TaskResult], *, seed: int = 0
 ) -> dict[str, dict[str, Any]]:
     """Focus against full attention, item by item.
+
     Returns:
         JSON-ready, by task: items, their tokens, the share of them `longer_than_window` and the share on which Focus
         `may_differ`; for each metric both values, the mean paired difference with its interval over items (for a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -37,10 +38,10 @@ class LayerSetting:
     """One attention layer with unit-normal inputs.
 
     Attributes:
-        hidden_size: width the router reads; heads * head_size when None.
+        hidden_size: width the router reads. None: heads * head_size.
         dtype: "float32" or "bfloat16".
-        routing: config of the router that is timed, with its own assignment and width; from the other fields when None.
-        sliding_window: tokens that the layer's own attention reaches, under Focus and without; None for all.
+        routing: config of the router that is timed, with its own assignment and width. None: from the other fields.
+        sliding_window: tokens that the layer's own attention reaches, under Focus and without. None: all.
     """
 
     heads: int = 12
@@ -59,10 +60,7 @@ class LayerSetting:
 
     @classmethod
     def of_model(cls, model: Any, config: FocusConfig) -> LayerSetting:
-        """A layer of the model's own shape and type; its router is timed in the given configuration.
-
-        Its sliding window is None unless all layers have one: Focus runs on the others where there are any.
-        """
+        """A layer of the model's own shape and type, with a sliding window only if all its layers have one."""
         shape = model.config.get_text_config()
         windows = [sliding_window_of(module) for module in attention_modules(model).values()]
         own = [window for window in windows if window is not None]
@@ -92,16 +90,8 @@ class LayerSetting:
         return self.hidden_size or self.heads * self.head_size
 
 
-def described(setting: LayerSetting) -> dict[str, Any]:
-    """The setting's values that are not None."""
-    return {name: value for name, value in asdict(setting).items() if value is not None}
-
-
 def balanced_membership(length: int, num_groups: int, top_k: int, generator: torch.Generator) -> Tensor:
-    """Random groups: for k = 1 equally many tokens in each, else k different groups drawn evenly.
-    Returns:
-        (1, T) int64 bit sets.
-    """
+    """(1, T) int64 bit sets: for k = 1 equally many tokens in each group, else k different groups drawn evenly."""
     if top_k == 1:
         group = torch.randperm(length, generator=generator) % num_groups
         return torch.bitwise_left_shift(torch.ones_like(group), group)[None]
@@ -110,13 +100,10 @@ def balanced_membership(length: int, num_groups: int, top_k: int, generator: tor
 
 
 def tokens_like(membership: Tensor, length: int, generator: torch.Generator) -> Tensor:
-    """Tokens of a real text that stand for one of another length, in random order.
+    """(length,) int64 positions of a real text's tokens that stand for a text of another length, in random order.
 
-    Args:
-        membership: (S, T) int64 of the real text's tokens under each of several top-k.
-
-    Returns:
-        (length,) int64 positions: of every kind of membership as large a share as in the real text, up to one token.
+    Every kind of membership has as large a share as in the real text, up to one token; `membership` is (S, T) int64,
+    the real text's under each of several top-k.
     """
     kinds = membership.unique(dim=1, return_inverse=True)[1]
     even = torch.arange(length) * len(kinds) // length
@@ -126,10 +113,7 @@ def tokens_like(membership: Tensor, length: int, generator: torch.Generator) -> 
 def layer_inputs(
     setting: LayerSetting, length: int, *, seed: int, device: str = "cpu"
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Unit-normal query, key and value as models lay them out, (1, T, H, D) transposed, and random membership.
-    Returns:
-        (1, Hq, T, D), (1, Hkv, T, D), (1, Hkv, T, D) in the layer's type, and (1, T) int64 bit sets.
-    """
+    """Unit-normal query, key and value as models lay them out, (1, T, H, D) transposed, and (1, T) membership."""
     generator = torch.Generator().manual_seed(seed)
     heads = (setting.heads, setting.key_heads, setting.key_heads)
     dtype = getattr(torch, setting.dtype)
@@ -144,16 +128,27 @@ MOST_READ = 1 << 26  # bytes; caches hold no more
 COMPOSED_LENGTHS = Advice(
     fits="time the layer at {0} tokens or fewer", otherwise="close other programs", work="in one layer, "
 )
+LAYER_LENGTHS = Advice(
+    fits="leave out what is longer than {0} (--layer-lengths)",
+    otherwise="leave out the longest of --layer-lengths, or close other programs",
+    work="in one layer, ",
+)
+STAGES = ("routing", "sort", "same_group", "local", "sinks", "merge")
+
+
+def _length_named(
+    length: int, device: torch.device, advice: Advice, read: Callable[[int], Any]
+) -> AbstractContextManager[None]:
+    """Name a length that fits where the memory does not suffice for this one; `read` times so many tokens once."""
+
+    def shortage() -> InputError:
+        return shortage_of(tokens(1, length), str(device), longest_that_fits(read, length, device), advice)
+
+    return failures_named(shortage)
 
 
 def composed_layer_speed(
-    focus: FocusModel,
-    layer: int,
-    vectors: Tensor,
-    *,
-    everywhere: Tensor | None = None,
-    repeats: int = 5,
-    seed: int = 0,
+    focus: FocusModel, layer: int, vectors: Tensor, *, everywhere: Tensor | None = None, repeats: int = 5, seed: int = 0
 ) -> dict[str, Any]:
     """Time one layer on random queries, keys and values: full attention, routing and Focus in turn.
 
@@ -165,28 +160,21 @@ def composed_layer_speed(
     Args:
         focus: a composed model at the settings in question; its stage clocks are stopped.
         vectors: (T, R) routing vectors of the tokens, which decide their groups.
-        everywhere: (T,) bool, text sinks that an earlier layer found; None for none.
+        everywhere: (T,) bool, text sinks that an earlier layer found.
         repeats: timed calls of each, after one that warms up.
 
     Returns:
         JSON-ready: `full_ms`, `focus_ms` and `routing_ms` with their spread, `retained_pairs` (mean over heads),
         `backend`, `device` and `dtype`.
-
-    Raises:
-        MemoryShortError: the memory does not suffice for this length. DeviceError: the GPU failed.
     """
     device = execution_device(attention_modules(focus.model)[layer])
 
-    def shortage() -> InputError:
-        def read(count: int) -> None:
-            sinks = None if everywhere is None else everywhere[:count]
-            _timed(focus, layer, vectors[:count], sinks, device, repeats=1, seed=seed)
+    def timed(count: int, repeats: int = 1) -> dict[str, Any]:
+        sinks = None if everywhere is None else everywhere[:count]
+        return _timed(focus, layer, vectors[:count], sinks, device, repeats=repeats, seed=seed)
 
-        fitting = longest_that_fits(read, len(vectors), device)
-        return shortage_of(tokens(1, len(vectors)), str(device), fitting, COMPOSED_LENGTHS)
-
-    with failures_named(shortage):
-        return _timed(focus, layer, vectors, everywhere, device, repeats=repeats, seed=seed)
+    with _length_named(len(vectors), device, COMPOSED_LENGTHS, timed):
+        return timed(len(vectors), repeats)
 
 
 @torch.no_grad()
@@ -240,51 +228,18 @@ def _like_weights_of_a_layer(focus: FocusModel, device: torch.device) -> Tensor:
 
 
 def hidden_states(router: CentroidRouter, vectors: Tensor, *, seed: int) -> Tensor:
-    """Unit-normal hidden states, but for the directions that the router reads: they have these routing vectors.
-
-    Args:
-        vectors: (T, R) routing vectors.
-
-    Returns:
-        (T, E) float32 on the CPU.
-    """
+    """(T, E) float32 unit-normal hidden states, but in the directions that the router reads: there (T, R) `vectors`."""
     projection = router.projection.detach().float().cpu()
     noise = torch.randn(len(vectors), len(projection), generator=torch.Generator().manual_seed(seed))
     missing = vectors.float().cpu() - noise @ projection
     return noise + missing @ torch.linalg.pinv(projection)
 
 
-LAYER_LENGTHS = Advice(
-    fits="leave out what is longer than {0} (--layer-lengths)",
-    otherwise="leave out the longest of --layer-lengths, or close other programs",
-    work="in one layer, ",
-)
-STAGES = ("routing", "sort", "same_group", "local", "sinks", "merge")
-
-
 def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Full causal attention by torch's flash kernel for the device.
-
-    Args:
-        query: (B, Hq, T, D).
-        key: (B, Hkv, T, D), Hq a multiple of Hkv.
-        value: (B, Hkv, T, D).
-
-    Returns:
-        (B, Hq, T, D).
-    """
+    """Full causal attention by torch's flash kernel for the device."""
     if query.device.type == "cpu":
         return causal_flash(query, key, value, query.shape[-1] ** -0.5)[0]
     return causal_sdpa(query, key, value, query.shape[-1] ** -0.5)
-
-
-def _router(setting: LayerSetting, device: str) -> CentroidRouter:
-    config = setting.routing or FocusConfig(
-        num_groups=setting.num_groups, top_k=setting.top_k, window=setting.window, num_sinks=setting.num_sinks
-    )
-    router = CentroidRouter(setting.width, config)
-    router.reset(torch.Generator().manual_seed(0))
-    return router.to(device)
 
 
 def layer_speed(
@@ -305,53 +260,43 @@ def layer_speed(
         repeats: timed calls of each, after one that warms up.
         device: "cpu" or "cuda".
         membership: (1, T) int64 in place of random groups.
-        same_kernel: whether Focus's kernel takes a turn with every pair allowed too, for a ratio of pairs alone.
+        same_kernel: whether Focus's kernel is timed with every pair allowed too, for a ratio of pairs alone.
 
     Returns:
         JSON-ready: milliseconds of both with their spread, `full_over_focus` (attention alone),
         `full_over_focus_with_routing` and, where asked for, `same_kernel_full_over_focus`, shares of the stages,
         retained pairs, `limit` (the pairs of full attention, which a sliding window bounds too, over those that Focus
         keeps), peak memory growth in bytes.
-
-    Raises:
-        MemoryShortError: the memory does not suffice for this length. DeviceError: the GPU failed.
     """
 
-    def shortage() -> InputError:
-        def read(count: int) -> None:
-            part = None if membership is None else membership[:, :count]
-            _layer_speed(setting, count, repeats=1, seed=seed, device=device, membership=part)
+    def timed(count: int, **how: Any) -> dict[str, Any]:
+        groups = None if membership is None else membership[:, :count]
+        return _layer_speed(setting, count, groups, seed=seed, device=device, **how)
 
-        fitting = longest_that_fits(read, length, torch.device(device))
-        return shortage_of(tokens(1, length), device, fitting, LAYER_LENGTHS)
-
-    with failures_named(shortage):
-        return _layer_speed(
-            setting,
-            length,
-            repeats=repeats,
-            seed=seed,
-            device=device,
-            membership=membership,
-            same_kernel=same_kernel,
-        )
+    with _length_named(length, torch.device(device), LAYER_LENGTHS, timed):
+        return timed(length, repeats=repeats, same_kernel=same_kernel)
 
 
 @torch.no_grad()
 def _layer_speed(
     setting: LayerSetting,
     length: int,
+    membership: Tensor | None,
     *,
-    repeats: int,
     seed: int,
     device: str,
-    membership: Tensor | None,
+    repeats: int = 1,
     same_kernel: bool = False,
 ) -> dict[str, Any]:
     where = torch.device(device)
     query, key, value, drawn = layer_inputs(setting, length, seed=seed, device=device)
     groups = drawn if membership is None else membership.to(device)
-    router = _router(setting, device)
+    config = setting.routing or FocusConfig(
+        num_groups=setting.num_groups, top_k=setting.top_k, window=setting.window, num_sinks=setting.num_sinks
+    )
+    router = CentroidRouter(setting.width, config)
+    router.reset(torch.Generator().manual_seed(0))
+    router.to(device)
     hidden = torch.randn(1, length, setting.width, device=device)
     sliding = setting.sliding_window if length > (setting.sliding_window or length) else None
     full = _full_call(setting, sliding, (query, key, value))
@@ -371,7 +316,7 @@ def _layer_speed(
     reached = 1 - setting.rule.unreached(length) / (length * (length + 1) // 2)  # by full attention, of causal pairs
     return {
         "tokens": length,
-        **described(setting),
+        **{name: value for name, value in asdict(setting).items() if value is not None},
         "backend": _backend(setting, sliding, (query, key, value), groups),
         "seed": seed,
         "groups": "random" if membership is None else "given",
@@ -384,10 +329,7 @@ def _layer_speed(
         "retained_pairs": retained,
         "limit": reached / retained,
         "stages_ms": {name: stages[name] for name in STAGES if name in stages},
-        "peak_bytes": {
-            "full": peak_growth(full, where),
-            "focus": peak_growth(lambda: focus(None), where),
-        },
+        "peak_bytes": {"full": peak_growth(full, where), "focus": peak_growth(lambda: focus(None), where)},
     }
 
 
@@ -442,9 +384,6 @@ def _backend(
 @torch.no_grad()
 def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: str = "cpu") -> dict[str, float]:
     """Difference of one layer's output from the float64 reference on the same (rounded) inputs.
-
-    Args:
-        device: "cpu" or "cuda".
 
     Returns:
         max_abs_error, the largest absolute difference; cosine, the least similarity of a token and head.

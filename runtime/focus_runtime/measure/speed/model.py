@@ -13,25 +13,13 @@ from transformers import StaticCache
 
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.measure.loss import final_hidden
-from focus_runtime.measure.timing import (
-    MODES,
-    Spread,
-    attending,
-    milliseconds,
-    peak_growth,
-    timed_by_stage,
-    timed_pass,
-)
+from focus_runtime.measure.timing import MODES, Spread, attending, milliseconds, peak_growth, timed_by_stage, timed_pass
 from focus_runtime.models.structure import cache_argument
 
 
 @dataclass(slots=True)
 class Filled:
-    """A static cache after a text, and the token that follows.
-
-    Attributes:
-        last: (1, 1) id of the next token to be read.
-    """
+    """A static cache after a text, as an argument of the model, and the (1, 1) id of the next token to be read."""
 
     given: dict[str, Any]
     last: Tensor
@@ -52,7 +40,6 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
 
     Args:
         ids: (1, T) on the model's device.
-        repeats: timed passes of each.
 
     Returns:
         JSON-ready: milliseconds and tokens per second of both, their ratio for the whole model and for attention with
@@ -80,20 +67,15 @@ def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[s
 
 @torch.no_grad()
 def single_prefill_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> tuple[dict[str, Any], dict[str, Filled]]:
-    """Time one pass of each over a long text, that which fills the static cache for `decode_speed`.
+    """Time one pass of each over a long text of (1, T) ids, that which fills the static cache for `decode_speed`.
 
     Nothing warms up here: shorter texts must have compiled the kernels. The pass of each does allocate its memory, of
     which none is kept from the pass before, plans what torch's kernels plan by length, and times its stages, whose
     events cost the host a few microseconds a layer. It writes the cache and computes one token's logits besides.
 
-    Args:
-        focus: a composed model that has read a shorter text in both ways.
-        ids: (1, T) on the model's device.
-
     Returns:
-        The row of `prefill_speed` with "cached": True and "cache_bytes", what one mode's keys and values take. Growth
-        of peak memory counts them, each mode its own: the cache of the mode before was there at the start.
-        And the filled caches by mode.
+        The row of `prefill_speed` with "cached": True and "cache_bytes", what one mode's keys and values take, which
+        count among the growth of its peak memory; and the filled caches by mode.
     """
     times: dict[str, list[float]] = {mode: [] for mode in MODES}
     stages: dict[str, dict[str, float]] = {}
@@ -136,19 +118,24 @@ def _prefill_row(
     peaks: Mapping[str, int | None],
 ) -> dict[str, Any]:
     """What `prefill_speed` returns, from milliseconds of passes and of stages, and bytes, by mode."""
-    median = {mode: statistics.median(values) for mode, values in times.items()}
     attention = stages["focus"]["attention"] + stages["focus"].get("routing", 0.0)
     return {
         "tokens": ids.shape[1],
-        "full_ms": asdict(Spread.of(times["full"])),
-        "focus_ms": asdict(Spread.of(times["focus"])),
-        "full_tokens_per_second": ids.shape[1] / median["full"] * 1000,
-        "focus_tokens_per_second": ids.shape[1] / median["focus"] * 1000,
-        "full_over_focus": median["full"] / median["focus"],
+        **_compared(times, ids.shape[1]),
         "attention_full_over_focus": stages["full"]["attention"] / attention,
         "stages_ms": stages,
         "backends": focus.backend_names.split(", "),
         "peak_bytes": dict(peaks),
+    }
+
+
+def _compared(times: Mapping[str, Sequence[float]], tokens: int) -> dict[str, Any]:
+    """Milliseconds of a call that reads so many tokens, tokens per second, and the ratio of both modes."""
+    spread = {mode: Spread.of(times[mode]) for mode in MODES}
+    return {
+        **{f"{mode}_ms": asdict(own) for mode, own in spread.items()},
+        **{f"{mode}_tokens_per_second": tokens / own.median * 1000 for mode, own in spread.items()},
+        "full_over_focus": spread["full"].median / spread["focus"].median,
     }
 
 
@@ -163,8 +150,8 @@ def decode_speed(
     Args:
         ids: (1, T) of the text, on the model's device.
         steps: timed steps of each, after one that warms up.
-        filled: caches of this text by mode from `single_prefill_speed` with as many steps, continued here; None fills
-            them first, in a pass of each.
+        filled: caches of this text by mode from `single_prefill_speed` with as many steps, continued here. None: they
+            are filled first, in a pass of each.
 
     Returns:
         JSON-ready: milliseconds of a step and tokens per second of both, their ratio for the whole model and for
@@ -172,8 +159,8 @@ def decode_speed(
     """
     model, past = focus.model, ids.shape[1]
     caches = filled or {mode: _filled(focus, ids, mode, steps) for mode in MODES}
-    times: dict[str, list[float]] = {"full": [], "focus": []}
-    attention: dict[str, list[float]] = {"full": [], "focus": []}
+    times: dict[str, list[float]] = {mode: [] for mode in MODES}
+    attention: dict[str, list[float]] = {mode: [] for mode in MODES}
     for step in range(steps + 1):
         for mode in MODES:
 
@@ -185,15 +172,10 @@ def decode_speed(
             if step > 0:
                 times[mode].append(elapsed * 1000)
                 attention[mode].append((focus.seconds.attention + focus.seconds.routing) * 1000)
-    median = {mode: statistics.median(values) for mode, values in times.items()}
     return {
         "past_tokens": past,
         "steps": steps,
-        "full_ms": asdict(Spread.of(times["full"])),
-        "focus_ms": asdict(Spread.of(times["focus"])),
-        "full_tokens_per_second": 1000 / median["full"],
-        "focus_tokens_per_second": 1000 / median["focus"],
-        "full_over_focus": median["full"] / median["focus"],
+        **_compared(times, 1),
         "attention_ms": {mode: asdict(Spread.of(values)) for mode, values in attention.items()},
         "attention_full_over_focus": statistics.median(attention["full"]) / statistics.median(attention["focus"]),
     }

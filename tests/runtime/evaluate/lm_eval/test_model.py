@@ -14,9 +14,9 @@ from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.text.special import text_ids
 from tests.helpers import build_bos_tokenizer, build_model
 
-TEXT = "The harbour was quiet."
-TOKENIZER = build_bos_tokenizer("<bos> $A </s>")
-MODEL = build_model("Gemma", vocab_size=512)
+SENTENCE = "The harbour was quiet."
+GEMMA_TOKENIZER = build_bos_tokenizer("<bos> $A </s>")
+GEMMA = build_model("Gemma", vocab_size=512)
 
 
 def request(kind, *words):
@@ -25,12 +25,12 @@ def request(kind, *words):
 
 @pytest.mark.parametrize("choice", ["auto", "none"])
 def test_a_continuation_and_a_whole_text_are_scored_after_bos(choice):
-    harness = HarnessModel(MODEL, TOKENIZER, special_tokens=choice)
-    ids = torch.tensor([text_ids(TOKENIZER, TEXT, choice)])
-    nll = token_nll(MODEL, final_hidden(MODEL, ids), ids)[0]
-    [(answer, _)] = harness.loglikelihood([request("loglikelihood", TEXT[:11], TEXT[11:])])
-    assert answer == pytest.approx(-nll[-len(TEXT[11:]) :].sum().item(), rel=1e-4)
+    harness = HarnessModel(GEMMA, GEMMA_TOKENIZER, special_tokens=choice)
+    ids = torch.tensor([text_ids(GEMMA_TOKENIZER, SENTENCE, choice)])
+    nll = token_nll(GEMMA, final_hidden(GEMMA, ids), ids)[0]
+    [(answer, _)] = harness.loglikelihood([request("loglikelihood", SENTENCE[:11], SENTENCE[11:])])
+    assert answer == pytest.approx(-nll[-len(SENTENCE[11:]) :].sum().item(), rel=1e-4)
     assert harness.lengths == {("task", 0): ids.shape[1]}
-    [whole] = harness.loglikelihood_rolling([request("loglikelihood_rolling", TEXT)])
-    ids = torch.tensor([text_ids(TOKENIZER, TEXT)])  # lm-eval puts BOS before a whole text itself
-    assert whole == pytest.approx(-token_nll(MODEL, final_hidden(MODEL, ids), ids).sum().item(), rel=1e-4)
+    [whole] = harness.loglikelihood_rolling([request("loglikelihood_rolling", SENTENCE)])
+    ids = torch.tensor([text_ids(GEMMA_TOKENIZER, SENTENCE)])  # lm-eval puts BOS before a whole text itself
+    assert whole == pytest.approx(-token_nll(GEMMA, final_hidden(GEMMA, ids), ids).sum().item(), rel=1e-4)

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from focus_runtime.attention.fused import (
     step_fits,
 )
 from focus_runtime.attention.reference import Scoring, attend_allowed
+from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs, token_positions
 from focus_runtime.mask.rule import PairRule
@@ -29,7 +31,12 @@ from tests.runtime.attention.by_keyword import fused_attention, reference_attent
 
 needs_compiler = pytest.mark.skipif(not fused_available(), reason="no C++ compiler")
 needs_tiles = pytest.mark.skipif(not matrix_tiles_available(), reason="a processor without bfloat16 matrix tiles")
-in_vectors_and_tiles = pytest.mark.parametrize("matrix_tiles", [False, pytest.param(True, marks=needs_tiles)])
+FP32, BF16 = (torch.float32, False, 5e-6), (torch.bfloat16, False, 1.5e-2)
+in_every_way = pytest.mark.parametrize(
+    ("dtype", "matrix_tiles", "tolerance"),
+    [FP32, BF16, pytest.param(torch.bfloat16, True, 1.5e-2, marks=needs_tiles)],
+    ids=["fp32", "bf16", "tiles"],
+)
 
 
 def inputs(length, *, queries=None, heads=2, dim=8, dtype=torch.float32):
@@ -48,37 +55,53 @@ def close(actual, tensors, membership, tolerance=5e-6, **settings):
         torch.testing.assert_close(result.double(), reference, rtol=tolerance, atol=tolerance)
 
 
-@needs_compiler
-@pytest.mark.parametrize("mode", ["by class", "dense"])
-@pytest.mark.parametrize("length", [15, 16, 17, 31, 32, 33, 255, 256, 257, 600])
-def test_lengths_around_tiles_and_blocks(mode, length, fresh_seed):
-    tensors, membership = inputs(length, heads=1), membership_of(length, groups=3)
-    settings: dict[str, Any] = {"window": 40, "num_sinks": 3, "scale": 0.35}
-    close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, **settings)
-
-
 @pytest.mark.slow
 @needs_compiler
-@in_vectors_and_tiles
+@in_every_way
 @pytest.mark.parametrize("mode", ["by class", "dense"])
-@pytest.mark.parametrize("length", [1, 2, 15, 17, 33, 63, 64, 65, 257, 600])
+@pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 31, 32, 33, 63, 65, 255, 257, 600])
 @pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (7, 3), (40, 70)])
-def test_bf16_around_tiles_and_blocks(mode, length, window, num_sinks, matrix_tiles, fresh_seed):
-    tensors, membership = inputs(length, dim=16, dtype=torch.bfloat16), membership_of(length, groups=3, top_k=2)
+def test_lengths_around_tiles_and_blocks(mode, length, window, num_sinks, dtype, matrix_tiles, tolerance, fresh_seed):
+    tensors, membership = inputs(length, dim=16, dtype=dtype), membership_of(length, groups=3, top_k=2)
     settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.3}
     actual = fused_attention(*tensors, membership, mode=mode, matrix_tiles=matrix_tiles, **settings)
-    close(actual, tensors, membership, 1.5e-2, **settings)
+    close(actual, tensors, membership, tolerance, **settings)
 
 
 @needs_compiler
-@in_vectors_and_tiles
+@in_every_way
+@pytest.mark.parametrize("mode", ["by class", "dense"])
+@pytest.mark.parametrize("padding", [False, True])
 @pytest.mark.parametrize("softcap", [None, 2.0])
-def test_bf16_padding_and_softcap(softcap, matrix_tiles, fresh_seed):
-    tensors, membership = inputs(90, dtype=torch.bfloat16), membership_of(90, top_k=2)
-    settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": 0.35, "softcap": softcap}
-    settings["key_padding"] = torch.rand(1, 90) > 0.3
-    actual = fused_attention(*tensors, membership, mode="by class", matrix_tiles=matrix_tiles, **settings)
-    close(actual, tensors, membership, 1.5e-2, **settings)
+@pytest.mark.parametrize(
+    ("length", "reach", "window", "num_sinks"),
+    [(90, None, 9, 4), (300, 70, 9, 4), (33, 1, 0, 0), (200, 2, 7, 3), (600, 129, 64, 100), (600, 1000, 9999, 0)],
+)
+def test_padding_softcap_and_a_layers_own_sliding_window(
+    length, reach, window, num_sinks, softcap, padding, mode, dtype, matrix_tiles, tolerance, fresh_seed
+):
+    """Padding also between real tokens, where no tokenizer pads but a caller may."""
+    tensors, membership = inputs(length, dtype=dtype), membership_of(length, groups=3, top_k=2)
+    rule, scoring = PairRule(window, num_sinks, reach), Scoring(0.35, softcap)
+    real = torch.rand(1, length) > 0.3 if padding else None
+    position = token_positions(membership, real)
+    allowed = allowed_pairs(membership, membership, position, position, rule)
+    allowed = allowed if real is None else allowed & real[:, None]
+    expected = attend_allowed(*(x.double() for x in tensors), allowed[:, None], scoring)
+    given = (*tensors, membership, rule, scoring, real)
+    actual = fused.fused_attention(*given, mode=mode, matrix_tiles=matrix_tiles)
+    for result, reference in zip(actual, expected, strict=True):
+        torch.testing.assert_close(result.double(), reference, rtol=tolerance, atol=tolerance)
+
+
+@needs_compiler
+@in_every_way
+@pytest.mark.parametrize("dim", [8, 24, 40, 64, 128, 256])
+def test_head_sizes(dim, dtype, matrix_tiles, tolerance, fresh_seed):
+    tensors, membership = inputs(80, dim=dim, dtype=dtype), membership_of(80)
+    settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": dim**-0.5}
+    actual = fused_attention(*tensors, membership, matrix_tiles=matrix_tiles, **settings)
+    close(actual, tensors, membership, tolerance, **settings)
 
 
 @needs_compiler
@@ -91,57 +114,6 @@ def test_fewer_queries_than_keys(mode, queries, fresh_seed):
 
 
 @needs_compiler
-@pytest.mark.parametrize("mode", ["by class", "dense"])
-@pytest.mark.parametrize("length", [1, 33, 200, 600])
-@pytest.mark.parametrize("reach", [1, 2, 40, 129, 1000])
-@pytest.mark.parametrize(("window", "num_sinks", "top_k"), [(0, 0, 1), (7, 3, 2), (64, 100, 1), (9999, 0, 1)])
-def test_inside_a_layers_own_sliding_window(mode, length, reach, window, num_sinks, top_k, fresh_seed):
-    tensors, membership = inputs(length), membership_of(length, groups=3, top_k=top_k)
-    rule, scoring = PairRule(window, num_sinks, reach), Scoring(0.35, None)
-    place = torch.arange(length)[None]
-    allowed = allowed_pairs(membership, membership, place, place, rule)
-    expected = attend_allowed(*(x.double() for x in tensors), allowed[:, None], scoring)
-    actual = fused.fused_attention(*tensors, membership, rule, scoring, mode=mode)
-    for result, reference in zip(actual, expected, strict=True):
-        torch.testing.assert_close(result.double(), reference, rtol=5e-6, atol=5e-6)
-
-
-@needs_compiler
-def test_padding_and_softcap_inside_a_sliding_window(fresh_seed):
-    tensors, membership = inputs(300), membership_of(300, top_k=2)
-    rule, scoring = PairRule(9, 4, 70), Scoring(0.35, 3.0)
-    real = torch.rand(1, 300) > 0.3
-    position = token_positions(membership, real)
-    allowed = allowed_pairs(membership, membership, position, position, rule) & real[:, None]
-    expected = attend_allowed(*(x.double() for x in tensors), allowed[:, None], scoring)
-    for mode in ("by class", "dense"):
-        actual = fused.fused_attention(*tensors, membership, rule, scoring, real, mode=mode)
-        for result, reference in zip(actual, expected, strict=True):
-            torch.testing.assert_close(result.double(), reference, rtol=5e-6, atol=5e-6)
-
-
-@needs_compiler
-@pytest.mark.parametrize("mode", ["by class", "dense"])
-@pytest.mark.parametrize("softcap", [None, 2.0, 50.0])
-def test_padding_anywhere(mode, softcap, fresh_seed):
-    """Also between real tokens, where no tokenizer pads but a caller may."""
-    tensors, membership = inputs(90), membership_of(90, top_k=2)
-    real = torch.rand(1, 90) > 0.3
-    settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": 0.35, "key_padding": real, "softcap": softcap}
-    close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, **settings)
-
-
-@needs_compiler
-@pytest.mark.parametrize("dim", [8, 24, 40, 64, 128, 256])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_head_sizes(dim, dtype, fresh_seed):
-    tensors, membership = inputs(80, dim=dim, dtype=dtype), membership_of(80)
-    settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": dim**-0.5}
-    tolerance = 5e-6 if dtype == torch.float32 else 1.5e-2
-    close(fused_attention(*tensors, membership, **settings), tensors, membership, tolerance, **settings)
-
-
-@needs_compiler
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 def test_the_number_of_threads_changes_nothing(threads, dtype, monkeypatch, fresh_seed):
@@ -151,17 +123,6 @@ def test_the_number_of_threads_changes_nothing(threads, dtype, monkeypatch, fres
     more = fused_attention(*tensors, membership, window=9, num_sinks=2, scale=0.35, mode="by class")
     assert torch.equal(one[0], more[0])
     assert torch.equal(one[1], more[1])
-
-
-@needs_compiler
-def test_softmax_of_scores_far_apart(fresh_seed):
-    """Scores from -300 to 300: weights underflow to nothing, and never to NaN."""
-    tensors, membership = inputs(70), membership_of(70)
-    settings: dict[str, Any] = {"window": 5, "num_sinks": 1, "scale": 30.0}
-    out, lse = fused_attention(*tensors, membership, **settings)
-    expected, expected_lse = reference_attention(*(x.double() for x in tensors), membership, **settings)
-    torch.testing.assert_close(out.double(), expected, rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(lse.double(), expected_lse, rtol=1e-5, atol=1e-3)
 
 
 @needs_tiles
@@ -177,29 +138,18 @@ def test_tiles_sum_what_vectors_sum(dim, mode, fresh_seed):
     assert not torch.equal(tiles[1], vectors[1])  # the tiles really ran
 
 
-@needs_tiles
+@needs_compiler
+@in_every_way
 @pytest.mark.parametrize(("scale", "num_sinks"), [(30.0, 1), (1e-4, 0), (-0.3, 2)])
-def test_tiles_of_scores_far_apart_near_and_reversed(scale, num_sinks, fresh_seed):
-    tensors, membership = inputs(200, dtype=torch.bfloat16), membership_of(200)
+def test_scores_far_apart_near_and_reversed(scale, num_sinks, dtype, matrix_tiles, tolerance, fresh_seed):
+    """Scores from -300 to 300: weights underflow to nothing, and never to NaN."""
+    tensors, membership = inputs(200, dtype=dtype), membership_of(200)
     settings: dict[str, Any] = {"window": 5, "num_sinks": num_sinks, "scale": scale}
-    out, lse = fused_attention(*tensors, membership, mode="by class", **settings)
+    out, lse = fused_attention(*tensors, membership, mode="by class", matrix_tiles=matrix_tiles, **settings)
     expected, expected_lse = reference_attention(*(x.double() for x in tensors), membership, **settings)
     torch.testing.assert_close(lse.double(), expected_lse, rtol=1e-5, atol=1e-3)
-    torch.testing.assert_close(out.double(), expected, rtol=1.5e-2, atol=1.5e-2)
-
-
-@needs_tiles
-@pytest.mark.parametrize("mode", ["by class", "dense"])
-@pytest.mark.parametrize("reach", [1, 40, 1000])
-def test_tiles_inside_a_layers_own_sliding_window(mode, reach, fresh_seed):
-    tensors, membership = inputs(300, dtype=torch.bfloat16), membership_of(300, top_k=2)
-    rule, scoring = PairRule(9, 4, reach), Scoring(0.35)
-    position = token_positions(membership, None)
-    allowed = allowed_pairs(membership, membership, position, position, rule)
-    expected = attend_allowed(*(x.double() for x in tensors), allowed[:, None], scoring)
-    actual = fused.fused_attention(*tensors, membership, rule, scoring, mode=mode)
-    for result, reference in zip(actual, expected, strict=True):
-        torch.testing.assert_close(result.double(), reference, rtol=1.5e-2, atol=1.5e-2)
+    most = max(tolerance, 1e-3)
+    torch.testing.assert_close(out.double(), expected, rtol=most, atol=most)
 
 
 @needs_tiles
@@ -245,7 +195,8 @@ def test_by_class_with_more_classes_than_it_takes_runs_dense(fresh_seed):
 @pytest.mark.parametrize("softcap", [None, 2.0])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-6), (torch.bfloat16, 1.5e-2)])
 @pytest.mark.parametrize("queries", [1, 3, 8])
-def test_a_step_of_heads_that_differ(queries, dtype, tolerance, softcap, fresh_seed):
+@pytest.mark.parametrize("growth", [CONSTANT, (20, 100)])
+def test_a_step_of_heads_that_differ(growth, queries, dtype, tolerance, softcap, fresh_seed):
     """Each key-value head by its own groups and window, or with everything, in buffers longer than the text."""
     length, heads = 150, HeadRules([1, 0, 2, 1], [1, 0, 0], [4, 30, 2**62], (1, 2))
     query = torch.randn(2, 8, queries, 32).to(dtype)
@@ -256,7 +207,7 @@ def test_a_step_of_heads_that_differ(queries, dtype, tolerance, softcap, fresh_s
     groups = buffer[..., :length].transpose(0, 1)
     assert step_fits(query, key, value)
     clock = StageClock()
-    given = (heads, PairRule(0, 3), Scoring(0.3, softcap), clock)
+    given = (heads, PairRule(0, 3, growth=growth), Scoring(0.3, softcap), clock)
     actual = fused_step(query, *room, groups, *given, key_length=length).transpose(1, 2)
     assert torch.equal(actual, fused_step(query, key, value, groups, *given).transpose(1, 2))
     assert actual.dtype == dtype
@@ -264,6 +215,7 @@ def test_a_step_of_heads_that_differ(queries, dtype, tolerance, softcap, fresh_s
     for head, (plane, window) in enumerate([(0, 30), (1, 4), (0, length), (0, 30)]):
         tensors = (query[:, 2 * head : 2 * head + 2], key[:, head : head + 1], value[:, head : head + 1])
         settings: dict[str, Any] = {"window": window, "num_sinks": 3, "scale": 0.3, "softcap": softcap}
+        settings["growth"] = growth
         expected, _ = reference_attention(*(x.double() for x in tensors), groups[plane], **settings)
         got = actual[:, 2 * head : 2 * head + 2].double()
         torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
@@ -273,15 +225,15 @@ DIFFERENT = HeadRules([0, 1, -1, 2, 1, 3, 0, 4], [1, 0, 0, 1, 2], [4, 30, 2**62,
 TOLERANCE = {torch.float32: 5e-6, torch.bfloat16: 1.5e-2}
 
 
-def all_but_left_out(tensors, membership, real, reach, num_sinks, scoring):
+def all_but_left_out(tensors, membership, real, rule, scoring):
     """By query head that is not left out, its place and what it should return, in float64."""
     query, key, value = (x.double() for x in tensors)
     position = token_positions(membership[0], real)
     for head, setting in enumerate(DIFFERENT.head.tolist()):
         if setting >= 0:
             own = membership[DIFFERENT.plane[setting]]
-            rule = PairRule(min(int(DIFFERENT.window[setting]), query.shape[2]), num_sinks, reach)
-            allowed = allowed_pairs(own, own, position, position, rule) & (True if real is None else real[:, None])
+            own_rule = replace(rule, window=min(int(DIFFERENT.window[setting]), query.shape[2]))
+            allowed = allowed_pairs(own, own, position, position, own_rule) & (True if real is None else real[:, None])
             kv = head * key.shape[1] // query.shape[1]
             one = (query[:, head : head + 1], key[:, kv : kv + 1], value[:, kv : kv + 1])
             yield head, attend_allowed(*one, allowed[:, None], scoring)[0]
@@ -291,7 +243,7 @@ def all_but_left_out(tensors, membership, real, reach, num_sinks, scoring):
 @needs_compiler
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("length", [33, 300, 700])
-@pytest.mark.parametrize("case", ["plain", "padding", "softcap", "sliding"])
+@pytest.mark.parametrize("case", ["plain", "padding", "softcap", "sliding", "growing"])
 def test_heads_that_differ_in_one_call(case, length, dtype, fresh_seed):
     """Each query head by its own groups and window, some dense, some by class; one is left out."""
     query = torch.randn(2, 8, length, 16).to(dtype)
@@ -300,10 +252,10 @@ def test_heads_that_differ_in_one_call(case, length, dtype, fresh_seed):
     real = torch.rand(2, length) > 0.3 if case == "padding" else None
     reach, scoring = 50 if case == "sliding" else None, Scoring(0.3, 2.0 if case == "softcap" else None)
     clock = StageClock()
-    rule = PairRule(0, 3, reach)
+    rule = PairRule(0, 3, reach, (20, 200) if case == "growing" else CONSTANT)
     actual = fused.fused_by_head(query, key, value, groups, DIFFERENT, rule, scoring, real, clock=clock)
     assert set(clock.seconds) == {"sort", "local", "same_group"}
-    for head, expected in all_but_left_out((query, key, value), groups, real, reach, 3, scoring):
+    for head, expected in all_but_left_out((query, key, value), groups, real, rule, scoring):
         got = actual[:, :, head : head + 1].transpose(1, 2).double()
         torch.testing.assert_close(got, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 

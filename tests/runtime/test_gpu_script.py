@@ -8,7 +8,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_default_model, gpu_models, short_gpu
+from benchmarks import gpu, gpu_models, short_gpu
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.speed import decode_speed
 from focus_runtime.measure.speed import model as model_speed
@@ -103,26 +103,6 @@ def test_the_pass_that_is_timed_fills_the_caches(monkeypatch, with_peaks):
         with focus.measured_full_attention():
             assert torch.equal(first["full"][0], model(input_ids=ids).logits[:, -1].argmax(-1))
     focus.detach()
-
-
-@pytest.mark.model
-def test_the_default_model_is_asked_what_users_ask(tmp_path, monkeypatch):
-    smaller = {"CONTEXT": 150, "GENERATED": 4, "ANALYSED": 140, "TRAIN_TOKENS": 64, "TRAIN_STEPS": 2, "DECODE_STEPS": 2}
-    for name, number in smaller.items():
-        monkeypatch.setattr(gpu_default_model, name, number)
-    command = ["--device", "cpu", "--out", str(tmp_path), "--model", "smollm2-135m", "--part", "default"]
-    text = tmp_path / "text.txt"
-    text.write_text("The harbour was quiet, and the cat came back again to the old boat. " * 40)
-    gpu.main([*command, "--text", str(text)])
-    found = results(tmp_path)[0]["default"]
-    assert not [part for part, value in found.items() if isinstance(value, dict) and "error" in value]
-    assert found["perplexity"]["torch.float32 auto"]["full"] > 1
-    assert found["analyze"]["tokens"] == 140
-    assert found["generation"]["full_new_tokens"] == found["generation"]["focus_new_tokens"] == 4
-    assert found["train"]["finite"]
-    text.write_text("Too short.")
-    gpu.main([*command, "--text", str(text)])
-    assert "150 are needed" in results(tmp_path)[0]["default"]["error"]
 
 
 def test_it_asks_for_a_gpu(tmp_path, capsys, monkeypatch):

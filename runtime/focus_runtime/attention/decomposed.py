@@ -250,7 +250,8 @@ def _cross_group_sinks(
     repeats = q_1HTD.shape[1] // k_1GTD.shape[1]
     first = rule.window + 1  # queries before it have every sink in their window
     k_HSD, v_HSD = (x[0, :, : rule.num_sinks].repeat_interleave(repeats, dim=0) for x in (k_1GTD, v_1GTD))
-    scores_HFS = (q_1HTD[0, :, first:] @ k_HSD.transpose(-1, -2)).to(total.lse.dtype) * scale
+    kind = total.lse.dtype  # of 16 bits scores would be rounded
+    scores_HFS = q_1HTD[0, :, first:].to(kind) @ k_HSD.to(kind).transpose(-1, -2) * scale
     hidden_FS = ~sink_pairs(membership_T, rule, k_HSD.shape[1])[first:]
     scores_HFS = scores_HFS.masked_fill(hidden_FS, float("-inf"))
     lse_HF = torch.logsumexp(torch.cat([scores_HFS, total.lse[first:].t()[..., None]], dim=-1), dim=-1)

@@ -49,15 +49,12 @@ class Compiler:
     capability = 90
 
     def get_current_target(self) -> GPUTarget:
-        """What is compiled for."""
         return GPUTarget("cuda", self.capability, 32)
 
     def get_current_device(self) -> int:
-        """Whose kernels are looked up."""
         return self.capability
 
     def get_current_stream(self, _: int) -> int:
-        """No launch asks for more."""
         return 0
 
 
@@ -68,12 +65,10 @@ class Inputs:
         self.dtype, self.size, self.length, self.heads, self.kv_heads = dtype, size, length, heads, kv_heads
 
     def whole(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Query, key and value of a text."""
         query, key, value = (self.rows(self.length, count) for count in (self.heads, self.kv_heads, self.kv_heads))
         return query, key, value
 
     def step(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Those of a decode step."""
         return self.rows(1, self.heads), *self.whole()[1:]
 
     def rows(self, tokens: int, heads: int) -> torch.Tensor:
@@ -81,15 +76,12 @@ class Inputs:
         return torch.zeros(1, tokens, heads, self.size, dtype=self.dtype).transpose(1, 2)
 
     def numbers(self, count: int) -> torch.Tensor:
-        """(count,) int32."""
         return torch.zeros(count, dtype=torch.int32)
 
     def sets(self, count: int) -> torch.Tensor:
-        """(count, 1, T) int64."""
         return torch.ones(count, 1, self.length, dtype=torch.int64)
 
     def factors(self) -> HeadFactors:
-        """Of all query heads."""
         return HeadFactors(torch.ones(self.heads), torch.ones(self.heads), torch.ones(self.heads), GROWTH)
 
 
@@ -239,19 +231,16 @@ class Strided(Inputs):
         self.drawn, self.more = drawn, more
 
     def rows(self, tokens: int, heads: int) -> torch.Tensor:
-        """See `Inputs`."""
         before, width = self.drawn.choice([0, 0, 1, 8]), heads * self.size + self.more
         flat = torch.zeros(before + tokens * width, dtype=self.dtype)[before:]
         return flat.as_strided((1, heads, tokens, self.size), (tokens * width, self.size, width, 1))
 
     def sets(self, count: int) -> torch.Tensor:
-        """See `Inputs`."""
         before = self.drawn.choice([0, 0, 1])
         return torch.ones(count, 1, self.length + before, dtype=torch.int64)[..., before:]
 
 
 def main() -> None:
-    """Both."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("seed", type=int, help="of the calls that are compared")
     chosen, compiler = parser.parse_args(), Compiler()

@@ -2,9 +2,9 @@
 
 Heads of three shapes in bf16, K = 4 and 8, k = 1 and 2, w = 128, 1K to 1M tokens. Focus begins with the hidden states:
 routing, sorting and all of the attention are counted. Hidden states and centroids are random, groups therefore nearly
-equal; pairs kept are counted exactly. Full attention is torch's FlashAttention 2 and its cuDNN kernel, and a flash-attn
-package where one is installed. In each round every way takes one turn, so a drift of the clock hits all; times are CUDA
-events, medians and extremes over rounds. The graph columns replay a CUDA graph in place of launches from Python.
+equal; pairs kept are counted exactly. Full attention is torch's FlashAttention 2 and its cuDNN kernel. In each round
+every way takes one turn, so a drift of the clock hits all; times are CUDA events, medians and extremes over rounds. The
+graph columns replay a CUDA graph in place of launches from Python.
 
     python -m benchmarks.attention_gpu --out benchmarks/results/attention_gpu.json
     python -m benchmarks.attention_gpu --device cpu --lengths 256,512     # smoke run of the script, measures no GPU
@@ -22,7 +22,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +43,8 @@ from benchmarks.layer_gpu import (
     interleaved,
     random_layer,
 )
-from focus_runtime.attention.cuda.decomposed import GROUPED, flash_decomposition, gpu_decomposition, grouped_fits
+from focus_runtime.attention.decomposed import GROUPED, gpu_decomposition, grouped_fits
 from focus_runtime.attention.reference import reference_attention
-from focus_runtime.attention.varlen import PLAIN, available_kernels
 from focus_runtime.errors import first_line
 from focus_runtime.failures import is_out_of_memory
 from focus_runtime.mask.rule import Extent, PairRule
@@ -96,30 +94,18 @@ def full_ways(bench: Bench, layer: Layer) -> dict[str, Work]:
 
     if not bench.on_gpu:
         return {"torch": sdpa}
-    ways: dict[str, Work] = dict.fromkeys(BACKENDS, sdpa)
-    length = query.shape[2]
-    flat = [x.transpose(1, 2).flatten(0, 1) for x in layer.tensors]
-    bounds = torch.tensor([0, length], dtype=torch.int32, device=bench.device)
-    for kernel in available_kernels(torch.cuda.get_device_capability(bench.device)):
-        if not kernel.name.startswith("torch"):
-            ways[kernel.name] = partial(kernel.run, flat[0], flat[1], flat[2], bounds, length, scale, None)
-    return ways
+    return dict.fromkeys(BACKENDS, sdpa)
 
 
-def focus_way(bench: Bench, layer: Layer, groups: int, top_k: int, sinks: int) -> Work:
+def focus_way(layer: Layer, groups: int, top_k: int, sinks: int) -> Work:
     """Routing and Focus."""
     rule, extent = PairRule(WINDOW, sinks), Extent(groups, top_k, uniform=True)
 
-    def on_gpu() -> Tensor:
+    def run() -> Tensor:
         membership = layer.membership(groups, top_k)
         return gpu_decomposition(*layer.tensors, membership, rule, layer.scoring, extent=extent)[0]
 
-    def smoke() -> Tensor:
-        membership = layer.membership(groups, top_k)
-        scale = layer.scoring.scale
-        return flash_decomposition(*layer.tensors, membership, rule, scale, kernel=PLAIN, extent=extent)[0]
-
-    return on_gpu if bench.on_gpu else smoke
+    return run
 
 
 def stage_times(bench: Bench, layer: Layer, groups: int, top_k: int) -> dict[str, float]:
@@ -152,7 +138,7 @@ def measure(bench: Bench, shape: Shape, length: int, seconds: float) -> dict[str
     cases = [(groups, top_k, SINKS) for groups, top_k in SETTINGS]
     if length in NO_SINKS_AT:
         cases.append((8, 1, 0))
-    focus = {case: focus_way(bench, layer, *case) for case in cases}
+    focus = {case: focus_way(layer, *case) for case in cases}
     turns: dict[str, Work] = {**full, **{f"{case}": way for case, way in focus.items()}}
     times = interleaved(bench, turns, seconds, warm_up=length < ONE_CALL_FROM)
     graphs: dict[str, dict[str, float]] = {}
@@ -194,11 +180,7 @@ def errors(bench: Bench, shape: Shape, length: int) -> list[dict[str, Any]]:
     for (groups, top_k), router in layer.routers.items():
         membership = router.own_assignment(layer.hidden).membership
         rule, extent = PairRule(WINDOW, SINKS), Extent(groups, top_k, uniform=True)
-        if bench.on_gpu:
-            out, lse = gpu_decomposition(*layer.tensors, membership, rule, layer.scoring, extent=extent)
-        else:
-            scale = layer.scoring.scale
-            out, lse = flash_decomposition(*layer.tensors, membership, rule, scale, kernel=PLAIN, extent=extent)
+        out, lse = gpu_decomposition(*layer.tensors, membership, rule, layer.scoring, extent=extent)
         expected, expected_lse = reference_attention(exact[0], exact[1], exact[2], membership, rule, layer.scoring)
         cosine = torch.nn.functional.cosine_similarity(out.double(), expected, dim=-1)
         rows.append(

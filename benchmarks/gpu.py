@@ -209,7 +209,7 @@ def profiles(report: Report) -> dict[str, Any]:
     with torch.no_grad():
         for length in (4096, 65536):
             layer = random_layer(bench, SHAPES[0], length)
-            found[f"layer {length}"] = profiled(attention_gpu.focus_way(bench, layer, 8, 1, attention_gpu.SINKS))
+            found[f"layer {length}"] = profiled(attention_gpu.focus_way(layer, 8, 1, attention_gpu.SINKS))
     name, config = next(iter(gpu_models.MODELS.items()))
     shortest = gpu_models.LENGTHS[0]
     with gpu_models.random_model(config, shortest, report.device) as focus, torch.no_grad():

@@ -77,7 +77,7 @@ def short_layers(bench: Bench) -> dict[str, Any]:
             layer = random_layer(bench, shape, length)
             turns = dict(full_ways(bench, layer))
             for top_k in (1, 2):
-                way = focus_way(bench, layer, 8, top_k, 4)
+                way = focus_way(layer, 8, top_k, 4)
                 turns[f"by groups, k = {top_k}"] = with_work(0, way)
                 turns[f"every pair, k = {top_k}"] = with_work(float("inf"), way)
             launched = interleaved(bench, turns, 0.25, warm_up=True)
@@ -217,7 +217,7 @@ def host_times(bench: Bench) -> dict[str, Any]:
     if bench.on_gpu:
         layer = random_layer(bench, SHAPES[0], 256)
         small_things |= {f"{name}, one call": work for name, work in full_ways(bench, layer).items()}
-        small_things["routing and focus, one call"] = focus_way(bench, layer, 8, 1, 4)
+        small_things["routing and focus, one call"] = focus_way(layer, 8, 1, 4)
     for name, work in small_things.items():
         with chosen(name.removesuffix(", one call")):
             found[name] = spread([_handed_over(work, bench) for _ in range(CALLS)][CALLS // 10 :])

@@ -204,5 +204,5 @@ def _fetched(name: str, digest: str) -> str | None:
     found = cached(repository) if repository is not None and repository.pinned else None
     if found is None:
         return None
-    with (found.folder / CENTROIDS_FILE).open("rb") as stream:
+    with (found / CENTROIDS_FILE).open("rb") as stream:
         return name if hashlib.file_digest(stream, "sha256").hexdigest() == digest else None

@@ -30,7 +30,7 @@ DRIVER = "libcuda.so.1"
 NAME = "focus_launcher"
 # Of an argument's type in Triton: how it is handed over, and what the compiled kernel declares it as.
 KINDS = {"i32": ("i", "u32"), "i64": ("q", "u64"), "fp32": ("f", "f32"), "constexpr": ("-", "")}
-POINTER = ("p", "u64")
+POINTER, UNKNOWN = ("p", "u64"), ("", "unknown")
 SCRATCH = ("u64", "u64")  # addresses of working memory that Triton adds to the arguments
 THREADS = 32  # of a warp
 
@@ -57,17 +57,12 @@ def kinds_of(compiled: Any) -> str | None:
         "p" for an address, "i" and "q" for whole numbers of 32 and 64 bits, "f" for one of single precision, "-" for
         what is compiled in.
     """
-    known = [_kind(str(each)) for each in compiled.src.signature.values()]
-    if any(each is None for each in known):
-        return None
-    declared = tuple(each[1] for each in known if each is not None and each[1])
+    names = [str(each) for each in compiled.src.signature.values()]
+    kinds = [POINTER if name.startswith("*") else KINDS.get(name, UNKNOWN) for name in names]
+    declared = tuple(register for _, register in kinds if register)
     entry = re.search(r"\.entry\s+\w+\s*\((.*?)\)", compiled.asm["ptx"], re.DOTALL)
     found = () if entry is None else tuple(re.findall(r"\.param\s+\.(\w+)", entry.group(1)))
-    return "".join(each[0] for each in known if each is not None) if found == declared + SCRATCH else None
-
-
-def _kind(name: str) -> tuple[str, str] | None:
-    return POINTER if name.startswith("*") else KINDS.get(name)
+    return "".join(letter for letter, _ in kinds) if found == declared + SCRATCH else None
 
 
 def prepared(compiled: Any) -> Any:
@@ -161,13 +156,9 @@ def _loaded(compiled: Any) -> _Compiled:
 
 
 def _observed() -> bool:
-    """Whether somebody, such as a profiler, is told of every launch: Triton's own way tells them."""
+    """Whether a profiler or the like is told of every launch: Triton's own way tells them."""
     runtime = _knobs().runtime
-    return bool(_listeners(runtime.launch_enter_hook) or _listeners(runtime.launch_exit_hook))
-
-
-def _listeners(hook: Any) -> Any:
-    return getattr(hook, "calls", hook)
+    return any(getattr(hook, "calls", hook) for hook in (runtime.launch_enter_hook, runtime.launch_exit_hook))
 
 
 @functools.cache
@@ -185,11 +176,7 @@ def _knobs() -> Any:
 
 
 def alike(*facts: Any) -> Launches:
-    """The kernels of calls with these facts.
-
-    Args:
-        facts: hashable, see above; the first names the caller.
-    """
+    """The kernels of calls with these facts, see above; the first names the caller."""
     found = _kept.get(facts)
     if found is None:
         if len(_kept) >= MOST_KEPT:
@@ -246,11 +233,6 @@ def on_gpu(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= OLDEST
 
 
-def kernels_take(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether attention kernels in Triton take tensors of this type there."""
-    return dtype in HALVES and on_gpu(device)
-
-
 def takes_hidden(hidden: Tensor) -> bool:
     """Whether kernels that read hidden states (B, T, E) take these."""
     return (
@@ -264,7 +246,8 @@ def takes_hidden(hidden: Tensor) -> bool:
 def attention_fits(what: str, query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether a kernel takes such tensors and has not failed for their like."""
     return (
-        kernels_take(query.device, query.dtype)
+        query.dtype in HALVES
+        and on_gpu(query.device)
         and query.dtype == key.dtype == value.dtype
         and query.shape[3] <= LARGEST_HEAD
         and query.stride(3) == key.stride(3) == value.stride(3) == 1
@@ -275,8 +258,7 @@ def attention_fits(what: str, query: Tensor, key: Tensor, value: Tensor) -> bool
 def tried(what: str, tensor: Tensor, run: Callable[[], Result]) -> Result | None:
     """What a kernel gives, or None where it fails, which is warned of once for each type and size.
 
-    Args:
-        run: the call. Running out of memory, or losing the GPU, is no failure of the kernel and is raised.
+    Running out of memory, or losing the GPU, is not a failure of the kernel and is raised.
     """
     if _failed and _like(what, tensor) in _failed:
         return None

@@ -26,8 +26,6 @@ BLOCKED = (
     "jinja2",
     "scipy",
     "matplotlib",
-    "flash_attn",
-    "flash_attn_interface",
     "focus_explorer",
 )
 # Each finder is called for all other packages only, so that blocked ones are absent, also to those who merely look.
@@ -67,16 +65,13 @@ def test_the_runtime_attends_and_the_gpu_script_is_imported_without_the_rest():
 import focus_runtime
 import focus_runtime.measure.loss, focus_runtime.measure.perplexity, focus_runtime.measure.speed
 import focus_runtime.composition.attach
-import focus_runtime.attention.flex, focus_runtime.attention.cuda.costs
+import focus_runtime.attention.flex
 import torch
 from focus_runtime import focus_attention
-from focus_runtime.attention.cuda.decomposed import flash_decomposition
-from focus_runtime.attention.varlen import PLAIN
-from focus_runtime.mask.rule import PairRule
 x = torch.randn(1, 2, 40, 16)
 groups = 1 << (torch.arange(40)[None] % 4)
 a = focus_attention(x, x, x, groups, window=3, num_sinks=1)
-b, _ = flash_decomposition(x, x, x, groups, PairRule(3, 1), 0.25, kernel=PLAIN)
+b = focus_attention(x, x, x, groups, window=3, num_sinks=1, backend="decomposed")
 assert (a - b).abs().max() < 1e-5
 import sys
 sys.path[:0] = [{str(ROOT)!r}, {str(RUNTIME)!r}]

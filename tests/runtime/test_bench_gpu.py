@@ -53,9 +53,3 @@ def test_it_asks_for_a_gpu(capsys, monkeypatch):
     with pytest.raises(SystemExit):
         bench.main([])
     assert "no CUDA GPU found" in capsys.readouterr().err
-
-
-def test_the_reported_figures_are_those_of_the_method():
-    assert bench.REPORTED[4][1048576] == 4.1
-    assert bench.REPORTED[8][4096] == 0.6
-    assert bench.REPORTED[8][262144] == 7.6

@@ -159,12 +159,6 @@ def settings_by_head(config, layer, heads, share=2):
     return query_settings(config.head_groups(layer, HeadCounts(heads, heads * share)), HeadCounts(heads, heads))
 
 
-def test_without_a_budget_all_heads_are_one_group():
-    (group,) = config().head_groups(3, HeadCounts(4, 12))
-    assert group.heads == (0, 1, 2, 3)
-    assert group.setting == HeadSetting(1, 64)
-
-
 def test_an_exception_for_a_head_wins_over_one_for_its_layer():
     chosen = config({"layer": 2, "head": 1, "full": True}, {"layer": 2, "top_k": 3}, {"layer": 4, "window": 7})
     usual, full = HeadSetting(1, 64), HeadSetting(0, 0, full=True)
@@ -172,11 +166,6 @@ def test_an_exception_for_a_head_wins_over_one_for_its_layer():
     assert settings_by_head(chosen, 4, 3) == [HeadSetting(1, 7)] * 3
     assert settings_by_head(chosen, 0, 3) == [usual] * 3
     assert [group.heads for group in chosen.head_groups(2, HeadCounts(3, 9))] == [(0, 2), (1,)]
-
-
-def test_heads_follow_the_usual_setting_where_the_budget_says_nothing():
-    chosen = config({"layer": 0, "head": 0, "window": 9}).replace(top_k=2, window=5)
-    assert settings_by_head(chosen, 0, 2) == [HeadSetting(2, 9), HeadSetting(2, 5)]
 
 
 FULL = HeadSetting(0, 0, full=True)
@@ -255,12 +244,3 @@ def test_a_bad_budget_is_refused(budget, words):
 def test_a_budget_names_layers_with_routers():
     with pytest.raises(ConfigError, match="names layer 3, which has no router"):
         config({"layer": 3, "full": True}, layers=(0, 1))
-
-
-def test_query_heads_that_agree_are_named_as_their_key_head():
-    usual = HeadSetting(1, 64)
-    settings = {(0, 0): FULL, (0, 1): FULL, (0, 2): usual, (0, 3): HeadSetting(0, 64)}
-    assert [entry.to_dict() for entry in to_budget(settings, usual, 2)] == [
-        {"layer": 0, "head": 0, "full": True},
-        {"layer": 0, "query_head": 3, "top_k": 0},
-    ]

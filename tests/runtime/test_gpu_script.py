@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
-from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_default_model, gpu_models, gpu_tables, short_gpu
+from benchmarks import gpu, gpu_models, short_gpu
 from focus_runtime.composition.attach import compose
 from focus_runtime.measure.speed import decode_speed
 from focus_runtime.measure.speed import model as model_speed
@@ -77,119 +75,6 @@ def test_no_memory_and_no_time_are_results(tmp_path, monkeypatch):
     assert "0 s were left" in table
 
 
-def test_a_text_whose_caches_are_too_much_is_timed_without_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_models, "single_prefill_speed", out_of_memory)
-    report = gpu.Report(tmp_path, 1000.0, smoke=True)
-    report.add("models", lambda: gpu.whole_models(report))
-    last = results(tmp_path)[0]["models"]["tiny"][-1]
-    assert last["prefill"]["full_over_focus"] > 0
-    assert last["prefill"]["cached_error"] == "CUDA out of memory. Tried to allocate 2.00 GiB"
-    assert last["decode"] == {"error": "no cache was filled"}
-
-
-def test_what_fails_at_one_length_leaves_the_rows_of_the_others(tmp_path, monkeypatch):
-    def broken(focus, ids, **_):
-        if ids.shape[1] == gpu_models.SMOKE_LENGTHS[-1]:
-            raise RuntimeError("no plan was found\nat line 7")
-        return decode_speed(focus, ids, steps=2)
-
-    monkeypatch.setattr(gpu_models, "decode_speed", broken)
-    report = gpu.Report(tmp_path, 1000.0, smoke=True)
-    report.add("models", lambda: gpu.whole_models(report))
-    first, last = results(tmp_path)[0]["models"]["tiny"]
-    assert first["decode"]["steps"] == 2
-    assert last["prefill"]["cached"]
-    assert last["decode"] == {"error": "RuntimeError: no plan was found"}
-
-
-ON_AN_H100 = {  # seconds of a pass by full attention and one by Focus, by length; of a decode step of each
-    "Llama 3.2 1B": ({8192: 0.10, 32768: 0.52, 131072: 4.3}, 0.07),
-    "Mistral 7B": ({8192: 0.52, 32768: 2.45, 131072: 24.0}, 0.10),
-    "Gemma 2 9B": ({8192: 0.76, 32768: 3.43, 131072: 24.0}, 0.25),
-}
-
-
-class H100:
-    """Stands for the measurements on an H100: a clock that goes on by what they are estimated to take.
-
-    Args:
-        monkeypatch: puts it in their place.
-        begun: seconds to make a model and compile its kernels.
-    """
-
-    def __init__(self, monkeypatch, begun=20.0):
-        self.now, self.name, self.begun = 0.0, "", begun
-        for script in (gpu, gpu_models):
-            monkeypatch.setattr(script, "time", SimpleNamespace(perf_counter=lambda: self.now))
-        monkeypatch.setattr(gpu_models, "random_ids", lambda length, device: torch.empty(1, length, device="meta"))
-        monkeypatch.setattr(gpu_models, "random_model", self.model)
-        monkeypatch.setattr(gpu_models, "prefill_speed", self.prefill)
-        monkeypatch.setattr(gpu_models, "single_prefill_speed", self.single)
-        monkeypatch.setattr(gpu_models, "decode_speed", self.decode)
-        monkeypatch.setattr(gpu_models, "MODELS", {name: name for name in gpu_models.MODELS})
-
-    def rows(self, folder, seconds):
-        report = gpu.Report(folder, seconds, smoke=False, parts=("models",), start=0.0)
-        report.add("models", lambda: gpu.whole_models(report))
-        return results(folder)[0]["models"]
-
-    @contextmanager
-    def model(self, name, longest, device):
-        self.name, self.now = name, self.now + self.begun
-        yield None
-
-    def passes(self, ids, number):
-        both = ON_AN_H100[self.name][0][ids.shape[1]]
-        self.now += number * both
-        return self.medians(both)
-
-    def medians(self, both):
-        return {f"{mode}_ms": {"median": 500 * both} for mode in ("full", "focus")} | {"full_over_focus": 1.0}
-
-    def prefill(self, focus, ids, *, repeats):
-        return self.passes(ids, 2 + 2 * repeats)
-
-    def single(self, focus, ids, *, steps):
-        return self.passes(ids, 1) | {"cached": True, "cache_bytes": 0}, {"full": None}
-
-    def decode(self, focus, ids, *, steps, filled):
-        if filled is None:
-            self.passes(ids, 1)
-        both = ON_AN_H100[self.name][1]
-        self.now += 2 * (steps + 1) * both
-        return self.medians(both)
-
-
-@pytest.mark.parametrize("begun", [20.0, 30.0])
-def test_250_seconds_are_enough_for_all_models(tmp_path, monkeypatch, begun):
-    gpu_there = H100(monkeypatch, begun)
-    found = gpu_there.rows(tmp_path, 250.0)
-    assert list(found) == ["Llama 3.2 1B", "Mistral 7B", "Gemma 2 9B"]
-    for rows in found.values():
-        assert [row["tokens"] for row in rows] == list(gpu_models.LENGTHS)
-        assert [row["prefill"].get("cached") for row in rows] == [None, None, True]
-        assert all("error" not in row["decode"] for row in rows)
-    assert gpu_there.now < 250
-
-
-def test_lengths_that_would_take_too_long_are_skipped_in_time(tmp_path, monkeypatch):
-    gpu_there = H100(monkeypatch)
-    found = gpu_there.rows(tmp_path, 150.0)
-    assert gpu_there.now <= 150
-    skipped = [row["skipped"] for rows in found.values() for row in rows if "skipped" in row]
-    assert skipped
-    assert all(" s were left, about " in why and why.endswith(" s needed") for why in skipped)
-
-
-def test_parts_share_the_time_that_was_given():
-    alone, last = (
-        gpu.Report(None, 1000.0, smoke=True, parts=parts) for parts in (("models",), ("layer", "models", "profile"))
-    )
-    assert alone.left("models") == pytest.approx(1000, abs=5)
-    assert last.left("models") == pytest.approx(1000 * 0.5 / 0.55, abs=5)
-    assert gpu.Report(None, 1000.0, smoke=True).left("models") == pytest.approx(700, abs=5)
-
-
 @pytest.mark.parametrize("with_peaks", [True, False])
 def test_the_pass_that_is_timed_fills_the_caches(monkeypatch, with_peaks):
     model, ids = build_model(), random_ids(60)
@@ -218,39 +103,6 @@ def test_the_pass_that_is_timed_fills_the_caches(monkeypatch, with_peaks):
         with focus.measured_full_attention():
             assert torch.equal(first["full"][0], model(input_ids=ids).logits[:, -1].argmax(-1))
     focus.detach()
-
-
-def test_the_table_of_models_says_what_a_peak_counts_and_leaves_out_what_is_missing():
-    times = {"full_ms": {"median": 3168.0}, "focus_ms": {"median": 1072.0}, "full_over_focus": 2.96}
-    prefill = times | {"attention_full_over_focus": 5.5, "peak_bytes": {"full": 13e9, "focus": 13.1e9}}
-    rows = [
-        {"tokens": 8192, "prefill": prefill, "decode": times},
-        {"tokens": 32768, "skipped": "3 s were left, about 20 s needed"},
-        {"tokens": 131072, "prefill": prefill | {"cached": True, "cache_bytes": 4.3e9}, "decode": {"error": "no"}},
-    ]
-    *_, first, last = gpu_tables.whole_models({"models": {"some": rows}}).splitlines()
-    assert first.endswith("| 3,168, 1,072 | 2.96× | 13.0, 13.1 |")
-    assert last.endswith("| 131,072 | 3,168 | 1,072 | 3.0× | 5.5× |  |  | 13.0, 13.1, 4.3 of it cache |")
-
-
-@pytest.mark.model
-def test_the_default_model_is_asked_what_users_ask(tmp_path, monkeypatch):
-    smaller = {"CONTEXT": 150, "GENERATED": 4, "ANALYSED": 140, "TRAIN_TOKENS": 64, "TRAIN_STEPS": 2, "DECODE_STEPS": 2}
-    for name, number in smaller.items():
-        monkeypatch.setattr(gpu_default_model, name, number)
-    command = ["--device", "cpu", "--out", str(tmp_path), "--model", "smollm2-135m", "--part", "default"]
-    text = tmp_path / "text.txt"
-    text.write_text("The harbour was quiet, and the cat came back again to the old boat. " * 40)
-    gpu.main([*command, "--text", str(text)])
-    found = results(tmp_path)[0]["default"]
-    assert not [part for part, value in found.items() if isinstance(value, dict) and "error" in value]
-    assert found["perplexity"]["torch.float32 auto"]["full"] > 1
-    assert found["analyze"]["tokens"] == 140
-    assert found["generation"]["full_new_tokens"] == found["generation"]["focus_new_tokens"] == 4
-    assert found["train"]["finite"]
-    text.write_text("Too short.")
-    gpu.main([*command, "--text", str(text)])
-    assert "150 are needed" in results(tmp_path)[0]["default"]["error"]
 
 
 def test_it_asks_for_a_gpu(tmp_path, capsys, monkeypatch):

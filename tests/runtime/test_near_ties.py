@@ -12,12 +12,6 @@ from tests.runtime.near_ties import ATTEMPT, pytest_runtest_call, pytest_runtest
 
 made, undone = [], []
 
-@pytest.fixture(scope="module")
-def shared():
-    made.append("module")
-    yield
-    undone.append("module")
-
 @pytest.fixture
 def near_ties():
     return [float("inf")]
@@ -85,50 +79,3 @@ def test_a_real_failure_fails_at_once(gap, statement, run):
             assert made == [0]
     """)
     result.assert_outcomes(passed=1, failed=1)
-
-
-def test_tests_without_near_ties_and_errors_of_fixtures_are_left_alone(run):
-    result = run("""
-        import pytest
-
-        @pytest.fixture
-        def broken(near_ties):
-            near_ties[0] = 1e-6
-            raise AssertionError("in the fixture")
-
-        def test_plain():
-            assert False
-
-        def test_fixture(broken):
-            pass
-
-        def test_skipped(near_ties):
-            pytest.skip("here")
-
-        def test_passes(near_ties):
-            near_ties[0] = 1e-6
-    """)
-    result.assert_outcomes(passed=1, failed=1, errors=1, skipped=1)
-
-
-def test_wider_fixtures_survive_or_are_made_again(run):
-    result = run("""
-        from conftest import made
-
-        def test_a_tie(shared, seed, near_ties):
-            near_ties[0] = 1e-6
-            assert seed == 1
-
-        def test_after(shared):
-            assert made == ["module", 0, 1]
-    """)
-    result.assert_outcomes(passed=2)
-
-
-def test_the_last_test_of_a_session_is_run_again_too(run):
-    result = run("""
-        def test_a_tie(shared, seed, near_ties):
-            near_ties[0] = 1e-6
-            assert seed == 1
-    """)
-    result.assert_outcomes(passed=1)

@@ -46,12 +46,12 @@ def find_centroids(database: Database, name: str) -> tuple[Place, Centroids]:
     Raises:
         InputError: there is no such file, or it cannot be used.
     """
-    from focus_runtime.routing.centroid_file import MAX_BYTES, load_place
+    from focus_runtime.routing.centroid_file import load_place
     from focus_runtime.routing.places import locate_centroids
 
     if name == "random":
         raise InputError("random centroids are in no file", expected="a centroid file", fix="name one")
-    place = locate_centroids(_path_of(database, name), None, largest=MAX_BYTES)
+    place = locate_centroids(_path_of(database, name), None)
     centroids = load_place(place)
     uploaded = {row["sha256"]: row["name"] for row in uploaded_centroids(database)}
     if name not in SHIPPED_CENTROIDS and not place.origin:

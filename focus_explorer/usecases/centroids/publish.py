@@ -252,7 +252,7 @@ def pull(name: str, *, revision: str | None = None, sha256: str | None = None, o
     Raises:
         InputError: the hub does not give the file, it is not as it should be, or there is a file in its way.
     """
-    from focus_runtime.routing.centroid_file import MAX_BYTES, load_place
+    from focus_runtime.routing.centroid_file import load_place
     from focus_runtime.routing.places import locate_centroids, named_repository
 
     if named_repository(name) is None:
@@ -261,7 +261,7 @@ def pull(name: str, *, revision: str | None = None, sha256: str | None = None, o
         check_new(out)
     if out is not None and Path(out).suffix != ".safetensors":
         raise InputError(f"--out is {out}", expected="a name that ends in .safetensors")
-    place = locate_centroids(name, revision, largest=MAX_BYTES)
+    place = locate_centroids(name, revision)
     centroids = load_place(place, sha256)
     if out is None:
         return Pulled(place.origin, centroids.sha256, place.path)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,7 +58,6 @@ REPEATS = 5
 VERSION = 2  # of what is measured; another one is measured again
 _LOCK = threading.Lock()
 _known: dict[tuple[torch.dtype, int], MachineCosts] = {}
-Costs = TypeVar("Costs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +165,11 @@ def machine_costs(dtype: torch.dtype) -> MachineCosts:
     key = (dtype, torch.get_num_threads())
     with _LOCK:  # two threads would disturb each other's clock
         if key not in _known:
-            name = _name(*key)
-            costs = read_costs(name, MachineCosts)
+            path = _path(*key)
+            costs = _read(path)
             if costs is None:
                 costs = measure(dtype)
-                keep_costs(name, asdict(costs))
+                _keep(path, costs)
             _known[key] = costs
         return _known[key]
 
@@ -222,28 +221,25 @@ def fitted(units: dict[str, float], short: torch.Tensor, long: torch.Tensor, *, 
     return MachineCosts(masked=masked, overhead=overhead, fused=fused, tiles=tiles)
 
 
-def _name(dtype: torch.dtype, threads: int) -> str:
+def _path(dtype: torch.dtype, threads: int) -> Path:
     machine = hashlib.sha256(processor_identity() + torch.__version__.encode()).hexdigest()[:16]
     kernel = "fused" if fused_available() else "torch"
-    return f"v{VERSION}-{machine}-{str(dtype).removeprefix('torch.')}-{threads}-{kernel}"
+    name = f"v{VERSION}-{machine}-{str(dtype).removeprefix('torch.')}-{threads}-{kernel}"
+    return default_cache_dir() / "costs" / f"{name}.json"
 
 
-def read_costs(name: str, make: Callable[..., Costs]) -> Costs | None:
-    """What was kept under a name; None where nothing is there yet, or it is damaged, so that it is measured again."""
+def _read(path: Path) -> MachineCosts | None:
+    """What was kept; None where nothing is there yet, or it is damaged, so that it is measured again."""
     try:
-        return make(**json.loads(_path(name).read_text(encoding="utf-8")))
+        return MachineCosts(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def keep_costs(name: str, fields: dict[str, Any]) -> None:
+def _keep(path: Path, costs: MachineCosts) -> None:
     """Keep costs for the next process; in a home that cannot be written it measures again."""
     try:
-        with replacing(_path(name), explain=None) as fresh:
-            fresh.write_text(json.dumps(fields) + "\n", encoding="utf-8")
+        with replacing(path, explain=None) as fresh:
+            fresh.write_text(json.dumps(asdict(costs)) + "\n", encoding="utf-8")
     except OSError:
         pass
-
-
-def _path(name: str) -> Path:
-    return default_cache_dir() / "costs" / f"{name}.json"

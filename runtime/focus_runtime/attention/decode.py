@@ -55,7 +55,8 @@ def decode_attention(
 
         result = tried(DECODING, query, lambda: decode_on_gpu(query, key, value, membership, rule, scoring))
         if result is not None:
-            return result
+            out, parts = result
+            return out, parts[-out.shape[0] * out.shape[1] :].view(out.shape[:3])
     allowed_BQT = _allowed(membership, key_padding, query.shape[2], rule)
     least, share = _limits(key)
     gather_from = least if gather_from is None else gather_from

@@ -8,7 +8,8 @@ difference is stable: amplification at most 2^(k-1), never full attention minus 
 
 Local: short blocks of queries against the keys in reach, pairs that share a group masked. Sinks: s keys a query.
 Everything is merged by logsumexp. Memory is linear in T, and no tensor is laid out anew: rows of all heads are gathered
-and scattered together.
+and scattered together. On a GPU in half precision the same pairs are computed by the Triton kernels of cuda/
+(`gpu_decomposition`), which wait for nothing.
 
 Shape suffixes: T tokens, H query heads (Hq), G key-value heads (Hkv), D head size; N blocks of b queries with t keys in
 reach, n tokens of one set of groups, S sinks. One text at a time, so B = 1 is written as 1.
@@ -16,17 +17,21 @@ reach, n tokens of one set of groups, S sinks. One text at a time, so B = 1 is w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.clock import StageClock
+from focus_runtime.attention.clock import Stage, unmeasured
 from focus_runtime.attention.flash import causal_flash, masked_flash
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.errors import InputError
-from focus_runtime.mask.dense import narrow
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.gpu import attention_fits, tried
+from focus_runtime.mask.dense import membership_extent, narrow
+from focus_runtime.mask.rule import Extent, PairRule
 
 MOST_CALLS = 512  # sets of groups beyond which the calls cost more than dense attention at any length
 
@@ -133,17 +138,17 @@ def _same_group(
     membership_T: Tensor,
     scale: float,
     total: Running,
-    clock: StageClock,
+    stage: Stage,
 ) -> Running | None:
     """Add what inclusion-exclusion adds to `total`; return what it takes away, None for k = 1."""
     removed: Running | None = None
     for part in inclusion_exclusion(membership_T):
-        with clock("sort"):
+        with stage("sort"):
             rows = part.rows
             packed = [_by_token(x).index_select(0, rows).transpose(0, 1)[None] for x in (q_1HTD, k_1GTD, v_1GTD)]
-        with clock("same_group"):
+        with stage("same_group"):
             out_1HnD, lse_1Hn = causal_flash(packed[0], packed[1], packed[2], scale)
-        with clock("merge"):
+        with stage("merge"):
             if part.sign < 0 and removed is None:
                 length, heads, dim = total.out.shape
                 removed = Running(length, heads, dim, total.out.dtype, total.out.device)
@@ -245,7 +250,8 @@ def _cross_group_sinks(
     repeats = q_1HTD.shape[1] // k_1GTD.shape[1]
     first = rule.window + 1  # queries before it have every sink in their window
     k_HSD, v_HSD = (x[0, :, : rule.num_sinks].repeat_interleave(repeats, dim=0) for x in (k_1GTD, v_1GTD))
-    scores_HFS = (q_1HTD[0, :, first:] @ k_HSD.transpose(-1, -2)).to(total.lse.dtype) * scale
+    kind = total.lse.dtype  # of 16 bits scores would be rounded
+    scores_HFS = q_1HTD[0, :, first:].to(kind) @ k_HSD.to(kind).transpose(-1, -2) * scale
     hidden_FS = ~sink_pairs(membership_T, rule, k_HSD.shape[1])[first:]
     scores_HFS = scores_HFS.masked_fill(hidden_FS, float("-inf"))
     lse_HF = torch.logsumexp(torch.cat([scores_HFS, total.lse[first:].t()[..., None]], dim=-1), dim=-1)
@@ -280,14 +286,10 @@ def decomposed_attention(
     rule: PairRule,
     scale: float,
     *,
-    clock: StageClock | None = None,
+    stage: Stage | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Exact Focus attention, any k, for as many queries as keys, without padding or softcap.
-
-    What the CPU runs, and CUDA in fp32 under the gradients of decomposed_backward.py; in half precision it runs
-    `flash_decomposition`, which waits for no host.
-    """
-    clock = clock or StageClock(enabled=False)
+    """Exact Focus attention, any k, for as many queries as keys, without padding or softcap, on any device."""
+    stage = stage or unmeasured
     length = query.shape[2]
     # local blocks reach back a whole window: a longer one only costs memory
     rule = replace(rule, window=min(rule.window, length - 1))
@@ -298,16 +300,70 @@ def decomposed_attention(
         total = Running(length, query.shape[1], query.shape[3], dtype, query.device)
         small_T = narrow(membership[b])
         if has_local(membership[b], rule.window):
-            with clock("local"):
+            with stage("local"):
                 by_token = (_by_token(text[0]), _by_token(text[1]), _by_token(text[2]))
                 cross_group_local(by_token, small_T, rule, scale, (total.out, total.lse))
         if has_far_sinks(length, rule):
-            with clock("sinks"):
+            with stage("sinks"):
                 _cross_group_sinks(*text, small_T, rule, scale, total)
-        removed = _same_group(*text, membership[b], scale, total, clock)
+        removed = _same_group(*text, membership[b], scale, total, stage)
         if removed is not None:
-            with clock("merge"):
+            with stage("merge"):
                 _subtract(total, removed)
         outs.append(total.out.to(query.dtype))
         lses.append(total.lse)
     return torch.stack(outs).transpose(1, 2), torch.stack(lses).transpose(1, 2)
+
+
+GROUPED = "grouped attention"  # name of the Triton kernels in warnings
+LARGEST_WINDOW = 4096  # tokens: their far keys begin where one window of keys has been looked through
+
+
+def grouped_fits(query: Tensor, key: Tensor, value: Tensor, window: int, scoring: Scoring) -> bool:
+    """Whether the Triton kernels take such a call, of as many queries as keys, without padding and gradients."""
+    reaches = window <= LARGEST_WINDOW or window >= key.shape[2] - 1
+    return reaches and scoring.scale > 0 and attention_fits(GROUPED, query, key, value)
+
+
+@functools.cache
+def triton_kernels() -> tuple[Any, Any]:
+    """The modules that need Triton, grouped.py and pairwise.py: an import statement takes a microsecond each time."""
+    from focus_runtime.attention.cuda import grouped, pairwise
+
+    return grouped, pairwise
+
+
+def gpu_decomposition(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    membership: Tensor,
+    rule: PairRule,
+    scoring: Scoring,
+    *,
+    extent: Extent | None = None,
+    stage: Stage | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Exact Focus attention by the Triton kernels where they take the call, else by `decomposed_attention`."""
+    if grouped_fits(query, key, value, rule.near(key.shape[2] - 1), scoring):
+        known = membership_extent(membership) if extent is None else extent
+        grouped, pairwise = triton_kernels()
+
+        def run() -> tuple[Tensor, Tensor]:
+            if pairwise.pairwise_pays(query, known.num_groups, known.top_k):
+                sets_SBT, lse, groups = membership.contiguous()[None], grouped.new_lse(query), known.num_groups
+                tensors = (query, key, value, sets_SBT)
+                out_BTHD = pairwise.pairwise_attention(*tensors, rule, scoring, num_groups=groups, stage=stage, lse=lse)
+                return out_BTHD.transpose(1, 2), lse
+            return grouped.grouped_attention(query, key, value, membership, rule, scoring, extent=known, stage=stage)
+
+        result = tried(GROUPED, query, run)
+        if result is not None:
+            return result
+    if scoring.softcap is not None:
+        raise InputError(
+            "backend 'decomposed' was given a softcap, which the flash kernels here do not have",
+            expected="no softcap, or Triton and tensors in half precision",
+            fix='use backend="auto"',
+        )
+    return decomposed_attention(query, key, value, membership, rule, scoring.scale, stage=stage)

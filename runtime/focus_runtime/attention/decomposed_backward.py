@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.cuda.decomposed import decomposition_fits, gpu_decomposition
 from focus_runtime.attention.decomposed import (
     LocalPiece,
     decomposed_attention,
+    gpu_decomposition,
     has_far_sinks,
     has_local,
     inclusion_exclusion,
@@ -31,7 +31,7 @@ from focus_runtime.attention.decomposed import (
 from focus_runtime.attention.flash import flash_backward
 from focus_runtime.attention.fused import fused_attention, fused_runs
 from focus_runtime.attention.reference import Scoring
-from focus_runtime.mask.dense import group_bits, membership_extent, narrow
+from focus_runtime.mask.dense import group_bits, narrow
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import top_k_membership
 
@@ -212,10 +212,7 @@ def _forward(
     if fused_runs(query, key, value):
         return fused_attention(query, key, value, membership, rule, Scoring(scale))
     if query.device.type == "cuda":
-        extent = membership_extent(membership)
-        scoring = Scoring(scale)
-        if decomposition_fits(query, key, extent, window=rule.near(key.shape[2] - 1), scoring=scoring):
-            return gpu_decomposition(query, key, value, membership, rule, scoring, extent=extent)
+        return gpu_decomposition(query, key, value, membership, rule, Scoring(scale))
     return decomposed_attention(query, key, value, membership, rule, scale)
 
 

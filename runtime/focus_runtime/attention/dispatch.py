@@ -9,10 +9,8 @@ from torch import Tensor
 
 from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.costs import FROM_TOKENS, cheapest, machine_costs
-from focus_runtime.attention.cuda.costs import choose_on_cuda, gpu_costs
-from focus_runtime.attention.cuda.decomposed import gpu_decomposition, grouped_fits
 from focus_runtime.attention.decode import MAX_QUERIES, decode_attention, decode_pays
-from focus_runtime.attention.decomposed import decomposed_attention
+from focus_runtime.attention.decomposed import decomposed_attention, gpu_decomposition, grouped_fits
 from focus_runtime.attention.decomposed_backward import differentiable_attention
 from focus_runtime.attention.flash import causal_sdpa, has_backward
 from focus_runtime.attention.fused import fused_attention, fused_runs
@@ -20,10 +18,11 @@ from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import Scoring, needs_gradient, reference_attention
 from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
-from focus_runtime.gpu import kernels_take
 from focus_runtime.mask.dense import membership_extent
 from focus_runtime.mask.rule import Extent, PairRule
 
+COMPILE_FROM = 2048  # tokens; below, compiling flex takes more time than it saves
+SMALLEST_FLEX_HEAD = 16  # Triton's least matrix side
 FUSED_ALWAYS = 0.8  # of torch's time for a pair: below, no torch kernel computes the same pairs faster
 
 
@@ -63,12 +62,43 @@ def choose_backend(
     if query.device.type == "cuda":
         assert extent is not None
         longest = rule.near(key.shape[2] - 1)
-        return choose_on_cuda(
-            query, key, extent, window=longest, key_padding=key_padding, softcap=softcap, gradients=gradient
+        return choose_on_gpu(
+            query, key, extent, window=longest, key_padding=key_padding, softcap=softcap, gradient=gradient
         )
     if not plain:
         return "masked"
     return cheapest(membership, rule, machine_costs(query.dtype), fused=fused)
+
+
+def choose_on_gpu(
+    query: Tensor,
+    key: Tensor,
+    extent: Extent,
+    *,
+    window: int,
+    key_padding: Tensor | None,
+    softcap: float | None,
+    gradient: bool,
+) -> str:
+    """The backend for Focus that is not full attention, with windows of at most `window`."""
+    length = key.shape[2]
+    whole = query.shape[2] == length and key_padding is None
+    if whole and not gradient and grouped_fits(query, key, key, window, Scoring(1.0, softcap)):
+        return "decomposed"  # the Triton kernels: the fastest at every length, measured on an H200
+    if length < COMPILE_FROM or query.shape[2] == 1:
+        return "masked"
+    if _flex_fits(query, gradient):
+        return "flex"
+    linear = gradient and whole and softcap is None and 1 <= extent.top_k <= 2
+    return "decomposed" if linear and has_backward(query) else "masked"  # the memory of masked grows with T^2
+
+
+def _flex_fits(query: Tensor, gradient: bool) -> bool:
+    if query.dtype == torch.float64 or query.shape[-1] < SMALLEST_FLEX_HEAD:
+        return False
+    from focus_runtime.attention.flex import works  # loads torch's compiler, which takes a second
+
+    return works(query.device, query.dtype, query.shape[-1], gradients=gradient)
 
 
 def fused_inside_window(requested: str, query: Tensor, key: Tensor, value: Tensor) -> bool:
@@ -91,12 +121,8 @@ def grouped_on_gpu(
 
 def prepare_choice(device: torch.device, dtype: torch.dtype, length: int) -> None:
     """Measure now what the first choice for a text needs, so that no timed pass includes it; see costs.py."""
-    if length < FROM_TOKENS or (device.type == "cuda" and kernels_take(device, dtype)):
-        return
-    if device.type == "cpu":
+    if device.type == "cpu" and length >= FROM_TOKENS:
         machine_costs(dtype)
-    elif device.type == "cuda":
-        gpu_costs(device, dtype)
 
 
 def rows_together(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -172,7 +198,7 @@ def attend(
             return differentiable_attention(*inputs, scoring.scale)
         if on_gpu:
             return gpu_decomposition(*inputs, scoring, stage=clock, extent=extent)
-        return decomposed_attention(*inputs, scoring.scale, clock=clock)
+        return decomposed_attention(*inputs, scoring.scale, stage=clock)
     if backend == "decode" and query.shape[2] > MAX_QUERIES:  # it masks whole rows of pairs
         backend = "masked"
     if backend == "masked" and not return_lse and query.device.type != "cpu":

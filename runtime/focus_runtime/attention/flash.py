@@ -2,8 +2,8 @@
 
 Hazards met here, on the CPU: length 0 ends the process, a fully masked row reports logsumexp 0, and the mask must have
 the query's dtype. On CUDA: head sizes and mask rows in multiples of 8, a padded logsumexp, as many key heads as query
-heads where a kernel does not share them; half precision runs in FlashAttention where all causal pairs count, masks and
-fp32 in memory-efficient attention.
+heads where a kernel does not share them. There half precision runs in FlashAttention 2 where all causal pairs count,
+masks and fp32 in memory-efficient attention.
 
 Shape suffixes: B batch, H query heads (Hq), G key-value heads (Hkv), T tokens or b queries and t keys, D head size,
 N = B * T.
@@ -16,157 +16,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.attention.varlen import LARGEST_HEAD, torch_varlen, torch_varlen_backward
-from focus_runtime.gpu import HALVES
+from focus_runtime.gpu import HALVES, LARGEST_HEAD
 
 ALIGNED = 8  # elements: head sizes and rows of a mask
 LSE_ALIGNED = 32  # rows: memory-efficient attention pads its logsumexp to a multiple of them
 LARGEST_BATCH = 65_535  # blocks of a grid in z, where memory-efficient attention has the batch
+SHORTEST_MAXIMUM = 2  # told 1, torch takes the call for a decode step and lays shared heads out for one query a text
 NO_MASK, CAUSAL = 0, 1
 
+_cpu_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_cpu_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+_flash_forward: Any = torch.ops.aten._flash_attention_forward
+_flash_backward: Any = torch.ops.aten._flash_attention_backward
 _efficient_forward: Any = torch.ops.aten._efficient_attention_forward
 _efficient_backward: Any = torch.ops.aten._efficient_attention_backward
-
-
-def cuda_causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    if not _flash_fits(query):
-        return cuda_masked(query, key, value, None, scale)
-    bounds, (q_NHD, k_NGD, v_NGD) = _packed(query, key, value)
-    out_NHD, lse_HN = torch_varlen(q_NHD, k_NGD, v_NGD, bounds, query.shape[2], scale, None)
-    return _unpacked(out_NHD, query), lse_HN.unflatten(1, (query.shape[0], -1)).transpose(0, 1)
-
-
-def cuda_masked(
-    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, scale: float
-) -> tuple[Tensor, Tensor]:
-    """Attention over the allowed pairs; output and logsumexp of a query without keys are undefined.
-
-    Args:
-        query: (B, H, b, D); key, value: (B, G, t, D); allowed: (B or 1, 1, b, t) bool, causal when None.
-    """
-    assert query.shape[0] <= LARGEST_BATCH
-    batch, heads, rows, size = query.shape
-    q_BbHD, k_BtGD, v_BtGD = _by_token(query, key, value)
-    bias_BGbt, kind = _pairs(allowed, query, key)
-    out_BbHD = torch.empty_like(q_BbHD)
-    lse_BHb = torch.empty(batch, heads, rows, dtype=torch.float32, device=query.device)
-    for own in _shares(heads, key.shape[1]):
-        out, lse, *_ = _efficient_forward(
-            q_BbHD[:, :, own], k_BtGD, v_BtGD, bias_BGbt, None, None, None, None, 0.0, kind, True, scale=scale
-        )
-        out_BbHD[:, :, own] = out
-        lse_BHb[:, own] = lse[..., :rows]
-    return out_BbHD[..., :size].transpose(1, 2), lse_BHb
-
-
-def cuda_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    scale: float,
-    allowed: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """As `flash_backward`.
-
-    Args:
-        grad, query: (B, H, b, D); key, value: (B, G, t, D).
-        out, lse: (B, H, b, D) and (B, H, b), finite, of the whole softmax.
-        allowed: (B or 1, 1, b, t) bool; causal when None.
-    """
-    if allowed is not None or not _flash_fits(query):
-        return _masked_backward(grad, query, key, value, out, lse, scale, allowed)
-    bounds, (q_NHD, k_NGD, v_NGD, out_NHD, grad_NHD) = _packed(query, key, value, out, grad)
-    lse_HN = lse.transpose(0, 1).flatten(1).contiguous()
-    grads = torch_varlen_backward(grad_NHD, q_NHD, k_NGD, v_NGD, out_NHD, lse_HN, bounds, query.shape[2], scale)
-    q_BHTD, k_BGTD, v_BGTD = (_unpacked(x, query) for x in grads)
-    return q_BHTD, k_BGTD, v_BGTD
-
-
-def _flash_fits(query: Tensor) -> bool:
-    return query.dtype in HALVES and query.shape[-1] <= LARGEST_HEAD
-
-
-def _packed(*tensors: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Bounds of the texts, and tensors (B, heads, T, D) as (N, heads, D)."""
-    batch, length = tensors[0].shape[0], tensors[0].shape[2]
-    bounds = torch.arange(0, (batch + 1) * length, length, dtype=torch.int32, device=tensors[0].device)
-    return bounds, [x.transpose(1, 2).flatten(0, 1) for x in tensors]
-
-
-def _unpacked(x_NHD: Tensor, like: Tensor) -> Tensor:
-    return x_NHD.unflatten(0, (like.shape[0], -1)).transpose(1, 2)
-
-
-def _by_token(*tensors: Tensor) -> list[Tensor]:
-    """(B, heads, T, D) -> (B, T, heads, D) with a contiguous last dimension, a multiple of `ALIGNED`."""
-    missing = -tensors[0].shape[-1] % ALIGNED
-    turned = [x.transpose(1, 2) for x in tensors]
-    if missing:
-        return [torch.nn.functional.pad(x, (0, missing)) for x in turned]
-    return [x if x.stride(-1) == 1 else x.contiguous() for x in turned]
-
-
-def _pairs(allowed_B1bt: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | None, int]:
-    """What an operator is told of the pairs: 0 or -inf for each, (B, G, b, t), and the kind of mask besides.
-
-    Rows begin at multiples of `ALIGNED`; texts and heads that have the same pairs share them.
-    """
-    if allowed_B1bt is None:
-        return None, CAUSAL
-    rows, keys = allowed_B1bt.shape[2:]
-    wide = query.new_empty(*allowed_B1bt.shape[:3], keys + -keys % ALIGNED)
-    bias_B1bt = wide[..., :keys].zero_().masked_fill_(~allowed_B1bt, float("-inf"))
-    return bias_B1bt.expand(query.shape[0], key.shape[1], rows, keys), NO_MASK
-
-
-def _shares(heads: int, kv_heads: int) -> list[slice]:
-    """Query heads of one call each, in the order of the key heads that they attend to: r calls of G heads."""
-    shares = heads // kv_heads
-    return [slice(share, None, shares) for share in range(shares)]
-
-
-def _masked_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    scale: float,
-    allowed: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    assert query.shape[0] <= LARGEST_BATCH
-    rows, size = query.shape[2:]
-    grad_BbHD, q_BbHD, k_BtGD, v_BtGD, out_BbHD = _by_token(grad, query, key, value, out)
-    bias_BGbt, kind = _pairs(allowed, query, key)
-    lse_BHb = torch.nn.functional.pad(lse.to(torch.float32), (0, -rows % LSE_ALIGNED), value=float("inf"))
-    unused = torch.zeros((), dtype=torch.int64)  # state of a dropout there is none of
-    grad_q_BbHD = torch.empty_like(q_BbHD)
-    sums: list[Tensor] = []
-    for own in _shares(query.shape[1], key.shape[1]):
-        grad, q, out = (x[:, :, own].contiguous() for x in (grad_BbHD, q_BbHD, out_BbHD))  # of every r-th head, in half
-        given = (
-            grad,
-            q,
-            k_BtGD,
-            v_BtGD,
-            bias_BGbt,
-            out,
-            None,
-            None,
-        )  # precision, it sums gradient times output wrongly
-        state = (rows, key.shape[2], lse_BHb[:, own].contiguous(), 0.0, unused, unused, kind, False)
-        grad_q_BbHD[:, :, own], *grads, _ = _efficient_backward(*given, *state, scale=scale)
-        sums = [total + more for total, more in zip(sums, grads, strict=True)] if sums else grads
-    q_BHbD, k_BGtD, v_BGtD = (x[..., :size].transpose(1, 2) for x in (grad_q_BbHD, *sums))
-    return q_BHbD, k_BGtD, v_BGtD
-
-
-_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-_kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 def _on_cuda(query: Tensor) -> bool:
@@ -174,16 +37,19 @@ def _on_cuda(query: Tensor) -> bool:
 
 
 def causal_flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Causal attention of equally long query and key.
-
-    Args:
-        query: (B, Hq, T, D); key, value: (B, Hkv, T, D); T at least 1.
-    """
+    """Causal attention of equally long query (B, Hq, T, D) and key (B, Hkv, T, D), T at least 1."""
     assert query.shape[2] == key.shape[2] > 0
-    if _on_cuda(query):
-        return cuda_causal(query, key, value, scale)
-    out, lse = _kernel(query, key, value, 0.0, True, scale=scale)
-    return out, lse
+    if not _on_cuda(query):
+        out, lse = _cpu_forward(query, key, value, 0.0, True, scale=scale)
+        return out, lse
+    if not _flash_fits(query):
+        return _efficient(query, key, value, None, scale)
+    bounds, (q_NHD, k_NGD, v_NGD) = _packed(query, key, value)
+    longest = max(query.shape[2], SHORTEST_MAXIMUM)
+    out_NHD, lse_HN, *_ = _flash_forward(
+        q_NHD, k_NGD, v_NGD, bounds, bounds, longest, longest, 0.0, True, False, scale=scale
+    )
+    return _unpacked(out_NHD, query), lse_HN.unflatten(1, (query.shape[0], -1)).transpose(0, 1)
 
 
 def causal_sdpa(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
@@ -213,10 +79,9 @@ def masked_flash(
     """
     assert min(query.shape[2], key.shape[2]) > 0
     if _on_cuda(query):
-        out, lse = cuda_masked(query, key, value, allowed, scale)
+        out, lse = _efficient(query, key, value, allowed, scale)
     else:
-        bias = torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
-        out, lse = _kernel(query, key, value, 0.0, causal, attn_mask=bias, scale=scale)
+        out, lse = _cpu_forward(query, key, value, 0.0, causal, attn_mask=_cpu_bias(allowed, query), scale=scale)
     if not empty_rows:
         return out, lse
     empty = ~allowed.any(dim=-1)
@@ -245,7 +110,123 @@ def flash_backward(
         allowed: (B or 1, 1, Tq, Tk) bool, the pairs of this set; causal when None.
     """
     assert min(query.shape[2], key.shape[2]) > 0
-    if _on_cuda(query):
-        return cuda_backward(grad, query, key, value, out, lse, scale, allowed)
-    bias = None if allowed is None else torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
-    return _backward(grad, query, key, value, out, lse, 0.0, allowed is None, attn_mask=bias, scale=scale)
+    if not _on_cuda(query):
+        bias = None if allowed is None else _cpu_bias(allowed, query)
+        return _cpu_backward(grad, query, key, value, out, lse, 0.0, allowed is None, attn_mask=bias, scale=scale)
+    if allowed is None and _flash_fits(query):
+        return _causal_backward(grad, query, key, value, out, lse, scale)
+    return _efficient_gradients(grad, query, key, value, out, lse, scale, allowed)
+
+
+def _cpu_bias(allowed: Tensor, query: Tensor) -> Tensor:
+    return torch.where(allowed, 0.0, float("-inf")).to(query.dtype)
+
+
+def _flash_fits(query: Tensor) -> bool:
+    return query.dtype in HALVES and query.shape[-1] <= LARGEST_HEAD
+
+
+def _by_token(*tensors: Tensor) -> list[Tensor]:
+    """(B, heads, T, D) -> (B, T, heads, D) with a contiguous last dimension, a multiple of `ALIGNED`."""
+    missing = -tensors[0].shape[-1] % ALIGNED
+    turned = [x.transpose(1, 2) for x in tensors]
+    if missing:
+        return [torch.nn.functional.pad(x, (0, missing)) for x in turned]
+    return [x if x.stride(-1) == 1 else x.contiguous() for x in turned]
+
+
+def _packed(*tensors: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Bounds of the texts, and tensors (B, heads, T, D) as (N, heads, D)."""
+    batch, length = tensors[0].shape[0], tensors[0].shape[2]
+    bounds = torch.arange(0, (batch + 1) * length, length, dtype=torch.int32, device=tensors[0].device)
+    return bounds, [x.flatten(0, 1) for x in _by_token(*tensors)]
+
+
+def _unpacked(x_NHD: Tensor, like: Tensor) -> Tensor:
+    return x_NHD[..., : like.shape[-1]].unflatten(0, (like.shape[0], -1)).transpose(1, 2)
+
+
+def _causal_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By FlashAttention 2, whose own sum over shared heads has not been tested apart."""
+    share = query.shape[1] // key.shape[1]
+    if share > 1:
+        key, value = (x.repeat_interleave(share, 1) for x in (key, value))
+    bounds, tensors = _packed(grad, query, key, value, out)
+    lse_HN = lse.transpose(0, 1).flatten(1).contiguous()
+    longest = max(query.shape[2], SHORTEST_MAXIMUM)
+    unused = torch.zeros(2, dtype=torch.uint64, device=query.device)  # state of a dropout there is none of
+    settings = (bounds, bounds, longest, longest, 0.0, True, unused, unused)
+    grads = _flash_backward(*tensors, lse_HN, *settings, scale=scale)
+    grad_query, grad_key, grad_value = (_unpacked(x, query) for x in grads)
+    if share > 1:
+        grad_key, grad_value = (x.unflatten(1, (-1, share)).sum(2) for x in (grad_key, grad_value))
+    return grad_query, grad_key, grad_value
+
+
+def _bias(allowed_B1bt: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | None, int]:
+    """Arguments that describe the mask: 0 or -inf for each pair, (B, G, b, t), and the kind of mask besides.
+
+    Rows begin at multiples of `ALIGNED`; texts and heads that have the same pairs share them.
+    """
+    if allowed_B1bt is None:
+        return None, CAUSAL
+    rows, keys = allowed_B1bt.shape[2:]
+    wide = query.new_empty(*allowed_B1bt.shape[:3], keys + -keys % ALIGNED)
+    bias_B1bt = wide[..., :keys].zero_().masked_fill_(~allowed_B1bt, float("-inf"))
+    return bias_B1bt.expand(query.shape[0], key.shape[1], rows, keys), NO_MASK
+
+
+def _shares(query: Tensor, key: Tensor) -> list[slice]:
+    """Query heads of one call each, in the order of the key heads that they attend to: r calls of G heads."""
+    shares = query.shape[1] // key.shape[1]
+    return [slice(share, None, shares) for share in range(shares)]
+
+
+def _efficient(
+    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Attention over the allowed pairs, causal when None; results of a query without keys are undefined."""
+    assert query.shape[0] <= LARGEST_BATCH
+    batch, heads, rows, size = query.shape
+    q_BbHD, k_BtGD, v_BtGD = _by_token(query, key, value)
+    bias_BGbt, kind = _bias(allowed, query, key)
+    out_BbHD = torch.empty_like(q_BbHD)
+    lse_BHb = torch.empty(batch, heads, rows, dtype=torch.float32, device=query.device)
+    for own in _shares(query, key):
+        out, lse, *_ = _efficient_forward(
+            q_BbHD[:, :, own], k_BtGD, v_BtGD, bias_BGbt, None, None, None, None, 0.0, kind, True, scale=scale
+        )
+        out_BbHD[:, :, own] = out
+        lse_BHb[:, own] = lse[..., :rows]
+    return out_BbHD[..., :size].transpose(1, 2), lse_BHb
+
+
+def _efficient_gradients(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    scale: float,
+    allowed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    assert query.shape[0] <= LARGEST_BATCH
+    rows, size = query.shape[2:]
+    grad_BbHD, q_BbHD, k_BtGD, v_BtGD, out_BbHD = _by_token(grad, query, key, value, out)
+    bias_BGbt, kind = _bias(allowed, query, key)
+    lse_BHb = torch.nn.functional.pad(lse.to(torch.float32), (0, -rows % LSE_ALIGNED), value=float("inf"))
+    unused = torch.zeros((), dtype=torch.int64)  # state of a dropout there is none of
+    grad_q_BbHD = torch.empty_like(q_BbHD)
+    sums: list[Tensor] = []
+    for own in _shares(query, key):
+        # contiguous: of every r-th head, in half precision, it sums gradient times output wrongly
+        grad, q, out = (x[:, :, own].contiguous() for x in (grad_BbHD, q_BbHD, out_BbHD))
+        given = (grad, q, k_BtGD, v_BtGD, bias_BGbt, out, None, None)
+        state = (rows, key.shape[2], lse_BHb[:, own].contiguous(), 0.0, unused, unused, kind, False)
+        grad_q_BbHD[:, :, own], *grads, _ = _efficient_backward(*given, *state, scale=scale)
+        sums = [total + more for total, more in zip(sums, grads, strict=True)] if sums else grads
+    q_BHbD, k_BGtD, v_BGtD = (x[..., :size].transpose(1, 2) for x in (grad_q_BbHD, *sums))
+    return q_BHbD, k_BGtD, v_BGtD

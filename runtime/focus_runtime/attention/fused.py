@@ -22,7 +22,6 @@ from focus_runtime.mask.rule import PairRule
 from focus_runtime.native import library
 
 ELEMENTS = {torch.float32: 0, torch.bfloat16: 1}
-_ALIKE = (0, 0, 0)
 MODES = {"auto": 0, "by class": 1, "dense": 2, "step": 3}
 STEP_QUERIES = 8  # at most; more fill the vector lanes of a tile
 
@@ -146,46 +145,20 @@ def _problem(
     """
     query, key, value = arrays[:3]
     batch, heads, length, size = query.shape
-    _, key_heads, keys, _ = key.shape
-    if key_length is not None:
-        keys = key_length
+    key_heads, keys = key.shape[1], key.shape[2] if key_length is None else key_length
+    addresses = (*(x.data_ptr() for x in arrays), 0 if real is None else real.data_ptr())
+    strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3])
+    sizes = (batch, heads, key_heads, length, keys, size)
+    pairs = (min(rule.window, keys), min(rule.num_sinks, keys), min(rule.sliding_window or keys, keys), *rule.growth)
+    scores = (scoring.scale, scoring.softcap or 0.0)
+    costs = IN_TILES if matrix_tiles and in_matrix_tiles(query.dtype) else IN_VECTORS
+    how = (ELEMENTS[query.dtype], MODES[mode], torch.get_num_threads(), matrix_tiles, _gomp_parallel() or 0)
+    settings: tuple[int, ...] = (0, 0, 0, key_heads, 1, 0, keys)
+    if by_head is not None:
+        settings = (*by_head.addresses, len(by_head.head), len(by_head.window), *arrays[5].stride()[:2])
+    seconds = (0.0, 0.0, 0.0)
     problem = ctypes.create_string_buffer(_PROBLEM.size)
-    _PROBLEM.pack_into(
-        problem,
-        0,
-        *(x.data_ptr() for x in arrays),
-        0 if real is None else real.data_ptr(),
-        *query.stride()[:3],
-        *key.stride()[:3],
-        *value.stride()[:3],
-        batch,
-        heads,
-        key_heads,
-        length,
-        keys,
-        size,
-        min(rule.window, keys),
-        min(rule.num_sinks, keys),
-        min(rule.sliding_window or keys, keys),
-        *rule.growth,
-        scoring.scale,
-        scoring.softcap or 0.0,
-        *(IN_TILES if matrix_tiles and in_matrix_tiles(query.dtype) else IN_VECTORS),
-        ELEMENTS[query.dtype],
-        MODES[mode],
-        torch.get_num_threads(),
-        matrix_tiles,
-        _gomp_parallel() or 0,
-        *(_ALIKE if by_head is None else by_head.addresses),
-        *(
-            (key_heads, 1, 0, keys)
-            if by_head is None
-            else (len(by_head.head), len(by_head.window), *arrays[5].stride()[:2])
-        ),
-        0.0,
-        0.0,
-        0.0,
-    )
+    _PROBLEM.pack_into(problem, 0, *addresses, *strides, *sizes, *pairs, *scores, *costs, *how, *settings, *seconds)
     return problem
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from focus_runtime.attention.cuda.decomposed import GROUPED
 from focus_runtime.attention.decode import DECODING
+from focus_runtime.attention.decomposed import GROUPED
 from focus_runtime.attention.dispatch import attend, choose_backend, fused_inside_window, grouped_on_gpu
 from focus_runtime.attention.fused import STEP_QUERIES, fused_by_head, fused_step, step_fits
 from focus_runtime.attention.masked import WindowedFocus, sliding_attention

@@ -125,10 +125,7 @@ def _on_cpu(
 def _on_gpu(
     layer: FocusLayer, router: CentroidRouter, history: GroupHistory, hidden: Tensor, call: Call
 ) -> Tensor | None:
-    from focus_runtime.attention.cuda.decoding import (
-        decide_on_gpu,
-        decoded_on_gpu,  # these need Triton
-    )
+    from focus_runtime.attention.cuda.decoding import decide_on_gpu, decode_on_gpu  # these need Triton
 
     current, config, place, clock = layer.current_pass, layer.owner.config, history.length, layer.owner.seconds
     plan = plan_of(layer, call)
@@ -157,7 +154,7 @@ def _on_gpu(
         result = tried(
             DECODING,
             query,
-            lambda: decoded_on_gpu(scaled, call.key, call.value, groups_SBT, plan.rule, call.scoring, settings),
+            lambda: decode_on_gpu(scaled, call.key, call.value, groups_SBT, plan.rule, call.scoring, settings),
         )
     if result is None:
         return None

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.cuda.decomposed import GROUPED, grouped_fits, triton_kernels
 from focus_runtime.attention.decode import DECODING
+from focus_runtime.attention.decomposed import GROUPED, grouped_fits, triton_kernels
 from focus_runtime.attention.reference import needs_gradient
 from focus_runtime.composition.call import Call, acting_factors, head_factors, kernels_read, plan_of, with_factors
 from focus_runtime.composition.heads import memberships

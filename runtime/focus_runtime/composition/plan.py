@@ -26,9 +26,8 @@ from focus_runtime.config import CONSTANT, FocusConfig
 from focus_runtime.mask.rule import PairRule
 
 if TYPE_CHECKING:  # they need Triton
-    from focus_runtime.attention.cuda.decoding import StepHeads
     from focus_runtime.attention.cuda.grouped import Heads
-    from focus_runtime.attention.cuda.pairwise import PairHeads
+    from focus_runtime.attention.cuda.tiles import HeadSets
 
 FULL = "full attention"  # named with the backends, for heads whose budget gives them that
 ENDLESS = (1 << 31) - 1  # a window in int32 that no text is longer than
@@ -78,8 +77,8 @@ class HeadsOnGpu:
     focused: tuple[tuple[int, Heads], ...]
     every: Heads
     every_focused: Heads
-    step: StepHeads
-    pairs: PairHeads
+    step: HeadSets
+    pairs: HeadSets
 
 
 class Plan:
@@ -144,9 +143,8 @@ class Plan:
     @cached_property
     def on_gpu(self) -> HeadsOnGpu:
         """What kernels in Triton read of the heads."""
-        from focus_runtime.attention.cuda.decoding import StepHeads  # these need Triton
-        from focus_runtime.attention.cuda.grouped import Heads
-        from focus_runtime.attention.cuda.pairwise import PairHeads
+        from focus_runtime.attention.cuda.grouped import Heads  # these need Triton
+        from focus_runtime.attention.cuda.tiles import HeadSets
 
         heads = self.heads
         sets, windows = [0] * heads.num_heads, [0] * heads.num_heads
@@ -172,8 +170,8 @@ class Plan:
             tuple((place, some(own)) for place, own in enumerate(members) if own),
             some(sorted(itertools.chain(*together))),
             some(sorted(itertools.chain(*members))),
-            StepHeads(self._numbers(sets), self._numbers(windows)),
-            PairHeads(query_sets, query_windows),
+            HeadSets(self._numbers(sets), self._numbers(windows)),
+            HeadSets(query_sets, query_windows),
         )
 
     def _numbers(self, values: list[int]) -> Tensor:

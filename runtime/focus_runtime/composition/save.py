@@ -17,7 +17,7 @@ from torch import nn
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ModelError
 from focus_runtime.models.loading import EMBEDDED, fingerprint, load_base_model
-from focus_runtime.routing.centroid_file import MAX_BYTES, load_place, save_centroids
+from focus_runtime.routing.centroid_file import load_place, save_centroids
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.places import (
     BASE_MODEL_FOLDER,
@@ -98,7 +98,7 @@ class SavedModel:
             CentroidFileError: the centroids cannot be had, or are for another model.
             ModelError: the base model cannot be loaded, or no name of it is known.
         """
-        place = locate_centroids(source, revision, largest=MAX_BYTES)
+        place = locate_centroids(source, revision)
         centroids = load_place(place, sha256)
         settings = place.settings or SavedSettings(
             sha256=centroids.sha256, base_model=centroids.base_model, base_fingerprint=centroids.base_fingerprint

@@ -25,6 +25,12 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
+def kinds_of(membership: Ints) -> tuple[Ints, Bools]:
+    """The kind of each token's membership, (T,) from 0 to S - 1, and which of the S kinds share a group, (S, S)."""
+    signatures, code = np.unique(membership, return_inverse=True)
+    return code, (signatures[:, None] & signatures[None, :]) != 0
+
+
 def count_tile(membership: Ints, rows: tuple[int, int], keys: tuple[int, int], rule: PairRule, block_size: int) -> Ints:
     """Exact pair counts by cause in one rectangle of the mask.
 
@@ -36,12 +42,11 @@ def count_tile(membership: Ints, rows: tuple[int, int], keys: tuple[int, int], r
         (5, R, C) int64 in the order of `CAUSES`; nothing is counted above the diagonal.
     """
     starts, edges = np.arange(rows[0], rows[1], block_size), np.append(np.arange(*keys, block_size), keys[1])
-    signatures, code = np.unique(membership, return_inverse=True)
-    meet = (signatures[:, None] & signatures[None, :]) != 0
+    code, meet = kinds_of(membership)
     counts = np.zeros((len(CAUSES), starts.size, edges.size - 1), dtype=np.int64)
     width = keys[1] - keys[0]
     step = EDGES_AT_ONCE // edges.size
-    if signatures.size * width > TABLE_ENTRIES:
+    if len(meet) * width > TABLE_ENTRIES:
         step = min(step, TABLE_ENTRIES // width)
     step = max(1, step // block_size) * block_size
     for first in range(rows[0], rows[1], step):
@@ -86,18 +91,13 @@ def shared_from(membership: Ints, distances: Ints) -> Ints:
 
 
 def shared_before(membership: Ints, ends: Ints) -> Ints:
-    """Pairs with a shared group of all queries with the keys before some ends.
-
-    Args:
-        ends: (E, T) for each query one past the last of its keys.
-    """
+    """Pairs with a shared group of all queries with the keys before some ends, (E, T): one past each query's last."""
     total = membership.size
-    signatures, code = np.unique(membership, return_inverse=True)
-    meet = (signatures[:, None] & signatures[None, :]) != 0
+    code, meet = kinds_of(membership)
     pairs = np.zeros(len(ends), dtype=np.int64)
     step = max(1, TABLE_ENTRIES // total)
-    for start in range(0, signatures.size, step):
-        table = np.zeros((min(step, signatures.size - start), total + 1), dtype=np.int32)
+    for start in range(0, len(meet), step):
+        table = np.zeros((min(step, len(meet) - start), total + 1), dtype=np.int32)
         np.cumsum(meet[start : start + step][:, code], axis=1, dtype=np.int32, out=table[:, 1:])
         queries = np.flatnonzero((code >= start) & (code < start + step))
         own = code[queries] - start
@@ -108,12 +108,7 @@ def shared_before(membership: Ints, ends: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class BlockCounts:
-    """Pair counts by cause in square blocks of the causal triangle.
-
-    Attributes:
-        counts: (5, N, N) int64 in the order of `CAUSES`; zero above the diagonal.
-        num_tokens: T, so that the whole adds up to T(T+1)/2.
-    """
+    """Pair counts by cause in square blocks: (5, N, N) in the order of `CAUSES`, zero above the diagonal."""
 
     block_size: int
     counts: Ints
@@ -140,14 +135,13 @@ def _shared_counts(membership: Ints, size: int, num: int, farthest: int) -> Ints
     Blocks wholly in reach are counted through signature histograms, the diagonal ones and those that the reach cuts one
     distance at a time: O(N^2 S + T b), never T^2.
     """
-    signatures, code = np.unique(membership, return_inverse=True)
+    code, meet = kinds_of(membership)
     tokens = np.arange(membership.size)
-    histogram = np.bincount((tokens // size) * signatures.size + code, minlength=num * signatures.size)
-    histogram = histogram.reshape(num, signatures.size).astype(np.float64)  # exact below 2^53
-    meet = ((signatures[:, None] & signatures[None, :]) != 0).astype(np.float64)
+    histogram = np.bincount((tokens // size) * len(meet) + code, minlength=num * len(meet))
+    histogram = histogram.reshape(num, len(meet)).astype(np.float64)  # exact below 2^53
     apart = np.subtract.outer(np.arange(num), np.arange(num))
     whole = (apart > 0) & ((apart + 1) * size - 1 <= farthest)
-    shared = np.where(whole, np.rint(histogram @ meet @ histogram.T), 0).astype(np.int64)
+    shared = np.where(whole, np.rint(histogram @ meet.astype(np.float64) @ histogram.T), 0).astype(np.int64)
     beyond = max(size, int(apart[whole].max(initial=0)) * size + 1)  # distances from here on are in blocks cut by reach
     for distance in (*range(min(size, farthest + 1)), *range(beyond, farthest + 1)):
         i = tokens[distance:]
@@ -161,11 +155,8 @@ def count_pairs(
     membership: Ints, rule: PairRule, *, block_size: int | None = None, max_blocks: int = 128
 ) -> BlockCounts:
     """Exact pair counts by cause for one layer without a T x T array, in O(T (w + s + b)) time, or O(T (N + S)) where
-    the window grows: N blocks a side, S different memberships.
-
-    Args:
-        membership: (T,) int64 bit sets, all tokens real.
-        block_size: tokens per block; by default the smallest that needs at most `max_blocks` blocks a side.
+    the window grows: N blocks a side, S different memberships. The default block is the smallest that gives at most
+    `max_blocks`.
     """
     membership = np.ascontiguousarray(membership, dtype=np.int64)
     total = membership.size
@@ -194,11 +185,7 @@ def count_pairs(
 
 
 def pair_totals(membership: Ints, rules: Sequence[PairRule]) -> Ints:
-    """Exact pair counts by cause of all layers at once, as `count_pairs` has them but over the whole text.
-
-    Returns:
-        (L, 5) in the order of `CAUSES`.
-    """
+    """Exact pair counts over the whole text of all layers at once, (L, 5) in the order of `CAUSES`."""
     counts = np.zeros((membership.shape[0], len(CAUSES)), dtype=np.int64)
     for rule in set(rules):
         layers = [number for number, own in enumerate(rules) if own == rule]
@@ -210,7 +197,7 @@ def _totals(membership: Ints, rule: PairRule) -> Ints:
     layers, total = membership.shape
     farthest = rule.farthest(total)
     alone = np.count_nonzero(membership, axis=1)  # tokens that share a group with themselves: all that have one
-    shared = np.array([_sharing(row) for row in membership], dtype=np.int64)
+    shared = (np.array([pairs_sharing(row) for row in membership], dtype=np.int64) + alone) // 2
     if farthest < total - 1:
         shared -= np.array([shared_from(row, np.array([farthest + 1]))[0] for row in membership])
     small = membership.astype(np.uint8) if int(membership.max(initial=0)) < 256 else membership
@@ -232,18 +219,16 @@ def _totals(membership: Ints, rule: PairRule) -> Ints:
     return np.stack([near - both, shared - both, both, sinks, dropped], axis=1)
 
 
-def _sharing(membership: Ints) -> int:
-    """Causal pairs, each token with itself included, that share a group: from counts of each membership, never T^2."""
-    signatures, counts = np.unique(membership, return_counts=True)
-    meet = (signatures[:, None] & signatures[None, :]) != 0
-    return int(counts @ meet @ counts + counts[signatures != 0].sum()) // 2
+def pairs_sharing(membership: Ints) -> int:
+    """Ordered pairs, each token with itself included, that share a group: from counts of each kind, never T^2."""
+    code, meet = kinds_of(membership)
+    counts = np.bincount(code)
+    return int(counts @ meet @ counts)
 
 
 def gained_and_lost(before: Ints, rule_before: PairRule, after: Ints, rule_after: PairRule, block_size: int) -> Ints:
-    """Pairs of `after` that `before` lacks, and the reverse, in O(T^2) time without a T x T array.
-
-    Returns:
-        (2, N, N): gained and lost pairs in blocks of queries by keys.
+    """Pairs of `after` that `before` lacks, and the reverse, (2, N, N) in blocks of queries by keys, in O(T^2) time
+    without a T x T array.
     """
     total = before.size
     num = max(1, -(-total // block_size))
@@ -276,12 +261,7 @@ def _mask_of_rows(
 
 @dataclass(frozen=True, slots=True)
 class KeptPairs:
-    """N kept pairs, by query and then by key.
-
-    Attributes:
-        query, key: (N,) int32 positions.
-        cause: (N,) int8 places in `CAUSES`.
-    """
+    """Positions of N kept pairs, by query and then by key, and the places of their causes in `CAUSES`."""
 
     query: NDArray[np.int32]
     key: NDArray[np.int32]
@@ -289,30 +269,21 @@ class KeptPairs:
 
 
 def kept_pairs(membership: Ints, rule: PairRule, rows: tuple[int, int]) -> Iterator[KeptPairs]:
-    """Every kept pair of some queries, in pieces of whole rows.
-
-    Memory: about `CELLS_AT_ONCE` cells, however long the text.
-
-    Args:
-        rows: first and one past the last query, within 0 to T.
-    """
+    """Every kept pair of queries `rows[0]` up to `rows[1]`, in pieces of whole rows of about `CELLS_AT_ONCE` cells."""
     total = membership.size
     bits = _narrow(membership)
     farthest = rule.farthest(total)
     first = rows[0]
     while first < rows[1]:
         start = max(0, first - farthest)
-        last = min(rows[1], first + _rows_at_once(first - start))
+        width = first - start  # the rectangle is this plus the number of its rows wide
+        most = (math.isqrt(width * width + 4 * CELLS_AT_ONCE) - width) // 2
+        last = min(rows[1], first + max(1, most))
         kept, near, shared = _mask_of_rows(bits, np.arange(first, last), np.arange(start, last), rule)
         row, column = np.nonzero(kept)
         code = _CODES[near[row, column] + 2 * shared[row, column]]
         yield KeptPairs((row + first).astype(np.int32), (column + start).astype(np.int32), code)
         first = last
-
-
-def _rows_at_once(width: int) -> int:
-    """The most rows of at most `CELLS_AT_ONCE` cells; their rectangle is `width` plus their number wide."""
-    return max(1, (math.isqrt(width * width + 4 * CELLS_AT_ONCE) - width) // 2)
 
 
 def _narrow(membership: Ints) -> NDArray[np.integer]:

@@ -34,25 +34,16 @@ def token_positions(membership: Tensor, key_padding: Tensor | None) -> Tensor:
 def allowed_to_last_queries(
     membership: Tensor, length_q: int, rule: PairRule, key_padding: Tensor | None = None
 ) -> Tensor:
-    """The hard mask between the last tokens of each text and all its tokens.
-
-    Args:
-        key_padding: (B, Tk) bool, True for real tokens; padding is allowed to no query.
-    """
+    """The hard mask between the last tokens of each text and all its tokens; padding is allowed to no query."""
     first = membership.shape[1] - length_q
     position = token_positions(membership, key_padding)
     allowed = allowed_pairs(membership[:, first:], membership, position[:, first:], position, rule)
     return allowed if key_padding is None else allowed & key_padding[:, None, :]
 
 
-def narrow(membership: Tensor, num_groups: int | None = None) -> Tensor:
-    """The same bit sets in as few bytes as they need: comparing them is most of the mask's cost.
-
-    Args:
-        num_groups: K. Looked up when None, for which the host waits for a GPU.
-    """
-    if num_groups is None:
-        num_groups = int(membership.max()).bit_length() if int(membership.min()) >= 0 else 64
+def narrow(membership: Tensor) -> Tensor:
+    """The same bit sets in as few bytes as they need: comparing them is most of the mask's cost."""
+    num_groups = int(membership.max()).bit_length() if int(membership.min()) >= 0 else 64
     for dtype in (torch.uint8, torch.int16, torch.int32):
         if (1 << num_groups) - 1 <= torch.iinfo(dtype).max:
             return membership.to(dtype)
@@ -73,17 +64,6 @@ def membership_extent(membership: Tensor) -> Extent:
     extremes = (membership.max(), membership.min(), counts.max(), counts.min())
     largest, lowest, most, least = torch.stack(extremes).tolist()
     return Extent(64 if lowest < 0 else max(1, largest.bit_length()), max(1, most), uniform=most == least > 0)
-
-
-def group_numbers(membership: Tensor, top_k: int) -> Tensor:
-    """Groups of each token in rising order: (N,) bit sets -> (N, k) int64, -1 where a token has fewer."""
-    numbers, rest = [], membership
-    for _ in range(top_k):
-        lowest = rest & -rest
-        number = lowest.to(torch.float64).log2().round().clamp_min(0).to(torch.int64)  # exact: powers of two
-        numbers.append(torch.where(lowest == 0, -1, number))
-        rest = rest ^ lowest
-    return torch.stack(numbers, dim=1)
 
 
 def group_bits(membership: Tensor, num_groups: int) -> Tensor:

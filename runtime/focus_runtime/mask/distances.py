@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_runtime.mask.counts import Ints, shared_before, shared_from
+from focus_runtime.mask.counts import Ints, pairs_sharing, shared_before, shared_from
 from focus_runtime.mask.rule import CAUSES, PairRule
 
 
@@ -30,19 +30,14 @@ def distant_kept(dropped: float, rule: PairRule, num_tokens: int) -> float | Non
     """Share of a head's distant pairs that it keeps; None where it has none.
 
     Args:
-        dropped: pairs counted as `dropped`, of one head or mean over heads of one rule; those that the layer does not
-            reach are among them.
+        dropped: pairs counted as `dropped`, those that the layer does not reach among them.
     """
     pairs = distant_pairs(rule, num_tokens)
     return 1.0 - (dropped - rule.unreached(num_tokens)) / pairs if pairs else None
 
 
 def mean_of_some(values: Sequence[float | None], weights: Sequence[float] | None = None) -> float | None:
-    """Mean of the values that are neither None nor NaN; None where there is none.
-
-    Args:
-        weights: of each, such as its heads; all alike when None.
-    """
+    """Mean of the values that are neither None nor NaN; None where there is none."""
     pairs = zip(values, [1.0] * len(values) if weights is None else weights, strict=True)
     some = [(value, weight) for value, weight in pairs if value is not None and not math.isnan(value)]
     return sum(value * weight for value, weight in some) / sum(weight for _, weight in some) if some else None
@@ -55,12 +50,10 @@ class DistanceCounts:
     Attributes:
         first, last: (B,) smallest and largest distance i - j of each bin.
         counts: (5, B) int64 in the order of `CAUSES`.
-        sharing: probability that two tokens share a group once the groups are permuted at random; of a layer whose
-            heads differ, mean over those with distant pairs.
+        sharing: see `shuffled_sharing`; of a layer whose heads differ, mean over those with distant pairs.
         shuffled: (B,) expected share of pairs kept under a random permutation of the groups.
         window_only: (B,) share of pairs kept by window and sinks alone.
-        distant_kept: share of the distant pairs that is kept; None where there are none. What
-            `sharing` is the expectation of.
+        distant_kept: share of the distant pairs that is kept, whose expectation is `sharing`; None without any.
     """
 
     first: Ints
@@ -79,9 +72,8 @@ def distance_bins(num_tokens: int, rules: Sequence[PairRule] = ()) -> tuple[Ints
         rules: no bin lies on both sides of one's window, of the longest it grows to, or of its reach.
     """
     octaves = np.arange(0, np.log2(max(2, num_tokens)) + 1, 0.5)
-    cuts = [
-        distance + 1 for rule in rules for distance in (rule.near(0), rule.near(num_tokens), rule.farthest(num_tokens))
-    ]
+    borders = [(rule.near(0), rule.near(num_tokens), rule.farthest(num_tokens)) for rule in rules]
+    cuts = [distance + 1 for of_rule in borders for distance in of_rule]
     starts = np.unique([0, *np.rint(2.0**octaves), *cuts]).astype(np.int64)
     starts = starts[starts < num_tokens]
     return starts, np.append(starts[1:], num_tokens) - 1
@@ -138,8 +130,6 @@ def shuffled_sharing(membership: Ints) -> float:
     It is the same for every pair, so it is also the expected share of distant pairs, and of their attention, that such
     groups keep: the null of groups of the same sizes, without drawing any.
     """
-    signatures, uses = np.unique(membership, return_counts=True)
-    meet = ((signatures[:, None] & signatures[None, :]) != 0).astype(np.float64)
-    ordered = float(uses @ meet @ uses) - float(uses[signatures != 0].sum())
+    others = pairs_sharing(membership) - np.count_nonzero(membership)
     total = membership.size
-    return ordered / (total * (total - 1)) if total > 1 else 1.0
+    return float(others / (total * (total - 1))) if total > 1 else 1.0

@@ -27,8 +27,7 @@ class PairRule:
     Attributes:
         window: w, pairs with i - j <= w are allowed.
         sliding_window: tokens that the layer's own attention reaches, the query's own among them; None for all.
-        growth: positions of queries from which to which the window grows, as many times as long as the query is
-            farther than the first; `CONSTANT` for a window that does not.
+        growth: positions of queries from which to which the window grows; `CONSTANT` for a window that does not.
     """
 
     window: int

@@ -25,28 +25,17 @@ SEE_FORMAT = "see docs/centroid-files.md for the format, or train one with `focu
 def check_layers(
     by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, name: str, *, total: int | None = None
 ) -> None:
-    """Refuse tensors that do not belong together or to the configuration.
-
-    Args:
-        total: attention layers of the model that the file is for; None if unknown.
-    """
+    """Refuse tensors that do not belong together, to the configuration or to a model of `total` attention layers."""
     listed = set(config.layers) if config.layers is not None else set(range(total or max(by_layer) + 1))
     missing = sorted(listed - set(by_layer))
+    by_config = config.layers is not None
     if missing:
-        raise CentroidFileError(
-            f"{name} has no tensors for layer {missing[0]}",
-            expected=f"a router for each of {len(listed)} layers"
-            if config.layers is None
-            else f"layers {sorted(listed)}",
-            fix=EVERY_LAYER,
-        )
+        routers = f"layers {sorted(listed)}" if by_config else f"a router for each of {len(listed)} layers"
+        raise CentroidFileError(f"{name} has no tensors for layer {missing[0]}", expected=routers, fix=EVERY_LAYER)
     extra = sorted(set(by_layer) - listed)
     if extra:
-        raise CentroidFileError(
-            f"{name} has tensors for layer {extra[0]}, which "
-            + (f"a model of {total} layers lacks" if config.layers is None else "its configuration does not list"),
-            fix=EVERY_LAYER,
-        )
+        why = "its configuration does not list" if by_config else f"a model of {total} layers lacks"
+        raise CentroidFileError(f"{name} has tensors for layer {extra[0]}, which {why}", fix=EVERY_LAYER)
     beyond = [entry for entry in config.budget if entry.layer not in by_layer]
     if beyond:
         raise CentroidFileError(
@@ -106,7 +95,7 @@ def _wrong_shape(what: str, tensor: Tensor, expected: tuple[int | None, ...], pa
 
 
 def _check_factors(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, name: str) -> None:
-    """All layers have factors of the logits, one for each head, or none has, as the configuration says."""
+    """All layers have factors of the logits, one a head, or none has, as the configuration says."""
     found = {index: parts["logit_factors"] for index, parts in by_layer.items() if "logit_factors" in parts}
     if not config.logit_factors and not found:
         return

@@ -27,14 +27,13 @@ from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.files import cannot_write, replacing
 from focus_runtime.routing.centroid_checks import BY_IMPORT, SEE_FORMAT, check_layers, group_notes
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.routing.places import SETTINGS_FILE, SUFFIXES, Place, locate_centroids
+from focus_runtime.routing.places import MAX_BYTES, SETTINGS_FILE, SUFFIXES, Place, locate_centroids
 from focus_runtime.routing.router import CentroidRouter
 from focus_runtime.version import __version__
 
 FORMAT = "focus-centroids"
 FORMAT_VERSION = 7  # the latest; a file is written as the earliest that can hold it
 FACTORS_VERSION = 5  # of files with factors of logits; those of version 4 were learned for another rule
-MAX_BYTES = 512 * 1024 * 1024
 MAX_HEADER = 16 * 1024 * 1024
 MAX_VALUES = MAX_BYTES // 4  # of all tensors together, which are held as float32
 FLOATS = {"F64", "F32", "F16", "BF16"}
@@ -53,12 +52,13 @@ def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
     """
     tensors: dict[str, Tensor] = {}
     for index, router in sorted(centroids.routers.items()):
-        tensors[f"layers.{index}.projection"] = router.projection.detach().float().cpu().contiguous()
-        tensors[f"layers.{index}.centroids"] = router.centroids.detach().float().cpu().contiguous()
+        parts: dict[str, Tensor] = {"projection": router.projection, "centroids": router.centroids}
         if router.has_potential:
-            tensors[f"layers.{index}.potential"] = router.potential.detach().float().cpu().contiguous()
+            parts["potential"] = router.potential
         if centroids.config.logit_factors and router.logit_factors is not None:
-            tensors[f"layers.{index}.logit_factors"] = router.logit_factors.detach().float().cpu().contiguous()
+            parts["logit_factors"] = router.logit_factors
+        for name, tensor in parts.items():
+            tensors[f"layers.{index}.{name}"] = tensor.detach().float().cpu().contiguous()
     config, layers = centroids.config, sorted(centroids.routers)
     if config.layers is None and layers != list(range(centroids.num_model_layers or len(layers))):
         config = config.replace(layers=tuple(layers))  # hybrids: some layers have no attention
@@ -114,18 +114,11 @@ def load_centroids(
         CentroidFileError: anything about the file is wrong, or the hub does not give it; the message says what was
             expected and what to do.
     """
-    return load_place(locate_centroids(source, revision, largest=MAX_BYTES), sha256)
+    return load_place(locate_centroids(source, revision), sha256)
 
 
 def load_place(place: Place, sha256: str | None = None) -> Centroids:
-    """Read and check a centroid file that was found.
-
-    Args:
-        place: where it is.
-
-    Raises:
-        CentroidFileError: as for `load_centroids`.
-    """
+    """Read and check a centroid file that was found."""
     path, name = place.path, place.name
     data = _read(path)
     digest = hashlib.sha256(data).hexdigest()
@@ -158,11 +151,8 @@ def _read(path: Path) -> bytes:
             raise CentroidFileError(f"{path.name} is not a file", expected=expected, fix=SEE_FORMAT)
         size = status.st_size
         if size > MAX_BYTES:
-            raise CentroidFileError(
-                f"{path.name} has {size:,} bytes",
-                expected=f"at most {MAX_BYTES:,}, centroids are small",
-                fix=SEE_FORMAT,
-            )
+            expected = f"at most {MAX_BYTES:,}, centroids are small"
+            raise CentroidFileError(f"{path.name} has {size:,} bytes", expected=expected, fix=SEE_FORMAT)
         return path.read_bytes()
     except OSError as error:
         raise CentroidFileError(f"cannot read {path}: {error.strerror}", expected=expected) from error
@@ -211,11 +201,7 @@ def _read_pickle(data: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, A
 
 
 def unpickled(file: io.BytesIO | Path, size: int, name: str) -> Any:
-    """The content of a .pt file, read without ever executing code from it.
-
-    Args:
-        file: its bytes, or where it lies.
-    """
+    """The content of a .pt file, its bytes or its path, read without ever executing code from it."""
     _check_archive(file, size, name)
     if isinstance(file, io.BytesIO):
         file.seek(0)  # reading the archive's index left it elsewhere
@@ -337,12 +323,8 @@ def _config(
         raise CentroidFileError(f"{name} has no configuration and no 2-d centroids to infer it from", fix=SEE_FORMAT)
     groups, width = first["centroids"].shape
     projection = first.get("projection")
-    if (
-        projection is not None
-        and projection.dim() == 2
-        and width not in projection.shape
-        and groups in projection.shape
-    ):
+    two_d = projection is not None and projection.dim() == 2
+    if projection is not None and two_d and width not in projection.shape and groups in projection.shape:
         raise CentroidFileError(
             f"{name}: the centroids have shape {(groups, width)}, which is transposed",
             expected=f"{(width, groups)}: groups, routing size",

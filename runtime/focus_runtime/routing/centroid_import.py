@@ -34,8 +34,9 @@ def orientation(
     readings: dict[frozenset[str], tuple[int, int, int]] = {}
     for turned in READINGS:
         said = all((layout == "transposed") == (part in turned) for part, layout in layouts.items())
-        hidden, routing = _turned(shapes["projection"], turn="projection" in turned)
-        found, same = _turned(shapes["centroids"], turn="centroids" in turned)
+        (hidden, routing), (found, same) = (
+            shapes[part][::-1] if part in turned else shapes[part] for part in ("projection", "centroids")
+        )
         fits = said and routing == same and found <= MAX_GROUPS and width in (None, hidden) and groups in (None, found)
         if fits:
             readings[turned] = (hidden, routing, found)
@@ -51,10 +52,6 @@ def orientation(
         raise _ambiguous(name, shapes, readings)
     ((turned, (_, routing, found)),) = readings.items()
     return turned, {"num_groups": found, "routing_dim": routing}
-
-
-def _turned(shape: tuple[int, ...], *, turn: bool) -> tuple[int, ...]:
-    return shape[::-1] if turn else shape
 
 
 def _ambiguous(
@@ -81,22 +78,13 @@ def _ambiguous(
     )
 
 
-DIMENSIONS = {
-    "projection": 2,
-    "centroids": 2,
-    "potential": 1,
-}  # of one layer's tensor; one more where layers are stacked
+DIMENSIONS = {"projection": 2, "centroids": 2, "potential": 1}  # of one layer's tensor; one more where they are stacked
 WHOLE = ("num_groups", "window", "top_k", "num_sinks")  # settings that are whole numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MappedTensor:
-    """One row of the mapping: tensors of one part that differ by their layer alone.
-
-    Attributes:
-        name: theirs, with an asterisk for the layer's number.
-        layers: numbers of the layers that have it.
-    """
+    """Tensors of one part that differ only by their layer; `name` has an asterisk for its number."""
 
     name: str
     shape: tuple[int, ...]
@@ -111,7 +99,6 @@ class ForeignCentroids:
 
     Attributes:
         name: of the file or folder.
-        mapping: what was found, and what becomes of it.
         others: names of tensors that are left out.
         settings: K and d_g, and what else the file states.
         num_model_layers: attention layers of the model; None without one.
@@ -132,15 +119,7 @@ class ForeignCentroids:
         temperature: float | None = None,
         num_sinks: int | None = None,
     ) -> Centroids:
-        """Routers with the settings that are given, or else stated in the file; what is assumed is in the warnings.
-
-        Args:
-            window: w; it must be given where the file does not state it.
-            top_k, temperature, num_sinks: our defaults where neither gives them.
-
-        Raises:
-            ConfigError: no window is known, or a setting is out of range. CentroidFileError: a number is not finite.
-        """
+        """Routers with the settings that are given, or else stated in the file; what is assumed is in the warnings."""
         given = {"window": window, "top_k": top_k, "temperature": temperature, "num_sinks": num_sinks}
         known = self.settings | {name: value for name, value in given.items() if value is not None}
         if "window" not in known:
@@ -148,12 +127,9 @@ class ForeignCentroids:
                 f"{self.name} does not say the local window", expected="its size in tokens", fix="give it (--window W)"
             )
         usual = FocusConfig()
-        assumed = {
-            "top_k": min(usual.top_k, int(known["num_groups"])),
-            "temperature": usual.temperature,
-            "num_sinks": usual.num_sinks,
-        }
-        assumed = {name: value for name, value in assumed.items() if name not in known}
+        ours: dict[str, float] = {"top_k": min(usual.top_k, int(known["num_groups"]))}
+        ours |= {"temperature": usual.temperature, "num_sinks": usual.num_sinks}
+        assumed = {name: value for name, value in ours.items() if name not in known}
         layers = sorted({int(name.split(".")[1]) for name in self.tensors})
         partial = layers != list(range(self.num_model_layers or len(layers)))
         config = FocusConfig.from_dict(assumed | known | {"layers": layers if partial else None})
@@ -281,11 +257,7 @@ def _not_found(name: str, part: str, foreign: ForeignFile) -> CentroidFileError:
 
 
 def _by_layer(part: str, tensors: list[ForeignTensor], layers: tuple[int, ...] | None) -> dict[int | None, Tensor]:
-    """One part by layer, under None where all layers share it.
-
-    Args:
-        layers: attention layers of the model, whose numbers stacked tensors get; None for 0, 1, 2 and so on.
-    """
+    """One part by layer, under None where all layers share it; stacked ones get the numbers of the model's layers."""
     by_number: dict[int | None, ForeignTensor] = {}
     for one in tensors:
         other = by_number.setdefault(one.layer, one)

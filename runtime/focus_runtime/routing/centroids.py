@@ -26,14 +26,12 @@ class Centroids:
     Attributes:
         routers: by layer number.
         config: the FocusConfig they were trained with.
-        base_model: id of the model they belong to, "" if unknown.
-        base_fingerprint: its fingerprint, "" if unknown.
-        num_model_layers: layer count of that model, None if unknown.
+        base_model, base_fingerprint: of the model they belong to, "" if unknown.
+        num_model_layers: attention layers of that model, None if unknown.
         training: summary of the training, free-form JSON values.
         sha256: hash of the file, "" when not from a file.
-        name: file or built-in name, or repository of a hub and commit.
-        origin: repository and commit that the file was fetched from, "" for other files.
         warnings: remarks of validation that do not forbid use.
+        origin: repository and commit that the file was fetched from, "" for other files.
     """
 
     routers: dict[int, CentroidRouter]
@@ -59,35 +57,36 @@ class Centroids:
 
     def check_fits(self, model: nn.Module) -> None:
         """Refuse a model of another shape."""
-        layers, width, name = attention_modules(model), hidden_size(model), self.name or "these centroids"
-        made_for = f" (made for {self.base_model})" if self.base_model else ""
+        layers, width, heads = attention_modules(model), hidden_size(model), head_counts(model).query
+        name = (self.name or "these centroids") + (f" (made for {self.base_model})" if self.base_model else "")
+        another = "choose the model the file was trained for, or another file"
         if width != self.hidden_size:
             raise CentroidFileError(
-                f"{name}{made_for} read hidden states of width {self.hidden_size}, but the model's are {width} wide",
-                fix="choose the model the file was trained for, or another file",
+                f"{name} read hidden states of width {self.hidden_size}, but the model's are {width} wide", fix=another
             )
         total = self.num_model_layers
         beyond = [i for i in self.routers if i not in layers]
-        if beyond or (total is not None and total != len(layers)):
+        if total not in (None, len(layers)) or (beyond and total is None):
+            count = total or max(self.routers) + 1
             raise CentroidFileError(
-                f"{name}{made_for} have a router for layer {beyond[0]}, which is no attention layer of the model"
-                if beyond and total == len(layers)
-                else f"{name}{made_for} are for a model of {total or max(self.routers) + 1} attention layers, "
-                f"but the model has {len(layers)}",
-                fix="choose the model the file was trained for, or another file",
+                f"{name} are for a model of {count} attention layers, but the model has {len(layers)}", fix=another
+            )
+        if beyond:
+            raise CentroidFileError(
+                f"{name} have a router for layer {beyond[0]}, which is no attention layer of the model", fix=another
             )
         missing = sorted(set(layers) - set(self.routers))
         if missing and self.config.layers is None:
             raise CentroidFileError(
-                f"{name}{made_for} have no router for layer {missing[0]} of the model",
+                f"{name} have no router for layer {missing[0]} of the model",
                 expected=f"one for each of its {len(layers)} attention layers, or a list of those that have one",
                 fix="choose another file, or list the layers in its configuration: the others keep full attention",
             )
-        heads, factors = head_counts(model).query, next(iter(self.routers.values())).logit_factors
+        factors = next(iter(self.routers.values())).logit_factors
         if factors is not None and factors.numel() != heads:
             raise CentroidFileError(
-                f"{name}{made_for} have factors for {factors.numel()} query heads, but the model's layers have {heads}",
-                fix="choose the model the file was trained for, or another file",
+                f"{name} have factors for {factors.numel()} query heads, but the model's layers have {heads}",
+                fix=another,
             )
 
     def check_budget(self, model: nn.Module, budget: Iterable[HeadException]) -> None:
@@ -140,9 +139,7 @@ def random_centroids(model: nn.Module, config: FocusConfig, *, seed: int = 0, na
 
     Args:
         model: the model whose layers and hidden size they fit.
-        config: settings of the routers.
         seed: of the random numbers.
-        name: name of the centroids.
     """
     generator, config = torch.Generator().manual_seed(seed), config.replace(logit_factors=False)
     layers = config.layers if config.layers is not None else tuple(attention_modules(model))

@@ -54,7 +54,6 @@ class ForeignTensor:
     Attributes:
         name: its keys joined by points, after the file's name where there are several files.
         pattern: the same with an asterisk for the layer's number.
-        layer: number in its name; None where there is none.
     """
 
     name: str
@@ -65,13 +64,7 @@ class ForeignTensor:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ForeignFile:
-    """What was recognised in a file or folder.
-
-    Attributes:
-        parts: tensors by "projection", "centroids" or "potential".
-        others: names of the tensors that are none of these.
-        settings: settings that the file states, such as its window.
-    """
+    """What was recognised in a file or folder; `others` are names of tensors that are none of the parts."""
 
     parts: dict[str, list[ForeignTensor]] = field(default_factory=lambda: {part: [] for part in PARTS})
     others: list[str] = field(default_factory=list)
@@ -79,12 +72,7 @@ class ForeignFile:
 
 
 def read_foreign(source: Path, patterns: Mapping[str, str]) -> ForeignFile:
-    """Read a checkpoint, or all of a folder.
-
-    Args:
-        patterns: by part, a pattern of the names that are it, such as "*.W_g.weight"; `PARTS` decides where none is
-            given.
-    """
+    """Read a checkpoint, or all of a folder; `patterns` of names, such as "*.W_g.weight", go before `PARTS`."""
     found = ForeignFile()
     stated: dict[str, set[float]] = {}
     for file in _files(source):
@@ -181,12 +169,11 @@ def _part(name: str, path: tuple[str, ...], stem: str, patterns: Mapping[str, st
 
 def _layer(keys: str, stem: str) -> tuple[int | None, str]:
     """The layer that a tensor's keys name, or else its file; and the name with an asterisk for its number."""
-    for number in (_OF_LAYER, _NUMBER, _AT_THE_END):
-        if match := number.search(keys):
-            return int(match[1]), _joined(stem, f"{keys[: match.start(1)]}*{keys[match.end(1) :]}")
-    for number in (_OF_LAYER, _NUMBER, _AT_THE_END):
-        if match := number.search(stem):
-            return int(match[1]), _joined(f"{stem[: match.start(1)]}*{stem[match.end(1) :]}", keys)
+    for text in (keys, stem):
+        for number in (_OF_LAYER, _NUMBER, _AT_THE_END):
+            if match := number.search(text):
+                starred = f"{text[: match.start(1)]}*{text[match.end(1) :]}"
+                return int(match[1]), _joined(stem, starred) if text is keys else _joined(starred, keys)
     return None, _joined(stem, keys)
 
 

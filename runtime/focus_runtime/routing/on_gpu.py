@@ -14,31 +14,12 @@ from focus_runtime.gpu import aligned, alike, power_of_two, tiles_of
 
 @triton.jit(do_not_specialize=["tokens", "length", "first_movable"])
 def route_kernel(
-    HIDDEN,
-    WEIGHTS,
-    POTENTIAL,
-    FIRST,
-    KNOWN,
-    PADDING,
-    PROBABILITIES,
-    SETS,
-    FOUND,
-    tokens,
-    length,
-    threshold,
-    first_movable,
-    num_groups: tl.constexpr,
-    top_ks: tl.constexpr,
-    num_sets: tl.constexpr,
-    most: tl.constexpr,
-    width: tl.constexpr,
-    LOOKS: tl.constexpr,
-    KNOWS: tl.constexpr,
-    PADDED: tl.constexpr,
-    GROUPS: tl.constexpr,
-    BT: tl.constexpr,
+    HIDDEN, WEIGHTS, POTENTIAL, FIRST, KNOWN, PADDING, PROBABILITIES, SETS, FOUND,
+    tokens, length, threshold, first_movable,
+    num_groups: tl.constexpr, top_ks: tl.constexpr, num_sets: tl.constexpr, most: tl.constexpr, width: tl.constexpr,
+    LOOKS: tl.constexpr, KNOWS: tl.constexpr, PADDED: tl.constexpr, GROUPS: tl.constexpr, BT: tl.constexpr,
     BE: tl.constexpr,
-):
+):  # fmt: skip
     """Probabilities, and bit sets by top-k, of which `top_ks` holds one in each of its bytes. Where it LOOKS, tokens
     like their text's first one, and those KNOWN before, belong to all groups for every k but 0."""
     t = tl.program_id(0) * BT + tl.arange(0, BT)
@@ -90,11 +71,22 @@ def route_kernel(
         tl.store(FOUND + t, found_t, mask=real_t)
         everywhere_t = tl.where(found_t, all_bits(num_groups), everywhere_t)
     left_tk = tl.where(real_k[None, :], share_tk, -2.0)
+    _store_sets(SETS, SETS, left_tk, everywhere_t, t, k, real_t, tokens, top_ks, num_sets, most, -1, BT)
+
+
+@triton.jit
+def _store_sets(
+    SETS, MEMBER, left_tk, everywhere_t, t, k, real_t, tokens,
+    top_ks: tl.constexpr, num_sets: tl.constexpr, most: tl.constexpr, usual: tl.constexpr, BT: tl.constexpr,
+):  # fmt: skip
+    """Bit sets by top-k, of which `top_ks` holds one in each of its bytes; MEMBER are those of the usual one."""
     bits_t = tl.zeros([BT], dtype=tl.int64)
     for rank in tl.static_range(most + 1):
         for place in tl.static_range(num_sets):
             if (top_ks >> (8 * place)) & 255 == rank:
                 own_t = bits_t
+                if rank == usual:
+                    own_t = tl.load(MEMBER + t, mask=real_t, other=0)
                 if rank > 0:
                     own_t = own_t | everywhere_t
                 tl.store(SETS + place * tokens.to(tl.int64) + t, own_t, mask=real_t)
@@ -114,21 +106,11 @@ def all_bits(num_groups: tl.constexpr):
 
 @triton.jit(do_not_specialize=["tokens"])
 def sets_kernel(
-    PROBABILITIES,
-    MEMBER,
-    EVERYWHERE,
-    SETS,
+    PROBABILITIES, MEMBER, EVERYWHERE, SETS,
     tokens,
-    num_groups: tl.constexpr,
-    top_ks: tl.constexpr,
-    num_sets: tl.constexpr,
-    usual: tl.constexpr,
-    most: tl.constexpr,
-    ANY: tl.constexpr,
-    GROUPS: tl.constexpr,
-    BT: tl.constexpr,
-):
-    """Bit sets by top-k, of which `top_ks` holds one in each of its bytes; MEMBER are those of the usual one."""
+    num_groups: tl.constexpr, top_ks: tl.constexpr, num_sets: tl.constexpr, usual: tl.constexpr, most: tl.constexpr,
+    ANY: tl.constexpr, GROUPS: tl.constexpr, BT: tl.constexpr,
+):  # fmt: skip
     t = tl.program_id(0) * BT + tl.arange(0, BT)
     k = tl.arange(0, GROUPS)
     real_t, real_k = t < tokens, k < num_groups
@@ -137,19 +119,7 @@ def sets_kernel(
     everywhere_t = tl.zeros([BT], dtype=tl.int64)
     if ANY:
         everywhere_t = tl.where(tl.load(EVERYWHERE + t, mask=real_t, other=0) != 0, all_bits(num_groups), everywhere_t)
-    bits_t = tl.zeros([BT], dtype=tl.int64)
-    for rank in tl.static_range(most + 1):
-        for place in tl.static_range(num_sets):
-            if (top_ks >> (8 * place)) & 255 == rank:
-                own_t = bits_t
-                if rank == usual:
-                    own_t = tl.load(MEMBER + t, mask=real_t, other=0)
-                if rank > 0:
-                    own_t = own_t | everywhere_t
-                tl.store(SETS + place * tokens.to(tl.int64) + t, own_t, mask=real_t)
-        best_t = tl.argmax(left_tk, axis=1)  # the lower group of equals
-        bits_t = bits_t | (tl.full([BT], 1, dtype=tl.int64) << best_t.to(tl.int64))
-        left_tk = tl.where(k[None, :] == best_t[:, None], -1.0, left_tk)
+    _store_sets(SETS, MEMBER, left_tk, everywhere_t, t, k, real_t, tokens, top_ks, num_sets, most, usual, BT)
 
 
 FEWEST_COLUMNS = 16  # of a matrix product
@@ -160,11 +130,7 @@ SETS_TOKENS = 64
 
 
 def in_bytes(top_ks: tuple[int, ...]) -> int:
-    """One k in each byte of a whole number, the first lowest: what kernels are compiled for; at most 7 fit.
-
-    Args:
-        top_ks: each below 256.
-    """
+    """One k in each byte of a whole number, the first lowest: what kernels are compiled for; at most 7 fit."""
     return sum(top_k << (8 * place) for place, top_k in enumerate(top_ks))
 
 
@@ -212,10 +178,8 @@ def route_on_gpu(
         looks, knows, padded = True, sinks.known is not None, sinks.padding is not None
         first, threshold, first_movable = sinks.first, float(sinks.threshold), sinks.first_movable
         found = flags = torch.empty((batch, length), dtype=torch.bool, device=device)
-        known, padding = (
-            flags if sinks.known is None else sinks.known,
-            first if sinks.padding is None else sinks.padding,
-        )
+        known = flags if sinks.known is None else sinks.known
+        padding = first if sinks.padding is None else sinks.padding
     tile = TILE if tokens < LONG_FROM else LONG_TILE
     kinds = (weights.shape, top_ks, looks, knows, padded, tile)
     starts = aligned(hidden, weights, potential, first, known, padding)

@@ -9,7 +9,6 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from focus_runtime.assets import SHIPPED_CENTROIDS, asset_path
 from focus_runtime.config import BACKENDS, SLIDING_LAYERS
@@ -22,19 +21,15 @@ SETTINGS_FILE = "focus_config.json"
 BASE_MODEL_FOLDER = "base_model"  # of a folder that was saved with the weights of the base model
 FORMAT = "focus-composition"
 FORMAT_VERSION = 1
+MAX_BYTES = 512 * 1024 * 1024  # of a centroid file
 MAX_SETTINGS_BYTES = 1024 * 1024
+SUFFIXES = (".safetensors", ".pt", ".pth")
 _FIX = "save it again, or remove the file to use the centroids alone"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SavedSettings:
-    """What `focus_config.json` says.
-
-    Attributes:
-        base_model: embedded model's name, hub id or path; "" if unknown.
-        base_fingerprint: of the model that Focus was composed onto, "" if unknown.
-        sliding_layers: what layers with a sliding window do, see `compose`.
-    """
+    """What `focus_config.json` says; `base_model` is an embedded model's name, a hub id or a path, "" if unknown."""
 
     sha256: str
     base_model: str = ""
@@ -42,59 +37,47 @@ class SavedSettings:
     backend: str = "auto"
     sliding_layers: str = "auto"
 
-    def to_json(self) -> str:
-        """The file's content, the same for equal settings."""
-        head = {"format": FORMAT, "format_version": FORMAT_VERSION, "written_by": f"focus-explorer {__version__}"}
-        return json.dumps(head | dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
-
 
 def write_settings(folder: Path, settings: SavedSettings) -> None:
-    """Write `focus_config.json`."""
+    """Write `focus_config.json`, the same bytes for equal settings."""
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "written_by": f"focus-explorer {__version__}"}
+    content = json.dumps(head | dataclasses.asdict(settings), indent=2, sort_keys=True) + "\n"
     with replacing(folder / SETTINGS_FILE, explain=cannot_write("choose a writable folder", CentroidFileError)) as part:
-        part.write_text(settings.to_json(), encoding="utf-8")
+        part.write_text(content, encoding="utf-8")
 
 
 def read_settings(path: Path, name: str) -> SavedSettings:
-    """Read a `focus_config.json`, which may be anybody's."""
+    """Read a `focus_config.json`, which anyone may have written."""
+    file = f"{SETTINGS_FILE} of {name}"
     try:
         if path.stat().st_size > MAX_SETTINGS_BYTES:
-            raise CentroidFileError(f"{SETTINGS_FILE} of {name} is larger than {MAX_SETTINGS_BYTES:,} bytes", fix=_FIX)
+            raise CentroidFileError(f"{file} is larger than {MAX_SETTINGS_BYTES:,} bytes", fix=_FIX)
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise CentroidFileError(f"cannot read {SETTINGS_FILE} of {name}: {error.strerror}") from error
+        raise CentroidFileError(f"cannot read {file}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # ValueError: also not UTF-8
-        raise CentroidFileError(f"{SETTINGS_FILE} of {name} is not JSON", expected="a JSON object", fix=_FIX) from error
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise CentroidFileError(f"{SETTINGS_FILE} of {name} is something else", expected=FORMAT, fix=_FIX)
-    version = values.get("format_version")
+        raise CentroidFileError(f"{file} is not JSON", expected="a JSON object", fix=_FIX) from error
+    if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+        raise CentroidFileError(f"{file} is something else", expected=FORMAT, fix=_FIX)
+    version = values.pop("format_version", None)
     if isinstance(version, bool) or not isinstance(version, int) or version > FORMAT_VERSION:
+        expected = f"at most {FORMAT_VERSION}"
         raise CentroidFileError(
-            f"{SETTINGS_FILE} of {name} has format version {version!r}",
-            expected=f"at most {FORMAT_VERSION}",
-            fix="update Focus Explorer",
+            f"{file} has format version {version!r}", expected=expected, fix="update Focus Explorer"
         )
-    return _settings(values, name)
-
-
-def _settings(values: dict[str, Any], name: str) -> SavedSettings:
-    fields = {field.name for field in dataclasses.fields(SavedSettings)}
-    unknown = sorted(set(values) - fields - {"format", "format_version", "written_by"})
+    values.pop("written_by", None)
+    fields = sorted(field.name for field in dataclasses.fields(SavedSettings))
+    unknown = sorted(set(values) - set(fields))
     if unknown:
-        expected = "one of " + ", ".join(sorted(fields))
-        raise CentroidFileError(f"{SETTINGS_FILE} of {name} has the key {unknown[0]!r}", expected=expected, fix=_FIX)
-    known = {key: value for key, value in values.items() if key in fields}
-    if "sha256" not in known or not all(isinstance(value, str) for value in known.values()):
-        raise CentroidFileError(
-            f"{SETTINGS_FILE} of {name} has no sha256, or a value that is no text", expected="texts", fix=_FIX
-        )
-    settings = SavedSettings(**known)
+        raise CentroidFileError(f"{file} has the key {unknown[0]!r}", expected="one of " + ", ".join(fields), fix=_FIX)
+    if "sha256" not in values or not all(isinstance(value, str) for value in values.values()):
+        raise CentroidFileError(f"{file} has no sha256, or a value that is no text", expected="texts", fix=_FIX)
+    settings = SavedSettings(**values)
     for key, allowed in (("backend", BACKENDS), ("sliding_layers", SLIDING_LAYERS)):
-        if getattr(settings, key) not in allowed:
-            raise CentroidFileError(
-                f"{SETTINGS_FILE} of {name}: {key} is {getattr(settings, key)[:40]!r}",
-                expected="one of " + ", ".join(allowed),
-                fix=_FIX,
-            )
+        value = getattr(settings, key)
+        if value not in allowed:
+            expected = "one of " + ", ".join(allowed)
+            raise CentroidFileError(f"{file}: {key} is {value[:40]!r}", expected=expected, fix=_FIX)
     return settings
 
 
@@ -108,12 +91,7 @@ _NETWORK = "check the network connection and HF_ENDPOINT; what was fetched befor
 
 @dataclass(frozen=True, slots=True)
 class HubName:
-    """A repository of the hub at a revision.
-
-    Attributes:
-        repo: user or organisation, a slash, and the repository's name.
-        revision: branch, tag or commit; None for the newest.
-    """
+    """A repository of the hub, `user/repo`, at a branch, tag or commit; None: the newest."""
 
     repo: str
     revision: str | None = None
@@ -135,20 +113,10 @@ def hub_name(name: str) -> HubName | None:
     return HubName(match["repo"], match["revision"])
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """A repository in the cache.
+def fetch(name: HubName) -> Path:
+    """The cache's folder of a repository at a commit, fetched unless it is there and may not have changed.
 
-    Attributes:
-        folder: holds `centroids.safetensors`, and `focus_config.json` where the repository has one.
-    """
-
-    folder: Path
-    name: HubName
-
-
-def fetch(name: HubName, *, largest: int) -> Fetched:
-    """The centroids of a repository, from the cache where they are there and may not have changed.
+    It holds `centroids.safetensors`, and `focus_config.json` where the repository has one.
 
     Raises:
         CentroidFileError: there is no such repository, revision or file, it may not be read, or the hub is out of reach
@@ -159,7 +127,7 @@ def fetch(name: HubName, *, largest: int) -> Fetched:
     found = cached(name) if name.pinned else None
     if found is not None:
         return found
-    commit = _commit(name, largest)
+    commit = _commit(name)
     if commit is None:
         found = cached(name)
         if found is None:
@@ -176,7 +144,7 @@ def fetch(name: HubName, *, largest: int) -> Fetched:
             _fetch_settings(name.repo, path.parent.name)
     except Exception as error:  # those of the hub's client and of the HTTP library below it have no common type
         raise _failure(name, error) from error
-    return Fetched(path.parent, HubName(name.repo, path.parent.name))
+    return path.parent
 
 
 def _fetch_settings(repo: str, commit: str) -> None:
@@ -187,18 +155,17 @@ def _fetch_settings(repo: str, commit: str) -> None:
         hf_hub_download(repo, SETTINGS_FILE, revision=commit, etag_timeout=SECONDS)
 
 
-def cached(name: HubName) -> Fetched | None:
-    """What the cache has of a repository, without any request; None where it has no centroid file of that revision."""
+def cached(name: HubName) -> Path | None:
+    """The cache's folder of a repository, without any request; None where it has no centroid file of that revision."""
     from huggingface_hub import try_to_load_from_cache
 
     path = try_to_load_from_cache(name.repo, CENTROIDS_FILE, revision=name.revision)
     if not isinstance(path, str) or not os.path.exists(path):
         return None
-    folder = Path(path).parent
-    return Fetched(folder, HubName(name.repo, folder.name))
+    return Path(path).parent
 
 
-def _commit(name: HubName, largest: int) -> str | None:
+def _commit(name: HubName) -> str | None:
     """Ask for the commit of a revision and the sizes of its files; None where the hub cannot be reached or fails.
 
     The client's own download waits half a minute for a hub that is out of reach; one request without another attempt
@@ -208,7 +175,7 @@ def _commit(name: HubName, largest: int) -> str | None:
     from huggingface_hub.errors import HfHubHTTPError, RemoteEntryNotFoundError
 
     commit = None
-    for file, most in ((CENTROIDS_FILE, largest), (SETTINGS_FILE, MAX_SETTINGS_BYTES)):
+    for file, most in ((CENTROIDS_FILE, MAX_BYTES), (SETTINGS_FILE, MAX_SETTINGS_BYTES)):
         try:
             found = get_hf_file_metadata(hf_hub_url(name.repo, file, revision=commit or name.revision), timeout=SECONDS)
         except HfHubHTTPError as error:
@@ -222,11 +189,8 @@ def _commit(name: HubName, largest: int) -> str | None:
                 return None
             raise
         if found.size is not None and found.size > most:
-            raise CentroidFileError(
-                f"{file} of {name} has {found.size:,} bytes",
-                expected=f"at most {most:,}",
-                fix="name another repository",
-            )
+            size = f"{file} of {name} has {found.size:,} bytes"
+            raise CentroidFileError(size, expected=f"at most {most:,}", fix="name another repository")
         commit = commit or found.commit_hash
     return commit
 
@@ -238,37 +202,25 @@ def _is_network(error: Exception) -> bool:
 
 def _failure(name: HubName, error: Exception) -> CentroidFileError:
     """One clear message for what the hub answered."""
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        RemoteEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors
 
     login = "log in with `hf auth login`, or set HF_TOKEN"
-    if isinstance(error, GatedRepoError):  # is a RepositoryNotFoundError too
-        return CentroidFileError(
-            f"access to {name.repo} has to be granted by its owner",
-            fix=f"ask for it on the repository's page, then {login}",
-        )
-    if isinstance(error, RepositoryNotFoundError):
+    if isinstance(error, errors.GatedRepoError):  # is a RepositoryNotFoundError too
+        fix = f"ask for it on the repository's page, then {login}"
+        return CentroidFileError(f"access to {name.repo} has to be granted by its owner", fix=fix)
+    if isinstance(error, errors.RepositoryNotFoundError):
         return CentroidFileError(
             f"the hub has no repository {name.repo}, or it is private",
             expected="user/repo, a shipped file's name, or a path",
             fix=f"check the spelling; for a private one {login}",
         )
-    if isinstance(error, RevisionNotFoundError):
-        return CentroidFileError(
-            f"{name.repo} has no revision {name.revision or 'main'}", expected="a branch, tag or whole commit hash"
-        )
-    if isinstance(error, RemoteEntryNotFoundError):
-        return CentroidFileError(
-            f"{name} holds no centroid file",
-            expected=CENTROIDS_FILE,
-            fix="name a repository that `focus-explorer centroids push` wrote",
-        )
-    if isinstance(error, HfHubHTTPError):
+    if isinstance(error, errors.RevisionNotFoundError):
+        what = f"{name.repo} has no revision {name.revision or 'main'}"
+        return CentroidFileError(what, expected="a branch, tag or whole commit hash")
+    if isinstance(error, errors.RemoteEntryNotFoundError):
+        fix = "name a repository that `focus-explorer centroids push` wrote"
+        return CentroidFileError(f"{name} holds no centroid file", expected=CENTROIDS_FILE, fix=fix)
+    if isinstance(error, errors.HfHubHTTPError):
         status = error.response.status_code
         if status in (401, 403):
             return CentroidFileError(f"the hub refuses access to {name} (status {status})", fix=login)
@@ -276,17 +228,12 @@ def _failure(name: HubName, error: Exception) -> CentroidFileError:
     return CentroidFileError(f"{name} cannot be fetched: {first_line(error)}", fix=_NETWORK)
 
 
-SUFFIXES = (".safetensors", ".pt", ".pth")
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A centroid file that was found.
+    """A centroid file that was found; there may be none at a path that was named.
 
     Attributes:
-        path: of the file; there may be none where a path was named.
-        name: that messages, lists and runs call it by.
-        settings: read from the folder or repository, None where there are none.
+        settings: those beside the file.
         origin: repository and commit it was fetched from, "" for files of this machine.
     """
 
@@ -301,7 +248,7 @@ class Place:
         return self.settings.sha256 if self.settings is not None else ""
 
 
-def locate_centroids(source: str | os.PathLike[str], revision: str | None, *, largest: int) -> Place:
+def locate_centroids(source: str | os.PathLike[str], revision: str | None) -> Place:
     """Find a centroid file, and fetch it where a repository is named. What is on this machine goes first."""
     text = os.fspath(source)
     repository = named_repository(source)
@@ -312,8 +259,14 @@ def locate_centroids(source: str | os.PathLike[str], revision: str | None, *, la
     if repository is not None:
         if revision is not None and repository.revision is not None:
             raise CentroidFileError(f"{text} names a revision, and another was given", expected="one of them")
-        found = fetch(_at(repository, revision), largest=largest)
-        return _in_folder(found.folder, str(found.name), origin=str(found.name))
+        if revision is not None:
+            repository = hub_name(f"{repository.repo}@{revision}")
+        if repository is None:
+            what = f"the revision {revision!r:.82} is no name"
+            raise CentroidFileError(what, expected="a branch, tag or commit hash")
+        folder = fetch(repository)
+        origin = f"{repository.repo}@{folder.name}"
+        return _in_folder(folder, origin, origin)
     if text in SHIPPED_CENTROIDS:
         return Place(path=asset_path("centroids", SHIPPED_CENTROIDS[text]), name=text)
     path = Path(source)
@@ -335,20 +288,7 @@ def named_repository(source: str | os.PathLike[str]) -> HubName | None:
     return None if os.path.lexists(source) else hub_name(source)
 
 
-def _at(repository: HubName, revision: str | None) -> HubName:
-    if revision is None:
-        return repository
-    name = hub_name(f"{repository.repo}@{revision}")
-    if name is None:
-        raise CentroidFileError(f"the revision {revision[:80]!r} is no name", expected="a branch, tag or commit hash")
-    return name
-
-
-def _in_folder(folder: Path, name: str, *, origin: str = "") -> Place:
+def _in_folder(folder: Path, name: str, origin: str = "") -> Place:
     settings = folder / SETTINGS_FILE
-    return Place(
-        path=folder / CENTROIDS_FILE,
-        name=name,
-        settings=read_settings(settings, name) if settings.exists() else None,
-        origin=origin,
-    )
+    saved = read_settings(settings, name) if settings.exists() else None
+    return Place(path=folder / CENTROIDS_FILE, name=name, settings=saved, origin=origin)

@@ -34,14 +34,10 @@ def few_tokens_fit(hidden: Tensor) -> bool:
 
 
 def route_few_tokens(hidden: Tensor, weights: Tensor, potential: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
-    """Probabilities and groups of tokens, as `CentroidRouter.own_assignment` defines them.
+    """Probabilities (B, T, K) float32 and groups (B, T) of tokens, as `CentroidRouter.own_assignment` defines them.
 
     Args:
-        hidden: (B, T, E) float32 or bfloat16, contiguous.
         weights: (E, K) float32, contiguous: W_g C^T / tau.
-
-    Returns:
-        (B, T, K) float32, and (B, T) int64 bit sets.
     """
     batch, length, width = hidden.shape
     groups = weights.shape[1]
@@ -49,18 +45,8 @@ def route_few_tokens(hidden: Tensor, weights: Tensor, potential: Tensor, top_k: 
     membership = torch.empty(batch, length, dtype=torch.int64)
     functions = library()[0]
     assert functions is not None
-    failed = functions.focus_route_cpu(
-        hidden.data_ptr(),
-        weights.data_ptr(),
-        potential.data_ptr(),
-        probabilities.data_ptr(),
-        membership.data_ptr(),
-        ELEMENTS[hidden.dtype],
-        batch * length,
-        width,
-        groups,
-        top_k,
-    )
+    addresses = (x.data_ptr() for x in (hidden, weights, potential, probabilities, membership))
+    failed = functions.focus_route_cpu(*addresses, ELEMENTS[hidden.dtype], batch * length, width, groups, top_k)
     assert not failed, "a configuration has at most 63 groups"
     return probabilities, membership
 
@@ -93,11 +79,11 @@ class Assignment:
         probabilities: (B, T, K) float, rows sum to 1.
         membership: (B, T) int64, bit g set when the token belongs to group g.
         potential: (B, K) or (K,) float, the column term that was used.
-        uniform: True promises that every token has exactly the configured k of K groups.
-        everywhere: (B, T) bool, tokens that belong to all groups whatever the k, see `in_all_groups`; None for none.
-        beyond: True promises that all other tokens have exactly the configured k of K groups.
-        edit: changes of the membership whatever the k, made by hand; None for none.
-        by_top_k: the membership for each of several k, (S, B, T), where they were decided together; None elsewhere.
+        uniform: every token has exactly the configured k of K groups.
+        everywhere: (B, T) bool, tokens that belong to all groups whatever the k, see `in_all_groups`.
+        beyond: all other tokens have exactly the configured k of K groups.
+        edit: changes of the membership whatever the k, made by hand.
+        by_top_k: the membership for each of several k, (S, B, T), where they were decided together.
     """
 
     probabilities: Tensor
@@ -163,16 +149,13 @@ def sinkhorn_potential(logits_BTK: Tensor, iterations: int, padding_BT: Tensor |
 
     After N rounds of dividing by column sums and then by row sums, row i of the plan is softmax(logits_i + b);
     this returns b, so that softmax(logits + b) equals the iterated plan. A row step cancels every earlier row
-    step, so only the column terms have to be carried. Column targets are T/K, and b is centred: adding a
+    step, so only the column terms have to be carried. Column targets are T/K, and b (B, K) is centred: adding a
     constant to b changes no softmax.
 
     Args:
-        logits_BTK: (B, T, K) scores divided by the temperature.
+        logits_BTK: scores divided by the temperature.
         iterations: N, at least 1.
-        padding_BT: (B, T) bool, True for real tokens; padded tokens do not count in the column sums.
-
-    Returns:
-        (B, K) float, mean 0.
+        padding_BT: True for real tokens; padded tokens do not count in the column sums.
     """
     rows_BTK = logits_BTK
     if padding_BT is not None:
@@ -185,11 +168,7 @@ def sinkhorn_potential(logits_BTK: Tensor, iterations: int, padding_BT: Tensor |
 
 
 def top_k_membership(probabilities: Tensor, top_k: int) -> Tensor:
-    """Bit set of each token's k most probable groups; ties go to the lower group number.
-
-    Args:
-        top_k: k, between 0 and K.
-    """
+    """Bit set of each token's k most probable groups; ties go to the lower group number."""
     if top_k == 0:
         return torch.zeros(probabilities.shape[:-1], dtype=torch.int64, device=probabilities.device)
     if top_k == 1:  # argmax takes the first of equals, in a third of the time
@@ -272,14 +251,8 @@ class CentroidRouter(nn.Module):
         assert projection is not None
         assert centroids is not None
         temperature = self.config.temperature
-        state = (
-            projection.data_ptr(),
-            projection._version,
-            centroids.data_ptr(),
-            centroids._version,
-            projection.dtype,
-            temperature,
-        )
+        versions = (projection.data_ptr(), projection._version, centroids.data_ptr(), centroids._version)
+        state = (*versions, projection.dtype, temperature)
         if self._scoring is None or self._scoring[0] != state:
             with torch.autocast(projection.device.type, enabled=False):  # kept, and read by kernels as what it is
                 self._scoring = (state, (projection @ centroids.T / temperature).detach())
@@ -309,20 +282,18 @@ class CentroidRouter(nn.Module):
     ) -> Assignment:
         """Groups of every token as the router itself decides them."""
         causal = (assignment or self.config.assignment) == "causal"
-        if causal:
-            routed = self._routed_by_kernel(hidden)
-            if routed is not None:
-                return routed
+        routed = self._routed_by_kernel(hidden) if causal else None
+        if routed is not None:
+            return routed
         logits_BTK = self.logits(hidden)
-        if not causal:
-            if self.config.normalisation == "softmax":
-                potential = logits_BTK.new_zeros(logits_BTK.shape[0], logits_BTK.shape[2])
-            else:
-                potential = sinkhorn_potential(logits_BTK, self.config.sinkhorn_iterations, padding)
-            probabilities_BTK = torch.softmax(logits_BTK + potential[:, None, :], dim=-1)
-        else:
+        if causal:
             potential = self.potential
-            probabilities_BTK = torch.softmax(logits_BTK + potential, dim=-1)
+        elif self.config.normalisation == "softmax":
+            potential = logits_BTK.new_zeros(logits_BTK.shape[0], logits_BTK.shape[2])
+        else:
+            potential = sinkhorn_potential(logits_BTK, self.config.sinkhorn_iterations, padding)
+        column_term = potential if causal else potential[:, None, :]
+        probabilities_BTK = torch.softmax(logits_BTK + column_term, dim=-1)
         membership_BT = top_k_membership(probabilities_BTK.detach(), self.config.top_k)
         return Assignment(probabilities_BTK, membership_BT, potential, uniform=True)
 

@@ -15,7 +15,6 @@ from focus_runtime.attention import (
     reference,
     soft,
 )
-from focus_runtime.attention.cuda import decomposed as cuda_decomposed
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.config import CONSTANT
 from focus_runtime.mask.rule import PairRule
@@ -43,9 +42,9 @@ def by_keyword(function):
 decode_attention = by_keyword(decode.decode_attention)
 decomposed_attention = by_keyword(decomposed.decomposed_attention)
 differentiable_attention = by_keyword(decomposed_backward.differentiable_attention)
-flash_decomposition = by_keyword(cuda_decomposed.flash_decomposition)
 flex_focus_attention = by_keyword(flex.flex_focus_attention)
 fused_attention = by_keyword(fused.fused_attention)
+gpu_decomposition = by_keyword(decomposed.gpu_decomposition)
 gated_attention = by_keyword(soft.gated_attention)
 gated_attention_reference = by_keyword(gated_reference.gated_attention_reference)
 masked_attention = by_keyword(masked.masked_attention)

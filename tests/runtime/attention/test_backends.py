@@ -9,7 +9,10 @@ import pytest
 import torch
 
 from focus_runtime.attention import focus_attention
+from focus_runtime.config import CONSTANT
+from focus_runtime.errors import InputError
 from tests.runtime.attention.by_keyword import (
+    decode_attention,
     decomposed_attention,
     fused_attention,
     masked_attention,
@@ -31,6 +34,11 @@ BF16 = 1.5e-2
 FAST = [masked_attention, decomposed_attention, pytest.param(fused_attention, marks=needs_compiler)]
 
 
+# Windows, sinks, and positions between which windows grow: not at all, from the start, within the text, beyond it.
+RULES = [
+    *((window, sinks, CONSTANT) for window, sinks in ((0, 0), (5, 0), (17, 4), (64, 1), (1000, 0), (3, 1000))),
+    *((window, 3, growth) for window, growth in ((1, (1, 1000)), (9, (40, 170)), (0, (3, 100)), (70, (20, 90)))),
+]
 WAYS = [
     masked_attention,
     decomposed_attention,
@@ -42,23 +50,15 @@ WAYS = [
 
 
 @pytest.mark.parametrize("run", WAYS)
-@pytest.mark.parametrize("length", [1, 2, 63, 65, 200])
-@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (5, 0), (17, 4), (64, 1), (1000, 0), (3, 1000)])
+@pytest.mark.parametrize("length", [1, 65, 200])
+@pytest.mark.parametrize(("window", "num_sinks", "growth"), RULES)
 @pytest.mark.parametrize("top_k", [1, 2, 3])
-def test_every_way_equals_the_oracle(run, length, window, num_sinks, top_k, fresh_seed):
-    inputs = random_inputs(length, dtype=torch.float32)
-    membership = random_membership(length, groups=5, top_k=top_k)
-    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.35}
-    assert_same(run(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
-
-
-@pytest.mark.parametrize("run", FAST)
-@pytest.mark.parametrize("heads", [(1, 1), (4, 1), (6, 3)])
-@pytest.mark.parametrize("top_k", [1, 2])
-def test_fast_backends_share_key_heads_and_take_batches(run, heads, top_k, fresh_seed):
-    inputs = random_inputs(70, batch=3, heads=heads[0], kv_heads=heads[1], dtype=torch.float32)
-    membership = random_membership(70, batch=3, top_k=top_k)
-    settings: dict[str, Any] = {"window": 9, "num_sinks": 2, "scale": 0.35}
+def test_every_way_equals_the_oracle(run, length, window, num_sinks, growth, top_k, fresh_seed):
+    """Batches whose heads share keys, laid out as models hand them over: (B, T, H, D), transposed."""
+    inputs = random_inputs(length, batch=2, heads=6, kv_heads=3, dtype=torch.float32)
+    inputs = tuple(x.transpose(1, 2).contiguous().transpose(1, 2) for x in inputs)
+    membership = random_membership(length, groups=5, top_k=top_k, batch=2)
+    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "growth": growth, "scale": 0.35}
     assert_same(run(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
 
 
@@ -69,16 +69,6 @@ def test_empty_groups(run, used, fresh_seed):
     membership = 1 << torch.tensor(used)[torch.randint(len(used), (1, 90))]  # bits beyond 31 as well
     settings: dict[str, Any] = {"window": 9, "num_sinks": 2, "scale": 0.35}
     assert_same(run(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
-
-
-@pytest.mark.parametrize("run", FAST)
-def test_a_group_of_one_token(run, fresh_seed):
-    inputs, membership = random_inputs(90, dtype=torch.float32), torch.ones(1, 90, dtype=torch.int64)
-    membership[0, 89] = 2
-    settings: dict[str, Any] = {"window": 0, "num_sinks": 0, "scale": 0.35}
-    out, lse = run(*inputs, membership, **settings)
-    assert_same((out, lse), oracle(inputs, membership, **settings), FP32)
-    torch.testing.assert_close(out[0, 0, 89], inputs[2][0, 0, 89])  # it sees itself alone
 
 
 @pytest.mark.parametrize("run", FAST)
@@ -102,12 +92,13 @@ def test_bfloat16(run, length, fresh_seed):
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("top_k", [1, 3])
-@pytest.mark.parametrize("softcap", [None, 2.0])
-@pytest.mark.parametrize("run", [FAST[0], FAST[2]])
-def test_padding(run, side, top_k, softcap, fresh_seed):
+@pytest.mark.parametrize(("softcap", "growth"), [(None, CONSTANT), (2.0, CONSTANT), (None, (10, 30))])
+@pytest.mark.parametrize("run", [FAST[0], FAST[2], decode_attention])
+def test_padding(run, side, top_k, softcap, growth, fresh_seed):
     inputs = random_inputs(40, batch=3, dtype=torch.float32)
     membership, real = random_membership(40, top_k=top_k, batch=3), padded(40, 3, side)
     settings: dict[str, Any] = {"window": 3, "num_sinks": 2, "scale": 0.35, "key_padding": real, "softcap": softcap}
+    settings["growth"] = growth
     actual = run(*inputs, membership, **settings)
     assert_same(actual, oracle(inputs, membership, **settings), FP32)
     if side == "left":  # a padded query sees nothing
@@ -123,16 +114,6 @@ def test_fewer_queries_than_keys(run, window, queries, fresh_seed):
     membership = random_membership(40, top_k=2, groups=5)
     settings: dict[str, Any] = {"window": window, "num_sinks": 2, "scale": 0.35}
     assert_same(run(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
-
-
-@pytest.mark.parametrize("run", FAST)
-def test_strided_inputs(run, fresh_seed):
-    """Models hand over (B, T, H, D) tensors transposed, not contiguous ones."""
-    query, key, value = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in random_inputs(70, dtype=torch.float32))
-    membership = random_membership(70)
-    settings: dict[str, Any] = {"window": 9, "num_sinks": 2, "scale": 0.35}
-    expected = oracle((query, key, value), membership, **settings)
-    assert_same(run(query, key, value, membership, **settings), expected, FP32)
 
 
 def test_facts_of_the_method(fresh_seed):
@@ -187,3 +168,18 @@ def test_auto_takes_values_of_any_layout(fresh_seed):
     turned = value.transpose(2, 3).contiguous().transpose(2, 3)
     out = focus_attention(query, key, turned, membership, window=5)
     torch.testing.assert_close(out, focus_attention(query, key, value, membership, window=5), rtol=FP32, atol=FP32)
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference", "masked", "decomposed", "decode"])
+def test_windows_that_grow_through_the_public_function(backend, fresh_seed):
+    inputs, membership = random_inputs(130, dtype=torch.float32), random_membership(130)
+    out = focus_attention(*inputs, membership, window=5, num_sinks=2, window_growth=[10, 60], backend=backend)
+    expected, _ = oracle(inputs, membership, window=5, num_sinks=2, growth=(10, 60), scale=8**-0.5)
+    torch.testing.assert_close(out.double(), expected, rtol=FP32, atol=FP32)
+
+
+@pytest.mark.parametrize("growth", [(0, 5), (6, 5), (5,), 7, (1.5, 3), (True, 4), "ab"])
+def test_what_is_no_growth_is_refused(growth):
+    inputs, membership = random_inputs(6, dtype=torch.float32), random_membership(6)
+    with pytest.raises(InputError, match="window_growth is"):
+        focus_attention(*inputs, membership, window=5, window_growth=growth)

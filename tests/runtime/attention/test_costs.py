@@ -10,9 +10,10 @@ import torch
 
 from focus_runtime.attention import choose_backend, costs, focus_attention
 from focus_runtime.attention.costs import GROUPS, LONG, RULE, SHORT, MachineCosts, fitted, machine_costs, measure
+from focus_runtime.attention.dispatch import choose_on_gpu
 from focus_runtime.attention.fused import matrix_tiles_available
 from focus_runtime.errors import InputError
-from focus_runtime.mask.rule import PairRule
+from focus_runtime.mask.rule import Extent, PairRule
 from tests.helpers import ROOT
 from tests.runtime.attention.inputs import (
     FP32,
@@ -31,31 +32,10 @@ def test_the_cost_models_constants_are_the_fitted_ones():
     assert {name: (vars(costs) | inside)[name] for name in fitted} == fitted
 
 
-@pytest.mark.parametrize("length", [1024, 4096])
-def test_costs_rank_groups_by_their_size(length):
-    """More groups cost the decomposition less, and more groups a token cost it more."""
-    costs_by_setting = {}
-    for groups, top_k in ((4, 1), (8, 1), (8, 2)):
-        sizes = costs.set_sizes(random_membership(length, groups=groups, top_k=top_k)[0])
-        costs_by_setting[groups, top_k] = costs.decomposed_cost(sizes, length, PairRule(64, 4))
-    assert costs_by_setting[8, 1] < costs_by_setting[4, 1] < costs_by_setting[8, 2]
-
-
 def test_too_many_sets_of_groups_are_not_decomposed():
     membership = torch.full((1, 8192), (1 << 20) - 1)
     membership[0, 0] = 1 << 30  # else one group would hold every token
     assert costs.cheapest(membership, PairRule(8), costs.MachineCosts(), fused=False) == "masked"
-
-
-@pytest.mark.parametrize(
-    ("length", "groups", "fused", "expected"),
-    [(1024, 1, 0.6, "fused"), (1024, 1, 5.0, "masked"), (4096, 16, 0.6, "fused"), (4096, 16, 5.0, "decomposed")],
-)
-def test_a_machine_whose_own_kernels_are_faster_takes_them(length, groups, fused, expected):
-    """As with bf16 on a processor with matrix tiles, which the fused kernel does not use."""
-    membership = random_membership(length, groups=groups, top_k=1)
-    machine = costs.MachineCosts(fused=fused)
-    assert costs.cheapest(membership, PairRule(64), machine, fused=True) == expected
 
 
 @pytest.fixture
@@ -104,26 +84,20 @@ def test_this_machine_is_measured(dtype):
     assert machine.tiles == (dtype == torch.bfloat16 and matrix_tiles_available())
 
 
-def test_it_is_measured_once_by_type_and_threads_and_kept(cache, measured, monkeypatch):
+def test_it_is_measured_once_and_kept_for_the_next_process(cache, measured, monkeypatch):
     first = machine_costs(torch.float32)
     assert machine_costs(torch.float32) == first
-    assert machine_costs(torch.bfloat16) != first
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 97)
-    assert machine_costs(torch.float32) != first
-    assert measured == [torch.float32, torch.bfloat16, torch.float32]
-    monkeypatch.undo()
-
-
-def test_the_next_process_reads_what_was_measured(cache, measured, monkeypatch):
-    first = machine_costs(torch.float32)
     monkeypatch.setattr(costs, "_known", {})
     assert machine_costs(torch.float32) == first
-    assert len(measured) == 1
     [path] = (cache / "costs").iterdir()
+    assert machine_costs(torch.bfloat16) == MachineCosts(masked=2.0)
     path.write_text('{"masked": 1.0, "other')
     monkeypatch.setattr(costs, "_known", {})
-    assert machine_costs(torch.float32) == MachineCosts(masked=2.0)
-    assert len(measured) == 2
+    assert machine_costs(torch.float32) == MachineCosts(masked=3.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "get_num_threads", lambda: 97)
+        assert machine_costs(torch.float32) == MachineCosts(masked=4.0)
+    assert measured == [torch.float32, torch.bfloat16, torch.float32, torch.float32]
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(cache, measured):
@@ -151,6 +125,49 @@ def test_the_choice_follows_the_machine(length, changes, expected, monkeypatch):
 
 
 LONG_TEXT, SHORT_TEXT = 4096, 256
+PADDED = torch.ones(1, 1, dtype=torch.bool)
+
+
+@pytest.mark.parametrize("triton", [True, False])
+@pytest.mark.parametrize(
+    ("length", "changes", "with_triton", "without"),
+    [
+        (200, {}, "decomposed", "masked"),
+        (1 << 20, {"softcap": 30.0}, "decomposed", "flex"),
+        (4096, {"top_k": 0}, "decomposed", "flex"),
+        (4096, {"window": 5000}, "decomposed", "flex"),  # it covers the text
+        (9000, {"window": 5000}, "flex", "flex"),  # so large a window is not looked through
+        (4096, {"key_padding": PADDED}, "flex", "flex"),
+        (4096, {"gradient": True}, "flex", "flex"),
+        (4096, {"dtype": torch.float32}, "flex", "flex"),
+        (4096, {"dtype": torch.float64}, "masked", "masked"),
+        (4096, {"queries": 100}, "flex", "flex"),
+        (4096, {"queries": 1}, "masked", "masked"),
+    ],
+)
+def test_the_choice_on_a_gpu(triton, length, changes, with_triton, without, monkeypatch):
+    monkeypatch.setattr(
+        "focus_runtime.attention.decomposed.attention_fits",
+        lambda _, query, *rest: triton and query.dtype.itemsize == 2,
+    )
+    monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *_, **__: True)
+    given = {"window": 128, "key_padding": None, "softcap": None, "gradient": False} | changes
+    extent, dtype = Extent(8, given.pop("top_k", 3), True), given.pop("dtype", torch.bfloat16)
+    query = torch.empty(1, 8, given.pop("queries", length), 64, dtype=dtype, device="meta")
+    key = torch.empty(1, 8, length, 64, dtype=dtype, device="meta")
+    assert choose_on_gpu(query, key, extent, **given) == (with_triton if triton else without)
+
+
+def test_flex_that_fails_on_this_gpu_is_not_chosen(monkeypatch):
+    """Its tiles exceed the shared memory of some GPUs at head size 256 or in fp32."""
+    monkeypatch.setattr("focus_runtime.attention.flex.works", lambda *_, **__: False)
+    query = torch.empty(1, 1, 4096, 256, dtype=torch.float32, device="meta")
+    given = {"window": 128, "key_padding": None, "softcap": None, "gradient": True}
+    assert choose_on_gpu(query, query, Extent(8, 2, True), **given) == "masked"
+    monkeypatch.setattr("focus_runtime.attention.dispatch.has_backward", lambda query: True)
+    assert choose_on_gpu(query, query, Extent(8, 2, True), **given) == "decomposed"  # memory linear in T
+    assert choose_on_gpu(query, query, Extent(8, 3, True), **given) == "masked"
+    assert choose_on_gpu(query, query, Extent(8, 2, True), **(given | {"gradient": False})) == "masked"
 
 
 def test_fused_refuses_gradients_but_runs_without_them():

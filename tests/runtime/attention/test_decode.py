@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from focus_runtime.attention import choose_backend, decode, focus_attention
-from focus_runtime.attention.fused import fused_available
 from tests.runtime.attention.by_keyword import decode_attention, reference_attention
-
-needs_compiler = pytest.mark.skipif(not fused_available(), reason="no C++ compiler")
+from tests.runtime.attention.inputs import FP32, assert_same, needs_compiler, oracle
 
 
 def inputs(heads, key_heads, length_q, length_k, *, batch=1, groups=8, top_k=1, dtype=torch.float32, scale=1.0):
@@ -17,10 +15,6 @@ def inputs(heads, key_heads, length_q, length_k, *, batch=1, groups=8, top_k=1, 
     key, value = (torch.randn(batch, key_heads, length_k, 16).to(dtype) for _ in range(2))
     chosen = torch.rand(batch, length_k, groups).topk(top_k, dim=-1).indices
     return query, key, value, torch.bitwise_left_shift(torch.ones_like(chosen), chosen).sum(-1)
-
-
-def exact(query, key, value, membership, **settings):
-    return reference_attention(query.double(), key.double(), value.double(), membership, **settings)
 
 
 @pytest.mark.parametrize("length_q", [1, 3, 9])
@@ -31,10 +25,8 @@ def exact(query, key, value, membership, **settings):
 def test_gathered_attention_is_the_reference(length_q, heads, top_k, softcap, gather_below, fresh_seed):
     tensors = inputs(*heads, length_q, 150, batch=2, top_k=top_k, scale=2.0)
     settings = {"window": 7, "num_sinks": 3, "scale": 0.2, "softcap": softcap}
-    out, lse = decode_attention(*tensors, gather_from=0, gather_below=gather_below, **settings)
-    expected, expected_lse = exact(*tensors, **settings)
-    torch.testing.assert_close(out.double(), expected, rtol=0, atol=5e-6)
-    torch.testing.assert_close(lse.double(), expected_lse, rtol=0, atol=5e-6)
+    actual = decode_attention(*tensors, gather_from=0, gather_below=gather_below, **settings)
+    assert_same(actual, oracle(tensors[:3], tensors[3], **settings), FP32)
 
 
 @pytest.mark.parametrize("length_q", [1, 4])
@@ -46,10 +38,8 @@ def test_padding_of_each_row(length_q, side, fresh_seed):
     for row, count in enumerate((0, 11, 90 if side == "all" else 30)):
         padding[row, slice(0, count) if side != "right" else slice(90 - count, None)] = False
     settings = {"window": 3, "num_sinks": 2, "key_padding": padding, "scale": 0.25}
-    out, lse = decode_attention(*tensors, gather_from=0, gather_below=1.0, **settings)
-    expected, expected_lse = exact(*tensors, **settings)
-    torch.testing.assert_close(out.double(), expected, rtol=0, atol=5e-6)
-    torch.testing.assert_close(lse.double(), expected_lse, rtol=0, atol=5e-6)
+    actual = decode_attention(*tensors, gather_from=0, gather_below=1.0, **settings)
+    assert_same(actual, oracle(tensors[:3], tensors[3], **settings), FP32)
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.bfloat16, 1.5e-2), (torch.float16, 2e-3), (torch.float64, 1e-12)])
@@ -59,7 +49,7 @@ def test_dtypes(dtype, atol, fresh_seed):
     out, lse = decode_attention(*tensors, **settings)
     assert out.dtype == dtype
     assert lse.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-    expected, expected_lse = exact(*tensors, **settings)
+    expected, expected_lse = oracle(tensors[:3], tensors[3], **settings)
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=atol)
     torch.testing.assert_close(lse.double(), expected_lse, rtol=0, atol=1e-4 if dtype != torch.float64 else 1e-12)
 
@@ -69,7 +59,7 @@ def test_many_chunks_of_gathered_rows(monkeypatch, fresh_seed):
     tensors = inputs(4, 2, 2, 2000, groups=4)
     settings = {"window": 10, "num_sinks": 1, "scale": 0.25}
     out, _ = decode_attention(*tensors, gather_from=0, gather_below=1.0, **settings)
-    torch.testing.assert_close(out.double(), exact(*tensors, **settings)[0], rtol=0, atol=5e-6)
+    torch.testing.assert_close(out.double(), oracle(tensors[:3], tensors[3], **settings)[0], rtol=0, atol=5e-6)
 
 
 @pytest.mark.parametrize("length_q", [1, 2])

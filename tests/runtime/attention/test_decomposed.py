@@ -10,6 +10,7 @@ import torch
 from focus_runtime.attention import decomposed as decomposed_module
 from focus_runtime.attention import focus_attention
 from focus_runtime.attention.decomposed import subsets_of
+from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import PairRule
@@ -70,11 +71,17 @@ def gradients(out, upstream, inputs):
 
 @pytest.mark.parametrize("top_k", [1, 2, 3])
 @pytest.mark.parametrize("length", [1, 63, 150])
-@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (7, 0), (0, 3), (17, 2), (1000, 1), (2, 1000)])
-def test_gradients_equal_the_oracles(top_k, length, window, num_sinks, fresh_seed):
+@pytest.mark.parametrize(
+    ("window", "num_sinks", "growth"),
+    [
+        *((window, sinks, CONSTANT) for window, sinks in ((0, 0), (7, 0), (0, 3), (17, 2), (1000, 1), (2, 1000))),
+        *((window, 2, growth) for window, growth in ((1, (1, 1000)), (9, (40, 170)), (50, (60, 400)))),
+    ],
+)
+def test_gradients_equal_the_oracles(top_k, length, window, num_sinks, growth, fresh_seed):
     inputs, membership = leaves(length), membership_of(length, top_k)
     upstream = torch.randn(inputs[0].shape, dtype=torch.float64)
-    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": SCALE}
+    settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "growth": growth, "scale": SCALE}
     out, lse = differentiable_attention(*inputs, membership, **settings)
     expected, expected_lse = reference_attention(*inputs, membership, **settings)
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-12)
@@ -119,19 +126,20 @@ def test_gradcheck_of_the_decomposition(fresh_seed):
     assert torch.autograd.gradcheck(run, tuple(inputs))
 
 
-def dense_straight_through(inputs, probabilities, *, top_k, window, num_sinks):
+def dense_straight_through(inputs, probabilities, *, top_k, window, num_sinks, growth):
     """The definition in `straight_through_attention`, by autograd over every pair."""
     query, key, value = inputs
     length = query.shape[2]
     membership = top_k_membership(probabilities.detach(), top_k)
     position = torch.arange(length)
     distance = position[:, None] - position[None, :]
-    always = (distance <= window) | (position[None, :] < num_sinks)
+    rule = PairRule(window, num_sinks, growth=growth)
+    always = (distance <= rule.near(position)[:, None]) | (position[None, :] < num_sinks)
     member = ((membership[..., None] >> torch.arange(probabilities.shape[-1])) & 1).to(query.dtype)
     soft = member * (1 + probabilities - probabilities.detach())
     affinity = soft @ soft.transpose(1, 2)
     weight = torch.where(always, 1.0, 1 + affinity - affinity.detach())[:, None]
-    allowed = allowed_pairs(membership, membership, position, position, PairRule(window, num_sinks))[:, None]
+    allowed = allowed_pairs(membership, membership, position, position, rule)[:, None]
     repeats = query.shape[1] // key.shape[1]
     scores = query @ key.repeat_interleave(repeats, 1).transpose(-1, -2) * SCALE
     scores = scores.masked_fill(~allowed, float("-inf"))
@@ -141,12 +149,15 @@ def dense_straight_through(inputs, probabilities, *, top_k, window, num_sinks):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("top_k", [1, 2, 3])
-@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (7, 0), (0, 3), (17, 2), (1000, 1)])
-def test_straight_through_gradients_equal_the_dense_definition(top_k, window, num_sinks, fresh_seed):
+@pytest.mark.parametrize(
+    ("window", "num_sinks", "growth"),
+    [(0, 0, CONSTANT), (7, 0, CONSTANT), (0, 3, CONSTANT), (17, 2, CONSTANT), (1000, 1, CONSTANT), (9, 2, (20, 70))],
+)
+def test_straight_through_gradients_equal_the_dense_definition(top_k, window, num_sinks, growth, fresh_seed):
     inputs = leaves(100)
     probabilities = torch.softmax(2 * torch.randn(2, 100, 5, dtype=torch.float64), -1).requires_grad_()
     upstream = torch.randn(inputs[0].shape, dtype=torch.float64)
-    settings: dict[str, Any] = {"top_k": top_k, "window": window, "num_sinks": num_sinks}
+    settings: dict[str, Any] = {"top_k": top_k, "window": window, "num_sinks": num_sinks, "growth": growth}
     out = straight_through_attention(*inputs, probabilities, scale=SCALE, **settings)
     expected = dense_straight_through(inputs, probabilities, **settings)
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-12)
@@ -165,11 +176,3 @@ def test_gradients_of_tokens_without_groups(fresh_seed):
     ]
     for actual, expected in zip(*results, strict=True):
         torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-10)
-
-
-def test_a_window_over_the_whole_text_leaves_the_routers_no_gradient(fresh_seed):
-    inputs = leaves(30)
-    probabilities = torch.softmax(torch.randn(2, 30, 4, dtype=torch.float64), -1).requires_grad_()
-    out = straight_through_attention(*inputs, probabilities, top_k=1, window=30, num_sinks=0, scale=SCALE)
-    (gradient,) = torch.autograd.grad(out.square().sum(), [probabilities])
-    torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-10)

@@ -107,10 +107,8 @@ def by_sequence(bounds, max_length, shares, *tensors):
         yield slice(start, stop), [x[start:stop].repeat_interleave(n, 1) for x, n in zip(tensors, shares, strict=True)]
 
 
-def varlen_forward(
-    query, key, value, bounds, _, longest, __, dropout, causal, debug, *, scale, window_size_left, **__more
-):
-    assert (dropout, causal, debug, window_size_left) == (0.0, True, False, None)
+def varlen_forward(query, key, value, bounds, _, longest, __, dropout, causal, debug, *, scale):
+    assert (dropout, causal, debug) == (0.0, True, False)
     assert query.dtype in (torch.float16, torch.bfloat16)
     assert_aligned(query, key, value)
     out, lse = torch.empty_like(query), torch.empty(query.shape[1], query.shape[0])
@@ -152,8 +150,8 @@ def as_on_cuda(monkeypatch):
     monkeypatch.setattr(flash, "_on_cuda", lambda query: True)
     monkeypatch.setattr(flash, "_efficient_forward", counted(efficient_forward))
     monkeypatch.setattr(flash, "_efficient_backward", counted(efficient_backward))
-    monkeypatch.setattr("focus_runtime.attention.varlen._forward", counted(varlen_forward))
-    monkeypatch.setattr("focus_runtime.attention.varlen._backward", counted(varlen_backward))
+    monkeypatch.setattr(flash, "_flash_forward", counted(varlen_forward))
+    monkeypatch.setattr(flash, "_flash_backward", counted(varlen_backward))
     monkeypatch.setattr(decomposed_backward, "fused_runs", lambda *_: False)
     return calls
 

@@ -133,16 +133,6 @@ def test_flex_equals_the_oracle(case, sort, fresh_seed):
 
 
 @pytest.mark.slow
-def test_flex_takes_strided_inputs_and_keeps_the_dtype(fresh_seed):
-    inputs = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in random_inputs(140, dtype=torch.bfloat16)]
-    membership = random_membership(140)
-    settings = {"window": 9, "num_sinks": 2, "scale": 0.35}
-    out, lse = flex_focus_attention(*inputs, membership, sort=True, **settings)
-    assert (out.dtype, lse.dtype) == (torch.bfloat16, torch.float32)
-    assert_same((out, lse), reference_attention(*(x.double() for x in inputs), membership, **settings), 1.5e-2)
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="needs a C++ compiler")
 def test_compiled_flex_on_the_cpu_stands_alone(fresh_seed, monkeypatch):
     monkeypatch.setattr(flex, "EAGER_LIMIT", 0)

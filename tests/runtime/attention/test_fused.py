@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,130 +24,91 @@ from focus_runtime.attention.fused import (
     step_fits,
 )
 from focus_runtime.attention.reference import Scoring, attend_allowed
+from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
 from focus_runtime.mask.dense import allowed_pairs, token_positions
 from focus_runtime.mask.rule import PairRule
 from tests.runtime.attention.by_keyword import fused_attention, reference_attention
+from tests.runtime.attention.inputs import assert_same, needs_compiler, oracle, random_inputs, random_membership
 
-needs_compiler = pytest.mark.skipif(not fused_available(), reason="no C++ compiler")
 needs_tiles = pytest.mark.skipif(not matrix_tiles_available(), reason="a processor without bfloat16 matrix tiles")
-in_vectors_and_tiles = pytest.mark.parametrize("matrix_tiles", [False, pytest.param(True, marks=needs_tiles)])
+FP32, BF16 = (torch.float32, False, 5e-6), (torch.bfloat16, False, 1.5e-2)
+in_every_way = pytest.mark.parametrize(
+    ("dtype", "matrix_tiles", "tolerance"),
+    [FP32, BF16, pytest.param(torch.bfloat16, True, 1.5e-2, marks=needs_tiles)],
+    ids=["fp32", "bf16", "tiles"],
+)
 
 
-def inputs(length, *, queries=None, heads=2, dim=8, dtype=torch.float32):
-    query = torch.randn(1, heads, queries or length, dim, dtype=torch.float64).to(dtype)
-    key, value = (torch.randn(1, 1, length, dim, dtype=torch.float64).to(dtype) for _ in range(2))
-    return query, key, value
-
-
-def membership_of(length, *, groups=4, top_k=1):
-    return (1 << torch.rand(1, length, groups).argsort(-1)[..., :top_k]).sum(-1)
+inputs = functools.partial(random_inputs, heads=2, kv_heads=1, dtype=torch.float32)
 
 
 def close(actual, tensors, membership, tolerance=5e-6, **settings):
-    expected = reference_attention(*(x.double() for x in tensors), membership, **settings)
-    for result, reference in zip(actual, expected, strict=True):
-        torch.testing.assert_close(result.double(), reference, rtol=tolerance, atol=tolerance)
-
-
-@needs_compiler
-@pytest.mark.parametrize("mode", ["by class", "dense"])
-@pytest.mark.parametrize("length", [15, 16, 17, 31, 32, 33, 255, 256, 257, 600])
-def test_lengths_around_tiles_and_blocks(mode, length, fresh_seed):
-    tensors, membership = inputs(length, heads=1), membership_of(length, groups=3)
-    settings: dict[str, Any] = {"window": 40, "num_sinks": 3, "scale": 0.35}
-    close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, **settings)
+    assert_same(actual, oracle(tensors, membership, **settings), tolerance)
 
 
 @pytest.mark.slow
 @needs_compiler
-@in_vectors_and_tiles
+@in_every_way
 @pytest.mark.parametrize("mode", ["by class", "dense"])
-@pytest.mark.parametrize("length", [1, 2, 15, 17, 33, 63, 64, 65, 257, 600])
+@pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 31, 32, 33, 63, 65, 255, 257, 600])
 @pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (7, 3), (40, 70)])
-def test_bf16_around_tiles_and_blocks(mode, length, window, num_sinks, matrix_tiles, fresh_seed):
-    tensors, membership = inputs(length, dim=16, dtype=torch.bfloat16), membership_of(length, groups=3, top_k=2)
+def test_lengths_around_tiles_and_blocks(mode, length, window, num_sinks, dtype, matrix_tiles, tolerance, fresh_seed):
+    tensors, membership = inputs(length, dim=16, dtype=dtype), random_membership(length, groups=3, top_k=2)
     settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.3}
     actual = fused_attention(*tensors, membership, mode=mode, matrix_tiles=matrix_tiles, **settings)
-    close(actual, tensors, membership, 1.5e-2, **settings)
+    close(actual, tensors, membership, tolerance, **settings)
 
 
 @needs_compiler
-@in_vectors_and_tiles
+@in_every_way
+@pytest.mark.parametrize("mode", ["by class", "dense"])
+@pytest.mark.parametrize("padding", [False, True])
 @pytest.mark.parametrize("softcap", [None, 2.0])
-def test_bf16_padding_and_softcap(softcap, matrix_tiles, fresh_seed):
-    tensors, membership = inputs(90, dtype=torch.bfloat16), membership_of(90, top_k=2)
-    settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": 0.35, "softcap": softcap}
-    settings["key_padding"] = torch.rand(1, 90) > 0.3
-    actual = fused_attention(*tensors, membership, mode="by class", matrix_tiles=matrix_tiles, **settings)
-    close(actual, tensors, membership, 1.5e-2, **settings)
+@pytest.mark.parametrize(
+    ("length", "reach", "window", "num_sinks"),
+    [(90, None, 9, 4), (300, 70, 9, 4), (33, 1, 0, 0), (200, 2, 7, 3), (600, 129, 64, 100), (600, 1000, 9999, 0)],
+)
+def test_padding_softcap_and_a_layers_own_sliding_window(
+    length, reach, window, num_sinks, softcap, padding, mode, dtype, matrix_tiles, tolerance, fresh_seed
+):
+    """Padding also between real tokens, where no tokenizer pads but a caller may."""
+    tensors, membership = inputs(length, dtype=dtype), random_membership(length, groups=3, top_k=2)
+    rule, scoring = PairRule(window, num_sinks, reach), Scoring(0.35, softcap)
+    real = torch.rand(1, length) > 0.3 if padding else None
+    position = token_positions(membership, real)
+    allowed = allowed_pairs(membership, membership, position, position, rule)
+    allowed = allowed if real is None else allowed & real[:, None]
+    expected = attend_allowed(*(x.double() for x in tensors), allowed[:, None], scoring)
+    given = (*tensors, membership, rule, scoring, real)
+    actual = fused.fused_attention(*given, mode=mode, matrix_tiles=matrix_tiles)
+    assert_same(actual, expected, tolerance)
+
+
+@needs_compiler
+@in_every_way
+@pytest.mark.parametrize("dim", [8, 24, 40, 64, 128, 256])
+def test_head_sizes(dim, dtype, matrix_tiles, tolerance, fresh_seed):
+    tensors, membership = inputs(80, dim=dim, dtype=dtype), random_membership(80)
+    settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": dim**-0.5}
+    actual = fused_attention(*tensors, membership, matrix_tiles=matrix_tiles, **settings)
+    close(actual, tensors, membership, tolerance, **settings)
 
 
 @needs_compiler
 @pytest.mark.parametrize("mode", ["by class", "dense"])
 @pytest.mark.parametrize("queries", [1, 5, 40, 150])
 def test_fewer_queries_than_keys(mode, queries, fresh_seed):
-    tensors, membership = inputs(200, queries=queries), membership_of(200, top_k=2)
+    tensors, membership = inputs(200, queries=queries), random_membership(200, top_k=2)
     settings: dict[str, Any] = {"window": 6, "num_sinks": 70, "scale": 0.35}  # more sinks than one block of keys
     close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, **settings)
-
-
-@needs_compiler
-@pytest.mark.parametrize("mode", ["by class", "dense"])
-@pytest.mark.parametrize("length", [1, 33, 200, 600])
-@pytest.mark.parametrize("reach", [1, 2, 40, 129, 1000])
-@pytest.mark.parametrize(("window", "num_sinks", "top_k"), [(0, 0, 1), (7, 3, 2), (64, 100, 1), (9999, 0, 1)])
-def test_inside_a_layers_own_sliding_window(mode, length, reach, window, num_sinks, top_k, fresh_seed):
-    tensors, membership = inputs(length), membership_of(length, groups=3, top_k=top_k)
-    rule, scoring = PairRule(window, num_sinks, reach), Scoring(0.35, None)
-    place = torch.arange(length)[None]
-    allowed = allowed_pairs(membership, membership, place, place, rule)
-    expected = attend_allowed(*(x.double() for x in tensors), allowed[:, None], scoring)
-    actual = fused.fused_attention(*tensors, membership, rule, scoring, mode=mode)
-    for result, reference in zip(actual, expected, strict=True):
-        torch.testing.assert_close(result.double(), reference, rtol=5e-6, atol=5e-6)
-
-
-@needs_compiler
-def test_padding_and_softcap_inside_a_sliding_window(fresh_seed):
-    tensors, membership = inputs(300), membership_of(300, top_k=2)
-    rule, scoring = PairRule(9, 4, 70), Scoring(0.35, 3.0)
-    real = torch.rand(1, 300) > 0.3
-    position = token_positions(membership, real)
-    allowed = allowed_pairs(membership, membership, position, position, rule) & real[:, None]
-    expected = attend_allowed(*(x.double() for x in tensors), allowed[:, None], scoring)
-    for mode in ("by class", "dense"):
-        actual = fused.fused_attention(*tensors, membership, rule, scoring, real, mode=mode)
-        for result, reference in zip(actual, expected, strict=True):
-            torch.testing.assert_close(result.double(), reference, rtol=5e-6, atol=5e-6)
-
-
-@needs_compiler
-@pytest.mark.parametrize("mode", ["by class", "dense"])
-@pytest.mark.parametrize("softcap", [None, 2.0, 50.0])
-def test_padding_anywhere(mode, softcap, fresh_seed):
-    """Also between real tokens, where no tokenizer pads but a caller may."""
-    tensors, membership = inputs(90), membership_of(90, top_k=2)
-    real = torch.rand(1, 90) > 0.3
-    settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": 0.35, "key_padding": real, "softcap": softcap}
-    close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, **settings)
-
-
-@needs_compiler
-@pytest.mark.parametrize("dim", [8, 24, 40, 64, 128, 256])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_head_sizes(dim, dtype, fresh_seed):
-    tensors, membership = inputs(80, dim=dim, dtype=dtype), membership_of(80)
-    settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": dim**-0.5}
-    tolerance = 5e-6 if dtype == torch.float32 else 1.5e-2
-    close(fused_attention(*tensors, membership, **settings), tensors, membership, tolerance, **settings)
 
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 def test_the_number_of_threads_changes_nothing(threads, dtype, monkeypatch, fresh_seed):
-    tensors, membership = inputs(300, dtype=dtype), membership_of(300, top_k=2)
+    tensors, membership = inputs(300, dtype=dtype), random_membership(300, top_k=2)
     one = fused_attention(*tensors, membership, window=9, num_sinks=2, scale=0.35, mode="by class")
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     more = fused_attention(*tensors, membership, window=9, num_sinks=2, scale=0.35, mode="by class")
@@ -153,23 +116,15 @@ def test_the_number_of_threads_changes_nothing(threads, dtype, monkeypatch, fres
     assert torch.equal(one[1], more[1])
 
 
-@needs_compiler
-def test_softmax_of_scores_far_apart(fresh_seed):
-    """Scores from -300 to 300: weights underflow to nothing, and never to NaN."""
-    tensors, membership = inputs(70), membership_of(70)
-    settings: dict[str, Any] = {"window": 5, "num_sinks": 1, "scale": 30.0}
-    out, lse = fused_attention(*tensors, membership, **settings)
-    expected, expected_lse = reference_attention(*(x.double() for x in tensors), membership, **settings)
-    torch.testing.assert_close(out.double(), expected, rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(lse.double(), expected_lse, rtol=1e-5, atol=1e-3)
-
-
 @needs_tiles
 @pytest.mark.parametrize("dim", [8, 40, 64, 96, 256])
 @pytest.mark.parametrize("mode", ["by class", "dense"])
 def test_tiles_sum_what_vectors_sum(dim, mode, fresh_seed):
     """Both ways multiply the same bfloat16 numbers; only the weights are rounded for the second product of tiles."""
-    tensors, membership = inputs(700, queries=650, heads=3, dim=dim, dtype=torch.bfloat16), membership_of(700, top_k=2)
+    tensors, membership = (
+        inputs(700, queries=650, heads=3, dim=dim, dtype=torch.bfloat16),
+        random_membership(700, top_k=2),
+    )
     settings: dict[str, Any] = {"window": 30, "num_sinks": 5, "scale": dim**-0.5, "mode": mode}
     tiles, vectors = (fused_attention(*tensors, membership, matrix_tiles=on, **settings) for on in (True, False))
     torch.testing.assert_close(tiles[1], vectors[1], rtol=2e-5, atol=2e-5)
@@ -177,29 +132,18 @@ def test_tiles_sum_what_vectors_sum(dim, mode, fresh_seed):
     assert not torch.equal(tiles[1], vectors[1])  # the tiles really ran
 
 
-@needs_tiles
+@needs_compiler
+@in_every_way
 @pytest.mark.parametrize(("scale", "num_sinks"), [(30.0, 1), (1e-4, 0), (-0.3, 2)])
-def test_tiles_of_scores_far_apart_near_and_reversed(scale, num_sinks, fresh_seed):
-    tensors, membership = inputs(200, dtype=torch.bfloat16), membership_of(200)
+def test_scores_far_apart_near_and_reversed(scale, num_sinks, dtype, matrix_tiles, tolerance, fresh_seed):
+    """Scores from -300 to 300: weights underflow to nothing, and never to NaN."""
+    tensors, membership = inputs(200, dtype=dtype), random_membership(200)
     settings: dict[str, Any] = {"window": 5, "num_sinks": num_sinks, "scale": scale}
-    out, lse = fused_attention(*tensors, membership, mode="by class", **settings)
+    out, lse = fused_attention(*tensors, membership, mode="by class", matrix_tiles=matrix_tiles, **settings)
     expected, expected_lse = reference_attention(*(x.double() for x in tensors), membership, **settings)
     torch.testing.assert_close(lse.double(), expected_lse, rtol=1e-5, atol=1e-3)
-    torch.testing.assert_close(out.double(), expected, rtol=1.5e-2, atol=1.5e-2)
-
-
-@needs_tiles
-@pytest.mark.parametrize("mode", ["by class", "dense"])
-@pytest.mark.parametrize("reach", [1, 40, 1000])
-def test_tiles_inside_a_layers_own_sliding_window(mode, reach, fresh_seed):
-    tensors, membership = inputs(300, dtype=torch.bfloat16), membership_of(300, top_k=2)
-    rule, scoring = PairRule(9, 4, reach), Scoring(0.35)
-    position = token_positions(membership, None)
-    allowed = allowed_pairs(membership, membership, position, position, rule)
-    expected = attend_allowed(*(x.double() for x in tensors), allowed[:, None], scoring)
-    actual = fused.fused_attention(*tensors, membership, rule, scoring, mode=mode)
-    for result, reference in zip(actual, expected, strict=True):
-        torch.testing.assert_close(result.double(), reference, rtol=1.5e-2, atol=1.5e-2)
+    most = max(tolerance, 1e-3)
+    torch.testing.assert_close(out.double(), expected, rtol=most, atol=most)
 
 
 @needs_tiles
@@ -208,7 +152,9 @@ def test_tiles_leave_torch_as_it_was(fresh_seed):
     left, right = torch.randn(2, 512, 512).bfloat16()
     before, tiny = left @ right, torch.full((64,), 1e-40)
     for _ in range(3):
-        fused_attention(*inputs(300, dtype=torch.bfloat16), membership_of(300), window=9, scale=0.35, mode="by class")
+        fused_attention(
+            *inputs(300, dtype=torch.bfloat16), random_membership(300), window=9, scale=0.35, mode="by class"
+        )
         assert torch.equal(left @ right, before)
         assert (tiny * 0.5 > 0).all()
 
@@ -218,7 +164,7 @@ def test_tiles_leave_torch_as_it_was(fresh_seed):
 @pytest.mark.parametrize("mode", ["auto", "step"])
 def test_saturated_softcap(softcap, mode, fresh_seed):
     """Scores far beyond the cap on both sides, where its exponential would overflow."""
-    tensors, membership = inputs(70, queries=3, dim=16), membership_of(70)
+    tensors, membership = inputs(70, queries=3, dim=16), random_membership(70)
     settings: dict[str, Any] = {"window": 5, "num_sinks": 1, "scale": 60.0, "softcap": softcap}
     close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, 2e-5, **settings)
 
@@ -229,12 +175,12 @@ def test_softcap_hides_no_nan(name, fresh_seed):
     query, key, value = inputs(40)
     {"query": query, "key": key}[name][0, 0, 20, 3] = float("nan")
     with pytest.raises(InputError, match=name):
-        focus_attention(query, key, value, membership_of(40), window=5, softcap=5.0, backend="fused")
+        focus_attention(query, key, value, random_membership(40), window=5, softcap=5.0, backend="fused")
 
 
 @needs_compiler
 def test_by_class_with_more_classes_than_it_takes_runs_dense(fresh_seed):
-    tensors, membership = inputs(1500, heads=1), membership_of(1500, groups=60, top_k=5)
+    tensors, membership = inputs(1500, heads=1), random_membership(1500, groups=60, top_k=5)
     assert membership.unique().numel() > 1024
     settings: dict[str, Any] = {"window": 9, "num_sinks": 1, "scale": 0.35}
     close(fused_attention(*tensors, membership, mode="by class", **settings), tensors, membership, **settings)
@@ -245,18 +191,19 @@ def test_by_class_with_more_classes_than_it_takes_runs_dense(fresh_seed):
 @pytest.mark.parametrize("softcap", [None, 2.0])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-6), (torch.bfloat16, 1.5e-2)])
 @pytest.mark.parametrize("queries", [1, 3, 8])
-def test_a_step_of_heads_that_differ(queries, dtype, tolerance, softcap, fresh_seed):
+@pytest.mark.parametrize("growth", [CONSTANT, (20, 100)])
+def test_a_step_of_heads_that_differ(growth, queries, dtype, tolerance, softcap, fresh_seed):
     """Each key-value head by its own groups and window, or with everything, in buffers longer than the text."""
     length, heads = 150, HeadRules([1, 0, 2, 1], [1, 0, 0], [4, 30, 2**62], (1, 2))
     query = torch.randn(2, 8, queries, 32).to(dtype)
     room = [torch.randn(2, 4, 200, 32).to(dtype) for _ in range(2)]
     key, value = (x[:, :, :length] for x in room)
     buffer = torch.zeros(2, 2, 200, dtype=torch.int64)
-    buffer[:, 0, :length], buffer[:, 1, :length] = membership_of(length), membership_of(length, top_k=2)
+    buffer[:, 0, :length], buffer[:, 1, :length] = random_membership(length), random_membership(length, top_k=2)
     groups = buffer[..., :length].transpose(0, 1)
     assert step_fits(query, key, value)
     clock = StageClock()
-    given = (heads, PairRule(0, 3), Scoring(0.3, softcap), clock)
+    given = (heads, PairRule(0, 3, growth=growth), Scoring(0.3, softcap), clock)
     actual = fused_step(query, *room, groups, *given, key_length=length).transpose(1, 2)
     assert torch.equal(actual, fused_step(query, key, value, groups, *given).transpose(1, 2))
     assert actual.dtype == dtype
@@ -264,6 +211,7 @@ def test_a_step_of_heads_that_differ(queries, dtype, tolerance, softcap, fresh_s
     for head, (plane, window) in enumerate([(0, 30), (1, 4), (0, length), (0, 30)]):
         tensors = (query[:, 2 * head : 2 * head + 2], key[:, head : head + 1], value[:, head : head + 1])
         settings: dict[str, Any] = {"window": window, "num_sinks": 3, "scale": 0.3, "softcap": softcap}
+        settings["growth"] = growth
         expected, _ = reference_attention(*(x.double() for x in tensors), groups[plane], **settings)
         got = actual[:, 2 * head : 2 * head + 2].double()
         torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
@@ -273,15 +221,15 @@ DIFFERENT = HeadRules([0, 1, -1, 2, 1, 3, 0, 4], [1, 0, 0, 1, 2], [4, 30, 2**62,
 TOLERANCE = {torch.float32: 5e-6, torch.bfloat16: 1.5e-2}
 
 
-def all_but_left_out(tensors, membership, real, reach, num_sinks, scoring):
+def all_but_left_out(tensors, membership, real, rule, scoring):
     """By query head that is not left out, its place and what it should return, in float64."""
     query, key, value = (x.double() for x in tensors)
     position = token_positions(membership[0], real)
     for head, setting in enumerate(DIFFERENT.head.tolist()):
         if setting >= 0:
             own = membership[DIFFERENT.plane[setting]]
-            rule = PairRule(min(int(DIFFERENT.window[setting]), query.shape[2]), num_sinks, reach)
-            allowed = allowed_pairs(own, own, position, position, rule) & (True if real is None else real[:, None])
+            own_rule = replace(rule, window=min(int(DIFFERENT.window[setting]), query.shape[2]))
+            allowed = allowed_pairs(own, own, position, position, own_rule) & (True if real is None else real[:, None])
             kv = head * key.shape[1] // query.shape[1]
             one = (query[:, head : head + 1], key[:, kv : kv + 1], value[:, kv : kv + 1])
             yield head, attend_allowed(*one, allowed[:, None], scoring)[0]
@@ -291,19 +239,19 @@ def all_but_left_out(tensors, membership, real, reach, num_sinks, scoring):
 @needs_compiler
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("length", [33, 300, 700])
-@pytest.mark.parametrize("case", ["plain", "padding", "softcap", "sliding"])
+@pytest.mark.parametrize("case", ["plain", "padding", "softcap", "sliding", "growing"])
 def test_heads_that_differ_in_one_call(case, length, dtype, fresh_seed):
     """Each query head by its own groups and window, some dense, some by class; one is left out."""
     query = torch.randn(2, 8, length, 16).to(dtype)
     key, value = (torch.randn(2, 4, length, 16).to(dtype) for _ in range(2))
-    groups = torch.stack([membership_of(length, top_k=k).expand(2, -1) for k in DIFFERENT.top_ks.tolist()])
+    groups = torch.stack([random_membership(length, top_k=k).expand(2, -1) for k in DIFFERENT.top_ks.tolist()])
     real = torch.rand(2, length) > 0.3 if case == "padding" else None
     reach, scoring = 50 if case == "sliding" else None, Scoring(0.3, 2.0 if case == "softcap" else None)
     clock = StageClock()
-    rule = PairRule(0, 3, reach)
+    rule = PairRule(0, 3, reach, (20, 200) if case == "growing" else CONSTANT)
     actual = fused.fused_by_head(query, key, value, groups, DIFFERENT, rule, scoring, real, clock=clock)
     assert set(clock.seconds) == {"sort", "local", "same_group"}
-    for head, expected in all_but_left_out((query, key, value), groups, real, reach, 3, scoring):
+    for head, expected in all_but_left_out((query, key, value), groups, real, rule, scoring):
         got = actual[:, :, head : head + 1].transpose(1, 2).double()
         torch.testing.assert_close(got, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
@@ -312,7 +260,7 @@ def test_heads_that_differ_in_one_call(case, length, dtype, fresh_seed):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_threads_change_nothing_where_heads_differ(dtype, monkeypatch, fresh_seed):
     query, key, value = inputs(500, heads=8, dim=16, dtype=dtype)
-    groups = torch.stack([membership_of(500, top_k=k) for k in DIFFERENT.top_ks.tolist()])
+    groups = torch.stack([random_membership(500, top_k=k) for k in DIFFERENT.top_ks.tolist()])
     heads = HeadRules([0, 1, 3, 2, 1, 3, 0, 4], [1, 0, 0, 1, 2], [4, 30, 2**62, 0, 9], (2, 1, 0))
     found = []
     for threads in (1, 3):
@@ -324,7 +272,7 @@ def test_threads_change_nothing_where_heads_differ(dtype, monkeypatch, fresh_see
 def test_without_a_compiler_everything_still_runs(broken_library, fresh_seed):
     broken_library.setattr(native, "COMPILERS", ("no-such-compiler",))
     broken_library.setattr(native, "PACKAGED", "no-such-package")
-    tensors, membership = inputs(64), membership_of(64)
+    tensors, membership = inputs(64), random_membership(64)
     assert not fused_available()
     assert "no-such-compiler" in fused.fused_reason()
     out = focus_attention(*tensors, membership, window=5)
@@ -346,7 +294,7 @@ def test_narrower_vectors_are_exact_too(instructions, broken_library, tmp_path, 
     broken_library.setattr("focus_runtime.files.default_cache_dir", lambda: tmp_path)
     assert fused_available(), fused.fused_reason()
     for dim, dtype in ((64, torch.float32), (40, torch.float32), (64, torch.bfloat16)):
-        tensors, membership = inputs(300, dim=dim, dtype=dtype), membership_of(300, top_k=2)
+        tensors, membership = inputs(300, dim=dim, dtype=dtype), random_membership(300, top_k=2)
         settings: dict[str, Any] = {"window": 20, "num_sinks": 3, "scale": dim**-0.5}
         tolerance = 5e-6 if dtype == torch.float32 else 1.5e-2
         for mode in ("by class", "dense"):

@@ -9,15 +9,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from focus_runtime.attention import masked as masked_module
-from focus_runtime.attention.flash import causal_sdpa
 from focus_runtime.attention.masked import WindowedFocus, covers_everything
 from focus_runtime.composition.attach import SoftGate, compose
 from focus_runtime.config import TextOptions
 from focus_runtime.errors import InputError, ModelError
-from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.models.structure import attention_modules
-from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from focus_runtime.run.text import analyze
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.attention.by_keyword import (
@@ -72,15 +69,6 @@ def test_full_coverage_is_known_without_reading_a_gpu(extent, window, expected):
     """Values of a meta tensor cannot be read."""
     membership = torch.empty(2, 100, dtype=torch.int64, device="meta")
     assert covers_everything(membership, window, 100, extent) is expected
-
-
-@pytest.mark.parametrize("kv_heads", [1, 2, 4])
-def test_causal_attention_of_any_device(kv_heads, fresh_seed):
-    query = torch.randn(2, 4, 33, 16, dtype=torch.float64)
-    key, value = (torch.randn(2, kv_heads, 33, 16, dtype=torch.float64) for _ in range(2))
-    everything = torch.ones(2, 33, dtype=torch.int64)
-    expected = oracle((query, key, value), everything, window=0, num_sinks=0, scale=0.3)[0]
-    torch.testing.assert_close(causal_sdpa(query, key, value, 0.3), expected, rtol=1e-9, atol=1e-9)
 
 
 WINDOW = 8
@@ -181,33 +169,6 @@ def test_padded_batches_equal_single_runs(family, side, sliding_layers, composed
     batched = logits(model, ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp_min(0))
     for row, text in enumerate(texts):
         torch.testing.assert_close(batched[row][mask[row].bool()], logits(model, text)[0], rtol=1e-4, atol=1e-4)
-
-
-def test_a_text_within_the_window_is_plain_focus(composed):
-    """Up to the window the layer's own mask changes nothing."""
-    model, _ = composed("Mistral", window=1, num_sinks=1)
-    ids = random_ids(WINDOW)
-    model_wide = build_model("Mistral", sliding_window=4096)
-    compose(model_wide, build_centroids(model_wide), window=1, num_sinks=1)
-    torch.testing.assert_close(logits(model, ids), logits(model_wide, ids), rtol=1e-5, atol=1e-5)
-
-
-def test_centroids_with_routers_for_sliding_layers_load_and_calibrate(tmp_path, ids):
-    model = family_model("Gemma2")
-    centroids = build_centroids(model, potentials=False)
-    calibrate_potentials(model, centroids, random_ids(40, batch=2))
-    assert centroids.has_potentials
-    assert all(router.potential.abs().sum() > 0 for router in centroids.routers.values())
-    path = tmp_path / "all.safetensors"
-    save_centroids(centroids, path)
-    focus = compose(model, load_centroids(path))
-    try:
-        logits(model, ids)
-        assert list(focus.assignments()) == [1]
-        assert focus.detach() is model
-        assert focus.focused_layers == []
-    finally:
-        focus.detach()
 
 
 def test_a_run_tells_which_layers_kept_their_own_attention(tokenizer):

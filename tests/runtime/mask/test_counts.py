@@ -36,14 +36,6 @@ def test_a_tile_equals_a_double_loop(monkeypatch, fresh_seed, table, edges):
         np.testing.assert_array_equal(counts, expected)
 
 
-@pytest.mark.parametrize("sliding", [None, 400, 100, 10, 1])
-def test_the_whole_as_one_tile_is_the_stored_count(fresh_seed, sliding):
-    membership, _ = draw(fresh_seed, 333)
-    rule = PairRule(20, 4, sliding)
-    stored = count_pairs(membership, rule, block_size=7)
-    np.testing.assert_array_equal(count_tile(membership, (0, 333), (0, 333), rule, 7), stored.counts)
-
-
 def brute_force(membership, rule, size):
     blocks = -(-len(membership) // size)
     counts = {name: np.zeros((blocks, blocks), dtype=np.int64) for name in CAUSES}
@@ -73,13 +65,6 @@ def test_default_block_size_is_the_smallest_that_fits(tokens, most):
     assert result.block_size == next(s for s in range(1, tokens + 1) if -(-tokens // s) <= most)
 
 
-def test_blocks_above_the_diagonal_are_empty(fresh_seed):
-    rng = np.random.default_rng(fresh_seed)
-    counts = count_pairs(rng.integers(1, 16, 300), PairRule(20, 4), max_blocks=9).counts
-    assert (np.triu(counts, 1) == 0).all()
-    assert (counts >= 0).all()
-
-
 def test_a_long_text_is_exact_and_needs_no_square_array(fresh_seed):
     """20,000 tokens; a T x T bool array would take 400 MB. One group per token: totals have a closed form."""
     rng = np.random.default_rng(fresh_seed)
@@ -90,11 +75,6 @@ def test_a_long_text_is_exact_and_needs_no_square_array(fresh_seed):
     assert result.total("group_only") == same - near_same
     assert result.total("local_and_group") == near_same
     assert result.counts.sum() == total * (total + 1) // 2
-
-
-def test_the_highest_group_bit():
-    membership = np.array([1 << 62, 1, 1 << 62, (1 << 62) + 1], dtype=np.int64)
-    assert count_pairs(membership, PairRule(0)).total("group_only") == 4
 
 
 @pytest.mark.parametrize(("groups", "top_k"), [(3, 1), (12, 4), (40, 2)])
@@ -181,12 +161,3 @@ def test_no_piece_has_more_cells_than_are_looked_at_at_once(monkeypatch, fresh_s
     cells = [(p.query[-1] + 1 - p.query[0]) * (p.key.max() + 1 - p.key.min()) for p in pieces]
     assert max(cells) <= 10_000
     assert len(pieces) < 1.5 * sum(cells) / 10_000 + 3
-
-
-def test_the_counts_are_those_of_the_blocks(fresh_seed):
-    membership = draw(fresh_seed, 700, groups=6)[0]
-    rule = PairRule(30, 4, 200)
-    pieces = list(kept_pairs(membership, rule, (0, 700)))
-    counts = np.bincount(np.concatenate([piece.cause for piece in pieces]), minlength=len(CAUSES))
-    stored = count_pairs(membership, rule)
-    assert counts.tolist() == [stored.total(name) if name != "dropped" else 0 for name in CAUSES]

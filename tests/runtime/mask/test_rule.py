@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from focus_runtime.budget import MAX_WHOLE
 from focus_runtime.errors import ConfigError
 from focus_runtime.mask.counts import count_pairs
-from focus_runtime.mask.dense import allowed_pairs
-from focus_runtime.mask.rule import PairRule, group_label, group_number
+from focus_runtime.mask.dense import allowed_pairs, group_bits, membership_extent
+from focus_runtime.mask.rule import Extent, PairRule, group_label, group_number
 from tests.runtime.mask.double_loop import cause, memberships, rules
 
 
@@ -54,6 +54,17 @@ def test_a_window_grows_in_proportion_between_two_positions():
     assert PairRule(MAX_WHOLE, growth=(1, MAX_WHOLE)).near(torch.tensor([MAX_WHOLE])).item() == MAX_WHOLE
 
 
+def test_what_is_looked_up_of_memberships():
+    membership = torch.randint(0, 1 << 62, (3, 50))
+    most = max(x.bit_count() for row in membership.tolist() for x in row)
+    assert membership_extent(membership).top_k == most
+    assert membership_extent(torch.tensor([[1, 6, 1 << 62]])) == Extent(63, 2, False)
+    assert membership_extent(torch.tensor([[3, 5, 9]])) == Extent(4, 2, True)
+    assert membership_extent(torch.zeros(1, 4, dtype=torch.int64)) == Extent(1, 1, False)  # no token has a group
+    bits = group_bits(torch.tensor([0b1, 0b1010, 1 << 62]), 4)
+    assert bits.int().tolist() == [[1, 0, 0, 0], [0, 1, 0, 1], [0] * 4]
+
+
 def test_group_labels():
     assert [group_label(i) for i in (0, 25, 26, 51, 52, 62)] == ["A", "Z", "AA", "AZ", "BA", "BK"]
 
@@ -61,10 +72,7 @@ def test_group_labels():
 @pytest.mark.parametrize("number", [0, 1, 25, 26, 51, 52, 62, 701, 702])
 def test_a_letter_is_read_back(number):
     assert group_number(group_label(number)) == group_number(group_label(number).lower()) == number
-
-
-def test_a_number_is_a_group_too():
-    assert group_number("7") == 7
+    assert group_number(str(number)) == number
 
 
 @pytest.mark.parametrize("label", ["", "-1", "A1", "é", "²"])

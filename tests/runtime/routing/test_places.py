@@ -9,7 +9,7 @@ import torch
 
 from focus_runtime.errors import CentroidFileError
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.routing.places import CENTROIDS_FILE, SETTINGS_FILE, HubName, SavedSettings, hub_name
+from focus_runtime.routing.places import CENTROIDS_FILE, SETTINGS_FILE, HubName, hub_name
 from tests.helpers import build_centroids, build_model
 from tests.local_hub import TOKEN
 
@@ -25,8 +25,12 @@ def saved(tmp_path_factory):
     return files
 
 
+def settings_of(digest):
+    return {"format": "focus-composition", "format_version": 1, "sha256": digest}
+
+
 def repository(data, digest):
-    return {CENTROIDS_FILE: data, SETTINGS_FILE: SavedSettings(sha256=digest).to_json().encode()}
+    return {CENTROIDS_FILE: data, SETTINGS_FILE: json.dumps(settings_of(digest)).encode()}
 
 
 @pytest.fixture
@@ -138,7 +142,7 @@ def test_a_file_that_is_cut_off_or_damaged_is_refused(local_hub, saved, monkeypa
 
 
 def test_a_file_that_is_too_large_is_not_fetched(filled, monkeypatch):
-    monkeypatch.setattr("focus_runtime.routing.centroid_file.MAX_BYTES", 1000)
+    monkeypatch.setattr("focus_runtime.routing.places.MAX_BYTES", 1000)
     assert "expected at most 1,000" in refusal("ada/mine")
     monkeypatch.undo()
     assert not [request for request in filled.requests if "/cdn/" in request]
@@ -155,7 +159,7 @@ def test_what_is_on_this_machine_goes_first(filled, saved, tmp_path, monkeypatch
     assert "a revision was given, but ada/mine is no repository" in refusal("ada/mine", revision="v1")
     assert "names a revision, and another was given" in refusal("ada/other@v1", revision="v2")
     assert "is no name" in refusal("ada/other", revision="../x")
-    (folder / SETTINGS_FILE).write_text(SavedSettings(sha256=saved[1][1]).to_json())
+    (folder / SETTINGS_FILE).write_text(json.dumps(settings_of(saved[1][1])))
     assert "beside it says" in refusal(folder)
 
 
@@ -172,6 +176,6 @@ def test_what_is_on_this_machine_goes_first(filled, saved, tmp_path, monkeypatch
 )
 def test_settings_that_nobody_of_ours_wrote(change, message, saved, tmp_path):
     (tmp_path / CENTROIDS_FILE).write_bytes(saved[0][0])
-    values = json.loads(SavedSettings(sha256=saved[0][1]).to_json())
+    values = settings_of(saved[0][1])
     (tmp_path / SETTINGS_FILE).write_text(json.dumps(values | change))
     assert message in refusal(tmp_path)

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from focus_runtime.attention.cuda.tiles import LN_2, HeadFactors, near, powers, products, rows, softmax_step
+from focus_runtime.attention.cuda.tiles import LN_2, HeadFactors, HeadSets, near, powers, products, rows, softmax_step
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.config import CONSTANT
 from focus_runtime.gpu import aligned, alike, multiples, power_of_two, tiles_of
@@ -25,41 +25,12 @@ from focus_runtime.routing.on_gpu import all_bits, in_bytes
 
 @triton.jit(do_not_specialize=["lses", "length", "tiles", "window", "num_sinks", "heads"])
 def chunk_kernel(
-    Q,
-    K,
-    V,
-    MEMBER,
-    SETS,
-    WINDOWS,
-    PART,
-    lses,
-    q_batch,
-    q_head,
-    k_batch,
-    k_head,
-    k_token,
-    v_batch,
-    v_head,
-    v_token,
-    member_set,
-    member_batch,
-    length,
-    tiles,
-    scale,
-    cap,
-    window,
-    num_sinks,
-    heads,
-    grow_first,
-    grow_last,
-    share: tl.constexpr,
-    ROWS: tl.constexpr,
-    HEAD: tl.constexpr,
-    SIZE: tl.constexpr,
-    BN: tl.constexpr,
-    CAPPED: tl.constexpr,
-    APART: tl.constexpr,
-):
+    Q, K, V, MEMBER, SETS, WINDOWS, PART,
+    lses, q_batch, q_head, k_batch, k_head, k_token, v_batch, v_head, v_token, member_set, member_batch, length,
+    tiles, scale, cap, window, num_sinks, heads, grow_first, grow_last,
+    share: tl.constexpr, ROWS: tl.constexpr, HEAD: tl.constexpr, SIZE: tl.constexpr, BN: tl.constexpr,
+    CAPPED: tl.constexpr, APART: tl.constexpr,
+):  # fmt: skip
     """One stretch of keys for the query heads of a key head; APART: 0 one setting, 1 by key head, 2 by query head.
 
     Logsumexps are at `lses` of PART, behind all parts."""
@@ -129,38 +100,12 @@ def join_kernel(PART, OUT, lses, heads, chunks, HEAD: tl.constexpr, SIZE: tl.con
 
 @triton.jit(do_not_specialize=["set_stride", "place", "grow_first", "grow_last"])
 def decide_kernel(
-    HIDDEN,
-    WEIGHTS,
-    POTENTIAL,
-    FIRST,
-    KNOWN,
-    PROBABILITIES,
-    SETS,
-    FOUND,
-    Q,
-    Q_OUT,
-    FACTORS,
-    ACTS,
-    TOKENS,
-    q_head,
-    set_stride,
-    place,
-    threshold,
-    grow_first,
-    grow_last,
-    num_groups: tl.constexpr,
-    top_ks: tl.constexpr,
-    num_sets: tl.constexpr,
-    most: tl.constexpr,
-    width: tl.constexpr,
-    LOOKS: tl.constexpr,
-    KNOWS: tl.constexpr,
-    FACTORED: tl.constexpr,
-    GROUPS: tl.constexpr,
-    BE: tl.constexpr,
-    HEAD: tl.constexpr,
-    SIZE: tl.constexpr,
-):
+    HIDDEN, WEIGHTS, POTENTIAL, FIRST, KNOWN, PROBABILITIES, SETS, FOUND, Q, Q_OUT, FACTORS, ACTS, TOKENS,
+    q_head, set_stride, place, threshold, grow_first, grow_last,
+    num_groups: tl.constexpr, top_ks: tl.constexpr, num_sets: tl.constexpr, most: tl.constexpr, width: tl.constexpr,
+    LOOKS: tl.constexpr, KNOWS: tl.constexpr, FACTORED: tl.constexpr, GROUPS: tl.constexpr, BE: tl.constexpr,
+    HEAD: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
     """Program 0 decides, program h + 1 multiplies head h; `top_ks` holds a k in each of its bytes."""
     head = tl.program_id(0) - 1
     if head >= 0:
@@ -222,19 +167,6 @@ CHUNKS = 512  # programs over all key heads and texts, about: enough to fill a l
 WARPS, STAGES = 4, 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepHeads:
-    """What each key head, or each query head, sees.
-
-    Attributes:
-        sets: (G,) or (H,) int32, which of several memberships is the head's.
-        windows: (G,) or (H,) int32; one that no text is longer than makes it full attention.
-    """
-
-    sets: Tensor
-    windows: Tensor
-
-
 def decode_on_gpu(
     query: Tensor,
     key: Tensor,
@@ -242,7 +174,7 @@ def decode_on_gpu(
     membership: Tensor,
     rule: PairRule,
     scoring: Scoring,
-    settings: StepHeads | None = None,
+    settings: HeadSets | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Focus attention of the newest token.
 
@@ -250,25 +182,10 @@ def decode_on_gpu(
         query: (B, H, 1, D) in half precision; key, value: (B, G, T, D); the last dimension contiguous.
         membership: (B, T) int64 bit sets, or (S, B, T) of several top-k; the last dimension contiguous.
         settings: memberships and windows of the heads; the only one and the rule's when None.
-    """
-    out, parts = decoded_on_gpu(query, key, value, membership, rule, scoring, settings)
-    batch, heads = query.shape[:2]
-    return out, parts[-batch * heads :].view(batch, heads, 1)
-
-
-def decoded_on_gpu(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    membership: Tensor,
-    rule: PairRule,
-    scoring: Scoring,
-    settings: StepHeads | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The same without a view of the logsumexps, which takes time in every layer of a decode step.
 
     Returns:
-        out (B, H, 1, D); what the kernels left, whose last B * H fp32 are the logsumexps.
+        out (B, H, 1, D); what the kernels left, whose last B * H fp32 are the logsumexps: a view of them would take
+        time in every layer of a decode step.
     """
     batch, heads, _, head_size = query.shape
     kv_heads, length = key.shape[1], key.shape[2]

@@ -6,7 +6,6 @@ in more time than all pairs take. Forward only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import triton
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from focus_runtime.attention.clock import Stage, unmeasured
 from focus_runtime.attention.cuda.grouped import NEAR_TILES, new_output
-from focus_runtime.attention.cuda.tiles import LN_2, HeadFactors, near, powers, products, rows, softmax_step
+from focus_runtime.attention.cuda.tiles import LN_2, HeadFactors, HeadSets, near, powers, products, rows, softmax_step
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.gpu import aligned, alike, power_of_two, tiles_of
 from focus_runtime.mask.rule import PairRule
@@ -32,50 +31,13 @@ def _bits(MEMBER, n, real_n, WIDE: tl.constexpr):
 
 @triton.jit(do_not_specialize=["window", "reach", "num_sinks", "heads"])
 def pairwise_kernel(
-    Q,
-    K,
-    V,
-    OUT,
-    LSE,
-    MEMBER,
-    SETS,
-    WINDOWS,
-    FACTORS,
-    ACTS,
-    TOKENS,
-    q_batch,
-    q_head,
-    q_token,
-    k_batch,
-    k_head,
-    k_token,
-    v_batch,
-    v_head,
-    v_token,
-    m_set,
-    m_batch,
-    length,
-    scale,
-    cap,
-    window,
-    reach,
-    num_sinks,
-    heads,
-    grow_first,
-    grow_last,
-    share: tl.constexpr,
-    HEAD: tl.constexpr,
-    SIZE: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    SINK: tl.constexpr,
-    WIDE: tl.constexpr,
-    CAPPED: tl.constexpr,
-    SLIDING: tl.constexpr,
-    PER_HEAD: tl.constexpr,
-    FACTORED: tl.constexpr,
-    WITH_LSE: tl.constexpr,
-):
+    Q, K, V, OUT, LSE, MEMBER, SETS, WINDOWS, FACTORS, ACTS, TOKENS,
+    q_batch, q_head, q_token, k_batch, k_head, k_token, v_batch, v_head, v_token, m_set, m_batch, length, scale, cap,
+    window, reach, num_sinks, heads, grow_first, grow_last,
+    share: tl.constexpr, HEAD: tl.constexpr, SIZE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    SINK: tl.constexpr, WIDE: tl.constexpr, CAPPED: tl.constexpr, SLIDING: tl.constexpr, PER_HEAD: tl.constexpr,
+    FACTORED: tl.constexpr, WITH_LSE: tl.constexpr,
+):  # fmt: skip
     """SINK is a bit that no group has: every query has it, and of the keys the sinks do."""
     tile = tl.num_programs(0) - 1 - tl.program_id(0)  # the longest first
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -128,19 +90,6 @@ MOST_GROUPS, FEW_GROUPS = 62, 30  # of 64 bits and of 32, one of which marks sin
 MOST_WORK = {1: 5e9, 2: 1.8e10}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PairHeads:
-    """What each query head of a layer sees.
-
-    Attributes:
-        sets: (H,) int32, which of several memberships is the head's.
-        windows: (H,) int32; one that no text is longer than makes it full attention.
-    """
-
-    sets: Tensor
-    windows: Tensor
-
-
 def pairwise_pays(query: Tensor, num_groups: int, top_k: int) -> bool:
     """Whether to test all pairs takes less time than to leave most of them out."""
     batch, heads, length, size = query.shape
@@ -156,7 +105,7 @@ def pairwise_attention(
     scoring: Scoring,
     *,
     num_groups: int,
-    heads: PairHeads | None = None,
+    heads: HeadSets | None = None,
     factors: HeadFactors | None = None,
     stage: Stage | None = None,
     lse: Tensor | None = None,

@@ -42,17 +42,10 @@ def _flags(bits_t, group_k, rank, top_k: tl.constexpr, BEYOND: tl.constexpr):
 
 @triton.jit(do_not_specialize=["num_blocks", "num_groups"])
 def count_kernel(
-    member,
-    counts,
-    length,
-    num_blocks,
-    num_groups,
-    top_k: tl.constexpr,
-    BEYOND: tl.constexpr,
-    LISTS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    GROUPS: tl.constexpr,
-):
+    member, counts,
+    length, num_blocks, num_groups,
+    top_k: tl.constexpr, BEYOND: tl.constexpr, LISTS: tl.constexpr, BLOCK: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
     """Members of each group in each block of tokens: counts (B, L, K, N)."""
     block, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
     token_t = block * BLOCK + tl.arange(0, BLOCK)
@@ -66,26 +59,11 @@ def count_kernel(
 
 @triton.jit(do_not_specialize=["num_blocks", "batches", "num_groups"])
 def place_kernel(
-    member,
-    counts,
-    key_token,
-    key_bits,
-    bounds,
-    query_token,
-    query_place,
-    length,
-    entries,
-    num_blocks,
-    batches,
-    num_groups,
-    top_k: tl.constexpr,
-    BEYOND: tl.constexpr,
-    LISTS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    GROUPS: tl.constexpr,
-    CHUNK: tl.constexpr,
-    COUNTED: tl.constexpr,
-):
+    member, counts, key_token, key_bits, bounds, query_token, query_place,
+    length, entries, num_blocks, batches, num_groups,
+    top_k: tl.constexpr, BEYOND: tl.constexpr, LISTS: tl.constexpr, BLOCK: tl.constexpr, GROUPS: tl.constexpr,
+    CHUNK: tl.constexpr, COUNTED: tl.constexpr,
+):  # fmt: skip
     """Write every entry of a block of tokens to its place; what no earlier kernel has counted is counted here."""
     block, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
     token_t = block * BLOCK + tl.arange(0, BLOCK)

@@ -70,24 +70,10 @@ def rows(X, n, token, real_n, d, real_d):
 
 @triton.jit(do_not_specialize=["length", "before", "furthest", "heads", "grow_first", "grow_last"])
 def factors_kernel(
-    Q,
-    OUT,
-    FACTORS,
-    ACTS,
-    TOKENS,
-    q_batch,
-    q_head,
-    q_token,
-    length,
-    before,
-    furthest,
-    heads,
-    grow_first,
-    grow_last,
-    HEAD: tl.constexpr,
-    SIZE: tl.constexpr,
-    BM: tl.constexpr,
-):
+    Q, OUT, FACTORS, ACTS, TOKENS,
+    q_batch, q_head, q_token, length, before, furthest, heads, grow_first, grow_last,
+    HEAD: tl.constexpr, SIZE: tl.constexpr, BM: tl.constexpr,
+):  # fmt: skip
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     d = tl.arange(0, SIZE)
@@ -124,6 +110,19 @@ class HeadFactors:
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         """In the order that kernels take them."""
         return self.factors, self.acts, self.tokens
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadSets:
+    """What each query head of a layer sees; in a decode step also of each key head.
+
+    Attributes:
+        sets: (H,) or (G,) int32, which of several memberships is the head's.
+        windows: (H,) or (G,) int32; one that no text is longer than makes it full attention.
+    """
+
+    sets: Tensor
+    windows: Tensor
 
 
 def multiplied_on_gpu(query: Tensor, factors: HeadFactors, total: int, furthest: int | None = None) -> Tensor:

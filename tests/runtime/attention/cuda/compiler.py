@@ -2,7 +2,7 @@
 
 For a process of its own, in which Triton does not interpret. Prints one JSON object.
 
-    python -m tests.runtime.attention.cuda.compiler SEED [--everything --sizes 64 128 256]
+    python -m tests.runtime.attention.cuda.compiler SEED
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from focus_runtime.attention.cuda import grouped
-from focus_runtime.attention.cuda.decoding import Sinks, StepHeads, decide_on_gpu, decode_on_gpu
+from focus_runtime.attention.cuda.decoding import Sinks, decide_on_gpu, decode_on_gpu
 from focus_runtime.attention.cuda.grouped import Heads, grouped_attention
-from focus_runtime.attention.cuda.pairwise import PairHeads, pairwise_attention
+from focus_runtime.attention.cuda.pairwise import pairwise_attention
 from focus_runtime.attention.cuda.sorting import sort_by_group
-from focus_runtime.attention.cuda.tiles import HeadFactors, multiplied_on_gpu
+from focus_runtime.attention.cuda.tiles import HeadFactors, HeadSets, multiplied_on_gpu
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.gpu import Launches, _kept, compile_options, kinds_of
 from focus_runtime.mask.rule import Extent, PairRule
@@ -49,15 +49,12 @@ class Compiler:
     capability = 90
 
     def get_current_target(self) -> GPUTarget:
-        """What is compiled for."""
         return GPUTarget("cuda", self.capability, 32)
 
     def get_current_device(self) -> int:
-        """Whose kernels are looked up."""
         return self.capability
 
     def get_current_stream(self, _: int) -> int:
-        """No launch asks for more."""
         return 0
 
 
@@ -68,12 +65,10 @@ class Inputs:
         self.dtype, self.size, self.length, self.heads, self.kv_heads = dtype, size, length, heads, kv_heads
 
     def whole(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Query, key and value of a text."""
         query, key, value = (self.rows(self.length, count) for count in (self.heads, self.kv_heads, self.kv_heads))
         return query, key, value
 
     def step(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Those of a decode step."""
         return self.rows(1, self.heads), *self.whole()[1:]
 
     def rows(self, tokens: int, heads: int) -> torch.Tensor:
@@ -81,22 +76,19 @@ class Inputs:
         return torch.zeros(1, tokens, heads, self.size, dtype=self.dtype).transpose(1, 2)
 
     def numbers(self, count: int) -> torch.Tensor:
-        """(count,) int32."""
         return torch.zeros(count, dtype=torch.int32)
 
     def sets(self, count: int) -> torch.Tensor:
-        """(count, 1, T) int64."""
         return torch.ones(count, 1, self.length, dtype=torch.int64)
 
     def factors(self) -> HeadFactors:
-        """Of all query heads."""
         return HeadFactors(torch.ones(self.heads), torch.ones(self.heads), torch.ones(self.heads), GROWTH)
 
 
 def attention_calls(given: Inputs, rule: PairRule, scoring: Scoring, *, copied: bool) -> Iterator[Callable[[], Any]]:
     """Every kernel of attention, with and without what it may be given."""
     whole, member = given.whole(), given.sets(1)[0]
-    by_head = PairHeads(given.numbers(given.heads), given.numbers(given.heads))
+    by_head = HeadSets(given.numbers(given.heads), given.numbers(given.heads))
     some = Heads(given.numbers(2), given.numbers(given.heads))
     extents = {
         "one": Extent(8, 1, uniform=True),
@@ -115,7 +107,7 @@ def attention_calls(given: Inputs, rule: PairRule, scoring: Scoring, *, copied: 
     yield lambda: grouped_attention(*whole, member, rule, scoring, extent=extents["beyond"], heads=some)
     yield lambda: multiplied_on_gpu(whole[0], given.factors(), given.length)
     yield lambda: multiplied_on_gpu(given.step()[0], given.factors(), given.length, 90)
-    by_key, by_query = (StepHeads(given.numbers(n), given.numbers(n)) for n in (given.kv_heads, given.heads))
+    by_key, by_query = (HeadSets(given.numbers(n), given.numbers(n)) for n in (given.kv_heads, given.heads))
     for settings in (None, by_key, by_query):
         yield lambda s=settings: decode_on_gpu(*given.step(), given.sets(2), rule, scoring, s)
 
@@ -154,14 +146,8 @@ def every_call(given: Inputs) -> Iterator[Callable[[], Any]]:
     yield from routing_calls(given)
 
 
-def compiled(compiler: Compiler, targets: list[tuple[int, int]], *, everything: bool) -> list[dict[str, Any]]:
-    """What each kernel takes of a GPU: registers, bytes a program shares, bytes of a thread that left the registers.
-
-    Args:
-        compiler: in force.
-        targets: compute capabilities, and the head size for each.
-        everything: every kernel for each of them; else for an H100 alone.
-    """
+def compiled(compiler: Compiler) -> list[dict[str, Any]]:
+    """What each kernel takes of a GPU: registers, bytes a program shares, bytes of a thread that left the registers."""
     found: dict[tuple[int, str], dict[str, Any]] = {}
 
     def compile_only(
@@ -183,12 +169,12 @@ def compiled(compiler: Compiler, targets: list[tuple[int, int]], *, everything: 
 
     Launches.run = compile_only  # type: ignore[method-assign]
     rule, softcap = RULES[-1]
-    for compiler.capability, size in targets:
+    for compiler.capability, size in TARGETS:
         grouped._takes_large_tiles = lambda _: compiler.capability in LARGE
         _kept.clear()  # plans know nothing of the capability
         given = Inputs(torch.bfloat16, size, 300)
         scoring, copied = Scoring(0.125, softcap), compiler.capability >= COPIES_FROM
-        if everything or compiler.capability == WHOLE:
+        if compiler.capability == WHOLE:
             calls = (*attention_calls(given, rule, scoring, copied=copied), *routing_calls(given))
         else:
             calls = tuple(tiled_calls(given, rule, scoring, copied=copied))
@@ -207,7 +193,7 @@ def resources(cubin: bytes) -> dict[str, int]:
     return {"registers": usage["REG"], "spilled": usage["STACK"] + usage["LOCAL"]}
 
 
-def mistaken(compiler: Compiler, rounds: int, seed: int) -> tuple[int, list[str]]:
+def mistaken(compiler: Compiler, seed: int) -> tuple[int, list[str]]:
     """Launches of calls that are alike by their facts, and those for which Triton would compile another kernel."""
     compiler.capability = 90
     specialised: dict[tuple[Launches, str], str] = {}
@@ -226,7 +212,7 @@ def mistaken(compiler: Compiler, rounds: int, seed: int) -> tuple[int, list[str]
 
     Launches.run = compare  # type: ignore[method-assign]
     drawn = random.Random(seed)
-    for _ in range(rounds):  # each time the same shapes, twice as far apart, and three times anywhere
+    for _ in range(ROUNDS):  # each time the same shapes, twice as far apart, and three times anywhere
         length = drawn.choice([1, 2, 15, 16, 17, 48, 100, 128, 129, 256, 300, 1000])
         heads, kv_heads = drawn.choice([(6, 3), (3, 3), (9, 3)])
         size, dtype = drawn.choice([16, 40, 64, 128]), drawn.choice([torch.bfloat16, torch.float16])
@@ -245,30 +231,23 @@ class Strided(Inputs):
         self.drawn, self.more = drawn, more
 
     def rows(self, tokens: int, heads: int) -> torch.Tensor:
-        """See `Inputs`."""
         before, width = self.drawn.choice([0, 0, 1, 8]), heads * self.size + self.more
         flat = torch.zeros(before + tokens * width, dtype=self.dtype)[before:]
         return flat.as_strided((1, heads, tokens, self.size), (tokens * width, self.size, width, 1))
 
     def sets(self, count: int) -> torch.Tensor:
-        """See `Inputs`."""
         before = self.drawn.choice([0, 0, 1])
         return torch.ones(count, 1, self.length + before, dtype=torch.int64)[..., before:]
 
 
 def main() -> None:
-    """Both."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("seed", type=int, help="of the calls that are compared")
-    parser.add_argument("--sizes", type=int, nargs="+", help="head sizes that are compiled for each capability")
-    parser.add_argument("--capabilities", type=int, nargs="+", help="in place of what the test compiles")
-    parser.add_argument("--everything", action="store_true", help="every kernel for each of them; else for an H100")
     chosen, compiler = parser.parse_args(), Compiler()
     driver.set_active(compiler)
-    targets = [(each, size) for each in chosen.capabilities or () for size in chosen.sizes or (64, 128, 256)]
     with torch.no_grad():
-        launches, wrong = mistaken(compiler, ROUNDS, chosen.seed)
-        kernels = compiled(compiler, targets or list(TARGETS), everything=chosen.everything)
+        launches, wrong = mistaken(compiler, chosen.seed)
+        kernels = compiled(compiler)
     print(json.dumps({"kernels": kernels, "launches": launches, "mistaken": wrong}))
 
 

@@ -15,18 +15,14 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from focus_runtime.attention import focus_attention
-from focus_runtime.attention.cuda.decomposed import gpu_decomposition
-from focus_runtime.attention.reference import Scoring
-from focus_runtime.attention.varlen import available_kernels, plain_varlen
 from focus_runtime.composition.attach import compose
-from focus_runtime.errors import InputError
 from focus_runtime.gpu import Launches
-from focus_runtime.mask.rule import Extent, PairRule
+from focus_runtime.mask.rule import Extent
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.attention.by_keyword import (
     differentiable_attention,
-    flash_decomposition,
     flex_focus_attention,
+    gpu_decomposition,
     reference_attention,
     straight_through_attention,
 )
@@ -53,70 +49,29 @@ def members(length, **settings):
     return random_membership(length, **settings).to(DEVICE)
 
 
-# --- the kernels behind the interface
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("dim", [16, 64, 72, 100, 128, 256])
-@pytest.mark.parametrize("window", [None, 0, 100])
-def test_every_kernel_equals_the_plain_one(dtype, dim, window, fresh_seed):
-    """Also with empty sequences, tokens after the end, shared key heads and a maximum above the longest."""
-    query, key, value = (torch.randn(700, heads, dim, device=DEVICE).to(dtype) for heads in (4, 2, 2))
-    cu_lengths = torch.tensor([0, 0, 1, 300, 300, 650], dtype=torch.int32, device=DEVICE)
-    expected = plain_varlen(query.double(), key.double(), value.double(), cu_lengths, 700, 0.1, window)
-    kernels = available_kernels(torch.cuda.get_device_capability())
-    assert kernels
-    for kernel in kernels:
-        out, lse = kernel.run(query, key, value, cu_lengths, 700, 0.1, window)
-        assert (out.shape, lse.shape, lse.dtype) == (query.shape, (4, 700), torch.float32), kernel.name
-        assert_same((out[:650], lse[:, :650]), (expected[0][:650], expected[1][:, :650]), HALF)
-
-
 # --- the decomposition
 
 
-@pytest.mark.parametrize("length", [1, 63, 129, 1000, 4096])
+@pytest.mark.parametrize(("dtype", "dim"), [(torch.bfloat16, 64), (torch.bfloat16, 72), (torch.float32, 64)])
 @pytest.mark.parametrize("top_k", [1, 2, 3])
-@pytest.mark.parametrize(("dtype", "dim"), [(torch.bfloat16, 64), (torch.float16, 64), (torch.bfloat16, 128)])
-def test_decomposition_equals_the_oracle(length, top_k, dtype, dim, fresh_seed):
-    inputs, membership = random_inputs(length, dim=dim, dtype=dtype), members(length, groups=8, top_k=top_k)
-    settings: dict[str, Any] = {"window": 128, "num_sinks": 4, "scale": dim**-0.5}
-    out, lse = flash_decomposition(*inputs, membership, **settings)
-    assert (out.dtype, lse.dtype) == (dtype, torch.float32)
-    expected = oracle(inputs, membership, **settings)
-    assert_same((out, lse), expected, HALF)
-    cosine = torch.nn.functional.cosine_similarity(out.double(), expected[0], dim=-1)
-    assert cosine.min() >= 0.9999
-
-
-@pytest.mark.parametrize("heads", [(1, 1), (8, 1), (6, 3), (12, 12)])
-@pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (0, 4), (64, 0), (5000, 2), (30, 100)])
-def test_heads_batches_windows_and_sinks(heads, window, num_sinks, fresh_seed):
-    inputs = random_inputs(500, batch=3, heads=heads[0], kv_heads=heads[1])
-    for top_k in (1, 2):
-        membership = members(500, batch=3, groups=5, top_k=top_k)
-        settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "scale": 0.125}
-        actual = flash_decomposition(*inputs, membership, **settings)
-        assert_same(actual, oracle(inputs, membership, **settings), HALF)
-
-
-def test_skewed_and_ragged_memberships(fresh_seed):
-    inputs = random_inputs(800, batch=2)
-    one, two = members(800, batch=2, groups=6), members(800, batch=2, groups=6, top_k=2)
-    settings: dict[str, Any] = {"window": 16, "num_sinks": 2, "scale": 0.125}
-    for membership in (torch.ones_like(one), torch.where(torch.rand(2, 800, device=DEVICE) < 0.5, one, two)):
-        actual = flash_decomposition(*inputs, membership, **settings)
-        assert_same(actual, oracle(inputs, membership, **settings), HALF)
+@pytest.mark.parametrize("window", [0, 200])
+def test_the_calls_that_the_triton_kernels_leave(dtype, dim, top_k, window, monkeypatch, fresh_seed):
+    monkeypatch.setattr("focus_runtime.attention.decomposed.grouped_fits", lambda *_: False)
+    inputs, membership = random_inputs(1000, dim=dim, dtype=dtype, batch=2), members(1000, top_k=top_k, batch=2)
+    settings: dict[str, Any] = {"window": window, "num_sinks": 4, "scale": dim**-0.5}
+    actual = gpu_decomposition(*inputs, membership, **settings)
+    tolerance = HALF * 2 ** (top_k - 1) if dtype == torch.bfloat16 else 2e-4  # what is taken away amplifies rounding
+    assert_same(actual, oracle(inputs, membership, **settings), tolerance)
 
 
 @pytest.mark.parametrize("top_k", [1, 2, 3])
 def test_nothing_waits_for_the_device_when_the_extent_is_known(top_k, fresh_seed):
     inputs, membership = random_inputs(1000), members(1000, groups=8, top_k=top_k)
     settings: dict[str, Any] = {"window": 64, "num_sinks": 4, "scale": 0.125, "extent": Extent(8, top_k, True)}
-    flash_decomposition(*inputs, membership, **settings)
+    gpu_decomposition(*inputs, membership, **settings)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        flash_decomposition(*inputs, membership, **settings)
+        gpu_decomposition(*inputs, membership, **settings)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -138,27 +93,11 @@ def graph_of(work):
 def test_a_cuda_graph_replays_it_on_new_inputs(fresh_seed):
     inputs, membership = random_inputs(1000), members(1000, groups=8)
     settings: dict[str, Any] = {"window": 64, "num_sinks": 4, "scale": 0.125}
-    graph, result = graph_of(lambda: flash_decomposition(*inputs, membership, extent=Extent(8, 1, True), **settings))
+    graph, result = graph_of(lambda: gpu_decomposition(*inputs, membership, extent=Extent(8, 1, True), **settings))
     for x, new in zip((*inputs, membership), (*random_inputs(1000), members(1000, groups=8)), strict=True):
         x.copy_(new)
     graph.replay()
     assert_same(result, oracle(inputs, membership, **settings), HALF)
-
-
-@pytest.mark.parametrize(("dtype", "dim", "top_k"), [(torch.float32, 64, 1), (torch.bfloat16, 256, 3)])
-def test_what_flash_cannot_hold_is_refused(dtype, dim, top_k):
-    with pytest.raises(InputError, match="flex"):
-        flash_decomposition(*random_inputs(50, dim=dim, dtype=dtype), members(50, top_k=top_k), window=3, scale=0.1)
-
-
-@pytest.mark.parametrize("window", [0, 100, 600])  # in blocks, in blocks, and by hiding or in blocks
-@pytest.mark.parametrize("dim", [64, 128, 256])
-@pytest.mark.parametrize("top_k", [1, 2])
-def test_near_pairs_in_blocks_or_by_hiding(window, dim, top_k, fresh_seed):
-    inputs, membership = random_inputs(1500, dim=dim, batch=2), members(1500, groups=8, top_k=top_k, batch=2)
-    settings: dict[str, Any] = {"window": window, "num_sinks": 4, "scale": dim**-0.5}
-    actual = flash_decomposition(*inputs, membership, **settings)
-    assert_same(actual, oracle(inputs, membership, **settings), HALF)
 
 
 # --- gradients
@@ -311,7 +250,7 @@ def test_half_precision_runs_in_triton(top_k, expected, launched, monkeypatch, f
     """A short text by the kernel that tests every pair, others by groups."""
     from focus_runtime.attention.cuda import pairwise  # needs Triton
 
-    monkeypatch.setattr("focus_runtime.attention.cuda.decomposed.flash_decomposition", refuse)
+    monkeypatch.setattr("focus_runtime.attention.decomposed.decomposed_attention", refuse)
     monkeypatch.setattr("focus_runtime.attention.dispatch.masked_attention", refuse)
     inputs, membership = random_inputs(600), members(600, top_k=top_k)
     for most_work, names in ((pairwise.MOST_WORK, ["pairwise"]), ({1: 0, 2: 0}, ["near", "place", *expected])):
@@ -324,15 +263,6 @@ def test_half_precision_runs_in_triton(top_k, expected, launched, monkeypatch, f
     actual = focus_attention(query, *inputs[1:], membership, window=30, num_sinks=2, return_lse=True)
     assert launched == ["chunk", "join"]
     assert_same(actual, oracle((query, *inputs[1:]), membership, window=30, num_sinks=2, scale=0.125), 3e-2)
-
-
-@torch.no_grad()
-def test_single_precision_and_padding_do_not(launched, fresh_seed):
-    inputs, membership = random_inputs(600, dtype=torch.float32), members(600)
-    focus_attention(*inputs, membership, window=30, backend="masked")
-    half = [x.bfloat16() for x in inputs]
-    focus_attention(*half, membership, window=30, backend="masked", key_padding=padded(600, 1, "left").to(DEVICE))
-    assert launched == []
 
 
 @torch.no_grad()
@@ -370,7 +300,7 @@ def peak(length, top_k):
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    flash_decomposition(*inputs, membership, window=128, num_sinks=4, scale=0.125)
+    gpu_decomposition(*inputs, membership, window=128, num_sinks=4, scale=0.125)
     torch.cuda.synchronize()
     return torch.cuda.max_memory_allocated() - before
 
@@ -418,8 +348,7 @@ def speedup(length, *, as_graph):
             return torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=True, scale=0.125)
 
     def focus():
-        rule, scoring = PairRule(128, 4), Scoring(0.125)
-        return gpu_decomposition(*inputs, membership, rule, scoring, extent=Extent(8, 1, True))
+        return gpu_decomposition(*inputs, membership, window=128, num_sinks=4, scale=0.125, extent=Extent(8, 1, True))
 
     works = {"full": full, "focus": focus}
     took = medians_in_turn({name: graph_of(work)[0].replay for name, work in works.items()} if as_graph else works)
@@ -427,10 +356,6 @@ def speedup(length, *, as_graph):
 
 
 @pytest.mark.alone
-def test_faster_than_full_attention_at_32k():
-    assert speedup(32768, as_graph=False) > 3
-
-
-@pytest.mark.alone
-def test_as_fast_as_full_attention_at_4k():
-    assert speedup(4096, as_graph=True) > 1.3
+@pytest.mark.parametrize(("length", "as_graph", "least"), [(32768, False, 3), (4096, True, 1.3)])
+def test_faster_than_full_attention(length, as_graph, least):
+    assert speedup(length, as_graph=as_graph) > least

@@ -12,10 +12,11 @@ from typing import Any, Literal
 from focus_explorer.cli.options import (
     AsJson,
     Assigned,
-    BudgetOptions,
+    Budgeted,
     Changed,
     Computed,
     FocusOptions,
+    Growing,
     Numbers,
     OfModel,
     OnDatabase,
@@ -193,7 +194,7 @@ def _times(label: str, times: Mapping[str, Any]) -> str:
     return f"{label:<22} full {full_ms}, Focus {focus_ms}, {repeats}: {ratio:.2f}x as fast"
 
 
-class CompareOptions(OfModel, OnDatabase, BudgetOptions, Computed, AsJson):
+class CompareOptions(OfModel, OnDatabase, Budgeted, Growing, Computed, AsJson):
     text: File = argument("a UTF-8 text file, which is explored first, or the id of a stored run")
     top_k: Numbers | None = numbers(
         None, "groups a token belongs to, such as 1,2 (default: values that suit the text)", WHOLE

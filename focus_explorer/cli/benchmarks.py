@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import argparse
+from typing import Any, NoReturn
 
 from focus_explorer.cli.options import (
     Action,
@@ -27,6 +28,10 @@ from focus_explorer.usecases.evaluate import EvaluateRequest, TaskRequest, evalu
 from focus_explorer.usecases.request import File, option
 from focus_explorer.words import counted, ends
 
+MOVED_OPTIONS = (  # that `reproduce` once had
+    *("scale", "text", "val", "recipe", "plan", "again", "model"),
+    *("steps", "seeds", "domain", "out", "work", "device", "json"),
+)
 SUCH_AS = "numbers of tokens such as 512,1024,2048"
 
 
@@ -35,7 +40,7 @@ class BenchOptions(OfModel, FocusOptions, Computed, TextBegins, AsJson):
     lengths: Numbers = numbers((512, 1024, 2048), "tokens for the whole model", SUCH_AS)
     layer_lengths: Numbers = numbers((1024, 2048, 4096, 8192, 16384), "tokens for one attention layer", SUCH_AS)
     repeats: int = option(5, "timed repeats after one to warm up", ge=1)
-    seed: int = option(0, "of the one layer's random inputs (default: 0)")
+    seed: int = option(0, "of the one layer's random inputs")
     out: File = option("benchmarks/results", "folder for bench.json and bench.svg")
 
 
@@ -105,7 +110,7 @@ class EvaluateOptions(FocusOptions, Assigned, TextBegins, Computed, AsJson):
     task_folder: File | None = option(None, "folder with lm-eval task files of your own")
     limit: int | None = option(None, "only the first so many items of each task")
     batch: int = option(1, "task requests at once")
-    seed: int = option(0, "of resampling (default: 0)")
+    seed: int = option(0, "of resampling")
     out: File | None = option(None, "JSON file to write")
 
 
@@ -116,7 +121,7 @@ class MakeTaskOptions(AsJson):
     lengths: Numbers = numbers((96, 512, 1024), "most tokens of a passage", "tokens such as 96,512,1024")
     items: int = option(100, "passages of each length")
     window: int = option(128, "in passages longer than this, the word occurred before but not within so many tokens")
-    seed: int = option(0, "which passages are taken (default: 0)")
+    seed: int = option(0, "which passages are taken")
 
 
 def run_evaluate(options: EvaluateOptions) -> None:
@@ -220,7 +225,23 @@ def _paired(row: dict[str, Any]) -> str:
     return f"; difference {_span(row['difference'], '+.4f')}{lost}, p = {row['p_value']:.2g} ({row['test']})"
 
 
+def add_moved_options(parser: argparse.ArgumentParser) -> None:
+    """Whatever `reproduce` once took is taken, and answered with the command that does this now."""
+    parser.add_argument("names", nargs="*", help=argparse.SUPPRESS)
+    for name in MOVED_OPTIONS:
+        parser.add_argument(f"--{name}", nargs="*", help=argparse.SUPPRESS)
+    parser.set_defaults(run=_moved)
+
+
+def _moved(_: argparse.Namespace) -> NoReturn:
+    raise InputError(
+        "the paper's tables and figures are measured from a clone of the repository",
+        fix="there run `python -m paper table7`, and `python -m paper --list` for the others",
+    )
+
+
 COMMANDS = {
+    "reproduce": add_moved_options,
     "bench": command(BenchOptions, run_bench),
     "evaluate": command(
         EvaluateOptions,

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import plotly.graph_objects as go
-
 from focus_explorer.words import counted
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from focus_explorer.usecases.analyze import (
     analyze,
     is_corpus,
 )
-from focus_explorer.usecases.budget import budget_of, kept_budget, other_settings
+from focus_explorer.usecases.budget import budget_of, kept_budget, setting_words
 from focus_explorer.usecases.centroids.files import pinned_name
 from focus_explorer.usecases.compare.settings import NAMES, REPEATS, grid, measure_grid
 from focus_explorer.usecases.request import File, argument, details, option
@@ -164,9 +164,7 @@ def describe_run(summary: Mapping[str, Any]) -> str:
         f"run                    {summary['run_id']}   "
         f"{tokens_in_words(summary['num_tokens'], summary['added_tokens'])}, {summary['model']}, "
         f"{summary['device']}, {summary['dtype']}",
-        f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "
-        f"centroids {summary['centroids']}, "
+        f"setting                {setting_words(config)}, centroids {summary['centroids']}, "
         f"backend {summary['backend']}",
         f"perplexity             full {full:.3f}, Focus {focus:.3f} ({focus / full - 1:+.2%}), "
         f"{counted(summary['scored_tokens'], 'scored token')}",

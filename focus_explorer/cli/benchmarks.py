@@ -23,7 +23,7 @@ from focus_explorer.cli.options import (
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.usecases.bench import LONGEST, BenchRequest, bench
-from focus_explorer.usecases.budget import budget_of, other_settings
+from focus_explorer.usecases.budget import budget_of, setting_words
 from focus_explorer.usecases.evaluate import EvaluateRequest, TaskRequest, evaluate, make_task
 from focus_explorer.usecases.request import File, option
 from focus_explorer.words import counted, ends
@@ -155,9 +155,7 @@ def describe_evaluation(result: dict[str, Any]) -> str:
     """The measured values as lines of text."""
     config = result["config"]
     lines = [
-        f"setting       K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "
-        f"{result['model']}, "
+        f"setting       {setting_words(config)}, {result['model']}, "
         f"centroids {', '.join(one['name'] for one in result['centroids'])}"
     ]
     if result["perplexity"] is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from focus_explorer.cli.options import Action, AsJson, OnDatabase, command, print_result
 from focus_explorer.usecases import labels
-from focus_explorer.usecases.budget import other_settings
+from focus_explorer.usecases.budget import other_settings, setting_words
 from focus_explorer.usecases.request import argument, option
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
@@ -154,9 +154,7 @@ def describe_corpus(summary: dict[str, Any]) -> str:
         f"{counted(summary['num_tokens'], 'token')}, {summary['model']}",
         *([] if summary["status"] == "complete" else ["status                 not complete; the same command resumes"]),
         *_skipped(summary["skipped"]),
-        f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "
-        f"centroids {summary['centroids']}, "
+        f"setting                {setting_words(config)}, centroids {summary['centroids']}, "
         f"{'tags by ' + tagger if tagger else 'no tags'}"
         + (", no special tokens" if summary["settings"].get("special_tokens") == "none" else ""),
         f"perplexity             full {_number(full)}, Focus {_number(focus)}"

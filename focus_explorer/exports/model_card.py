@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from focus_explorer.exports import templates
 from focus_explorer.exports.tables.reading import escape_markdown, line
 from focus_explorer.usecases.budget import budget_words, text_sinks_words
 from focus_explorer.usecases.centroids.files import balanced_on
@@ -30,15 +31,8 @@ Row = Mapping[str, Any]
 def model_card(publication: Publication) -> str:
     """The card's text."""
     from huggingface_hub import ModelCardData
-    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
-        loader=PackageLoader("focus_explorer.exports"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = templates("focus_explorer.exports")
     environment.filters |= {"markdown": escape_markdown, "cell": _cell}
     environment.globals |= {"pairs": _pairs, "rows": _rows}
     metadata = ModelCardData(

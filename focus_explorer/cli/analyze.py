@@ -94,7 +94,6 @@ class AnalyzeOptions(OfModel, OnDatabase, FocusOptions, Assigned, Changed, Compu
 
     @property
     def how(self) -> AnalyzeRequest:
-        """Model, centroids and settings."""
         return fill(AnalyzeRequest, self, budget=budget_of(self.budget))
 
 
@@ -156,7 +155,6 @@ def _analyze_corpus(options: AnalyzeOptions, command: str) -> int:
 
 
 def describe_run(summary: Mapping[str, Any]) -> str:
-    """The numbers of a run in lines."""
     config = summary["config"]
     full, focus = summary["perplexity"]["full"], summary["perplexity"]["focus"]
     kept = summary["distant_pairs_kept"]
@@ -203,7 +201,6 @@ class CompareOptions(OfModel, OnDatabase, Budgeted, Growing, Computed, AsJson):
 
 
 def run_compare(options: CompareOptions) -> None:
-    """Explore the text where it is not a stored run, measure the grid, print it."""
     service = Service(options.db)
     centroids = pinned_name(service, options.centroids)  # the run and the grid are made with the same
     with stage_bar() as progress:
@@ -264,7 +261,6 @@ def _explored(service: Service, options: CompareOptions, centroids: str, progres
 
 
 def describe_grid(result: dict[str, Any]) -> str:
-    """A line for each cell: predictions, pairs and time at the same setting."""
     lines = [f"run {result['run_id']}"]
     for cell in result["cells"]:
         setting = (f"top-k {cell['top_k']}, " if cell["top_k"] else "") + f"window {cell['window_size']}"

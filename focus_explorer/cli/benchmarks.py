@@ -45,7 +45,6 @@ class BenchOptions(OfModel, FocusOptions, Computed, TextBegins, AsJson):
 
 
 def run_bench(options: BenchOptions) -> None:
-    """Measure, write the result and print it."""
     if not 0 <= options.seed < 1 << 32:
         raise InputError(f"--seed is {options.seed}", expected=f"a whole number from 0 to {(1 << 32) - 1:,}")
     for flag, lengths in (("--lengths", options.lengths), ("--layer-lengths", options.layer_lengths)):
@@ -66,7 +65,6 @@ def _picture(figure: Any, file_format: str) -> bytes:
 
 
 def describe_bench(result: dict[str, Any]) -> str:
-    """The measured values as text, one line each."""
     lines = []
     alike = ", heads alike" if result["config"].get("budget") else ""
     for row in result["layer"]:
@@ -125,7 +123,6 @@ class MakeTaskOptions(AsJson):
 
 
 def run_evaluate(options: EvaluateOptions) -> None:
-    """Measure, write `--out` and print."""
     tasks = () if options.tasks is None else tuple(name.strip() for name in options.tasks.split(","))
     if not all(tasks):
         raise InputError(f"--tasks is {options.tasks!r}", expected="names such as lambada_openai,hellaswag")
@@ -134,13 +131,11 @@ def run_evaluate(options: EvaluateOptions) -> None:
 
 
 def run_make_task(options: MakeTaskOptions) -> None:
-    """Write last-word tasks made from plain text."""
     about = make_task(fill(TaskRequest, options), bar=stage_bar)
     print_result(options, {"out": options.out, **about}, lambda about: describe_tasks(about, options.items))
 
 
 def describe_tasks(about: dict[str, Any], requested: int) -> str:
-    """A line for each task that was written."""
     lines = []
     for name, task in about["tasks"].items():
         few = "" if task["items"] == requested else f", of {requested} requested"
@@ -152,7 +147,6 @@ def describe_tasks(about: dict[str, Any], requested: int) -> str:
 
 
 def describe_evaluation(result: dict[str, Any]) -> str:
-    """The measured values as lines of text."""
     config = result["config"]
     lines = [
         f"setting       {setting_words(config)}, {result['model']}, "
@@ -168,7 +162,6 @@ def describe_evaluation(result: dict[str, Any]) -> str:
 
 
 def _span(row: dict[str, Any], form: str, joint: str = " to ") -> str:
-    """A value with its interval."""
     return f"{format(row['value'], form)} ({ends(row['low'], row['high'], form, joint)})"
 
 

@@ -39,7 +39,6 @@ class Check(AsJson):
 
 
 def run_check(options: Check) -> None:
-    """Read the file and say what it holds, or what is wrong with it."""
     centroids, report = check_centroids(Service(), options.file, options.model)
     result = {
         "sha256": centroids.sha256,
@@ -58,7 +57,6 @@ class ListFiles(OnDatabase, AsJson):
 
 
 def run_list(options: ListFiles) -> None:
-    """Print every file, a line each."""
     files = CentroidCards(Service(options.db)).cards()
     print_result(options, files, lambda files: "\n".join(map(_file_line, files)))
 
@@ -143,7 +141,6 @@ class TextSinks(NewFile):
 
 
 def run_text_sinks(options: TextSinks) -> None:
-    """Write the copy."""
     digest = copy_with(Service(), options.file, options.out, text_sinks=options.similarity)
     print(f"wrote {options.out}, sha256 {digest}")
 
@@ -160,7 +157,6 @@ class GrowWindows(NewFile):
 
 
 def run_grow_windows(options: GrowWindows) -> None:
-    """Write the copy."""
     positions = (options.first, options.last)
     digest = copy_with(Service(), options.file, options.out, window_growth=positions)
     constant = " with windows of one length" if options.first == options.last else ""
@@ -180,7 +176,6 @@ class Balance(NewFile, OnDatabase, TextBegins, Placed):
 
 
 def run_balance(options: Balance) -> None:
-    """Write the copy."""
     balanced = balance(Service(options.db), fill(BalanceRequest, options), bar=stage_bar)
     _print_notes(balanced.notes)
     print(f"wrote {options.out}, balanced on {counted(balanced.sequences, 'sequence')}, sha256 {balanced.sha256}")
@@ -201,7 +196,6 @@ class Push(OnDatabase):
 
 
 def run_push(options: Push) -> None:
-    """Send the file and its card, or write them to a folder."""
     from focus_explorer.exports.model_card import model_card
 
     publication = fill(prepare, options, service=Service(options.db))

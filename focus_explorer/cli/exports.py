@@ -48,7 +48,6 @@ def _figures() -> list[str]:
 
 
 def _named_lines(texts: dict[str, str]) -> list[str]:
-    """Names in a column, each with its text."""
     width = max(map(len, texts)) + 2
     return [f"  {name:<{width}}{text}" for name, text in texts.items()]
 
@@ -106,7 +105,6 @@ class ExportOptions(FileOptions):
 
 
 def run_export(options: ExportOptions) -> None:
-    """Write the table, or the mask."""
     from focus_explorer.exports.kinds import MASK, Export, MaskExport, TableExport
 
     is_mask = options.what == MASK
@@ -142,7 +140,6 @@ class FigureOptions(FileOptions):
 
 
 def run_figure(options: FigureOptions) -> None:
-    """Draw the figure; a map is made first where none is stored."""
     from focus_explorer.exports.kinds import FigureExport
 
     export = fill(FigureExport, options, name=options.what, format=options.chosen_format(FigureExport.formats))
@@ -159,7 +156,6 @@ class BundleOptions(OnDatabase):
 
 
 def run_bundle(options: BundleOptions) -> None:
-    """Write the bundle."""
     from focus_explorer.exports.bundle.write import write_bundle
 
     with stage_bar() as progress:
@@ -215,7 +211,6 @@ class ReportOptions(OnDatabase):
 
 
 def run_report(options: ReportOptions) -> None:
-    """Write the report."""
     from focus_explorer.exports.report.write import write_report
 
     with stage_bar() as progress:

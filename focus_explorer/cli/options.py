@@ -154,7 +154,6 @@ def numbers(default: tuple[int, ...] | None, text: str, such_as: str, **how: Any
 
 
 def setting(name: str, **how: Any) -> Any:
-    """An option of the application, by its name in `SETTINGS`."""
     known = SETTINGS[name]
     default: Any = (int(known.default) if name == "port" else known.default) or None
     return option(default, f"{known.help} (default: {known.default or 'the user data folder'})", **how)
@@ -260,7 +259,6 @@ class Changed(Request):
 
 
 def print_result(options: AsJson, result: Any, describe: Callable[[Any], str]) -> None:
-    """Print a result as one line of JSON, or in words."""
     print(json.dumps(result, ensure_ascii=False, default=str) if options.as_json else describe(result))
 
 

@@ -64,7 +64,6 @@ def _deleted_runs(service: Service) -> list[dict[str, Any]]:
 
 
 def describe_run(row: dict[str, Any]) -> str:
-    """One line of the list."""
     tags = f"  [{', '.join(row['tags'])}]" if row["tags"] else ""
     budget = "  budget" if row["config"].get("budget") else ""
     added = f" with {' '.join(row['added_tokens'])}" if row["added_tokens"] else ""
@@ -144,7 +143,6 @@ def _delete_corpus(options: OfCorpus) -> None:
 
 
 def describe_corpus(summary: dict[str, Any]) -> str:
-    """Pooled numbers of a corpus in lines."""
     config, full, focus = summary["config"], summary["perplexity"]["full"], summary["perplexity"]["focus"]
     even, far = 1 / config["num_groups"], summary["distant_pairs_kept"]
     tagger, random = summary["settings"]["tagger"], summary["perplexity"].get("random")

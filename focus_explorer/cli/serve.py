@@ -112,7 +112,6 @@ class ServeOptions(OnDatabase, OfModel, Computed):
 
 
 def run_serve(options: ServeOptions) -> None:
-    """Serve the page until it is stopped."""
     from focus_explorer.web.hosting.modes import Hosting
 
     visitors = VisitorLimits(**{name: getattr(options, f"visitor_{name}") for name in VisitorLimits.model_fields})

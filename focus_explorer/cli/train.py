@@ -126,7 +126,6 @@ class ListTrainings(OnDatabase, AsJson):
 
 
 def run_trainings(given: ListTrainings) -> None:
-    """Print the list of recorded trainings."""
     from focus_explorer.usecases.training.processes import Trainings
 
     none = "no trainings yet; `focus-explorer train --text FILE --out NAME.safetensors` makes one"
@@ -135,7 +134,6 @@ def run_trainings(given: ListTrainings) -> None:
 
 
 def describe_training(row: dict[str, Any]) -> str:
-    """One line of the list."""
     measured = ""
     if row["loss"] is not None:
         measured = f"  loss {row['loss']:.3f}  perplexity {row['perplexity']:.2f}"

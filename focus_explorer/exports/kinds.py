@@ -73,7 +73,6 @@ class Export(ABC):
 
     @property
     def command_out(self) -> str:
-        """Where the command writes to."""
         return self.file_name
 
     def command(self, database: Path) -> str:
@@ -106,7 +105,6 @@ class TableExport(Export):
 
     @classmethod
     def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        """Of name, format, layer."""
         name, form = _one_of(given, "name", TABLES), _one_of(given, "format", cls.formats)
         layer = _whole(given, "layer")
         if layer is not None:
@@ -152,7 +150,6 @@ class MaskExport(Export):
 
     @classmethod
     def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        """Of format, layer, head, and the first and last query as they were typed."""
         layer = _whole(given, "layer")
         if layer is None:
             raise InputError("the layer is None", expected="a layer number")
@@ -204,7 +201,6 @@ class FigureExport(Export):
 
     @classmethod
     def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        """Of name, format, preset, layer."""
         name, form = _one_of(given, "name", FIGURES), _one_of(given, "format", cls.formats)
         layer = checked_layer(service.database, run_id, _whole(given, "layer")) if name in LAYERED else None
         return cls(run_id=run_id, name=name, format=form, preset=_one_of(given, "preset", PRESETS), layer=layer)
@@ -243,7 +239,6 @@ class BundleExport(Export):
 
     @classmethod
     def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        """Of text."""
         return cls(run_id=run_id, text=given.get("text") is True)
 
     @property
@@ -261,8 +256,6 @@ class BundleExport(Export):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportExport(Export):
-    """A report."""
-
     formats: ClassVar[Mapping[str, str]] = {"html": ".html", "pdf": ".pdf"}
     command_name = "report"
 
@@ -272,7 +265,6 @@ class ReportExport(Export):
 
     @classmethod
     def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        """Of format."""
         return cls(run_id=run_id, format=_one_of(given, "format", cls.formats))
 
     @property
@@ -307,7 +299,6 @@ KINDS: dict[str, type[Export]] = {
 
 
 def export_choices(service: Service, run_id: str) -> ExportChoicesPayload:
-    """What can be exported of a run."""
     choices: dict[str, Any] = {"title": run_title(service.database, run_id), "kinds": list(KINDS)}
     for kind in KINDS.values():
         choices |= kind.choices(service, run_id)
@@ -324,7 +315,6 @@ def read_request(service: Service, given: Given) -> Export:
 
 
 def _part(name: str, number: int | None) -> str:
-    """A part of a file's name."""
     return "" if number is None else f"-{name}{number}"
 
 
@@ -336,7 +326,6 @@ def _one_of(given: Given, name: str, known: Iterable[str]) -> str:
 
 
 def _whole(given: Given, name: str) -> int | None:
-    """A whole number; None where it is missing."""
     value = given.get(name)
     if isinstance(value, float) and value.is_integer():
         return int(value)

@@ -142,7 +142,6 @@ def _member(file: zipfile.ZipFile, name: str, values: NDArray[Any]) -> None:
 def _long_member(
     file: zipfile.ZipFile, name: str, length: int, kind: type[np.integer], pieces: Iterator[NDArray[Any]]
 ) -> None:
-    """An array whose values come in pieces."""
     header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (length,)}
     with file.open(_entry(name), "w", force_zip64=True) as member:
         np.lib.format.write_array_header_1_0(member, header)

@@ -29,7 +29,6 @@ Row = Mapping[str, Any]
 
 
 def model_card(publication: Publication) -> str:
-    """The card's text."""
     from huggingface_hub import ModelCardData
 
     environment = templates("focus_explorer.exports")
@@ -173,7 +172,6 @@ def _kind(name: str, full: float, change: Row, kept: float, sequences: int) -> l
 
 
 def _percent(interval: Row) -> str:
-    """A relative change with its interval, in %."""
     low, high = interval.get("low"), interval.get("high")
     between = "" if low is None or high is None else f" ({100 * low:+.1f} to {100 * high:+.1f})"
     return f"{100 * interval['value']:+.1f} %{between}"
@@ -190,7 +188,6 @@ def _cell(value: Any) -> str:
 
 
 def _pairs(rows: Iterable[tuple[str, Any]]) -> str:
-    """A table of names and values."""
     return _rows(("", ""), [[_cell(name.replace("_", " ")), _cell(value)] for name, value in rows])
 
 

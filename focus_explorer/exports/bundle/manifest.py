@@ -141,7 +141,6 @@ def describe_tokenizer(service: Service, run: Row) -> Row:
 
 
 def tokenizer_entry(tokenizer: Any) -> Row:
-    """Class, size and hash of a tokenizer's vocabulary."""
     words = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=True)
     return {
         "class": type(tokenizer).__name__,
@@ -198,7 +197,6 @@ def machine() -> Row:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes and writes."""
     installed = {"focus-explorer": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -209,7 +207,6 @@ def versions() -> dict[str, str]:
 
 
 def file_entry(folder: Path, path: Path) -> Row:
-    """Path within the bundle, hash and size of a file."""
     data = path.read_bytes()
     return {"path": path.relative_to(folder).as_posix(), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 

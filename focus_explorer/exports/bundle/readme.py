@@ -59,7 +59,6 @@ def _run(entry: dict[str, Any]) -> str:
 
 
 def _missing(manifest: dict[str, Any]) -> list[str]:
-    """What is not in the bundle, and why."""
     lines = []
     for entry in manifest["runs"]:
         lines += [f"table {what} of {entry['run_id']}: {why}" for what, why in entry["left_out"].items()]

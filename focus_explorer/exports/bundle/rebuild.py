@@ -56,7 +56,6 @@ class Rebuilt:
 
     @property
     def same(self) -> bool:
-        """Whether no table differs."""
         return not self.tables
 
 
@@ -138,7 +137,6 @@ def _check_files(bundle: Bundle) -> None:
 
 
 def _stored(service: Service | None, run: Run) -> SteadyDatabase | None:
-    """The database, if it has the run."""
     if not _has_database(service):
         return None
     database = SteadyDatabase(service.database.path, wait=service.database.wait)

@@ -35,7 +35,6 @@ class Drawn:
     head: int | None
 
     def rows(self, query: str, **more: Any) -> pa.Table:
-        """The rows of a named query."""
         return fetch(self.database, query, run_id=self.run["run_id"], **more)
 
     def measured(self, query: str, missing: str, fix: str, **more: Any) -> pa.Table:
@@ -46,13 +45,11 @@ class Drawn:
         return rows
 
     def statistic(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a statistic."""
         rows: list[dict[str, Any]] = statistics_table(self.database, self.run["run_id"], name).to_pylist()
         return rows
 
     @property
     def config(self) -> dict[str, Any]:
-        """The run's settings."""
         config: dict[str, Any] = json.loads(self.run["config"])
         return config
 

@@ -60,7 +60,6 @@ class RunReport:
 
 
 def read_run(database: Database, run_id: str) -> RunReport:
-    """The numbers of one run."""
     from focus_explorer.statistics.tables import run_statistics
 
     run = fetch_run(database, run_id)

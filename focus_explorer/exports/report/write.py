@@ -100,7 +100,6 @@ def write_report(
 
 
 def render(reports: list[RunReport]) -> str:
-    """The page, with everything it needs inside."""
     environment = templates(PACKAGE, autoescape=True)
     environment.filters |= {each.__name__: each for each in numbers.FILTERS} | {"counted": counted}
     environment.globals |= {"speed": numbers.speed, "loss": numbers.loss, "learned": numbers.learned}

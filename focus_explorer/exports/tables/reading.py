@@ -79,7 +79,6 @@ CAUSES = ("local_only", "local_and_group", "group_only", "sink_only", "dropped")
 
 
 def _columns(*chosen: str | Column) -> tuple[Column, ...]:
-    """Columns, the usual ones by their names."""
     return tuple(USUAL[one] if isinstance(one, str) else one for one in chosen)
 
 
@@ -333,7 +332,6 @@ def cell(row: dict[str, Any], column: Column) -> str:
 
 
 def line(cells: Iterable[str]) -> str:
-    """One line of a table."""
     return "| " + " | ".join(cells) + " |"
 
 

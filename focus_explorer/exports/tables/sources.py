@@ -178,7 +178,6 @@ def provenance(run: dict[str, Any]) -> dict[str, str]:
 
 
 def _with_setting(pieces: Iterator[pa.Table], setting: dict[str, Any]) -> Iterator[pa.Table]:
-    """The rows with the setting as columns."""
     for rows in pieces:
         for name, value in setting.items():
             if name not in rows.column_names:

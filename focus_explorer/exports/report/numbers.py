@@ -92,27 +92,23 @@ def read_run(database: Database, run_id: str) -> RunReport:
 
 def _groups(tables: Any, rows: list[Row], layer: int, scheme: str) -> list[Row]:
     """Each group of a layer: its share, the categories it has most beyond their share of the text, and its pieces."""
-    shares = {
-        r["group"]: r for r in rows if r["layer"] == layer and r["statistic"] == "share" and r["scope"] == "group"
+    groups: dict[str, Row] = {
+        group_label(number): {"group": group_label(number), "share": None, "categories": [], "pieces": []}
+        for number in range(tables.sample.num_groups)
     }
-    categories: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["layer"] == layer and row["statistic"] == "share" and row["scope"] == "group":
+            groups[row["group"]]["share"] = row
     for row in tables.table("categories").to_pylist():
         if row["layer"] == layer and row["scheme"] == scheme and row["share"] > row["share_of_text"]:
-            categories.setdefault(row["group"], []).append(row)
-    pieces: dict[str, list[Row]] = {}
+            groups[row["group"]]["categories"].append(row)
     for row in tables.table("characteristic").to_pylist():
         if row["layer"] == layer and row.get("kind", "characteristic") == "characteristic":
-            pieces.setdefault(row["group"], []).append(row)
-    names = [group_label(number) for number in range(tables.sample.num_groups)]
-    return [
-        {
-            "group": name,
-            "share": shares.get(name),
-            "categories": sorted(categories.get(name, []), key=lambda row: -row["z"])[:MOST_CATEGORIES],
-            "pieces": sorted(pieces.get(name, []), key=lambda row: row["rank"])[:MOST_PIECES],
-        }
-        for name in names
-    ]
+            groups[row["group"]]["pieces"].append(row)
+    for group in groups.values():
+        group["categories"] = sorted(group["categories"], key=lambda row: -row["z"])[:MOST_CATEGORIES]
+        group["pieces"] = sorted(group["pieces"], key=lambda row: row["rank"])[:MOST_PIECES]
+    return list(groups.values())
 
 
 def _loss(database: Database, run_id: str) -> dict[str, Row]:

@@ -43,6 +43,7 @@ from focus_explorer.usecases.analyze import (
 from focus_explorer.usecases.budget import budget_of, kept_budget, setting_words
 from focus_explorer.usecases.centroids.files import pinned_name
 from focus_explorer.usecases.compare.settings import NAMES, REPEATS, grid, measure_grid
+from focus_explorer.usecases.pairs import measure_attention
 from focus_explorer.usecases.request import File, argument, details, option
 from focus_explorer.usecases.runs import list_runs, run_summary
 from focus_explorer.usecases.service import Service
@@ -106,18 +107,13 @@ def run_analyze(options: AnalyzeOptions) -> int:
             f"--{name.replace('_', '-')} is for a folder, JSONL or Parquet file and {options.file} is none",
             fix="give a folder, or leave the option out",
         )
-    text = _read(options.file)
-    request = options.how
-    service = Service(options.db)
+    text, service = _read(options.file), Service(options.db)
     with stage_bar() as progress:
-        run_id = analyze(service, text, request, command=command_line(), progress=progress, announce=print_note)
+        run_id = analyze(service, text, options.how, command=command_line(), progress=progress, announce=print_note)
     if options.attention:
-        from focus_explorer.usecases.pairs import measure_attention
-
         with stage_bar() as progress:
             measure_attention(service, run_id, progress=progress)
-    summary = run_summary(service.database, run_id)
-    print_result(options, summary, describe_run)
+    print_result(options, run_summary(service.database, run_id), describe_run)
     return 0
 
 
@@ -245,17 +241,9 @@ def _is_stored_run(service: Service, options: CompareOptions) -> bool:
 
 
 def _explored(service: Service, options: CompareOptions, centroids: str, progress: Any) -> str:
-    request = AnalyzeRequest(
-        model=options.model,
-        centroids=centroids,
-        window_growth=options.window_growth,
-        budget=budget_of(options.budget),
-        max_tokens=options.max_tokens,
-        repeats=1,
-        device=options.device,
-        dtype=options.dtype,
-        backend=options.backend,
-    )
+    of_grid: dict[str, Any] = {"top_k": None, "window": None}
+    others = {"centroids": centroids, "budget": budget_of(options.budget), "repeats": 1}
+    request = fill(AnalyzeRequest, options, **others, **of_grid)
     text = read_text_file(Path(os.path.expanduser(options.text)))
     return analyze(service, text, request, command=command_line(), progress=progress, announce=print_note)
 

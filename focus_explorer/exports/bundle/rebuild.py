@@ -25,7 +25,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.bundle import manifest
 from focus_explorer.exports.bundle.manifest import Row, SteadyDatabase
 from focus_explorer.exports.bundle.read import Bundle, Run, read_bundle
-from focus_explorer.exports.bundle.rerun import find_centroids, find_text, recorded_models, run_again
+from focus_explorer.exports.bundle.rerun import find_centroids, find_text, recorded_models, recorded_row, run_again
 from focus_explorer.exports.bundle.write import files_of, share, write_tables
 from focus_explorer.progress import Progress
 from focus_explorer.usecases.centroids.files import uploaded_centroids
@@ -35,6 +35,15 @@ from focus_runtime.files import replacing_folder
 
 TIMES = ("timings", "timing_repeats")  # tables of nothing but times
 TIME_COLUMNS = ("measured_at", "repeats", "threads", "attention_", "total_")  # beginnings of names, in `comparisons`
+
+PLACED = ("device", "dtype", "backend")
+COMPARED = {  # what must be the same in the database and in the manifest -> column of `runs`
+    "text": "text_sha256",
+    "model fingerprint": "model_fingerprint",
+    "centroids": "centroids_sha256",
+    "config": "config",
+    **{name: name for name in PLACED},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,22 +162,10 @@ def _has_database(service: Service | None) -> TypeGuard[Service]:
 
 def _row_differences(database: SteadyDatabase, run: Run) -> list[str]:
     """Where the database and the manifest differ about a run of this id."""
-    row = fetch_run(database, run.run_id)
-    executed = ("device", "dtype", "backend")
-    then = {
-        "text": run.text.sha256,
-        "model fingerprint": run.model.fingerprint,
-        "centroids": run.centroids.sha256,
-        "config": run.config,
-        **{name: getattr(run.execution, name) for name in executed},
-    }
-    here = {
-        "text": row["text_sha256"],
-        "model fingerprint": row["model_fingerprint"],
-        "centroids": row["centroids_sha256"],
-        "config": json.loads(row["config"]),
-        **{name: row[name] for name in executed},
-    }
+    then, here = (
+        {words: json.loads(row[name]) if name == "config" else row[name] for words, name in COMPARED.items()}
+        for row in (recorded_row(run), fetch_run(database, run.run_id))
+    )
     return value_differences(f"run {run.run_id}, ", then, here)
 
 
@@ -177,8 +174,9 @@ def _execution_differences(here: Service, made: Row, run: Run) -> list[str]:
     execution, versions = run.execution, json.loads(made["versions"])
     threads = int(versions.pop("threads"))
     lines = value_differences("run with ", execution.versions, versions)
-    for name in ("device", "dtype", "backend"):
-        lines += value_differences("run with ", {name: getattr(execution, name)}, {name: made[name]})
+    lines += value_differences(
+        "run with ", {name: getattr(execution, name) for name in PLACED}, {name: made[name] for name in PLACED}
+    )
     if execution.threads != threads:
         lines.append(f"run with threads: {execution.threads or 'not recorded'} in the bundle, {threads} here")
     lines += made["problems"]

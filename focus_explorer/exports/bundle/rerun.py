@@ -161,15 +161,14 @@ def run_again(
     return made
 
 
-def _name_as_before(database: Database, fresh: str, run: Run, title: str) -> None:
-    """Give the run that was made under the id `fresh` its recorded id and row, which its tables name."""
+def recorded_row(run: Run) -> Row:
+    """The row of a run as the manifest has it: without its title, which is a part of the text."""
     execution, text = run.execution, run.text
     threads = {"threads": str(execution.threads)} if execution.threads else {}
-    row = {
+    return {
         "run_id": run.run_id,
         "created_at": run.created_at,
         "status": "complete",
-        "title": title,
         "model_id": run.model.id,
         "model_fingerprint": run.model.fingerprint,
         "centroids_name": run.centroids.name,
@@ -189,6 +188,11 @@ def _name_as_before(database: Database, fresh: str, run: Run, title: str) -> Non
         "notes": json.dumps(run.notes),
         "changes": json.dumps(run.changes),
     }
+
+
+def _name_as_before(database: Database, fresh: str, run: Run, title: str) -> None:
+    """Give the run that was made under the id `fresh` its recorded id and row, which its tables name."""
+    row = recorded_row(run) | {"title": title}
     with database.write() as connection:
         for table in COMPUTED:
             connection.execute(f"UPDATE {table} SET run_id = ? WHERE run_id = ?", [run.run_id, fresh])

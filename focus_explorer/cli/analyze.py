@@ -12,10 +12,11 @@ from typing import Any, Literal
 from focus_explorer.cli.options import (
     AsJson,
     Assigned,
-    BudgetOptions,
+    Budgeted,
     Changed,
     Computed,
     FocusOptions,
+    Growing,
     Numbers,
     OfModel,
     OnDatabase,
@@ -39,9 +40,10 @@ from focus_explorer.usecases.analyze import (
     analyze,
     is_corpus,
 )
-from focus_explorer.usecases.budget import budget_of, kept_budget, other_settings
+from focus_explorer.usecases.budget import budget_of, kept_budget, setting_words
 from focus_explorer.usecases.centroids.files import pinned_name
 from focus_explorer.usecases.compare.settings import NAMES, REPEATS, grid, measure_grid
+from focus_explorer.usecases.pairs import measure_attention
 from focus_explorer.usecases.request import File, argument, details, option
 from focus_explorer.usecases.runs import list_runs, run_summary
 from focus_explorer.usecases.service import Service
@@ -93,7 +95,6 @@ class AnalyzeOptions(OfModel, OnDatabase, FocusOptions, Assigned, Changed, Compu
 
     @property
     def how(self) -> AnalyzeRequest:
-        """Model, centroids and settings."""
         return fill(AnalyzeRequest, self, budget=budget_of(self.budget))
 
 
@@ -106,18 +107,13 @@ def run_analyze(options: AnalyzeOptions) -> int:
             f"--{name.replace('_', '-')} is for a folder, JSONL or Parquet file and {options.file} is none",
             fix="give a folder, or leave the option out",
         )
-    text = _read(options.file)
-    request = options.how
-    service = Service(options.db)
+    text, service = _read(options.file), Service(options.db)
     with stage_bar() as progress:
-        run_id = analyze(service, text, request, command=command_line(), progress=progress, announce=print_note)
+        run_id = analyze(service, text, options.how, command=command_line(), progress=progress, announce=print_note)
     if options.attention:
-        from focus_explorer.usecases.pairs import measure_attention
-
         with stage_bar() as progress:
             measure_attention(service, run_id, progress=progress)
-    summary = run_summary(service.database, run_id)
-    print_result(options, summary, describe_run)
+    print_result(options, run_summary(service.database, run_id), describe_run)
     return 0
 
 
@@ -155,7 +151,6 @@ def _analyze_corpus(options: AnalyzeOptions, command: str) -> int:
 
 
 def describe_run(summary: Mapping[str, Any]) -> str:
-    """The numbers of a run in lines."""
     config = summary["config"]
     full, focus = summary["perplexity"]["full"], summary["perplexity"]["focus"]
     kept = summary["distant_pairs_kept"]
@@ -163,9 +158,7 @@ def describe_run(summary: Mapping[str, Any]) -> str:
         f"run                    {summary['run_id']}   "
         f"{tokens_in_words(summary['num_tokens'], summary['added_tokens'])}, {summary['model']}, "
         f"{summary['device']}, {summary['dtype']}",
-        f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "
-        f"centroids {summary['centroids']}, "
+        f"setting                {setting_words(config)}, centroids {summary['centroids']}, "
         f"backend {summary['backend']}",
         f"perplexity             full {full:.3f}, Focus {focus:.3f} ({focus / full - 1:+.2%}), "
         f"{counted(summary['scored_tokens'], 'scored token')}",
@@ -193,7 +186,7 @@ def _times(label: str, times: Mapping[str, Any]) -> str:
     return f"{label:<22} full {full_ms}, Focus {focus_ms}, {repeats}: {ratio:.2f}x as fast"
 
 
-class CompareOptions(OfModel, OnDatabase, BudgetOptions, Computed, AsJson):
+class CompareOptions(OfModel, OnDatabase, Budgeted, Growing, Computed, AsJson):
     text: File = argument("a UTF-8 text file, which is explored first, or the id of a stored run")
     top_k: Numbers | None = numbers(
         None, "groups a token belongs to, such as 1,2 (default: values that suit the text)", WHOLE
@@ -204,7 +197,6 @@ class CompareOptions(OfModel, OnDatabase, BudgetOptions, Computed, AsJson):
 
 
 def run_compare(options: CompareOptions) -> None:
-    """Explore the text where it is not a stored run, measure the grid, print it."""
     service = Service(options.db)
     centroids = pinned_name(service, options.centroids)  # the run and the grid are made with the same
     with stage_bar() as progress:
@@ -249,23 +241,14 @@ def _is_stored_run(service: Service, options: CompareOptions) -> bool:
 
 
 def _explored(service: Service, options: CompareOptions, centroids: str, progress: Any) -> str:
-    request = AnalyzeRequest(
-        model=options.model,
-        centroids=centroids,
-        window_growth=options.window_growth,
-        budget=budget_of(options.budget),
-        max_tokens=options.max_tokens,
-        repeats=1,
-        device=options.device,
-        dtype=options.dtype,
-        backend=options.backend,
-    )
+    of_grid: dict[str, Any] = {"top_k": None, "window": None}
+    others = {"centroids": centroids, "budget": budget_of(options.budget), "repeats": 1}
+    request = fill(AnalyzeRequest, options, **others, **of_grid)
     text = read_text_file(Path(os.path.expanduser(options.text)))
     return analyze(service, text, request, command=command_line(), progress=progress, announce=print_note)
 
 
 def describe_grid(result: dict[str, Any]) -> str:
-    """A line for each cell: predictions, pairs and time at the same setting."""
     lines = [f"run {result['run_id']}"]
     for cell in result["cells"]:
         setting = (f"top-k {cell['top_k']}, " if cell["top_k"] else "") + f"window {cell['window_size']}"

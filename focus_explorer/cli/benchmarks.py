@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import argparse
+from typing import Any, NoReturn
 
 from focus_explorer.cli.options import (
     Action,
@@ -22,11 +23,15 @@ from focus_explorer.cli.options import (
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.usecases.bench import LONGEST, BenchRequest, bench
-from focus_explorer.usecases.budget import budget_of, other_settings
+from focus_explorer.usecases.budget import budget_of, setting_words
 from focus_explorer.usecases.evaluate import EvaluateRequest, TaskRequest, evaluate, make_task
 from focus_explorer.usecases.request import File, option
 from focus_explorer.words import counted, ends
 
+MOVED_OPTIONS = (  # that `reproduce` once had
+    *("scale", "text", "val", "recipe", "plan", "again", "model"),
+    *("steps", "seeds", "domain", "out", "work", "device", "json"),
+)
 SUCH_AS = "numbers of tokens such as 512,1024,2048"
 
 
@@ -35,12 +40,11 @@ class BenchOptions(OfModel, FocusOptions, Computed, TextBegins, AsJson):
     lengths: Numbers = numbers((512, 1024, 2048), "tokens for the whole model", SUCH_AS)
     layer_lengths: Numbers = numbers((1024, 2048, 4096, 8192, 16384), "tokens for one attention layer", SUCH_AS)
     repeats: int = option(5, "timed repeats after one to warm up", ge=1)
-    seed: int = option(0, "of the one layer's random inputs (default: 0)")
+    seed: int = option(0, "of the one layer's random inputs")
     out: File = option("benchmarks/results", "folder for bench.json and bench.svg")
 
 
 def run_bench(options: BenchOptions) -> None:
-    """Measure, write the result and print it."""
     if not 0 <= options.seed < 1 << 32:
         raise InputError(f"--seed is {options.seed}", expected=f"a whole number from 0 to {(1 << 32) - 1:,}")
     for flag, lengths in (("--lengths", options.lengths), ("--layer-lengths", options.layer_lengths)):
@@ -61,7 +65,6 @@ def _picture(figure: Any, file_format: str) -> bytes:
 
 
 def describe_bench(result: dict[str, Any]) -> str:
-    """The measured values as text, one line each."""
     lines = []
     alike = ", heads alike" if result["config"].get("budget") else ""
     for row in result["layer"]:
@@ -105,7 +108,7 @@ class EvaluateOptions(FocusOptions, Assigned, TextBegins, Computed, AsJson):
     task_folder: File | None = option(None, "folder with lm-eval task files of your own")
     limit: int | None = option(None, "only the first so many items of each task")
     batch: int = option(1, "task requests at once")
-    seed: int = option(0, "of resampling (default: 0)")
+    seed: int = option(0, "of resampling")
     out: File | None = option(None, "JSON file to write")
 
 
@@ -116,11 +119,10 @@ class MakeTaskOptions(AsJson):
     lengths: Numbers = numbers((96, 512, 1024), "most tokens of a passage", "tokens such as 96,512,1024")
     items: int = option(100, "passages of each length")
     window: int = option(128, "in passages longer than this, the word occurred before but not within so many tokens")
-    seed: int = option(0, "which passages are taken (default: 0)")
+    seed: int = option(0, "which passages are taken")
 
 
 def run_evaluate(options: EvaluateOptions) -> None:
-    """Measure, write `--out` and print."""
     tasks = () if options.tasks is None else tuple(name.strip() for name in options.tasks.split(","))
     if not all(tasks):
         raise InputError(f"--tasks is {options.tasks!r}", expected="names such as lambada_openai,hellaswag")
@@ -129,13 +131,11 @@ def run_evaluate(options: EvaluateOptions) -> None:
 
 
 def run_make_task(options: MakeTaskOptions) -> None:
-    """Write last-word tasks made from plain text."""
     about = make_task(fill(TaskRequest, options), bar=stage_bar)
     print_result(options, {"out": options.out, **about}, lambda about: describe_tasks(about, options.items))
 
 
 def describe_tasks(about: dict[str, Any], requested: int) -> str:
-    """A line for each task that was written."""
     lines = []
     for name, task in about["tasks"].items():
         few = "" if task["items"] == requested else f", of {requested} requested"
@@ -147,12 +147,9 @@ def describe_tasks(about: dict[str, Any], requested: int) -> str:
 
 
 def describe_evaluation(result: dict[str, Any]) -> str:
-    """The measured values as lines of text."""
     config = result["config"]
     lines = [
-        f"setting       K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "
-        f"{result['model']}, "
+        f"setting       {setting_words(config)}, {result['model']}, "
         f"centroids {', '.join(one['name'] for one in result['centroids'])}"
     ]
     if result["perplexity"] is not None:
@@ -165,7 +162,6 @@ def describe_evaluation(result: dict[str, Any]) -> str:
 
 
 def _span(row: dict[str, Any], form: str, joint: str = " to ") -> str:
-    """A value with its interval."""
     return f"{format(row['value'], form)} ({ends(row['low'], row['high'], form, joint)})"
 
 
@@ -220,7 +216,23 @@ def _paired(row: dict[str, Any]) -> str:
     return f"; difference {_span(row['difference'], '+.4f')}{lost}, p = {row['p_value']:.2g} ({row['test']})"
 
 
+def add_moved_options(parser: argparse.ArgumentParser) -> None:
+    """Whatever `reproduce` once took is taken, and answered with the command that does this now."""
+    parser.add_argument("names", nargs="*", help=argparse.SUPPRESS)
+    for name in MOVED_OPTIONS:
+        parser.add_argument(f"--{name}", nargs="*", help=argparse.SUPPRESS)
+    parser.set_defaults(run=_moved)
+
+
+def _moved(_: argparse.Namespace) -> NoReturn:
+    raise InputError(
+        "the paper's tables and figures are measured from a clone of the repository",
+        fix="there run `python -m paper table7`, and `python -m paper --list` for the others",
+    )
+
+
 COMMANDS = {
+    "reproduce": add_moved_options,
     "bench": command(BenchOptions, run_bench),
     "evaluate": command(
         EvaluateOptions,

@@ -2,280 +2,255 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from focus_explorer.cli.options import add_action_database, add_place, add_settings, add_token_choice, print_note
+from focus_explorer.cli.options import (
+    Action,
+    AsJson,
+    OnDatabase,
+    Placed,
+    TextBegins,
+    command,
+    fill,
+    print_note,
+    print_result,
+    setting,
+)
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.usecases.centroids.cards import CentroidCards
 from focus_explorer.usecases.centroids.copies import ImportRequest, copy_with, import_file
 from focus_explorer.usecases.centroids.files import check_centroids, remove_file, rename_file
 from focus_explorer.usecases.centroids.publish import prepare, pull, push, write_folder
+from focus_explorer.usecases.request import File, Request, argument, option
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.tune import BalanceRequest, balance
 from focus_explorer.words import counted
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The actions on files, and the database."""
-    add_settings(parser, "db")
-    actions = parser.add_subparsers(dest="action", required=True, parser_class=type(parser))
-    check = actions.add_parser("check", help="validate a centroid file")
-    check.add_argument("file", help=".safetensors, .pt or .pth, or the word default")
-    check.add_argument("--model", help="also check that it fits this model")
-    check.add_argument("--json", action="store_true", help="print one JSON object")
-    check.set_defaults(run=_check)
-    _add_import(actions)
-    sinks = actions.add_parser("text-sinks", help="write a copy that also keeps sinks in the middle of a text")
-    sinks.add_argument("file", help=".safetensors, .pt or .pth, or the name of a shipped file")
-    sinks.add_argument(
-        "--similarity",
-        type=float,
-        default=0.85,
-        help="tokens whose input of a layer is at least so similar (cosine) to the first token's (default: 0.85)",
-    )
-    sinks.add_argument("--out", required=True, metavar="FILE", help="the new file (.safetensors)")
-    sinks.set_defaults(run=_text_sinks)
-    growing = actions.add_parser("grow-windows", help="write a copy whose windows grow with the position")
-    growing.add_argument("file", help=".safetensors, .pt or .pth, or the name of a shipped file")
-    growing.add_argument(
-        "--from", type=int, default=1024, dest="first", metavar="TOKEN", help="windows grow from here (default: 1024)"
-    )
-    growing.add_argument(
-        "--to",
-        type=int,
-        default=8192,
-        dest="last",
-        metavar="TOKEN",
-        help="to here, in proportion to the position; the same as --from for windows of one length (default: 8192)",
-    )
-    growing.add_argument("--out", required=True, metavar="FILE", help="the new file (.safetensors)")
-    growing.set_defaults(run=_grow_windows)
-    _add_balance(actions)
-    listed = actions.add_parser("list", help="every shipped and uploaded file, and how many runs used it")
-    add_action_database(listed)
-    listed.add_argument("--json", action="store_true", help="print a JSON list")
-    listed.set_defaults(run=_list)
-    rename = actions.add_parser("rename", help="give an uploaded file another name")
-    rename.add_argument("file", help="its name, or its sha256")
-    rename.add_argument("name", help="the new name")
-    add_action_database(rename)
-    rename.set_defaults(run=_rename)
-    remove = actions.add_parser("remove", help="remove an uploaded file and its copy; runs made with it stay")
-    remove.add_argument("file", help="its name, or its sha256")
-    add_action_database(remove)
-    remove.set_defaults(run=_remove)
-    _add_push(actions)
-    _add_pull(actions)
+SHIPPED = ".safetensors, .pt or .pth, or the name of a shipped file"
+UPLOADED = "its name, or its sha256"
 
 
-def _add_import(actions: Any) -> None:
-    foreign = actions.add_parser("import", help="write a file of ours from centroids that other code saved")
-    foreign.add_argument("file", help=".safetensors, .pt or .pth, or a folder of such files")
-    foreign.add_argument("--out", required=True, metavar="FILE", help="the new file (.safetensors)")
-    foreign.add_argument(
-        "--model", help="the model that they are for: checks the fit and estimates column potentials that are missing"
+class Check(AsJson):
+    file: File = argument(".safetensors, .pt or .pth, or the word default")
+    model: File | None = option(None, "also check that it fits this model")
+
+
+def run_check(options: Check) -> None:
+    centroids, report = check_centroids(Service(), options.file, options.model)
+    result = {
+        "sha256": centroids.sha256,
+        "config": centroids.config.to_dict(),
+        "base_model": centroids.base_model,
+        "layers": sorted(centroids.routers),
+        "training": centroids.training,
+        "report": report,
+    }
+    lines = [f"{options.file} is a valid centroid file", *report, f"sha256 {centroids.sha256}"]
+    print_result(options, result, lambda _: "\n".join(lines))
+
+
+class ListFiles(OnDatabase, AsJson):
+    pass
+
+
+def run_list(options: ListFiles) -> None:
+    files = CentroidCards(Service(options.db)).cards()
+    print_result(options, files, lambda files: "\n".join(map(_file_line, files)))
+
+
+def _file_line(file: Any) -> str:
+    added = f"added {file['added'][:16]}" if file["added"] else "shipped"
+    owner = f" by {file['owner']}" if file["owner"] else ""
+    return (
+        f"{file['sha256'][:16]}  K={file['num_groups']:<2} {counted(file['runs'], 'run'):>9}  {added}{owner}  "
+        f"{file['name']}"
     )
-    foreign.add_argument("--groups", type=int, help="K, where shapes leave it open")
-    foreign.add_argument("--window", type=int, help="local window in tokens, unless the file states it")
-    foreign.add_argument("--top-k", type=int, help="groups a token belongs to (default: the file's, or 2)")
-    foreign.add_argument("--temperature", type=float, help="divides the scores (default: the file's, or 0.1)")
-    foreign.add_argument("--sinks", type=int, help="first tokens every token may attend to (default: the file's, or 4)")
-    foreign.add_argument(
-        "--layout",
-        nargs="+",
-        default=[],
+
+
+class Remove(OnDatabase):
+    file: File = argument(UPLOADED)
+
+
+class Rename(Remove):
+    name: str = argument("the new name")
+
+
+class NewFile(Request):
+    out: File = option(..., "the new file (.safetensors)", metavar="FILE")
+
+
+class Import(NewFile, AsJson):
+    source: File = argument(".safetensors, .pt or .pth, or a folder of such files", metavar="file")
+    model: File | None = option(
+        None, "the model that they are for: checks the fit and estimates column potentials that are missing"
+    )
+    groups: int | None = option(None, "K, where shapes leave it open")
+    window: int | None = option(None, "local window in tokens, unless the file states it")
+    top_k: int | None = option(None, "groups a token belongs to (default: the file's, or 2)")
+    temperature: float | None = option(None, "divides the scores (default: the file's, or 0.1)")
+    sinks: int | None = option(None, "first tokens every token may attend to (default: the file's, or 4)")
+    layout: tuple[str, ...] = option(
+        (),
+        "projection or centroids, =ours or =transposed, where shapes leave it open",
         metavar="PART=LAYOUT",
-        help="projection or centroids, =ours or =transposed, where shapes leave it open",
     )
-    foreign.add_argument(
-        "--map",
-        nargs="+",
-        default=[],
+    map: tuple[str, ...] = option(
+        (),
+        "how the tensors of a part are called, such as 'projection=*.W_g.weight'; also centroids and potential",
         metavar="PART=PATTERN",
-        help="how the tensors of a part are called, such as 'projection=*.W_g.weight'; also centroids and potential",
     )
-    foreign.add_argument("--json", action="store_true", help="print one JSON object")
-    foreign.set_defaults(run=_import)
 
 
-def _add_balance(actions: Any) -> None:
-    balanced = actions.add_parser("balance", help="write a copy whose groups are of equal size on your text")
-    balanced.add_argument("file", help=".safetensors, .pt or .pth, or the name of a shipped file")
-    balanced.add_argument(
-        "--text",
-        nargs="+",
-        required=True,
-        metavar="NAME=FOLDER[:WEIGHT]",
-        help="text by kind: text files, or folders of .txt files; a kind of weight 2 gives twice the sequences",
-    )
-    add_settings(balanced, "model")
-    balanced.add_argument("--sequences", type=int, default=32, help="of all kinds of text together (default: 32)")
-    balanced.add_argument("--seq-len", type=int, default=1024, metavar="TOKENS", help="of a sequence (default: 1024)")
-    add_token_choice(balanced)
-    add_place(balanced)
-    balanced.add_argument("--out", required=True, metavar="FILE", help="the new file (.safetensors)")
-    add_action_database(balanced)
-    balanced.set_defaults(run=_balance)
+def run_import(options: Import) -> None:
+    """Write a file of ours, after the table of what becomes what."""
 
-
-def _add_push(actions: Any) -> None:
-    push = actions.add_parser("push", help="put a file into a repository of a model hub, with a card")
-    push.add_argument("file", help="its name, a path, or a folder of FocusModel.save_pretrained")
-    push.add_argument("repo", help="user/repo; made where it is missing")
-    push.add_argument("--private", action="store_true", help="make a repository that is missing a private one")
-    push.add_argument("--branch", help="branch to commit to, made where it is missing (default: the main one)")
-    push.add_argument("--message", help="of the commit")
-    push.add_argument("--base-model", metavar="ID", help="hub id of the base model (default: what the file says)")
-    push.add_argument("--licence", "--license", metavar="ID", help="licence of the centroids, such as apache-2.0")
-    push.add_argument("--table", metavar="FILE", help="results of benchmarks/domains.py for this file, for the card")
-    push.add_argument("--dry-run", metavar="FOLDER", help="write what would be sent to a new folder, and send nothing")
-    add_action_database(push)
-    push.set_defaults(run=_push)
-
-
-def _add_pull(actions: Any) -> None:
-    pull = actions.add_parser("pull", help="fetch a file from a repository of a model hub")
-    pull.add_argument("repo", help="user/repo, or user/repo@revision")
-    pull.add_argument("--revision", help="branch, tag or commit (default: the newest)")
-    pull.add_argument("--sha256", metavar="HASH", help="refuse another file than the one of this hash")
-    pull.add_argument("--out", metavar="FILE", help="copy it here too (.safetensors)")
-    pull.add_argument("--json", action="store_true", help="print one JSON object")
-    pull.set_defaults(run=_pull)
-
-
-def _push(arguments: argparse.Namespace) -> None:
-    from focus_explorer.exports.model_card import model_card
-
-    publication = prepare(
-        Service(arguments.db),
-        arguments.file,
-        arguments.repo,
-        base_model=arguments.base_model,
-        licence=arguments.licence,
-        table=arguments.table,
-    )
-    for note in publication.notes:
-        print(f"note: {note}", file=sys.stderr)
-    card = model_card(publication)
-    if arguments.dry_run is not None:
-        write_folder(publication, card, arguments.dry_run)
-        print(f"wrote {arguments.dry_run}; nothing was sent")
-        return
-    pushed = push(publication, card, private=arguments.private, branch=arguments.branch, message=arguments.message)
-    print(f"pushed {pushed.name}, sha256 {publication.settings.sha256}\n{pushed.url}")
-
-
-def _pull(arguments: argparse.Namespace) -> None:
-    pulled = pull(arguments.repo, revision=arguments.revision, sha256=arguments.sha256, out=arguments.out)
-    if arguments.json:
-        print(json.dumps({"name": pulled.name, "sha256": pulled.sha256, "path": str(pulled.path)}, ensure_ascii=False))
-    else:
-        where = "is in the hub's cache" if arguments.out is None else f"was copied to {arguments.out}"
-        print(f"{pulled.name}, sha256 {pulled.sha256}, {where}")
-
-
-def _list(arguments: argparse.Namespace) -> None:
-    files = CentroidCards(Service(arguments.db)).cards()
-    if arguments.json:
-        print(json.dumps(files, ensure_ascii=False))
-        return
-    for file in files:
-        added = f"added {file['added'][:16]}" if file["added"] else "shipped"
-        owner = f" by {file['owner']}" if file["owner"] else ""
-        print(
-            f"{file['sha256'][:16]}  K={file['num_groups']:<2} {counted(file['runs'], 'run'):>9}  {added}{owner}  "
-            f"{file['name']}"
-        )
-
-
-def _rename(arguments: argparse.Namespace) -> None:
-    rename_file(Service(arguments.db), arguments.file, arguments.name)
-
-
-def _remove(arguments: argparse.Namespace) -> None:
-    remove_file(Service(arguments.db), arguments.file)
-
-
-def _text_sinks(arguments: argparse.Namespace) -> None:
-    digest = copy_with(Service(), arguments.file, arguments.out, text_sinks=arguments.similarity)
-    print(f"wrote {arguments.out}, sha256 {digest}")
-
-
-def _grow_windows(arguments: argparse.Namespace) -> None:
-    positions = (arguments.first, arguments.last)
-    digest = copy_with(Service(), arguments.file, arguments.out, window_growth=positions)
-    constant = " with windows of one length" if arguments.first == arguments.last else ""
-    print(f"wrote {arguments.out}{constant}, sha256 {digest}")
-
-
-def _balance(arguments: argparse.Namespace) -> None:
-    request = BalanceRequest(
-        file=arguments.file,
-        text=tuple(arguments.text),
-        out=arguments.out,
-        model=arguments.model,
-        sequences=arguments.sequences,
-        seq_len=arguments.seq_len,
-        special_tokens=arguments.special_tokens,
-        device=arguments.device,
-        dtype=arguments.dtype,
-    )
-    balanced = balance(Service(arguments.db), request, bar=stage_bar)
-    for note in balanced.notes:
-        print_note(note)
-    print(f"wrote {arguments.out}, balanced on {counted(balanced.sequences, 'sequence')}, sha256 {balanced.sha256}")
-
-
-def _import(arguments: argparse.Namespace) -> None:
     def show(table: list[str]) -> None:
-        if not arguments.json:
+        if not options.as_json:
             print("\n".join(table))
 
-    request = ImportRequest(
-        source=arguments.file,
-        out=arguments.out,
-        model=arguments.model,
-        groups=arguments.groups,
-        window=arguments.window,
-        top_k=arguments.top_k,
-        temperature=arguments.temperature,
-        sinks=arguments.sinks,
-        layouts=_pairs("--layout", arguments.layout),
-        names=_pairs("--map", arguments.map),
+    request = fill(
+        ImportRequest, options, layouts=_pairs("--layout", options.layout), names=_pairs("--map", options.map)
     )
     imported = import_file(Service(), request, show=show)
-    if arguments.json:
-        print(json.dumps(asdict(imported), ensure_ascii=False))
-        return
-    for note in imported.notes:
-        print_note(note)
-    print(f"wrote {arguments.out}, sha256 {imported.sha256}")
+    if not options.as_json:
+        _print_notes(imported.notes)
+    print_result(options, asdict(imported), lambda _: f"wrote {options.out}, sha256 {imported.sha256}")
 
 
-def _pairs(option: str, words: list[str]) -> dict[str, str]:
+def _pairs(flag: str, words: tuple[str, ...]) -> dict[str, str]:
     """PART=VALUE words as a dict."""
     for word in words:
         if "=" not in word:
-            raise InputError(f"{option} is {word!r}", expected="PART=VALUE, such as projection=transposed")
+            raise InputError(f"{flag} is {word!r}", expected="PART=VALUE, such as projection=transposed")
     return dict(word.split("=", 1) for word in words)
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    centroids, report = check_centroids(Service(), arguments.file, arguments.model)
-    if arguments.json:
-        result = {
-            "sha256": centroids.sha256,
-            "config": centroids.config.to_dict(),
-            "base_model": centroids.base_model,
-            "layers": sorted(centroids.routers),
-            "training": centroids.training,
-            "report": report,
-        }
-        print(json.dumps(result, ensure_ascii=False))
-    else:
-        print("\n".join([f"{arguments.file} is a valid centroid file", *report, f"sha256 {centroids.sha256}"]))
+def _print_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        print_note(note)
+
+
+class TextSinks(NewFile):
+    file: File = argument(SHIPPED)
+    similarity: float = option(
+        0.85, "tokens whose input of a layer is at least so similar (cosine) to the first token's"
+    )
+
+
+def run_text_sinks(options: TextSinks) -> None:
+    digest = copy_with(Service(), options.file, options.out, text_sinks=options.similarity)
+    print(f"wrote {options.out}, sha256 {digest}")
+
+
+class GrowWindows(NewFile):
+    file: File = argument(SHIPPED)
+    first: int = option(1024, "windows grow from here", flag="--from", metavar="TOKEN")
+    last: int = option(
+        8192,
+        "to here, in proportion to the position; the same as --from for windows of one length",
+        flag="--to",
+        metavar="TOKEN",
+    )
+
+
+def run_grow_windows(options: GrowWindows) -> None:
+    positions = (options.first, options.last)
+    digest = copy_with(Service(), options.file, options.out, window_growth=positions)
+    constant = " with windows of one length" if options.first == options.last else ""
+    print(f"wrote {options.out}{constant}, sha256 {digest}")
+
+
+class Balance(NewFile, OnDatabase, TextBegins, Placed):
+    file: File = argument(SHIPPED)
+    text: tuple[File, ...] = option(
+        ...,
+        "text by kind: text files, or folders of .txt files; a kind of weight 2 gives twice the sequences",
+        metavar="NAME=FOLDER[:WEIGHT]",
+    )
+    model: File = setting("model")
+    sequences: int = option(32, "of all kinds of text together")
+    seq_len: int = option(1024, "of a sequence", metavar="TOKENS")
+
+
+def run_balance(options: Balance) -> None:
+    balanced = balance(Service(options.db), fill(BalanceRequest, options), bar=stage_bar)
+    _print_notes(balanced.notes)
+    print(f"wrote {options.out}, balanced on {counted(balanced.sequences, 'sequence')}, sha256 {balanced.sha256}")
+
+
+class Push(OnDatabase):
+    file: File = argument("its name, a path, or a folder of FocusModel.save_pretrained")
+    repo: str = argument("user/repo; made where it is missing")
+    private: bool = option(False, "make a repository that is missing a private one")
+    branch: str | None = option(None, "branch to commit to, made where it is missing (default: the main one)")
+    message: str | None = option(None, "of the commit")
+    base_model: str | None = option(None, "hub id of the base model (default: what the file says)", metavar="ID")
+    licence: str | None = option(
+        None, "licence of the centroids, such as apache-2.0", flag=("--licence", "--license"), metavar="ID"
+    )
+    table: File | None = option(None, "results of benchmarks/domains.py for this file, for the card", metavar="FILE")
+    dry_run: File | None = option(None, "write what would be sent to a new folder, and send nothing", metavar="FOLDER")
+
+
+def run_push(options: Push) -> None:
+    from focus_explorer.exports.model_card import model_card
+
+    publication = fill(prepare, options, service=Service(options.db))
+    _print_notes(publication.notes)
+    card = model_card(publication)
+    if options.dry_run is not None:
+        write_folder(publication, card, options.dry_run)
+        print(f"wrote {options.dry_run}; nothing was sent")
+        return
+    pushed = fill(push, options, publication=publication, card=card)
+    print(f"pushed {pushed.name}, sha256 {publication.settings.sha256}\n{pushed.url}")
+
+
+class Pull(AsJson):
+    repo: str = argument("user/repo, or user/repo@revision")
+    revision: str | None = option(None, "branch, tag or commit (default: the newest)")
+    sha256: str | None = option(None, "refuse another file than the one of this hash", metavar="HASH")
+    out: File | None = option(None, "copy it here too (.safetensors)", metavar="FILE")
+
+
+def run_pull(options: Pull) -> None:
+    """Fetch the file into the hub's cache, and copy it where asked."""
+    pulled = pull(options.repo, revision=options.revision, sha256=options.sha256, out=options.out)
+    where = "is in the hub's cache" if options.out is None else f"was copied to {options.out}"
+    result = {"name": pulled.name, "sha256": pulled.sha256, "path": str(pulled.path)}
+    print_result(options, result, lambda _: f"{pulled.name}, sha256 {pulled.sha256}, {where}")
+
+
+COMMANDS = {
+    "centroids": command(
+        OnDatabase,
+        None,
+        [
+            Action("check", "validate a centroid file", Check, run_check),
+            Action("import", "write a file of ours from centroids that other code saved", Import, run_import),
+            Action(
+                "text-sinks", "write a copy that also keeps sinks in the middle of a text", TextSinks, run_text_sinks
+            ),
+            Action("grow-windows", "write a copy whose windows grow with the position", GrowWindows, run_grow_windows),
+            Action("balance", "write a copy whose groups are of equal size on your text", Balance, run_balance),
+            Action("list", "every shipped and uploaded file, and how many runs used it", ListFiles, run_list),
+            Action(
+                "rename",
+                "give an uploaded file another name",
+                Rename,
+                lambda options: rename_file(Service(options.db), options.file, options.name),
+            ),
+            Action(
+                "remove",
+                "remove an uploaded file and its copy; runs made with it stay",
+                Remove,
+                lambda options: remove_file(Service(options.db), options.file),
+            ),
+            Action("push", "put a file into a repository of a model hub, with a card", Push, run_push),
+            Action("pull", "fetch a file from a repository of a model hub", Pull, run_pull),
+        ],
+    )
+}

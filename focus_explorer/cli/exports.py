@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from focus_explorer.cli.options import OnDatabase, command, print_note
+from focus_explorer.cli.options import OnDatabase, command, fill, print_note
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
-from focus_explorer.usecases.maps import has_map, map_payload
 from focus_explorer.usecases.request import File, argument, option
-from focus_explorer.usecases.runs import check_run
 from focus_explorer.usecases.service import Service
 
 
 def lister(lines: Callable[[], list[str]]) -> type[argparse.Action]:
-    """An action that prints lines and exits, even where required options are missing, as `--help` does."""
+    """An action that prints lines and exits as `--help` does: without the required options."""
 
     class Lister(argparse.Action):
         def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
@@ -50,37 +48,29 @@ def _figures() -> list[str]:
 
 
 def _named_lines(texts: dict[str, str]) -> list[str]:
-    """Names in a column, each with its text."""
     width = max(map(len, texts)) + 2
     return [f"  {name:<{width}}{text}" for name, text in texts.items()]
 
 
 class FileOptions(OnDatabase):
-    """What tables and figures share."""
-
     run_id: str = argument("a run or a corpus, as listed by `runs` and `corpora`", metavar="RUN")
+    what: str = option(..., "which one; --list names them", metavar="NAME")
+    format: str | None = option(None, "by the ending of --out when left out; --list names them", metavar="FORMAT")
     out: File = option(..., "file to write", metavar="FILE")
 
-    def chosen_format(self, format: str | None, endings: dict[str, str]) -> str:
-        """The format of `--format`, or that of the file's ending (`endings`: by format).
-
-        Raises:
-            InputError: no format has the file's ending.
-        """
-        if format:
-            return format
+    def chosen_format(self, endings: Mapping[str, str]) -> str:
+        """The format of `--format`, or that of the file's ending (`endings`: by format)."""
+        if self.format:
+            return self.format
         for name, ending in endings.items():
             if Path(self.out).suffix.lower() == ending:
                 return name
+        *others, last = endings.values()
         raise InputError(
             f"{self.out} does not say which format it is to have",
-            expected=f"a file ending with {_or(list(endings.values()))}",
+            expected=f"a file ending with {', '.join(others)} or {last}",
             fix="or name one with --format",
         )
-
-
-def _or(words: Sequence[str]) -> str:
-    return ", ".join(words[:-1]) + f" or {words[-1]}"
 
 
 def _rows(text: str) -> int | tuple[int, int]:
@@ -93,10 +83,6 @@ def _rows(text: str) -> int | tuple[int, int]:
 
 
 class ExportOptions(FileOptions):
-    what: str = option(..., "which table; --list names them", metavar="NAME")
-    format: str | None = option(
-        None, "csv, json, parquet, latex or markdown (default: by the ending of --out)", metavar="FORMAT"
-    )
     list_: None = option(None, "say what there is, and end", flag="--list", action=lister(_tables), nargs=0)
     raw: bool = option(
         False,
@@ -119,59 +105,31 @@ class ExportOptions(FileOptions):
 
 
 def run_export(options: ExportOptions) -> None:
-    """Write the table, or the mask."""
-    from focus_explorer.exports.mask import MASK
+    from focus_explorer.exports.kinds import MASK, Export, MaskExport, TableExport
 
-    if options.what == MASK:
-        _write_mask(options)
-        return
-    from focus_explorer.exports.tables.write import SUFFIXES, write_table
-
-    file_format = options.chosen_format(options.format, SUFFIXES)
-    if options.head is not None:
-        raise InputError("--head is about the mask", fix="leave it out, or use --what mask")
-    if isinstance(options.rows, tuple):
-        raise InputError("--rows A:B is about the mask", expected="a number of rows", fix="or use --what mask")
-    if options.raw and file_format != "csv":
-        raise InputError("--raw is about CSV files", fix="leave it out; the other formats keep texts as they are")
-    path = write_table(
-        Service(options.db).database,
-        options.run_id,
-        options.what,
-        file_format,
-        options.out,
-        raw=options.raw,
-        rows=options.rows,
-        layer=options.layer,
-    )
-    print(path)
-
-
-def _write_mask(options: ExportOptions) -> None:
-    from focus_explorer.exports.mask import SUFFIXES, write_mask
-
-    file_format = options.chosen_format(options.format, SUFFIXES)
-    if options.layer is None:
+    is_mask = options.what == MASK
+    form = options.chosen_format(MaskExport.formats if is_mask else TableExport.formats)
+    if is_mask and options.layer is None:
         raise InputError("a mask is of one layer", fix="name it with --layer")
-    if options.raw:
+    if is_mask and options.raw:
         raise InputError("--raw is about tables with texts", fix="leave it out")
-    if isinstance(options.rows, int):
+    if is_mask and isinstance(options.rows, int):
         raise InputError(f"--rows of the mask is {options.rows}", expected="A:B, the queries from A to before B")
-    path = write_mask(
-        Service(options.db).database,
-        options.run_id,
-        options.layer,
-        file_format,
-        options.out,
-        rows=options.rows,
-        head=options.head,
-    )
-    print(path)
+    if not is_mask and options.head is not None:
+        raise InputError("--head is about the mask", fix="leave it out, or use --what mask")
+    if not is_mask and isinstance(options.rows, tuple):
+        raise InputError("--rows A:B is about the mask", expected="a number of rows", fix="or use --what mask")
+    if not is_mask and options.raw and form != "csv":
+        raise InputError("--raw is about CSV files", fix="leave it out; the other formats keep texts as they are")
+    export: Export
+    if is_mask:
+        export = fill(MaskExport, options, format=form)
+    else:
+        export = fill(TableExport, options, name=options.what, format=form)
+    print(export.write(Service(options.db), Path(options.out), lambda stage, fraction: None))
 
 
 class FigureOptions(FileOptions):
-    what: str = option(..., "which figure; --list names them", metavar="NAME")
-    format: str | None = option(None, "pdf, svg, png or html (default: by the ending of --out)", metavar="FORMAT")
     list_: None = option(None, "say what there is, and end", flag="--list", action=lister(_figures), nargs=0)
     preset: str = option("column", "size and type, for the place it will stand; --list names them")
     layer: int | None = option(None, "of a figure of one layer (default: the middle one)")
@@ -182,36 +140,12 @@ class FigureOptions(FileOptions):
 
 
 def run_figure(options: FigureOptions) -> None:
-    """Draw the figure; a map is made first where none is stored."""
-    from focus_explorer.exports.figures.write import FIGURE_FORMATS, write_figure
-    from focus_explorer.usecases.corpora.register import is_stored_corpus
+    from focus_explorer.exports.kinds import FigureExport
 
-    file_format = options.chosen_format(options.format, {name: f".{name}" for name in FIGURE_FORMATS})
-    service = Service(options.db)
-    if options.what == "map" and not is_stored_corpus(service, options.run_id):
-        _store_map(service, options)
-    path = write_figure(
-        service.database,
-        options.run_id,
-        options.what,
-        file_format,
-        options.out,
-        preset=options.preset,
-        layer=options.layer,
-        head=options.head,
-    )
+    export = fill(FigureExport, options, name=options.what, format=options.chosen_format(FigureExport.formats))
+    with stage_bar() as progress:
+        path = export.write(Service(options.db), Path(options.out), progress)
     print(path)
-
-
-def _store_map(service: Service, options: FigureOptions) -> None:
-    """Make the map of the layer unless it is stored; the page does the same when the layer is shown."""
-    from focus_explorer.exports.figures.write import checked_layer
-
-    check_run(service.database, options.run_id)
-    layer = checked_layer(service.database, options.run_id, options.layer)
-    if not has_map(service.database, options.run_id, layer):
-        print_note(f"making the map of layer {layer}, which is kept")
-        map_payload(service, options.run_id, layer)
 
 
 class BundleOptions(OnDatabase):
@@ -222,7 +156,6 @@ class BundleOptions(OnDatabase):
 
 
 def run_bundle(options: BundleOptions) -> None:
-    """Write the bundle."""
     from focus_explorer.exports.bundle.write import write_bundle
 
     with stage_bar() as progress:
@@ -278,7 +211,6 @@ class ReportOptions(OnDatabase):
 
 
 def run_report(options: ReportOptions) -> None:
-    """Write the report."""
     from focus_explorer.exports.report.write import write_report
 
     with stage_bar() as progress:

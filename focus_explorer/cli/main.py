@@ -22,17 +22,17 @@ COMMANDS = {  # name -> module of focus_explorer.cli, imported only when the com
     "figure": ("exports", "draw a figure of a run as PDF, SVG, PNG or HTML for papers"),
     "centroids": ("centroids", "centroid files"),
     "train": ("train", "train centroids on your own text"),
-    "tune": ("tune", "find which heads to leave at full attention for a target, and write that budget"),
+    "tune": ("train", "find which heads to leave at full attention for a target, and write that budget"),
     "texts": ("setup", "build a mixture of texts to train and validate on, from Debian and PyPI packages and novels"),
-    "trainings": ("trainings", "list recorded trainings, newest first"),
+    "trainings": ("train", "list recorded trainings, newest first"),
     "bench": ("benchmarks", "measure speed and perplexity, compared with full attention, on this machine"),
     "evaluate": ("benchmarks", "perplexity and benchmark tasks compared with full attention, with intervals"),
     "serve": ("serve", "open the page"),
     "doctor": ("setup", "check that Focus, or another attention implementation, computes what it should on a model"),
     "db": ("setup", "check, copy, put back or save the database"),
     "users": ("serve", "users and passwords for `serve --auth`"),
-    "reproduce": ("reproduce", "moved: run `python -m paper` in a clone of the repository"),
-    "finetune": ("finetune", "train all weights of a model with Focus, or with full attention"),
+    "reproduce": ("benchmarks", "moved: run `python -m paper` in a clone of the repository"),
+    "finetune": ("train", "train all weights of a model with Focus, or with full attention"),
     "explain": ("measures", "find the dropped pairs that made Focus predict a token worse, and verify them"),
     "heads": ("measures", "what the mask costs head by head: the loss with full attention in one head alone"),
     "what-if": (
@@ -71,9 +71,7 @@ def parser(chosen: Collection[str] = tuple(COMMANDS)) -> Parser:
     for name, (module, text) in COMMANDS.items():
         command = commands.add_parser(name, help=text)
         if name in chosen:
-            imported = import_module(f"focus_explorer.cli.{module}")
-            add_options = imported.COMMANDS[name] if hasattr(imported, "COMMANDS") else imported.add_options
-            add_options(command)
+            import_module(f"focus_explorer.cli.{module}").COMMANDS[name](command)
     return whole
 
 

@@ -16,7 +16,13 @@ from focus_explorer.cli.options import (
 )
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.progress import stage_bar
+from focus_explorer.usecases.compare.costs import explain_token, measure_heads, most_hurt
+from focus_explorer.usecases.compare.what_if import WhatIfs, save_changed
+from focus_explorer.usecases.corpora.register import is_stored_corpus
 from focus_explorer.usecases.request import argument, option
+from focus_explorer.usecases.runs import check_run, token_pieces
+from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.statistics.measure import agreement_table, computed_statistics, measure_run
 from focus_explorer.words import counted, ends
 
 if TYPE_CHECKING:
@@ -39,6 +45,7 @@ NAMES = {
     "mass_kept": "attention kept",
     "distant_mass_kept": "distant attention kept",
 }
+CATEGORIES = {"pos": ", part of speech", "dep": ", syntactic relation", "word": ", word lists"}
 
 
 class ExplainOptions(OnRun):
@@ -46,10 +53,6 @@ class ExplainOptions(OnRun):
 
 
 def run_explain(options: ExplainOptions) -> None:
-    """Explain the token, store what was found and print it."""
-    from focus_explorer.usecases.compare.costs import explain_token, most_hurt
-    from focus_explorer.usecases.runs import check_run, token_pieces
-    from focus_explorer.usecases.service import Service
 
     service = Service(options.db)
     check_run(service.database, options.run_id)
@@ -61,7 +64,6 @@ def run_explain(options: ExplainOptions) -> None:
 
 
 def describe_links(found: Mapping[str, Any], pieces: list[str]) -> str:
-    """The links as lines of text."""
     token, focus, full = found["token"], found["nll_focus"], found["nll_full"]
     lines = [f"token {token} {pieces[token]!r}: {full:.2f} nats with full attention, {focus:.2f} with Focus"]
     verified = [link for link in found["links"] if link["nll"] is not None]
@@ -100,10 +102,6 @@ class HeadsOptions(OnRun):
 
 
 def run_heads(options: HeadsOptions) -> None:
-    """Measure the heads, store what was found and print it."""
-    from focus_explorer.usecases.compare.costs import measure_heads
-    from focus_explorer.usecases.runs import check_run
-    from focus_explorer.usecases.service import Service
 
     if options.verify < 0:
         raise InputError(f"--verify is {options.verify}", expected="a number of heads, or 0 for estimates alone")
@@ -115,7 +113,6 @@ def run_heads(options: HeadsOptions) -> None:
 
 
 def describe_heads(found: Mapping[str, Any]) -> str:
-    """The heads as lines of text, measured ones first."""
     full, focus = found["nll_full"], found["nll_focus"]
     lines = [
         f"{counted(found['num_tokens'], 'token')}: {full:.4f} nats with full attention, {focus:.4f} with Focus",
@@ -134,9 +131,6 @@ class WhatIfOptions(OnRun, Changed):
 
 
 def run_what_if(options: WhatIfOptions) -> None:
-    """Measure the changed run, store it where asked, and print what follows."""
-    from focus_explorer.usecases.compare.what_if import WhatIfs, save_changed
-    from focus_explorer.usecases.service import Service
 
     if not options.changes:
         raise InputError("no change was given", expected="at least one --set, such as --set full:12")
@@ -150,11 +144,7 @@ def run_what_if(options: WhatIfOptions) -> None:
 
 
 def describe_changes(found: Mapping[str, Any]) -> str:
-    """What follows, as lines of text.
-
-    Args:
-        found: as `WhatIfs.measure` returns it, and `saved` where the run was stored.
-    """
+    """What `WhatIfs.measure` found, and `saved` where the run was stored."""
     full, before, after = (exp(found[f"nll_{name}"]) for name in ("full", "before", "after"))
     difference, count = found["difference"], found["num_tokens"]
     lines = [
@@ -189,10 +179,6 @@ class StatisticsOptions(OnRun):
 
 
 def run_statistics(options: StatisticsOptions) -> None:
-    """Measure what is missing, then print the statistics."""
-    from focus_explorer.usecases.corpora.register import is_stored_corpus
-    from focus_explorer.usecases.service import Service
-    from focus_explorer.usecases.statistics.measure import agreement_table, computed_statistics
 
     service = Service(options.db)
     if is_stored_corpus(service, options.run_id):
@@ -213,7 +199,6 @@ def run_statistics(options: StatisticsOptions) -> None:
 
 
 def _measure(service: Any, options: StatisticsOptions) -> None:
-    from focus_explorer.usecases.statistics.measure import measure_run
 
     for run_id in filter(None, (options.run_id, options.other)):
         with stage_bar() as progress:
@@ -228,12 +213,7 @@ def _measure(service: Any, options: StatisticsOptions) -> None:
 
 
 def describe_statistics(run_id: str, sample: Any, rows: pa.Table, between: pa.Table | None) -> str:
-    """The run's statistics, a line each, and what they rest on.
-
-    Args:
-        sample: the run's sample: tokens, units, layers and notes (`RunStatistics.sample`).
-        between: agreement with another run, a row for each layer; None without one.
-    """
+    """The statistics of a run, a line each, and its `RunStatistics.sample`; `between`: agreement with another run."""
     table = [row for row in rows.to_pylist() if row["scope"] == "run"]
     cautions = [set(row["warning"].split("; ")) - {""} for row in table]
     common = set.intersection(*cautions)
@@ -247,12 +227,12 @@ def describe_statistics(run_id: str, sample: Any, rows: pa.Table, between: pa.Ta
             name = "  more than random centroids"
             lines.append(f"{name:<{WIDTH}}{_number(row['value'], sign=True):>8}  {_interval(row, sign=True)}")
             continue
-        about = {"pos": ", part of speech", "dep": ", syntactic relation", "word": ", word lists"}
-        name = NAMES[row["statistic"]] + about.get(row["category"], "")
+        name = NAMES[row["statistic"]] + CATEGORIES.get(row["category"], "")
+        own = set(row["warning"].split("; ")) - {""} - common
         lines.append(
             f"{name:<{WIDTH}}{_number(row['value']):>8}  {_interval(row):<18}{_number(row['shuffled']):>9}"
             f"{_number(row['random']):>9}{_number(row['window_only']):>11}"
-            + (f"  ! {'; '.join(sorted(own))}" if (own := set(row["warning"].split("; ")) - {""} - common) else "")
+            + (f"  ! {'; '.join(sorted(own))}" if own else "")
         )
     if between is not None:
         values = [row["adjusted_rand"] for row in between.to_pylist()]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BeforeValidator, create_model
+from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
 from focus_explorer.settings import BACKENDS, DTYPES, SETTINGS, SPECIAL_TOKENS, TEXTS_BEGIN
@@ -21,6 +21,7 @@ from focus_explorer.usecases.request import File, Request, argument, details, op
 Made = TypeVar("Made")
 Run = Callable[[Any], int | None]  # takes the request; returns the exit status
 AddOptions = Callable[[argparse.ArgumentParser], None]
+ONE_OF = ("one of them",)  # the group of options of which exactly one is given
 
 
 @dataclass(frozen=True)
@@ -57,23 +58,24 @@ def command(request: type[Request], run: Run | None, actions: Sequence[Action] =
 
 
 def add_fields(parser: argparse.ArgumentParser, request: type[Request], above: type[Request] | None = None) -> None:
-    """Add an option or argument for each field.
-
-    Args:
-        above: request of the command above; what is given there is kept where it is not given again.
-    """
+    """Add an option or argument for each field; what is given to the command `above` is kept where not given again."""
     groups: dict[Any, Any] = {None: parser}
     own = vars(request).get("__annotations__", {})  # before those that it shares with other commands
 
-    def place(item: tuple[str, FieldInfo]) -> bool:
-        return item[0] not in own and details(item[1]).get("flag") != ""
+    def place(item: tuple[str, FieldInfo]) -> tuple[bool, bool]:
+        name, field = item
+        is_option = details(field).get("flag") != ""
+        return is_option and not field.is_required(), is_option and name not in own
 
     for name, field in sorted(request.model_fields.items(), key=place):
         how = details(field)
         how.pop("expected", None)
-        title, flag = how.pop("group", None), how.pop("flag", f"--{name.replace('_', '-')}")
+        title, flag = how.pop("group", None), how.pop("flag", _flag(name))
         if title not in groups:
-            groups[title] = parser.add_argument_group(*title)
+            one_of_them = title == ONE_OF
+            groups[title] = (
+                parser.add_mutually_exclusive_group(required=True) if one_of_them else parser.add_argument_group(*title)
+            )
         keywords = _keywords(field, optional=bool(flag)) | how
         if keywords.get("action") == "append":
             del keywords["nargs"]
@@ -83,12 +85,16 @@ def add_fields(parser: argparse.ArgumentParser, request: type[Request], above: t
         groups[title].add_argument(*(flags if flag else [name]), **keywords, **({"dest": name} if flag else {}))
 
 
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _keywords(field: FieldInfo, *, optional: bool) -> dict[str, Any]:
     """What `add_argument` is to know of a field, from its type and default."""
     kind, default = _plain(field.annotation), field.default
     required = field.is_required()
     text = field.description
-    if not required and default not in (None, False, (), "") and "(default" not in str(text):
+    if not required and kind is not bool and default not in (None, (), "") and "(default" not in str(text):
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
         text = f"{text} (default: {shown})".strip()
     if kind is bool:
@@ -116,7 +122,7 @@ def _plain(annotation: Any) -> Any:
 
 def _reading(request: type[Request], run: Run) -> Callable[[argparse.Namespace], int | None]:
     def named(name: str) -> str:
-        flag = details(request.model_fields[name]).get("flag", f"--{name.replace('_', '-')}")
+        flag = details(request.model_fields[name]).get("flag", _flag(name))
         return flag if isinstance(flag, str) and flag else name
 
     def read_and_run(arguments: argparse.Namespace) -> int | None:
@@ -148,7 +154,6 @@ def numbers(default: tuple[int, ...] | None, text: str, such_as: str, **how: Any
 
 
 def setting(name: str, **how: Any) -> Any:
-    """An option of the application, by its name in `SETTINGS`."""
     known = SETTINGS[name]
     default: Any = (int(known.default) if name == "port" else known.default) or None
     return option(default, f"{known.help} (default: {known.default or 'the user data folder'})", **how)
@@ -171,13 +176,16 @@ class OfModel(Request):
     centroids: File = setting("centroids")
 
 
-class BudgetOptions(Request):
+class Budgeted(Request):
     budget: File | None = option(
         None,
         "layers and heads with a top-k or window of their own, or with full attention: a JSON file as in "
         "docs/centroid-files.md, or none (default: the centroid file's)",
         metavar="FILE",
     )
+
+
+class Growing(Request):
     window_growth: tuple[int, int] | None = option(
         None,
         "positions from which to which all windows grow, such as 1024 8192; 1 1 for windows of one length (default: as "
@@ -186,14 +194,16 @@ class BudgetOptions(Request):
     )
 
 
-class FocusOptions(BudgetOptions):
-    """Settings of Focus that replace the centroid file's."""
-
+class Grouped(Request):
     top_k: int | None = option(None, "groups a token belongs to (default: the centroid file's)")
     window: int | None = option(
         None, "pairs at most this far apart always attend, in heads without a window of their own"
     )
     num_sinks: int | None = option(None, "first tokens every token may attend to", flag="--sinks")
+
+
+class FocusOptions(Grouped, Budgeted, Growing):
+    """Settings of Focus that replace the centroid file's."""
 
 
 class Assigned(Request):
@@ -249,7 +259,6 @@ class Changed(Request):
 
 
 def print_result(options: AsJson, result: Any, describe: Callable[[Any], str]) -> None:
-    """Print a result as one line of JSON, or in words."""
     print(json.dumps(result, ensure_ascii=False, default=str) if options.as_json else describe(result))
 
 
@@ -262,53 +271,3 @@ def command_line() -> str:
     """The command as it was typed, for the record kept with a run."""
     words = shlex.join(["focus-explorer", *sys.argv[1:]])
     return words.encode("utf-8", "backslashreplace").decode()  # file names need not be UTF-8
-
-
-# For commands that make their options themselves: train, finetune, tune, trainings and centroids.
-
-
-def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add options of the application by their names in `SETTINGS`."""
-    made: dict[str, Any] = {name: (int if name == "port" else File, setting(name)) for name in names}
-    add_fields(parser, create_model("Settings", __base__=Request, **made))
-
-
-def add_action_database(parser: argparse.ArgumentParser) -> None:
-    """Add `--db` to an action of a command, where it must not overwrite one given before the action."""
-    add_fields(parser, OnDatabase, above=OnDatabase)
-
-
-def add_focus_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the settings that `tune` takes in place of the centroid file's."""
-    for name in ("top_k", "window", "window_growth"):
-        add_fields(parser, create_model("One", __base__=Request, **{name: _declared(FocusOptions, name)}))
-    parser.add_argument("--sinks", type=int, help=FocusOptions.model_fields["num_sinks"].description)
-
-
-def add_token_choice(parser: argparse.ArgumentParser) -> None:
-    """Add whether texts begin with what the tokenizer puts before them."""
-    add_fields(parser, TextBegins)
-
-
-def add_place(parser: argparse.ArgumentParser) -> None:
-    """Add where the model runs and in which precision."""
-    add_fields(parser, Placed)
-
-
-def add_compute(parser: argparse.ArgumentParser) -> None:
-    """Add where the model runs and in which precision, and which backend computes Focus."""
-    add_fields(parser, Computed)
-
-
-def add_log_to(parser: argparse.ArgumentParser) -> None:
-    """Add the programs that log a training."""
-    add_fields(parser, Logged)
-
-
-def window_growth_of(arguments: argparse.Namespace) -> tuple[int, int] | None:
-    """Positions from which to which windows grow; None for what the centroid file says."""
-    return None if arguments.window_growth is None else (arguments.window_growth[0], arguments.window_growth[1])
-
-
-def _declared(request: type[Request], name: str) -> Any:
-    return request.model_fields[name].annotation, request.model_fields[name]

@@ -8,7 +8,7 @@ from typing import Any
 
 from focus_explorer.cli.options import Action, AsJson, OnDatabase, command, print_result
 from focus_explorer.usecases import labels
-from focus_explorer.usecases.budget import other_settings
+from focus_explorer.usecases.budget import other_settings, setting_words
 from focus_explorer.usecases.request import argument, option
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
@@ -64,7 +64,6 @@ def _deleted_runs(service: Service) -> list[dict[str, Any]]:
 
 
 def describe_run(row: dict[str, Any]) -> str:
-    """One line of the list."""
     tags = f"  [{', '.join(row['tags'])}]" if row["tags"] else ""
     budget = "  budget" if row["config"].get("budget") else ""
     added = f" with {' '.join(row['added_tokens'])}" if row["added_tokens"] else ""
@@ -144,7 +143,6 @@ def _delete_corpus(options: OfCorpus) -> None:
 
 
 def describe_corpus(summary: dict[str, Any]) -> str:
-    """Pooled numbers of a corpus in lines."""
     config, full, focus = summary["config"], summary["perplexity"]["full"], summary["perplexity"]["focus"]
     even, far = 1 / config["num_groups"], summary["distant_pairs_kept"]
     tagger, random = summary["settings"]["tagger"], summary["perplexity"].get("random")
@@ -154,9 +152,7 @@ def describe_corpus(summary: dict[str, Any]) -> str:
         f"{counted(summary['num_tokens'], 'token')}, {summary['model']}",
         *([] if summary["status"] == "complete" else ["status                 not complete; the same command resumes"]),
         *_skipped(summary["skipped"]),
-        f"setting                K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}, "
-        f"centroids {summary['centroids']}, "
+        f"setting                {setting_words(config)}, centroids {summary['centroids']}, "
         f"{'tags by ' + tagger if tagger else 'no tags'}"
         + (", no special tokens" if summary["settings"].get("special_tokens") == "none" else ""),
         f"perplexity             full {_number(full)}, Focus {_number(focus)}"

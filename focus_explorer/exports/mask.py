@@ -1,7 +1,8 @@
-"""What the export of a mask is called and which formats it has; importing it costs nothing."""
+"""The mask of one layer as a file: every kept pair with its cause, as Parquet, CSV or a sparse matrix for SciPy."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import zipfile
@@ -15,12 +16,11 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import PartPairs, executed, named_part, part_pairs
-from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.data.parts import executed, named_part
+from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.exports.tables.sources import provenance
 from focus_explorer.progress import Progress
-from focus_explorer.usecases.runs import layer_parts
 from focus_runtime.files import replacing
 from focus_runtime.mask.counts import KeptPairs, kept_pairs
 from focus_runtime.mask.rule import CAUSES
@@ -33,48 +33,9 @@ MASK_ABOUT = (
 SUFFIXES = {"parquet": ".parquet", "npz": ".npz", "csv": ".csv"}
 
 
-def kept_by_layer(database: Database, run_id: str) -> dict[int, int]:
-    """Pairs that each layer's mask keeps over the whole text, by layer; the mean over its heads where they differ."""
-    return {
-        row["layer"]: row["causal_pairs"] - row["dropped"]
-        for row in fetch(database, "layers", run_id=run_id).to_pylist()
-    }
-
-
-def pairs_by_part(database: Database, run_id: str) -> dict[int, tuple[PartPairs, ...]]:
-    """Heads of equal settings with the pairs of their mask over the whole text, by layer.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
-    config = json.loads(fetch_run(database, run_id)["config"])
-    return part_pairs(config, fetch(database, "part_pairs", run_id=run_id))
-
-
-def checked_head(database: Database, run_id: str, layer: int, head: int | None) -> int | None:
-    """The head whose mask is meant; None where the heads of the layer are alike.
-
-    Raises:
-        InputError: the layer has no such head, or its heads differ and none was named.
-    """
-    parts = layer_parts(database, fetch_run(database, run_id))[layer]
-    named_part(parts, layer, head, "choose one of them")
-    return head if len(parts) > 1 else None
-
-
-def num_queries(database: Database, run_id: str) -> int:
-    """Rows of a run's masks: the tokens of its text.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
-    return int(fetch_run(database, run_id)["num_tokens"])
-
-
 SCHEMA = pa.schema([("query", pa.int32()), ("key", pa.int32()), ("cause", pa.dictionary(pa.int8(), pa.string()))])
 
-PASSES = {"npz": 3}  # over the pairs, where it takes several; see `_write_matrix`
-Pieces = Callable[[], Iterator[KeptPairs]]
+MATRIX_PASSES = 3  # over the pairs, see `_write_matrix`
 
 
 def write_mask(
@@ -93,11 +54,10 @@ def write_mask(
     Args:
         file_format: "parquet" or "csv" with the columns query, key and cause, or "npz": a SciPy CSR matrix of shape
             (T, T), int8, in which 1 + the place in `CAUSES` stands for each kept pair.
-        out: file to write; folders above it are made.
-        rows: first and one past the last query; the whole text when None.
-        head: whose mask it is, needed where the heads of the layer differ: key-value head, or query head where the
-            heads of a key-value head differ.
-        progress: takes the stage and the fraction done, before every few rows; may raise Cancelled.
+        rows: first and one past the last query. None: the whole text.
+        head: needed where the heads of the layer differ: key-value head, or query head where the heads of a
+            key-value head differ.
+        progress: called before every few rows; may raise Cancelled.
 
     Raises:
         InputError: unknown run, layer, head or format, rows outside the text, a layer whose heads differ without a
@@ -117,12 +77,10 @@ def write_mask(
     if len(parts) > 1:
         about["heads"] = chosen.title
 
-    passes = 0
+    passes = itertools.count()
 
     def pieces() -> Iterator[KeptPairs]:
-        nonlocal passes
-        number, of = passes, PASSES.get(file_format, 1)
-        passes += 1
+        number, of = next(passes), MATRIX_PASSES if file_format == "npz" else 1
         progress("Writing the pairs", number / of)
         for piece in kept_pairs(membership, rule, (first, last)):
             yield piece
@@ -132,7 +90,7 @@ def write_mask(
     target = Path(os.path.expanduser(out))
     with replacing(target) as part:
         if file_format == "npz":
-            _write_matrix(pieces, total, (first, last), about, part)
+            _write_matrix(pieces, total, about, part)
         else:
             _write_rows(pieces(), file_format, about, part)
     return target
@@ -151,7 +109,7 @@ def _write_rows(pieces: Iterator[KeptPairs], file_format: str, about: dict[str, 
             file.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema))
 
 
-def _write_matrix(pieces: Pieces, total: int, rows: tuple[int, int], about: dict[str, Any], part: Path) -> None:
+def _write_matrix(pieces: Callable[[], Iterator[KeptPairs]], total: int, about: dict[str, Any], part: Path) -> None:
     """What `scipy.sparse.load_npz` reads; one pass counts, one writes the keys, one the causes."""
     counts = np.zeros(total, dtype=np.int64)
     for piece in pieces():
@@ -184,7 +142,6 @@ def _member(file: zipfile.ZipFile, name: str, values: NDArray[Any]) -> None:
 def _long_member(
     file: zipfile.ZipFile, name: str, length: int, kind: type[np.integer], pieces: Iterator[NDArray[Any]]
 ) -> None:
-    """An array whose values come in pieces."""
     header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (length,)}
     with file.open(_entry(name), "w", force_zip64=True) as member:
         np.lib.format.write_array_header_1_0(member, header)

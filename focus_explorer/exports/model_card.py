@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from focus_explorer.exports import templates
 from focus_explorer.exports.tables.reading import escape_markdown, line
 from focus_explorer.usecases.budget import budget_words, text_sinks_words
 from focus_explorer.usecases.centroids.files import balanced_on
@@ -28,17 +29,9 @@ Row = Mapping[str, Any]
 
 
 def model_card(publication: Publication) -> str:
-    """The card's text."""
     from huggingface_hub import ModelCardData
-    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
-        loader=PackageLoader("focus_explorer.exports"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = templates("focus_explorer.exports")
     environment.filters |= {"markdown": escape_markdown, "cell": _cell}
     environment.globals |= {"pairs": _pairs, "rows": _rows}
     metadata = ModelCardData(
@@ -179,7 +172,6 @@ def _kind(name: str, full: float, change: Row, kept: float, sequences: int) -> l
 
 
 def _percent(interval: Row) -> str:
-    """A relative change with its interval, in %."""
     low, high = interval.get("low"), interval.get("high")
     between = "" if low is None or high is None else f" ({100 * low:+.1f} to {100 * high:+.1f})"
     return f"{100 * interval['value']:+.1f} %{between}"
@@ -196,7 +188,6 @@ def _cell(value: Any) -> str:
 
 
 def _pairs(rows: Iterable[tuple[str, Any]]) -> str:
-    """A table of names and values."""
     return _rows(("", ""), [[_cell(name.replace("_", " ")), _cell(value)] for name, value in rows])
 
 

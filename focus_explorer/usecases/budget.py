@@ -110,6 +110,14 @@ def budget_name(entries: Sequence[Any]) -> str:
     return f"budget of {counted(len(entries), 'exception')} ({budget_digest(entries)[:SHOWN_DIGITS]})"
 
 
+def setting_words(config: Mapping[str, Any], *, top_k: str = "top-k ") -> str:
+    """A setting, such as "K=8, top-k 1, window 64, 4 sinks, causal assignment" and what follows that."""
+    return (
+        f"K={config['num_groups']}, {top_k}{config['top_k']}, window {config['window']}, "
+        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}"
+    )
+
+
 def other_settings(config: Mapping[str, Any]) -> str:
     """What follows a setting with growing windows, text sinks, factors or a budget, such as ", budget of 3 exceptions
     (9f3ac1)".

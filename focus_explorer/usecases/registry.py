@@ -53,11 +53,7 @@ class UseCase:
         return request_of(self.function.__name__, self.parameters)
 
     def answer(self, service: Service, values: Mapping[str, Any]) -> Any:
-        """What the function returns for a request of these values.
-
-        Raises:
-            InputError: they are no request, or it cannot be answered.
-        """
+        """What the function returns for a request of these values."""
         request = self.request.read(values)
         check_values(values)  # also what is in lists
         first = self._first(service)

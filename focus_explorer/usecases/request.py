@@ -39,16 +39,13 @@ class Request(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _number_of_json(cls, value: Any) -> Any:
-        if isinstance(value, int | float) and not abs(value) <= LARGEST:
+        if _is_unusable(value):
             raise ValueError("too large, or no number")
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
     @classmethod
     def read(cls, values: Mapping[str, Any], *, named: Callable[[str], str] = str) -> Self:
-        """The request that holds these values.
-        Raises:
-            InputError: a field is unknown, missing or holds what it cannot.
-        """
+        """The request that holds these values; an InputError calls a field as `named` says."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -98,11 +95,7 @@ def details(field: FieldInfo) -> dict[str, Any]:
 
 
 def check_values(value: Any) -> None:
-    """Refuse what JSON can say and nothing here can use, wherever it stands in a request.
-
-    Raises:
-        InputError: a text with half of a surrogate pair, a number that is none, or one too large.
-    """
+    """Refuse what JSON can say and nothing here can use, wherever it stands: half a surrogate pair, an odd number."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -115,8 +108,13 @@ def check_values(value: Any) -> None:
     elif isinstance(value, list):
         for inner in value:
             check_values(inner)
-    elif isinstance(value, int | float) and not abs(value) <= LARGEST:
+    elif _is_unusable(value):
         raise InputError("the request has a number that is too large, or none", expected="numbers up to 2^53")
+
+
+def _is_unusable(value: Any) -> bool:
+    """A number that is none, such as NaN, or too large to be exact in JSON."""
+    return isinstance(value, int | float) and not abs(value) <= LARGEST
 
 
 def _words(annotation: Any) -> str:

@@ -49,14 +49,7 @@ class SteadyDatabase(Database):
 
 
 def describe_run(service: Service, database: Database, run_id: str, *, with_text: bool) -> tuple[Row, str]:
-    """A run's entry of the manifest, and its text.
-
-    Args:
-        with_text: also write down what has a place in the text.
-
-    Raises:
-        InputError: there is no such run, or its tokens do not add up to its text.
-    """
+    """A run's entry of the manifest, `with_text` also of what has a place in the text; and the text."""
     run = fetch_run(database, run_id)
     tokens = _rows(database, "SELECT token_id FROM tokens WHERE run_id = ? ORDER BY position", run_id)
     text = checked_text(database, run)
@@ -148,7 +141,6 @@ def describe_tokenizer(service: Service, run: Row) -> Row:
 
 
 def tokenizer_entry(tokenizer: Any) -> Row:
-    """Class, size and hash of a tokenizer's vocabulary."""
     words = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=True)
     return {
         "class": type(tokenizer).__name__,
@@ -160,42 +152,37 @@ def tokenizer_entry(tokenizer: Any) -> Row:
 def describe_measured(database: Database, run_id: str, *, with_text: bool = True) -> Row:
     """Which measurements beyond the run itself were made, and with which settings; None for those that were not.
 
-    Args:
-        with_text: name the explained tokens by their places; else only how many they are, as `explained_count`.
+    Explained tokens are named by their places `with_text`; else `explained_count` says how many they are.
     """
-    mass = _rows(
-        database,
+
+    def rows(query: str) -> list[Row]:
+        return _rows(database, query, run_id)
+
+    def first(query: str) -> Row | None:
+        return next(iter(rows(query)), None)
+
+    attention = first(
         "SELECT any_value(num_tokens) AS tokens, count(DISTINCT head) AS heads, "
-        "count(DISTINCT layer) AS layers FROM attention_mass WHERE run_id = ? HAVING count(*) > 0",
-        run_id,
+        "count(DISTINCT layer) AS layers FROM attention_mass WHERE run_id = ? HAVING count(*) > 0"
     )
-    queries = _rows(database, "SELECT DISTINCT centroids FROM attention_queries WHERE run_id = ? ORDER BY 1", run_id)
-    tags = _rows(database, "SELECT tagger FROM taggings WHERE run_id = ?", run_id)
-    baseline = _rows(database, "SELECT seed, balanced_on FROM baselines WHERE run_id = ?", run_id)
-    # each measured value with its settings: what was timed is kept, the rest can be computed again
-    settings = _rows(
-        database,
-        "SELECT * EXCLUDE (run_id) FROM comparisons WHERE run_id = ? ORDER BY kind, window_size, top_k",
-        run_id,
-    )
-    lengths = _rows(
-        database, "SELECT * EXCLUDE (run_id) FROM crossovers WHERE run_id = ? ORDER BY layer, tokens", run_id
-    )
-    heads = _rows(
-        database, "SELECT count(nll) AS verified FROM head_costs WHERE run_id = ? HAVING count(*) > 0", run_id
-    )
-    explained = _rows(database, "SELECT token FROM explained_tokens WHERE run_id = ? ORDER BY token", run_id)
+    if attention is not None:
+        queries = rows("SELECT DISTINCT centroids FROM attention_queries WHERE run_id = ? ORDER BY 1")
+        attention["queries"] = [row["centroids"] for row in queries]
+    explained = rows("SELECT token FROM explained_tokens WHERE run_id = ? ORDER BY token")
     tokens = [row["token"] for row in explained]
     places: Row = {"explained_tokens": tokens or None}
     if tokens and not with_text:
         places = {"explained_tokens": None, "explained_count": len(tokens)}
+    # of settings and lengths every measured value: what was timed is kept, the rest can be computed again
+    settings = "SELECT * EXCLUDE (run_id) FROM comparisons WHERE run_id = ? ORDER BY kind, window_size, top_k"
+    lengths = "SELECT * EXCLUDE (run_id) FROM crossovers WHERE run_id = ? ORDER BY layer, tokens"
     return {
-        "attention": mass[0] | {"queries": [row["centroids"] for row in queries]} if mass else None,
-        "tags": tags[0] if tags else None,
-        "random_centroids": baseline[0] if baseline else None,
-        "comparisons": settings or None,
-        "lengths": lengths or None,
-        "head_costs": heads[0] if heads else None,
+        "attention": attention,
+        "tags": first("SELECT tagger FROM taggings WHERE run_id = ?"),
+        "random_centroids": first("SELECT seed, balanced_on FROM baselines WHERE run_id = ?"),
+        "comparisons": rows(settings) or None,
+        "lengths": rows(lengths) or None,
+        "head_costs": first("SELECT count(nll) AS verified FROM head_costs WHERE run_id = ? HAVING count(*) > 0"),
         **places,
     }
 
@@ -210,7 +197,6 @@ def machine() -> Row:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes and writes."""
     installed = {"focus-explorer": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -221,7 +207,6 @@ def versions() -> dict[str, str]:
 
 
 def file_entry(folder: Path, path: Path) -> Row:
-    """Path within the bundle, hash and size of a file."""
     data = path.read_bytes()
     return {"path": path.relative_to(folder).as_posix(), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 

@@ -87,8 +87,6 @@ class _Part(BaseModel):
 
 
 class Model(_Part):
-    """Which model."""
-
     id: Name
     fingerprint: Name
 
@@ -111,8 +109,6 @@ class CentroidFile(_Part):
 
 
 class RunText(_Part):
-    """Hashes and lengths of the text, and its file within the bundle."""
-
     sha256: Sha256
     characters: Whole
     bytes: Whole
@@ -124,8 +120,6 @@ class RunText(_Part):
 
 
 class Execution(_Part):
-    """On what the run was executed."""
-
     dtype: Name
     device: Name
     backend: Name
@@ -135,8 +129,6 @@ class Execution(_Part):
 
 
 class Seeds(_Part):
-    """Seeds."""
-
     run: Whole
     random_centroids: Whole | None
     resampling: Whole
@@ -152,8 +144,6 @@ class Attention(_Part):
 
 
 class RandomCentroids(_Part):
-    """Seed of the random baseline."""
-
     seed: Whole
     balanced_on: Whole
 
@@ -169,8 +159,6 @@ class Comparison(_Part):
 
 
 class HeadCosts(_Part):
-    """How many heads were measured."""
-
     verified: Small
 
 
@@ -188,8 +176,6 @@ class Measured(_Part):
 
 
 class Run(_Part):
-    """A run."""
-
     run_id: RunId
     created_at: Time
     command: Text
@@ -222,16 +208,12 @@ class Run(_Part):
 
 
 class File(_Part):
-    """A file of the bundle."""
-
     path: Annotated[Name, AfterValidator(_inside)]
     bytes: Whole
     sha256: Sha256
 
 
 class Manifest(_Part):
-    """A manifest of format 1."""
-
     format: str
     format_version: int
     command: Text = ""
@@ -254,20 +236,8 @@ def _check_distinct(what: str, names: list[str]) -> None:
         raise InputError(f"it lists a {what} twice")
 
 
-def check_manifest(values: dict[str, Any]) -> Manifest:
-    """The manifest, unless this version cannot store and run it.
-
-    Raises:
-        InputError: names the first thing that is missing, unknown, of another type or out of range.
-    """
-    try:
-        return Manifest.model_validate(values)
-    except ValidationError as error:
-        raise _problem(error) from error
-
-
 def _problem(error: ValidationError) -> InputError:
-    """The first problem: its place in the manifest, what is there and what belongs there."""
+    """What is missing, unknown, of another type or out of range first, and where in the manifest."""
     first = error.errors(include_url=False)[0]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")[:200]
     cause = first.get("ctx", {}).get("error")
@@ -291,17 +261,8 @@ class Bundle:
     source: Path
     manifest: Manifest
 
-    @property
-    def is_zip(self) -> bool:
-        """Whether it came whole, as a zip."""
-        return zipfile.is_zipfile(self.source)
-
     def file(self, path: str) -> bytes | None:
-        """A file of the bundle, checked by its hash; None where the manifest came alone.
-
-        Raises:
-            InputError: the file has other bytes than when the bundle was made.
-        """
+        """A file of the bundle, checked by its hash. None: the manifest came without it."""
         listed = {row.path: row.sha256 for row in self.manifest.files}
         if path not in listed:
             return None
@@ -320,18 +281,17 @@ class Bundle:
 
 
 def read_bundle(source: str | Path) -> Bundle:
-    """Read a bundle's zip, an unpacked bundle's folder, or a manifest.
-
-    Raises:
-        InputError: it is missing, damaged, no bundle, or from a newer version.
-    """
+    """Read a bundle's zip, an unpacked bundle's folder, or a manifest; whatever is wrong with it is an InputError."""
     path = Path(source).expanduser()
     if path.is_dir():
         path = path / NAME
     try:
-        if not zipfile.is_zipfile(path) and path.stat().st_size > MOST_MANIFEST_BYTES:
+        if zipfile.is_zipfile(path):
+            data = _content(path, NAME, MOST_MANIFEST_BYTES)
+        elif path.stat().st_size > MOST_MANIFEST_BYTES:
             raise _too_large(NAME, path, MOST_MANIFEST_BYTES)
-        data = _content(path, NAME, MOST_MANIFEST_BYTES) if zipfile.is_zipfile(path) else path.read_bytes()
+        else:
+            data = path.read_bytes()
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror or error}", expected="a bundle (.zip) or its manifest.json"
@@ -359,12 +319,13 @@ def _checked(manifest: Any, name: str) -> Manifest:
             fix="update Focus Explorer",
         )
     try:
-        return check_manifest(manifest)
-    except InputError as error:
+        return Manifest.model_validate(manifest)
+    except ValidationError as error:
+        problem = _problem(error)
         raise InputError(
-            f"the manifest in {name} is damaged: {error.problem}",
-            expected=error.expected,
-            fix=error.fix or "get the bundle again",
+            f"the manifest in {name} is damaged: {problem.problem}",
+            expected=problem.expected,
+            fix=problem.fix or "get the bundle again",
         ) from error
 
 
@@ -375,11 +336,7 @@ def _too_large(name: str, source: Path, most: int) -> InputError:
 
 
 def _content(source: Path, name: str, most: int = MOST_BYTES) -> bytes | None:
-    """One file of a zip, or of a manifest's folder; None where there is none.
-
-    Raises:
-        InputError: the zip is damaged, or the file would unpack to more than `most` bytes.
-    """
+    """One file of a zip, which may not unpack to more than `most` bytes, or of a manifest's folder; None without it."""
     if not zipfile.is_zipfile(source):
         path = source.parent / PurePosixPath(name)
         return path.read_bytes() if path.is_file() else None

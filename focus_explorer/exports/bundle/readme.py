@@ -6,7 +6,8 @@ import textwrap
 from importlib.resources import files
 from typing import Any
 
-from focus_explorer.usecases.budget import other_settings
+from focus_explorer.exports import templates
+from focus_explorer.usecases.budget import setting_words
 from focus_explorer.words import counted
 from focus_runtime.version import __version__
 
@@ -16,23 +17,18 @@ TIMES = "Times are measured again and not compared. Figures are not made again."
 
 def readme(manifest: dict[str, Any]) -> str:
     """README.txt of a bundle, from its manifest without the list of files."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     runs = manifest["runs"]
-    environment = Environment(
-        loader=PackageLoader(PACKAGE),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("README.txt.jinja").render(
-        title="Focus Explorer bundle of " + (f"run {runs[0]['run_id']}" if len(runs) == 1 else f"{len(runs)} runs"),
-        runs=[_run(entry) for entry in runs],
-        with_text=manifest["includes_text"],
-        changed=any(run.get("changes") for run in runs),
-        promise=_promise(runs),
-        missing=_missing(manifest),
+    return (
+        templates(PACKAGE)
+        .get_template("README.txt.jinja")
+        .render(
+            title="Focus Explorer bundle of " + (f"run {runs[0]['run_id']}" if len(runs) == 1 else f"{len(runs)} runs"),
+            runs=[_run(entry) for entry in runs],
+            with_text=manifest["includes_text"],
+            changed=any(run.get("changes") for run in runs),
+            promise=_promise(runs),
+            missing=_missing(manifest),
+        )
     )
 
 
@@ -56,16 +52,13 @@ def _promise(runs: list[dict[str, Any]]) -> str:
 
 
 def _run(entry: dict[str, Any]) -> str:
-    config, text = entry["config"], entry["text"]
     return (
-        f"Run {entry['run_id']}: {counted(text['tokens'], 'token')}, {entry['model']['id']}, centroids "
-        f"{entry['centroids']['name']}, K={config['num_groups']}, top-k {config['top_k']}, window {config['window']}, "
-        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}."
+        f"Run {entry['run_id']}: {counted(entry['text']['tokens'], 'token')}, {entry['model']['id']}, centroids "
+        f"{entry['centroids']['name']}, {setting_words(entry['config'])}."
     )
 
 
 def _missing(manifest: dict[str, Any]) -> list[str]:
-    """What is not in the bundle, and why."""
     lines = []
     for entry in manifest["runs"]:
         lines += [f"table {what} of {entry['run_id']}: {why}" for what, why in entry["left_out"].items()]

@@ -10,10 +10,11 @@ import io
 import json
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.bundle import manifest
 from focus_explorer.exports.bundle.manifest import Row, SteadyDatabase
 from focus_explorer.exports.bundle.read import Bundle, Run, read_bundle
-from focus_explorer.exports.bundle.rerun import find_centroids, find_text, recorded_models, run_again
+from focus_explorer.exports.bundle.rerun import find_centroids, find_text, recorded_models, recorded_row, run_again
 from focus_explorer.exports.bundle.write import files_of, share, write_tables
 from focus_explorer.progress import Progress
 from focus_explorer.usecases.centroids.files import uploaded_centroids
@@ -34,6 +35,15 @@ from focus_runtime.files import replacing_folder
 
 TIMES = ("timings", "timing_repeats")  # tables of nothing but times
 TIME_COLUMNS = ("measured_at", "repeats", "threads", "attention_", "total_")  # beginnings of names, in `comparisons`
+
+PLACED = ("device", "dtype", "backend")
+COMPARED = {  # what must be the same in the database and in the manifest -> column of `runs`
+    "text": "text_sha256",
+    "model fingerprint": "model_fingerprint",
+    "centroids": "centroids_sha256",
+    "config": "config",
+    **{name: name for name in PLACED},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +65,6 @@ class Rebuilt:
 
     @property
     def same(self) -> bool:
-        """Whether no table differs."""
         return not self.tables
 
 
@@ -72,13 +81,12 @@ def rebuild(
     """Make the tables of a bundle again.
 
     Args:
-        service: whose database may have the runs and the centroid files; None where there is none.
+        service: whose database may have the runs and the centroid files. None: there is none.
         source: a bundle, its folder or its manifest.
         out: folder for the tables; made, or empty.
         texts: files with the runs' texts, for a bundle without them; found by their hashes.
         centroids: centroid files that are neither shipped nor uploaded; found by their hashes.
         model: another name or place of the model; its weights are checked.
-        progress: takes each stage and the fraction done; may raise Cancelled.
 
     Raises:
         InputError: something is missing, damaged or another one than recorded; nothing is written then.
@@ -86,7 +94,8 @@ def rebuild(
     bundle = read_bundle(source)
     runs = bundle.manifest.runs
     target = Path(out).expanduser()
-    _check_target(target)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(f"{target} is there already", expected="a new or empty folder", fix="choose one with --out")
     _check_files(bundle)
     with tempfile.TemporaryDirectory(prefix="focus-rebuild-") as scratch:
         folder = Path(scratch) / "tables"
@@ -98,7 +107,8 @@ def rebuild(
             again = database is None
             if database is None:
                 here = Service(Path(scratch) / f"{number}.duckdb", models=recorded_models(run, model))
-                name = find_centroids(run, centroids, _uploaded(service))
+                known = uploaded_centroids(service.database) if _has_database(service) else []
+                name = find_centroids(run, centroids, known)
                 made = run_again(here, run, find_text(bundle, run, texts), name, progress=part)
                 rebuilt.again.append(run.run_id)
                 database = SteadyDatabase(here.database.path)
@@ -119,11 +129,6 @@ def _add(lines: list[str], more: list[str]) -> None:
     lines += [line for line in more if line not in lines]
 
 
-def _check_target(target: Path) -> None:
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InputError(f"{target} is there already", expected="a new or empty folder", fix="choose one with --out")
-
-
 def _check_files(bundle: Bundle) -> None:
     """Check before any work that the manifest lists every file and the bundle has them with their hashes."""
     listed = bundle.hashes()
@@ -136,13 +141,12 @@ def _check_files(bundle: Bundle) -> None:
                     fix="get the bundle again",
                 )
     for row in bundle.manifest.files:
-        if bundle.file(row.path) is None and bundle.is_zip:
+        if bundle.file(row.path) is None and zipfile.is_zipfile(bundle.source):
             raise InputError(f"{bundle.source.name} lacks {row.path}", fix="get the bundle again")
 
 
 def _stored(service: Service | None, run: Run) -> SteadyDatabase | None:
-    """The database, if it has the run."""
-    if service is None or not service.database.path.exists():
+    if not _has_database(service):
         return None
     database = SteadyDatabase(service.database.path, wait=service.database.wait)
     try:
@@ -152,29 +156,16 @@ def _stored(service: Service | None, run: Run) -> SteadyDatabase | None:
     return database
 
 
-def _uploaded(service: Service | None) -> Sequence[Mapping[str, Any]]:
-    return uploaded_centroids(service.database) if service is not None and service.database.path.exists() else []
+def _has_database(service: Service | None) -> TypeGuard[Service]:
+    return service is not None and service.database.path.exists()
 
 
 def _row_differences(database: SteadyDatabase, run: Run) -> list[str]:
     """Where the database and the manifest differ about a run of this id."""
-    row = fetch_run(database, run.run_id)
-    then = {
-        "text": run.text.sha256,
-        "model fingerprint": run.model.fingerprint,
-        "centroids": run.centroids.sha256,
-        "config": run.config,
-        "device": run.execution.device,
-        "dtype": run.execution.dtype,
-        "backend": run.execution.backend,
-    }
-    here = {
-        "text": row["text_sha256"],
-        "model fingerprint": row["model_fingerprint"],
-        "centroids": row["centroids_sha256"],
-        "config": json.loads(row["config"]),
-        **{name: row[name] for name in ("device", "dtype", "backend")},
-    }
+    then, here = (
+        {words: json.loads(row[name]) if name == "config" else row[name] for words, name in COMPARED.items()}
+        for row in (recorded_row(run), fetch_run(database, run.run_id))
+    )
     return value_differences(f"run {run.run_id}, ", then, here)
 
 
@@ -183,8 +174,9 @@ def _execution_differences(here: Service, made: Row, run: Run) -> list[str]:
     execution, versions = run.execution, json.loads(made["versions"])
     threads = int(versions.pop("threads"))
     lines = value_differences("run with ", execution.versions, versions)
-    for name in ("device", "dtype", "backend"):
-        lines += value_differences("run with ", {name: getattr(execution, name)}, {name: made[name]})
+    lines += value_differences(
+        "run with ", {name: getattr(execution, name) for name in PLACED}, {name: made[name] for name in PLACED}
+    )
     if execution.threads != threads:
         lines.append(f"run with threads: {execution.threads or 'not recorded'} in the bundle, {threads} here")
     lines += made["problems"]
@@ -213,12 +205,7 @@ def value_differences(what: str, then: Mapping[str, Any], here: Mapping[str, Any
 
 
 def table_differences(bundle: Bundle, run: Run, folder: Path, left_out: Mapping[str, str], *, times: bool) -> list[str]:
-    """Differences in the files of a run's tables; empty when every file has the same bytes.
-
-    Args:
-        folder: where the tables were made again.
-        left_out: tables that could not be made, and why.
-    """
+    """Differences in the files of a run's tables, which were made again in `folder`; `left_out`: why some were not."""
     hashes, lines = bundle.hashes(), []
     for what in run.tables:
         name, files = f"table {what} of {run.run_id}", [path for _, path in files_of(run.run_id, what)]

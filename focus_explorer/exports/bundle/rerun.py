@@ -43,10 +43,7 @@ COMPUTED = (
 def recorded_models(run: Run, source: str | None = None) -> ModelStore:
     """A store whose only model is the one a run was made with, in its precision, on its device or, without it, the CPU.
 
-    A lease raises InputError when the model cannot be loaded or has other weights.
-
-    Args:
-        source: another name or place of the model.
+    `source` is another name or place of the model; a lease raises InputError where it has other weights.
     """
 
     def load(name: str, placement: Placement, progress: Progress) -> LoadedModel:
@@ -64,11 +61,7 @@ def recorded_models(run: Run, source: str | None = None) -> ModelStore:
 
 
 def find_centroids(run: Run, given: Sequence[str], known: Sequence[Mapping[str, Any]]) -> str:
-    """Name or path of a run's centroids, among the files the user named and the rows of uploaded ones.
-
-    Raises:
-        InputError: none of them are the recorded ones.
-    """
+    """Name or path of a run's centroids, among the files the user named and the rows of uploaded ones."""
     recorded = run.centroids
     for path in given:
         if file_sha256(path) == recorded.sha256:
@@ -90,11 +83,7 @@ def find_centroids(run: Run, given: Sequence[str], known: Sequence[Mapping[str, 
 
 
 def find_text(bundle: Bundle, run: Run, given: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(name, text) of every text that may be the run's: those named by the user first, then the bundle's.
-
-    Raises:
-        InputError: there is none at all, or one cannot be read.
-    """
+    """(name, text) of every text that may be the run's: those named by the user first, then the bundle's."""
     for path in given:
         yield path, read_text_file(Path(path).expanduser())
     stored = bundle.file(run.text.file) if run.text.file else None
@@ -137,18 +126,11 @@ def _matching(run: Run, texts: Iterator[tuple[str, str]], tokenizer: Any) -> tup
 def run_again(
     service: Service, run: Run, texts: Iterator[tuple[str, str]], centroids: str, *, progress: Progress
 ) -> Row:
-    """Run the model on the text and store the run under its old id.
-
-    Args:
-        texts: (name, text) of every text that may be the run's, as from `find_text`.
-        progress: takes each stage and the fraction done.
+    """Run the model on the text, the one of `find_text` that is the run's, and store the run under its old id.
 
     Returns:
         The run's row as it would be if it were a new run: what it was executed with here; and `problems`: what else
         could not be measured.
-
-    Raises:
-        InputError: text, model or centroids are not the recorded ones.
     """
     with _threads(run.execution.threads):
         progress("Loading the model", 0.0)
@@ -179,15 +161,14 @@ def run_again(
     return made
 
 
-def _name_as_before(database: Database, fresh: str, run: Run, title: str) -> None:
-    """Give the run that was made under the id `fresh` its recorded id and row, which its tables name."""
+def recorded_row(run: Run) -> Row:
+    """The row of a run as the manifest has it: without its title, which is a part of the text."""
     execution, text = run.execution, run.text
     threads = {"threads": str(execution.threads)} if execution.threads else {}
-    row = {
+    return {
         "run_id": run.run_id,
         "created_at": run.created_at,
         "status": "complete",
-        "title": title,
         "model_id": run.model.id,
         "model_fingerprint": run.model.fingerprint,
         "centroids_name": run.centroids.name,
@@ -207,6 +188,11 @@ def _name_as_before(database: Database, fresh: str, run: Run, title: str) -> Non
         "notes": json.dumps(run.notes),
         "changes": json.dumps(run.changes),
     }
+
+
+def _name_as_before(database: Database, fresh: str, run: Run, title: str) -> None:
+    """Give the run that was made under the id `fresh` its recorded id and row, which its tables name."""
+    row = recorded_row(run) | {"title": title}
     with database.write() as connection:
         for table in COMPUTED:
             connection.execute(f"UPDATE {table} SET run_id = ? WHERE run_id = ?", [run.run_id, fresh])

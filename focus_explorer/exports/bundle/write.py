@@ -9,20 +9,21 @@ import re
 import shlex
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet
 
-from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.exports.bundle import manifest
 from focus_explorer.exports.bundle.read import FORMAT, FORMAT_VERSION, NAME
 from focus_explorer.exports.bundle.readme import bibtex, readme
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import SUFFIXES, write_table
+from focus_explorer.progress import Progress
+from focus_explorer.usecases.runs import layer_numbers
 from focus_explorer.usecases.service import Service
 from focus_runtime.files import replacing
 from focus_runtime.store.database import Database
@@ -33,33 +34,13 @@ if TYPE_CHECKING:
 
 # With the model, a token can be recovered from its loss, from its groups in all layers, or from a list of ids; so
 # without the text no table has rows by place in the text.
-BY_PLACE = (
-    "tokens",
-    "assignments",
-    "head_assignments",
-    "losses",
-    "masks",
-    "links",
-    "pairs",
-    "missing_links",
-    "predictions",
-)
-PLACES = frozenset(
-    {"position", "token", "token_id", "start_char", "end_char", "query", "key", "row_block", "col_block"}
-)
-DATA_ONLY = (
-    "assignments",
-    "head_assignments",
-    "losses",
-    "masks",
-    "predictions",
-)  # for programs; too many rows for a spreadsheet
+DATA_ONLY = ("assignments", "head_assignments", "losses", "masks", "predictions")  # too many rows for a spreadsheet
+BY_PLACE = (*DATA_ONLY, "tokens", "links", "pairs", "missing_links")
+PLACES = {"position", "token", "token_id", "start_char", "end_char", "query", "key", "row_block", "col_block"}
 FORMATS_FOR_READING = ("csv", "json", "latex", "markdown")
 NOT_WITHOUT_TEXT = "its rows stand in the order of the text, which is not included"
 NO_ROWS = {"head_assignments": "it has no rows: all heads have the groups of assignments"}
 NOTHING_MEASURED = "it has no rows: this was not measured for the run"
-
-Progress = Callable[[str, float], None]
 
 
 def share(progress: Progress, number: int, count: int) -> Progress:
@@ -83,11 +64,7 @@ def write_tables(
     only: Iterable[str] | None = None,
     progress: Progress = lambda stage, fraction: None,
 ) -> tuple[list[str], dict[str, str]]:
-    """Write a run's tables below a folder, all of them unless `only` names some.
-
-    Returns:
-        Names of the tables written, and of those left out with the reason.
-    """
+    """Write a run's tables below a folder, all of them unless `only` names some; returns those written and left out."""
     written, left_out = [], {}
     tables = list(TABLES if only is None else only)
     for number, what in enumerate(tables):
@@ -130,7 +107,7 @@ def write_figures(
     folder: Path,
     *,
     with_text: bool,
-    progress: Callable[[str, float], None] = lambda stage, fraction: None,
+    progress: Progress = lambda stage, fraction: None,
 ) -> dict[str, list[Any]]:
     """Draw every figure of a run below a folder, and maps of the layers that have one.
 
@@ -166,7 +143,7 @@ def _layers(database: Database, run_id: str, name: str) -> list[int | None]:
         rows = connection.execute(
             "SELECT DISTINCT layer FROM projection_meta WHERE run_id = ? AND layer >= 0 ORDER BY layer", [run_id]
         ).fetchall()
-    return [row[0] for row in rows] or [fetch(database, "layer_numbers", run_id=run_id)["layer"][0].as_py()]
+    return [row[0] for row in rows] or [*layer_numbers(database, run_id)[:1]]
 
 
 def _draw(database: Database, run_id: str, name: str, layer: int | None, path: Path, folder: Path) -> list[str]:
@@ -205,9 +182,6 @@ def steady(data: bytes, file_format: str) -> bytes:
     return data
 
 
-_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can name
-
-
 def write_bundle(
     service: Service,
     run_ids: Sequence[str],
@@ -220,18 +194,14 @@ def write_bundle(
     """Write runs with everything that belongs to them as one zip file.
 
     Args:
-        service: whose database has the runs.
         run_ids: at least one.
         out: a name that ends in .zip.
         text: include the texts, and the tables from which they can be read.
         figures: draw figures; without Chrome or Chromium they are listed as missing.
-        progress: receives the stage and the part done, 0 to 1, before each part; may raise Cancelled.
-
-    Returns:
-        The zip file.
+        progress: called before each part; may raise Cancelled.
 
     Raises:
-        InputError: there is no such run, or the file cannot be written; nothing half-written stays.
+        InputError: there is no such run, or the file cannot be written; no partial file stays.
     """
     runs = list(dict.fromkeys(run_ids))
     if not runs:
@@ -242,18 +212,33 @@ def write_bundle(
     database = manifest.SteadyDatabase(service.database.path, wait=service.database.wait)
     with tempfile.TemporaryDirectory(prefix="focus-bundle-") as scratch:
         folder = Path(scratch)
-        entries, drawn = [], []
+        entries: list[manifest.Row] = []
+        drawn: dict[str, list[Any]] = {"made": [], "missing": []}
         for number, run_id in enumerate(runs):
             part = share(progress, number, len(runs))
             part("The run", 0.0)
             entry, content = manifest.describe_run(service, database, run_id, with_text=text)
             entry["tables"], entry["left_out"] = write_tables(database, run_id, folder, with_text=text, progress=part)
             if figures:
-                drawn.append(write_figures(database, run_id, folder, with_text=text, progress=part))
+                for name, found in write_figures(database, run_id, folder, with_text=text, progress=part).items():
+                    drawn[name] += found
             if text:
                 _write(folder / entry["text"]["file"], content)
             entries.append(entry)
-        _describe(service, folder, entries, drawn, {"text": text, "figures": figures})
+        contents = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "command": bundle_command(runs, text=text, figures=figures),
+            "includes_text": text,
+            "machine": manifest.machine(),
+            "versions": manifest.versions(),
+            "runs": entries,
+            "figures": drawn | {"asked_for": figures},
+        }
+        _write(folder / "references.bib", bibtex())
+        _write(folder / "README.txt", readme(contents))
+        contents["files"] = [manifest.file_entry(folder, path) for path in _files(folder)]
+        _write(folder / NAME, manifest.to_json(contents))  # the last, since it names them all
         progress("Packing", 0.98)
         with replacing(target) as temporary:
             pack(folder, temporary)
@@ -268,37 +253,16 @@ def bundle_command(run_ids: Sequence[str], *, text: bool, figures: bool) -> str:
 
 def pack(folder: Path, target: Path) -> None:
     """Zip a folder: the same files give the same bytes."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    earliest = (1980, 1, 1, 0, 0, 0)  # time that a zip can name
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        for path in files:
-            info = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _TIME)
+        for path in _files(folder):
+            info = zipfile.ZipInfo(path.relative_to(folder).as_posix(), earliest)
             info.compress_type, info.create_system, info.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
             archive.writestr(info, path.read_bytes())
 
 
-def _describe(
-    service: Service, folder: Path, entries: list[manifest.Row], drawn: list[manifest.Row], included: dict[str, bool]
-) -> None:
-    """The files that describe the others; the manifest last, since it names them all."""
-    contents: dict[str, Any] = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "command": bundle_command([entry["run_id"] for entry in entries], **included),
-        "includes_text": included["text"],
-        "machine": manifest.machine(),
-        "versions": manifest.versions(),
-        "runs": entries,
-        "figures": {
-            "made": [path for row in drawn for path in row["made"]],
-            "missing": [one for row in drawn for one in row["missing"]],
-            "asked_for": included["figures"],
-        },
-    }
-    _write(folder / "references.bib", bibtex())
-    _write(folder / "README.txt", readme(contents))
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    contents["files"] = [manifest.file_entry(folder, path) for path in files]
-    _write(folder / NAME, manifest.to_json(contents))
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _write(path: Path, text: str) -> None:

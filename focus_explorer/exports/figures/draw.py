@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
@@ -23,124 +24,134 @@ from focus_runtime.store.database import Database
 SCHEMES = ("pos", "word")  # sets of categories: a tagger's parts of speech where the run was tagged
 
 
-def _rows(database: Database, run: dict[str, Any], query: str, missing: str, fix: str, **more: Any) -> pa.Table:
-    rows = fetch(database, query, run_id=run["run_id"], **more)
-    if not rows.num_rows:
-        raise InputError(f"run {run['run_id']} has {missing}", fix=fix)
-    return rows
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What is drawn of a run, given by its row, and in which size; `layer` of figures that show one."""
+
+    database: Database
+    run: dict[str, Any]
+    preset: Preset
+    layer: int | None
+    head: int | None
+
+    def rows(self, query: str, **more: Any) -> pa.Table:
+        return fetch(self.database, query, run_id=self.run["run_id"], **more)
+
+    def measured(self, query: str, missing: str, fix: str, **more: Any) -> pa.Table:
+        """The rows of a named query, of which there must be some."""
+        rows = self.rows(query, **more)
+        if not rows.num_rows:
+            raise InputError(f"run {self.run['run_id']} has {missing}", fix=fix)
+        return rows
+
+    def statistic(self, name: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = statistics_table(self.database, self.run["run_id"], name).to_pylist()
+        return rows
+
+    @property
+    def config(self) -> dict[str, Any]:
+        config: dict[str, Any] = json.loads(self.run["config"])
+        return config
 
 
-def _group_sizes(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
-    rows = fetch(database, "groups", run_id=run["run_id"])
-    return groups.group_sizes_figure(rows.to_pylist(), preset)
+def _group_sizes(of: Drawn) -> go.Figure:
+    rows = of.rows("groups")
+    return groups.group_sizes_figure(rows.to_pylist(), of.preset)
 
 
-def _map(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
-    assert layer is not None
-    rows = _rows(
-        database,
-        run,
+def _map(of: Drawn) -> go.Figure:
+    assert of.layer is not None
+    rows = of.measured(
         "projection",
-        f"no stored map of layer {layer}",
-        f"open it on the page, or `focus-explorer figure {run['run_id']} --what map --layer {layer}` makes it",
-        layer=layer,
+        f"no stored map of layer {of.layer}",
+        f"open it on the page, or `focus-explorer figure {of.run['run_id']} --what map --layer {of.layer}` makes it",
+        layer=of.layer,
     )
-    tops = fetch(database, "tops", run_id=run["run_id"])
-    tops = tops.filter(pc.equal(tops["layer"], layer))
+    tops = of.rows("tops")
+    tops = tops.filter(pc.equal(tops["layer"], of.layer))
     of_token = dict(zip(tops["position"].to_pylist(), tops["top_group"].to_pylist(), strict=True))
-    pieces = fetch(database, "pieces", run_id=run["run_id"])["piece"].to_pylist()
-    return groups.token_map_figure(rows.to_pylist(), of_token, pieces, layer, preset)
+    pieces = of.rows("pieces")["piece"].to_pylist()
+    return groups.token_map_figure(rows.to_pylist(), of_token, pieces, of.layer, of.preset)
 
 
-def draw_mask(
-    database: Database, run: dict[str, Any], preset: Preset, layer: int | None, head: int | None = None
-) -> go.Figure:
-    """The mask of one layer; of the heads that are alike with one, or with the first, where they differ.
-
-    Raises:
-        NotFoundError: the layer has no such head.
-    """
-    assert layer is not None
-    parts = run_parts(json.loads(run["config"]), fetch(database, "parts", run_id=run["run_id"]))[layer]
-    part = part_of(parts, layer, head)
-    rows = fetch(database, "mask", run_id=run["run_id"], layer=layer, part=part.number)
-    return pairs.mask_figure(rows, layer, run["num_tokens"], preset, heads=part.title if len(parts) > 1 else "")
-
-
-def _statistic(database: Database, run: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = statistics_table(database, run["run_id"], name).to_pylist()
-    return rows
+def _mask(of: Drawn) -> go.Figure:
+    """The mask of the heads that are alike with the chosen one, or with the first, where they differ."""
+    assert of.layer is not None
+    parts = run_parts(of.config, of.rows("parts"))[of.layer]
+    part = part_of(parts, of.layer, of.head)
+    rows = of.rows("mask", layer=of.layer, part=part.number)
+    return pairs.mask_figure(
+        rows, of.layer, of.run["num_tokens"], of.preset, heads=part.title if len(parts) > 1 else ""
+    )
 
 
 def _best_scheme(available: set[str]) -> str:
     return next(scheme for scheme in SCHEMES if scheme in available)
 
 
-def _structure(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
-    rows = [row for row in _statistic(database, run, "statistics") if row["scope"] == "layer"]
+def _structure(of: Drawn) -> go.Figure:
+    rows = [row for row in of.statistic("statistics") if row["scope"] == "layer"]
     scheme = _best_scheme({row["category"] for row in rows if row["statistic"] == "nmi"})
-    return groups.structure_figure([row for row in rows if row["category"] == scheme], scheme, preset)
+    return groups.structure_figure([row for row in rows if row["category"] == scheme], scheme, of.preset)
 
 
-def _categories(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
-    assert layer is not None
-    rows = [row for row in _statistic(database, run, "categories") if row["layer"] == layer]
+def _categories(of: Drawn) -> go.Figure:
+    assert of.layer is not None
+    rows = [row for row in of.statistic("categories") if row["layer"] == of.layer]
     scheme = _best_scheme({row["scheme"] for row in rows})
-    return groups.categories_figure([row for row in rows if row["scheme"] == scheme], scheme, layer, preset)
+    return groups.categories_figure([row for row in rows if row["scheme"] == scheme], scheme, of.layer, of.preset)
 
 
-def _agreement(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
-    rows = _statistic(database, run, "agreement")
+def _agreement(of: Drawn) -> go.Figure:
+    rows = of.statistic("agreement")
     if not rows:
-        raise InputError(f"run {run['run_id']} has one layer only", fix="agreement is between two layers")
-    return groups.agreement_figure(rows, preset)
+        raise InputError(f"run {of.run['run_id']} has one layer only", fix="agreement is between two layers")
+    return groups.agreement_figure(rows, of.preset)
 
 
-def _distances(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
-    rows = [row for row in _statistic(database, run, "distances") if row["layer"] == layer]
-    grows = json.loads(run["config"]).get("window_growth") is not None
-    sample = run_statistics(database, run["run_id"]).sample
-    shown = [parts for number, parts in zip(sample.layers, sample.parts, strict=True) if layer in (None, number)]
+def _distances(of: Drawn) -> go.Figure:
+    rows = [row for row in of.statistic("distances") if row["layer"] == of.layer]
+    grows = of.config.get("window_growth") is not None
+    sample = run_statistics(of.database, of.run["run_id"]).sample
+    shown = [parts for number, parts in zip(sample.layers, sample.parts, strict=True) if of.layer in (None, number)]
     windows = [part.rule.window for parts in shown for part in parts if not part.full]
     full = full_share(shown) > 0
-    return pairs.distances_figure(rows, windows, run["num_tokens"], layer, preset, grows=grows, full=full)
+    return pairs.distances_figure(rows, windows, of.run["num_tokens"], of.layer, of.preset, grows=grows, full=full)
 
 
-def _loss(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
-    rows = _rows(database, run, "loss_differences", "no losses", "analyse the text again: `focus-explorer analyze`")
+def _loss(of: Drawn) -> go.Figure:
+    rows = of.measured("loss_differences", "no losses", "analyse the text again: `focus-explorer analyze`")
     differences = rows["difference"].to_numpy()
     return quality.loss_difference_figure(
-        rows["position"].to_numpy(), differences, moving_block_interval(differences), preset
+        rows["position"].to_numpy(), differences, moving_block_interval(differences), of.preset
     )
 
 
-def _quality(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
-    rows = _rows(database, run, "comparisons", "no comparisons", "measure some: `focus-explorer compare --help`")
-    return quality.quality_figure(rows.to_pylist(), kept_budget(json.loads(run["config"])), preset)
+def _quality(of: Drawn) -> go.Figure:
+    rows = of.measured("comparisons", "no comparisons", "measure some: `focus-explorer compare --help`")
+    return quality.quality_figure(rows.to_pylist(), kept_budget(of.config), of.preset)
 
 
-def _timings(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
-    rows = _rows(database, run, "timings", "no timings", "analyse the text again: `focus-explorer analyze`")
-    return quality.timings_figure(rows.to_pylist(), run, preset)
+def _timings(of: Drawn) -> go.Figure:
+    rows = of.measured("timings", "no timings", "analyse the text again: `focus-explorer analyze`")
+    return quality.timings_figure(rows.to_pylist(), of.run, of.preset)
 
 
-def _attention(database: Database, run: dict[str, Any], preset: Preset, layer: int | None) -> go.Figure:
-    rows = _rows(
-        database,
-        run,
+def _attention(of: Drawn) -> go.Figure:
+    rows = of.measured(
         "attention_mass",
         "no measured attention",
         "measure it on the page, or analyse with `focus-explorer analyze --attention`",
     )
-    kept = fetch(database, "layers", run_id=run["run_id"])
+    kept = of.rows("layers")
     share_kept = dict(zip(kept["layer"].to_pylist(), kept["retained_pairs"].to_pylist(), strict=True))
-    return pairs.attention_figure(rows.to_pylist(), share_kept, preset)
+    return pairs.attention_figure(rows.to_pylist(), share_kept, of.preset)
 
 
-DRAWING: dict[str, Callable[[Database, dict[str, Any], Preset, int | None], go.Figure]] = {
+DRAWING: dict[str, Callable[[Drawn], go.Figure]] = {
     "group_sizes": _group_sizes,
     "map": _map,
-    "mask": draw_mask,
+    "mask": _mask,
     "structure": _structure,
     "categories": _categories,
     "agreement": _agreement,

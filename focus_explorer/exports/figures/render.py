@@ -69,7 +69,6 @@ class Renderer:
         return bytes(self._wait(self._kaleido.calc_fig(figure, opts=options)))
 
     def close(self) -> None:
-        """End the browser."""
         try:
             self._wait(self._kaleido.close(), CLOSE)
         finally:

@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.tables.sources import as_run, provenance
-from focus_explorer.usecases.budget import other_settings
+from focus_explorer.usecases.budget import setting_words
+from focus_explorer.usecases.runs import layer_numbers
 from focus_explorer.views.figures.style import PRESETS, SCREEN
-from focus_explorer.words import counted
 from focus_runtime.files import replacing
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
@@ -53,16 +53,11 @@ def figure(
     """One of `FIGURES` as a Plotly figure at its final size; title, caption and provenance are in `layout.meta`.
 
     Args:
-        database: has the run or corpus.
-        run_id: of a run or a corpus.
         name: one of `FIGURES`, of a corpus one of `OF_CORPUS`.
         preset: one of `PRESETS`, or `screen`.
         layer: of the figures in `LAYERED`, the middle one when None; of those in `EITHER`, all when None.
         head: of the mask, where the heads of the layer differ: key-value head, or query head where the heads of a
             key-value head differ; the first when None.
-
-    Raises:
-        InputError: unknown run, figure, preset, layer or head, or what it shows was not measured yet.
     """
     if name not in FIGURES:
         raise InputError(f"there is no figure {name!r}", expected=" or ".join(FIGURES))
@@ -79,12 +74,9 @@ def figure(
         raise InputError(f"the figure {name} shows all layers", fix=f"a layer is for {', '.join(LAYERED + EITHER)}")
     if head is not None and name != "mask":
         raise InputError(f"the figure {name} is not of one head", fix="leave the head out; it is for the mask")
-    from focus_explorer.exports.figures.draw import DRAWING, draw_mask
+    from focus_explorer.exports.figures.draw import DRAWING, Drawn
 
-    if name == "mask":
-        drawn = draw_mask(database, run, sizes[preset], layer, head)
-    else:
-        drawn = DRAWING[name](database, run, sizes[preset], layer)
+    drawn = DRAWING[name](Drawn(database, run, sizes[preset], layer, head))
     places = {"layer": layer, "head": head}
     source = provenance(run) | {"figure": name} | {key: str(at) for key, at in places.items() if at is not None}
     drawn.layout.meta = {**drawn.layout.meta, "setting": _setting(run), "provenance": source}
@@ -105,16 +97,14 @@ def write_figure(
     """Write a figure atomically; several in one `render.open_browser()` start the browser once.
 
     Args:
-        database: has the run or corpus.
-        run_id: of a run or a corpus.
-        name: one of `FIGURES`, of a corpus one of `OF_CORPUS`.
+        name, layer, head: as of `figure`.
         file_format: one of `FIGURE_FORMATS`.
         out: file to write; folders above it are made.
         preset: one of `PRESETS`; HTML is for the screen and has its own size.
-        layer, head: as of `figure`.
 
     Raises:
-        InputError: as `figure`; or unknown format, no Chrome or Chromium, or the file cannot be written.
+        InputError: what is asked for does not exist or was not measured, there is no Chrome or Chromium, or the file
+            cannot be written.
     """
     if file_format not in FIGURE_FORMATS:
         raise InputError(f"there is no figure format {file_format!r}", expected=" or ".join(FIGURE_FORMATS))
@@ -122,7 +112,7 @@ def write_figure(
 
     on_screen = file_format == "html"
     drawn = figure(database, run_id, name, preset="screen" if on_screen else preset, layer=layer, head=head)
-    data = page(drawn).encode() if file_format == "html" else picture(drawn, file_format)
+    data = page(drawn).encode() if on_screen else picture(drawn, file_format)
     target = Path(os.path.expanduser(out))
     with replacing(target) as part:
         part.write_bytes(data)
@@ -130,17 +120,13 @@ def write_figure(
 
 
 def checked_layer(database: Database, run_id: str, layer: int | None) -> int:
-    """The requested layer of a run or corpus; the middle one, where the page opens a run, when None.
-
-    Raises:
-        NotFoundError: the run has no such layer.
-    """
+    """The requested layer of a run or corpus; the middle one, where the page opens a run, when None."""
     if corpus_row(database, run_id) is not None:
         from focus_explorer.statistics.tables import run_statistics
 
         layers = run_statistics(database, run_id).sample.layers
     else:
-        layers = fetch(database, "layer_numbers", run_id=run_id)["layer"].to_pylist()
+        layers = layer_numbers(database, run_id)
     if layer is None:
         return layers[len(layers) // 2]
     if layer not in layers:
@@ -158,10 +144,5 @@ def _corpus_as_run(database: Database, corpus: dict[str, Any]) -> dict[str, Any]
 
 
 def _setting(run: dict[str, Any]) -> str:
-    config = json.loads(run["config"])
-    return (
-        f"{run['model_id']}, centroids {run['centroids_name']}, K={config['num_groups']}, k={config['top_k']}, window "
-        f"{config['window']}, {counted(config['num_sinks'], 'sink')}, {config['assignment']} "
-        f"assignment{other_settings(config)}, "
-        f"{run['dtype']} on {run['device']}"
-    )
+    setting = setting_words(json.loads(run["config"]), top_k="k=")
+    return f"{run['model_id']}, centroids {run['centroids_name']}, {setting}, {run['dtype']} on {run['device']}"

@@ -34,7 +34,6 @@ class Chart:
         return self.height - BOTTOM - (value - low) / ((high - low) or 1) * (self.height - TOP - BOTTOM)
 
     def x_axis(self, ticks: Sequence[tuple[float, str]], title: str) -> None:
-        """Ticks and a title below."""
         base = self.height - BOTTOM
         self.parts.append(f'<path class="axis" d="M{LEFT} {base}H{WIDTH - RIGHT}"/>')
         for value, text in ticks:
@@ -64,14 +63,12 @@ class Chart:
         self.parts.append(f'<path class="line {kind}" d="{path}"/>')
 
     def ribbon(self, points: Sequence[tuple[float, float, float]], kind: str) -> None:
-        """The area between low and high."""
         if points:
             above = "L".join(f"{self.x(x):.1f} {self.y(high):.1f}" for x, _, high in points)
             below = "L".join(f"{self.x(x):.1f} {self.y(low):.1f}" for x, low, _ in reversed(points))
             self.parts.append(f'<path class="area {kind}" d="M{above}L{below}Z"/>')
 
     def bar(self, x: tuple[float, float], y: tuple[float, float], kind: str) -> None:
-        """A rectangle from value to value."""
         left, right, top, base = self.x(x[0]), self.x(x[1]), self.y(y[1]), self.y(y[0])
         self.parts.append(
             f'<rect class="area {kind}" x="{left:.2f}" y="{top:.2f}" width="{right - left:.2f}" '
@@ -79,11 +76,9 @@ class Chart:
         )
 
     def dot(self, x: float, y: float, kind: str, radius: float = 2.6) -> None:
-        """A point; its radius in pixels."""
         self.parts.append(f'<circle class="dot {kind}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="{radius}"/>')
 
     def svg(self) -> str:
-        """The whole chart."""
         return (
             f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-label="{escape(self.label)}">'
             + "".join(self.parts)

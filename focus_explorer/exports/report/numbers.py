@@ -33,7 +33,7 @@ class RunReport:
         full_heads: share of the heads that attend fully.
         loss: full, focus and difference, each with mean, low, high.
         timings: stage -> mode -> median, low, high, repeats, values.
-        mass: share of full attention the mask keeps, by layer and head, or None.
+        mass: share of full attention that the mask keeps. None: not measured.
     """
 
     run: Row
@@ -51,7 +51,6 @@ class RunReport:
     mass: Row | None
     measured: Row
     sample_notes: list[str]
-    warnings: list[str]
     units: int
 
     @property
@@ -61,11 +60,6 @@ class RunReport:
 
 
 def read_run(database: Database, run_id: str) -> RunReport:
-    """The numbers of one run.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
     from focus_explorer.statistics.tables import run_statistics
 
     run = fetch_run(database, run_id)
@@ -73,10 +67,7 @@ def read_run(database: Database, run_id: str) -> RunReport:
     tables = run_statistics(database, run_id)
     rows = tables.table("statistics").to_pylist()
     scheme = "pos" if any(row["category"] == "pos" for row in rows) else "word"
-    overall = {}
-    for row in rows:
-        if row["scope"] == "run" and row["category"] in ("", scheme):
-            overall[row["statistic"]] = row
+    overall = {row["statistic"]: row for row in rows if row["scope"] == "run" and row["category"] in ("", scheme)}
     layers = [r for r in rows if r["scope"] == "layer" and r["statistic"] == "nmi" and r["category"] == scheme]
     layer = max(layers, key=lambda row: row["value"] or 0.0)["layer"]
     return RunReport(
@@ -95,34 +86,29 @@ def read_run(database: Database, run_id: str) -> RunReport:
         mass=_mass(database, run_id),
         measured=describe_measured(database, run_id),
         sample_notes=list(tables.sample.notes),
-        warnings=sorted({row["warning"] for row in overall.values()} - {""}),
         units=int(rows[0]["units"]) if rows else 0,
     )
 
 
 def _groups(tables: Any, rows: list[Row], layer: int, scheme: str) -> list[Row]:
     """Each group of a layer: its share, the categories it has most beyond their share of the text, and its pieces."""
-    shares = {
-        r["group"]: r for r in rows if r["layer"] == layer and r["statistic"] == "share" and r["scope"] == "group"
+    groups: dict[str, Row] = {
+        group_label(number): {"group": group_label(number), "share": None, "categories": [], "pieces": []}
+        for number in range(tables.sample.num_groups)
     }
-    categories: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["layer"] == layer and row["statistic"] == "share" and row["scope"] == "group":
+            groups[row["group"]]["share"] = row
     for row in tables.table("categories").to_pylist():
         if row["layer"] == layer and row["scheme"] == scheme and row["share"] > row["share_of_text"]:
-            categories.setdefault(row["group"], []).append(row)
-    pieces: dict[str, list[Row]] = {}
+            groups[row["group"]]["categories"].append(row)
     for row in tables.table("characteristic").to_pylist():
         if row["layer"] == layer and row.get("kind", "characteristic") == "characteristic":
-            pieces.setdefault(row["group"], []).append(row)
-    names = [group_label(number) for number in range(tables.sample.num_groups)]
-    return [
-        {
-            "group": name,
-            "share": shares.get(name),
-            "categories": sorted(categories.get(name, []), key=lambda row: -row["z"])[:MOST_CATEGORIES],
-            "pieces": sorted(pieces.get(name, []), key=lambda row: row["rank"])[:MOST_PIECES],
-        }
-        for name in names
-    ]
+            groups[row["group"]]["pieces"].append(row)
+    for group in groups.values():
+        group["categories"] = sorted(group["categories"], key=lambda row: -row["z"])[:MOST_CATEGORIES]
+        group["pieces"] = sorted(group["pieces"], key=lambda row: row["rank"])[:MOST_PIECES]
+    return list(groups.values())
 
 
 def _loss(database: Database, run_id: str) -> dict[str, Row]:
@@ -130,16 +116,18 @@ def _loss(database: Database, run_id: str) -> dict[str, Row]:
     mode, nll = rows["mode"].to_numpy(zero_copy_only=False), rows["nll"].to_numpy()
     values = {"full": nll[mode == "full"], "focus": nll[mode == "focus"]}
     values["difference"] = values["focus"] - values["full"]
-    rows_by_name = {}
+    found = {}
     for name, one in values.items():
-        mean, low, high = moving_block_interval(one)
-        rows_by_name[name] = {"mean": mean, "low": low, "high": high, "count": int(one.size)}
-    for name in ("full", "focus"):
-        rows_by_name[name] |= {
-            key: None if (loss := rows_by_name[name][old]) is None else float(np.exp(loss))
-            for key, old in (("perplexity", "mean"), ("perplexity_low", "low"), ("perplexity_high", "high"))
-        }
-    return rows_by_name
+        interval = dict(zip(("mean", "low", "high"), moving_block_interval(one), strict=True))
+        found[name] = {**interval, "count": int(one.size)}
+        if name != "difference":
+            perplexities = {key: None if loss is None else float(np.exp(loss)) for key, loss in interval.items()}
+            found[name] |= {
+                "perplexity": perplexities["mean"],
+                "perplexity_low": perplexities["low"],
+                "perplexity_high": perplexities["high"],
+            }
+    return found
 
 
 def _timings(database: Database, run_id: str) -> dict[str, dict[str, Row]]:
@@ -244,6 +232,9 @@ def piece(text: str) -> str:
     return shown if shown.strip() else shown.replace(" ", "␣")
 
 
+FILTERS = (count, percent, number, signed, signed_percent, between, milliseconds, category, piece)  # of the template
+
+
 def speed(stage: str, full: Row, focus: Row) -> str:
     """Which mode is faster at one stage; undecided where the repeats overlap."""
     ratio = focus["median"] / full["median"]
@@ -280,12 +271,7 @@ def warm_up(devices: Collection[str]) -> str:
 
 
 def learned(gain: Row, trained: bool) -> str:
-    """What an advantage over random centroids allows to conclude.
-
-    Args:
-        gain: mutual information of groups and categories beyond that of random centroids; its ends are None where the
-            text has too few sentences for an interval.
-    """
+    """What an advantage over random centroids, `gain`, allows to conclude; its ends are None without an interval."""
     if gain["low"] is None or gain["high"] is None:
         return "whether that is more than chance cannot be told without one."
     if not trained:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from focus_explorer.errors import InputError
+from focus_explorer.exports import templates
 from focus_explorer.exports.bundle.manifest import SteadyDatabase
 from focus_explorer.exports.figures.render import print_pdf
 from focus_explorer.exports.report import charts, numbers
 from focus_explorer.exports.report.numbers import OVERALL, RunReport, cause_shares, read_run
+from focus_explorer.progress import Progress
 from focus_explorer.statistics.rows import ENOUGH_UNITS, FEW_UNITS
 from focus_explorer.usecases.budget import budget_words, kept_budget, text_sinks_words
 from focus_explorer.usecases.service import Service
@@ -24,7 +26,7 @@ from focus_runtime.files import replacing
 from focus_runtime.version import __version__
 
 MOST_RUNS = 4
-TEMPLATES = "focus_explorer.exports.report"
+PACKAGE = "focus_explorer.exports.report"
 STAGES = (("end_to_end", "Whole forward pass"), ("attention", "Attention layers alone"))
 CAUSE_NAMES = {
     "local_only": "in the window only",
@@ -39,6 +41,12 @@ STATISTICS = {
     "nmi": "Mutual information of groups and categories (0 to 1)",
     "purity": "Tokens in their group’s commonest category",
     "stability": "Uses of a token in its commonest group",
+}
+
+FURTHER = {  # measurement -> what it tells
+    "attention": "how much of full attention the kept pairs hold",
+    "comparisons": "other settings, and the same setting with random centroids or without groups",
+    "lengths": "from which length on Focus is faster",
 }
 
 
@@ -57,16 +65,14 @@ def write_report(
     folder: str | Path,
     *,
     pdf: bool = True,
-    progress: Callable[[str, float], None] = lambda stage, fraction: None,
+    progress: Progress = lambda stage, fraction: None,
 ) -> Written:
     """Write a report of one run, or of several side by side, into a folder.
 
     Args:
-        service: whose database has the runs.
         run_ids: 1 to `MOST_RUNS`.
         folder: report.html and report.pdf in it are replaced.
-        pdf: also print it; without Chrome or Chromium there is the HTML alone.
-        progress: receives the stage and the part done, 0 to 1.
+        pdf: also print it; without Chrome or Chromium only the HTML is written.
 
     Raises:
         InputError: there is no such run, there are too many, or a file cannot be written.
@@ -94,31 +100,10 @@ def write_report(
 
 
 def render(reports: list[RunReport]) -> str:
-    """The page, with everything it needs inside."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    for name in (
-        "count",
-        "percent",
-        "number",
-        "signed",
-        "between",
-        "milliseconds",
-        "piece",
-        "category",
-        "signed_percent",
-    ):
-        environment.filters[name] = getattr(numbers, name)
-    environment.filters["counted"] = counted
-    environment.globals.update(speed=numbers.speed, loss=numbers.loss, learned=numbers.learned)
-    style = files(TEMPLATES).joinpath("templates/report.css").read_text(encoding="utf-8")
+    environment = templates(PACKAGE, autoescape=True)
+    environment.filters |= {each.__name__: each for each in numbers.FILTERS} | {"counted": counted}
+    environment.globals |= {"speed": numbers.speed, "loss": numbers.loss, "learned": numbers.learned}
+    style = files(PACKAGE).joinpath("templates/report.css").read_text(encoding="utf-8")
     return environment.get_template("report.html.jinja").render(
         runs=[_context(report, number) for number, report in enumerate(reports)],
         style=style,
@@ -222,30 +207,20 @@ def cautions(report: RunReport) -> list[str]:
             f"The text has {sentences}. Intervals come from drawing whole sentences again, so with fewer than "
             f"{ENOUGH_UNITS} they are rough, and with fewer than {FEW_UNITS} they tell next to nothing."
         )
-    common = {warning for warning in report.warnings if "shuffled" in warning}
-    if common:
-        weak = [
-            STATISTICS[name].lower()
-            for name in OVERALL
-            if name in report.overall and "shuffled" in report.overall[name]["warning"]
-        ]
-        if weak:
-            notes.append(f"No more than under shuffled groups: {numbers.joined(weak)}.")
+    weak = [
+        STATISTICS[name].lower()
+        for name in OVERALL
+        if name in report.overall and "shuffled" in report.overall[name]["warning"]
+    ]
+    if weak:
+        notes.append(f"No more than under shuffled groups: {numbers.joined(weak)}.")
     notes += report.sample_notes
     if run["num_tokens"] <= FocusConfig.from_dict(config).full_up_to:
         notes.append("Windows and first tokens cover the whole text, so Focus drops nothing here.")
     repeats = [row["repeats"] for modes in report.timings.values() for row in modes.values()]
     if repeats and min(repeats) < 3:
         notes.append(f"Times rest on {counted(min(repeats), 'repeat')} only.")
-    missing = [
-        name
-        for key, name in (
-            ("attention", "how much of full attention the kept pairs hold"),
-            ("comparisons", "other settings, and the same setting with random centroids or without groups"),
-            ("lengths", "from which length on Focus is faster"),
-        )
-        if not measured[key]
-    ]
+    missing = [name for key, name in FURTHER.items() if not measured[key]]
     if missing:
         notes.append(f"Not measured for this run: {'; '.join(missing)}.")
     return notes

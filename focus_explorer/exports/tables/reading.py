@@ -6,14 +6,13 @@ import html
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from focus_explorer.exports.tables.sources import BUDGET, SETTING_COLUMNS, SPECIAL, TABLE_DESCRIPTIONS
 from focus_explorer.statistics.rows import SCOPES
-from focus_explorer.usecases.budget import other_settings
-from focus_explorer.words import counted
+from focus_explorer.usecases.budget import setting_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +20,13 @@ class Column:
     """One column for reading.
 
     Attributes:
-        name: column of the table; of an interval its lower end.
-        kind: `whole` or `number` (aligned at the decimal point), `word` (short text), `name` (of a
-            statistic, its words apart), `piece` (exact text of a token),
-            `prose` (long text that may wrap), `interval` (`0.40 to 0.44`).
-        digits: decimals of a number or an interval.
+        name, high: columns of the table; `high` only of an interval, whose lower end is `name`.
+        kind: `name` is that of a statistic, its words apart; `piece` the exact text of a token; `prose` may wrap.
     """
 
     name: str
     title: str
-    kind: str = "number"
+    kind: Literal["whole", "number", "word", "name", "piece", "prose", "interval"] = "number"
     digits: int = 3
     high: str = ""
 
@@ -78,11 +74,11 @@ USUAL = {  # what columns are in most tables
         INTERVAL,
     )
 }
-CAUSES = ("local_only", "local_and_group", "group_only", "sink_only", "dropped")
+
+CAUSES = ("local_only", "local_and_group", "group_only", "sink_only", "dropped")  # in the order of the columns
 
 
 def _columns(*chosen: str | Column) -> tuple[Column, ...]:
-    """Columns, the usual ones by their names."""
     return tuple(USUAL[one] if isinstance(one, str) else one for one in chosen)
 
 
@@ -285,9 +281,8 @@ def setting_sentence(row: dict[str, Any]) -> str:
     for name in ("window_growth", BUDGET):
         given[name] = json.loads(str(given[name] or "null"))
     return (
-        f"Run {row['run_id']}: {row['model_id']}, centroids {row['centroids']}, K={row['num_groups']}, "
-        f"k={row['top_k']}, window {row['window']}, {counted(row['num_sinks'], 'sink')}, {row['assignment']} assignment"
-        f"{other_settings(given)}{', no special tokens' if row.get(SPECIAL) == 'none' else ''}."
+        f"Run {row['run_id']}: {row['model_id']}, centroids {row['centroids']}, {setting_words(given, top_k='k=')}"
+        f"{', no special tokens' if row.get(SPECIAL) == 'none' else ''}."
     )
 
 
@@ -337,7 +332,6 @@ def cell(row: dict[str, Any], column: Column) -> str:
 
 
 def line(cells: Iterable[str]) -> str:
-    """One line of a table."""
     return "| " + " | ".join(cells) + " |"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from focus_explorer.data.queries import QUERIES, fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.statistics import NAMES, OF_CORPUS
+from focus_explorer.usecases.runs import layer_numbers
 from focus_explorer.words import counted
 from focus_runtime.budget import budget_digest
 from focus_runtime.mask.rule import group_label
@@ -27,7 +28,7 @@ CHUNK_BYTES = 1 << 24
 
 
 def text_array(values: Sequence[str]) -> pa.Array:
-    """Texts as an array of strings without nulls."""
+    """Texts as an array of strings; `pa.array` would import pandas."""
     encoded = [value.encode() for value in values]
     offsets = np.zeros(len(encoded) + 1, dtype=np.int32)
     np.cumsum([len(value) for value in encoded], out=offsets[1:])
@@ -35,9 +36,9 @@ def text_array(values: Sequence[str]) -> pa.Array:
 
 
 def repeated(value: str | bool | int | float, length: int) -> pa.ChunkedArray:
-    """A column of strings, truth values, 64-bit integers or floats that holds one value `length` times.
+    """A column that holds one value `length` times; its chunks share one array of at most about `CHUNK_BYTES`.
 
-    Its chunks are one array of at most about `CHUNK_BYTES`, so that a long text repeated often needs little memory.
+    A long text repeated often would otherwise need more bytes than the offsets of an array of strings can count.
     """
     rows = min(length, max(1, CHUNK_BYTES // max(1, len(value)))) if isinstance(value, str) else length
     chunk = _repeated(value, rows)
@@ -46,15 +47,14 @@ def repeated(value: str | bool | int | float, length: int) -> pa.ChunkedArray:
 
 
 def _repeated(value: str | bool | int | float, length: int) -> pa.Array:
+    """As `pa.repeat`, which would import pandas."""
     if isinstance(value, bool):
         bits = np.full(length // 8 + 1, 255 if value else 0, dtype=np.uint8)
         return pa.Array.from_buffers(pa.bool_(), length, [None, pa.py_buffer(bits)])
     if isinstance(value, int | float):
         numbers = np.full(length, value, dtype=np.int64 if isinstance(value, int) else np.float64)
         return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), length, [None, pa.py_buffer(numbers)])
-    encoded = value.encode()
-    offsets = np.arange(length + 1, dtype=np.int32) * np.int32(len(encoded))
-    return pa.StringArray.from_buffers(length, pa.py_buffer(offsets), pa.py_buffer(encoded * length))
+    return text_array([value] * length)
 
 
 TABLES: dict[str, str] = {  # of a run
@@ -128,16 +128,7 @@ _NOT_PROVENANCE = ("name", "note", "tags", "deleted_at", "title")
 
 
 def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
-    """The rows of a table in order, in pieces of one schema, at least one piece.
-
-    Args:
-        database: has the run or corpus.
-        run_id: of a run or a corpus.
-        what: one of `TABLES`, of a corpus one of `CORPUS_TABLES`.
-
-    Raises:
-        InputError: unknown table or run; before the first piece.
-    """
+    """The rows of a table of a run or corpus in order, in pieces of one schema, at least one piece."""
     with database.read():
         corpus = corpus_row(database, run_id)
         tables, kind = (TABLES, "run") if corpus is None else (CORPUS_TABLES, "corpus")
@@ -150,8 +141,7 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
     setting |= {name: config[name] for name in SOME_SETTINGS if config.get(name) is not None}
     if config.get("window_growth"):
         setting["window_growth"] = json.dumps(config["window_growth"])
-    special_tokens = _special_tokens(run)
-    if special_tokens is not None:
+    if (special_tokens := _special_tokens(run)) is not None:
         setting[SPECIAL] = special_tokens
     if config.get(BUDGET):
         setting[BUDGET] = json.dumps(config[BUDGET])
@@ -165,8 +155,7 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
 def _special_tokens(run: dict[str, Any]) -> str | None:
     """What the texts of a run or corpus begin with; None where the tokenizer adds nothing, and before 0.3."""
     if "settings" in run:
-        choice: str | None = json.loads(run["settings"]).get(SPECIAL)
-        return choice
+        return cast(str | None, json.loads(run["settings"]).get(SPECIAL))
     added = json.loads(run["added_tokens"] or "[]")
     return str(run[SPECIAL]) if added or run[SPECIAL] == "none" else None
 
@@ -189,15 +178,10 @@ def provenance(run: dict[str, Any]) -> dict[str, str]:
 
 
 def _with_setting(pieces: Iterator[pa.Table], setting: dict[str, Any]) -> Iterator[pa.Table]:
-    """The setting as columns; equal values are made once and shared by all pieces of a long table."""
-    shared: dict[str, pa.ChunkedArray] = {}
     for rows in pieces:
         for name, value in setting.items():
-            if name in rows.column_names:
-                continue
-            if len(shared.get(name, ())) < rows.num_rows or name not in shared:
-                shared[name] = repeated(value, rows.num_rows)
-            rows = rows.append_column(name, shared[name].slice(0, rows.num_rows))
+            if name not in rows.column_names:
+                rows = rows.append_column(name, repeated(value, rows.num_rows))
         yield rows
 
 
@@ -258,10 +242,7 @@ def _group_names(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
             "label": group_label(group),
             "name": one.name or None,
             "trait": trait_words(best.trait) if best is not None else None,
-            **{
-                name: getattr(best, name) if best is not None else None
-                for name in ("phi", "share", "base", "covered", "p_value")
-            },
+            **{name: getattr(best, name, None) for name in ("phi", "share", "base", "covered", "p_value")},
             "random": random,
         }
         for layer, names, random in zip(found.layers, found.names, found.random, strict=True)
@@ -271,13 +252,8 @@ def _group_names(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
     yield pa.Table.from_pylist(rows, schema=GROUP_NAMES)
 
 
-def _layer_numbers(database: Database, run_id: str) -> list[int]:
-    numbers: list[int] = fetch(database, "layer_numbers", run_id=run_id)["layer"].to_pylist()
-    return numbers
-
-
 def _tokens(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
-    step = max(1, ROWS_AT_ONCE // max(1, len(_layer_numbers(database, run["run_id"]))) * 4)
+    step = max(1, ROWS_AT_ONCE // max(1, len(layer_numbers(database, run["run_id"]))) * 4)
     for first in range(0, max(1, run["num_tokens"]), step):
         yield fetch(database, "token_table", run_id=run["run_id"], first=first, last=first + step - 1)
 
@@ -285,7 +261,7 @@ def _tokens(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
 def _assignments(database: Database, run: dict[str, Any]) -> Iterator[pa.Table]:
     """Several short layers at once, or a long one in parts; pieces are read once instead of joined to every layer."""
     run_id, tokens = run["run_id"], max(1, run["num_tokens"])
-    numbers, pieces = _layer_numbers(database, run_id), fetch(database, "pieces", run_id=run_id)["piece"]
+    numbers, pieces = layer_numbers(database, run_id), fetch(database, "pieces", run_id=run_id)["piece"]
     pieces = pieces.combine_chunks()
     letters = text_array([group_label(group) for group in range(json.loads(run["config"])["num_groups"])])
     together = max(1, ROWS_AT_ONCE // tokens)

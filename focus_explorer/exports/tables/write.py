@@ -27,24 +27,13 @@ from focus_explorer.exports.tables.sources import BUDGET, read
 from focus_runtime.files import replacing
 from focus_runtime.store.database import Database
 
-FORMATS = ("csv", "json", "parquet", "latex", "markdown")
 SUFFIXES = {"csv": ".csv", "json": ".json", "parquet": ".parquet", "latex": ".tex", "markdown": ".md"}
+FORMATS = tuple(SUFFIXES)
 READING_ROWS = 300  # of LaTeX and Markdown; seven pages
 
 
 def table(database: Database, run_id: str, what: str) -> pa.Table:
-    """One of the tables in `sources.TABLE_DESCRIPTIONS`, every row with its run and setting.
-
-    Args:
-        database: has the run or corpus.
-        run_id: of a run or a corpus.
-
-    Returns:
-        Rows with provenance as JSON under `focus_explorer` in the schema's metadata.
-
-    Raises:
-        InputError: unknown table or run.
-    """
+    """One of the tables in `sources.TABLE_DESCRIPTIONS`: every row with its run and setting, provenance as metadata."""
     return pa.concat_tables(read(database, run_id, what))
 
 
@@ -59,11 +48,9 @@ def write_table(
     rows: int | None = None,
     layer: int | None = None,
 ) -> Path:
-    """Write a table atomically.
+    """Write a table of a run or corpus atomically.
 
     Args:
-        database: has the run or corpus.
-        run_id: of a run or a corpus.
         what: one of `sources.TABLES` (of a run) or `sources.CORPUS_TABLES`.
         file_format: one of `FORMATS`.
         out: file to write; folders above it are made.
@@ -82,7 +69,7 @@ def write_table(
     pieces = read(database, run_id, what)
     if layer is not None:
         pieces = _only_layer(pieces, run_id, what, layer)
-    if file_format in ("csv", "json", "parquet"):
+    if file_format in _WRITERS:
         if rows is not None:
             pieces = _first_rows(pieces, rows)
         if file_format != "parquet":  # which stores equal values once
@@ -90,10 +77,8 @@ def write_table(
         if file_format == "csv" and not raw:
             pieces = map(escape_formulas, pieces)
         first = next(pieces)
-        write: dict[str, Callable[[pa.Table, Iterator[pa.Table], Path], None]]
-        write = {"csv": _write_csv, "json": _write_json, "parquet": _write_parquet}
         with replacing(target) as part:
-            write[file_format](first, pieces, part)
+            _WRITERS[file_format](first.schema, itertools.chain([first], pieces), part)
     else:
         limit = READING_ROWS if rows is None else rows
         shown, total = _beginning((reading_order(piece, what) for piece in pieces), limit)
@@ -104,15 +89,15 @@ def write_table(
 
 
 def _only_layer(pieces: Iterator[pa.Table], run_id: str, what: str, layer: int) -> Iterator[pa.Table]:
-    layer_exists = False
+    is_there = False
     for piece in pieces:
         if "layer" not in piece.column_names:
             raise InputError(f"the table {what} has no layers", fix="leave the layer out")
         chosen = piece.filter(pc.equal(piece["layer"], layer))
         if chosen.num_rows:
-            layer_exists = True
+            is_there = True
             yield chosen
-    if not layer_exists:
+    if not is_there:
         raise InputError(f"the table {what} of run {run_id} has no layer {layer}", fix="choose a layer of this run")
 
 
@@ -150,36 +135,37 @@ def _beginning(pieces: Iterator[pa.Table], rows: int) -> tuple[pa.Table, int]:
     return pa.concat_tables(kept), total
 
 
-def _write_csv(first: pa.Table, more: Iterator[pa.Table], part: Path) -> None:
-    with pyarrow.csv.CSVWriter(part, first.schema) as writer:
-        for piece in itertools.chain([first], more):
+def _write_csv(schema: pa.Schema, pieces: Iterator[pa.Table], part: Path) -> None:
+    with pyarrow.csv.CSVWriter(part, schema) as writer:
+        for piece in pieces:
             writer.write_table(piece)
 
 
-def _write_parquet(first: pa.Table, more: Iterator[pa.Table], part: Path) -> None:
+def _write_parquet(schema: pa.Schema, pieces: Iterator[pa.Table], part: Path) -> None:
     # hardly a float occurs twice, so a dictionary of them costs time and saves nothing
-    repeated = [field.name for field in first.schema if not pa.types.is_floating(field.type)]
-    with pyarrow.parquet.ParquetWriter(part, first.schema, use_dictionary=repeated) as writer:
-        for piece in itertools.chain([first], more):
+    repeated = [field.name for field in schema if not pa.types.is_floating(field.type)]
+    with pyarrow.parquet.ParquetWriter(part, schema, use_dictionary=repeated) as writer:
+        for piece in pieces:
             writer.write_table(piece)
 
 
-def _write_json(first: pa.Table, more: Iterator[pa.Table], part: Path) -> None:
+def _write_json(schema: pa.Schema, pieces: Iterator[pa.Table], part: Path) -> None:
     """A list with one object a line; numbers that JSON does not have become null."""
+    batches = (batch for piece in pieces for batch in piece.to_batches(max_chunksize=10_000))
     with part.open("w", encoding="utf-8", newline="\n") as file:
         file.write("[")
         separator = "\n"
-        for piece in itertools.chain([first], more):
-            separator = _json_rows(piece, file, separator)
+        for row in itertools.chain.from_iterable(batch.to_pylist() for batch in batches):
+            file.write(separator + _json(row))
+            separator = ",\n"
         file.write("\n]\n")
 
 
-def _json_rows(piece: pa.Table, file: Any, separator: str) -> str:
-    for batch in piece.to_batches(max_chunksize=10_000):
-        for row in batch.to_pylist():
-            file.write(separator + _json(row))
-            separator = ",\n"
-    return separator
+_WRITERS: dict[str, Callable[[pa.Schema, Iterator[pa.Table], Path], None]] = {
+    "csv": _write_csv,
+    "json": _write_json,
+    "parquet": _write_parquet,
+}
 
 
 def _json(row: dict[str, Any]) -> str:
@@ -194,16 +180,12 @@ def _iso(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-STARTS = ("=", "+", "-", "@", "\t", "\r")
-_PATTERN = "^[=+@\\t\\r-]"
-
-
 def escape_formulas(rows: pa.Table) -> pa.Table:
-    """The table with an apostrophe before every text cell that starts with one of `STARTS`; numbers stay."""
+    """The table with an apostrophe before every text cell that a spreadsheet would run; numbers stay."""
     for place, field in enumerate(rows.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
             column = rows.column(place)
-            risky = pc.match_substring_regex(column, _PATTERN)
+            risky = pc.match_substring_regex(column, "^[=+@\\t\\r-]")
             if pc.any(risky).as_py():
                 quoted = pc.binary_join_element_wise(pa.scalar("'", field.type), column, pa.scalar("", field.type))
                 rows = rows.set_column(place, field, pc.if_else(risky, quoted, column))

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import plotly.graph_objects as go
-
 from focus_explorer.words import counted
 
 PX_PER_MM, PX_PER_PT = 96 / 25.4, 96 / 72

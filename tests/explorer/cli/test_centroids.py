@@ -48,50 +48,38 @@ def test_import_shows_the_mapping_asks_for_the_window_and_writes_a_usable_file(t
     one_error(capsys, main([*command, "--window", "8"]), "exists")
 
 
-def test_a_copy_with_text_sinks_differs_in_that_alone(tmp_path, capsys):
-    out = tmp_path / "sinks.safetensors"
-    assert main(["centroids", "text-sinks", "default", "--similarity", "0.9", "--out", str(out)]) == 0
-    assert str(out) in capsys.readouterr().out
-    assert main(["centroids", "check", "default", "--json"]) == 0
-    before = json.loads(capsys.readouterr().out)
-    assert main(["centroids", "check", str(out), "--json"]) == 0
-    after = json.loads(capsys.readouterr().out)
-    assert after["config"] == before["config"] | {"text_sinks": 0.9, "text_sinks_from": 2}
-    assert after["training"] == before["training"]
-    assert any("text sinks" in line for line in after["report"])
+@pytest.mark.parametrize(
+    ("words", "changed", "said"),
+    [
+        (["text-sinks", "default", "--similarity", "0.9"], {"text_sinks": 0.9, "text_sinks_from": 2}, "text sinks"),
+        (
+            ["grow-windows", "novels", "--from", "64", "--to", "512"],
+            {"window_growth": [64, 512]},
+            "windows growing from token 64 to 512",
+        ),
+    ],
+)
+def test_a_copy_differs_in_what_was_asked_for_alone(words, changed, said, tmp_path, capsys):
+    out = tmp_path / "copy.safetensors"
 
+    def checked(file):
+        assert main(["centroids", "check", str(file), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
 
-def test_a_copy_with_growing_windows_differs_in_that_alone(tmp_path, capsys):
-    growing, constant = tmp_path / "growing.safetensors", tmp_path / "constant.safetensors"
-    command = ["centroids", "grow-windows", "novels", "--from", "64", "--to", "512", "--out", str(growing)]
+    command = ["centroids", *words, "--out", str(out)]
     assert main(command) == 0
-    assert str(growing) in capsys.readouterr().out
-    assert main(["centroids", "check", "novels", "--json"]) == 0
-    before = json.loads(capsys.readouterr().out)
-    assert main(["centroids", "check", str(growing), "--json"]) == 0
-    after = json.loads(capsys.readouterr().out)
-    assert after["config"] == before["config"] | {"window_growth": [64, 512]}
+    assert str(out) in capsys.readouterr().out
+    before, after = checked(words[1]), checked(out)
+    assert after["config"] == before["config"] | changed
     assert after["training"] == before["training"]
-    assert "windows growing from token 64 to 512" in after["report"]
-    back = ["centroids", "grow-windows", str(growing), "--from", "1", "--to", "1", "--out", str(constant)]
-    assert main(back) == 0
-    capsys.readouterr()
-    assert main(["centroids", "check", str(constant), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["config"] == before["config"]
+    assert any(said in line for line in after["report"])
     one_error(capsys, main(command), "exists")
-    bad = [
-        "centroids",
-        "grow-windows",
-        "novels",
-        "--from",
-        "9",
-        "--to",
-        "3",
-        "--out",
-        str(tmp_path / "bad.safetensors"),
-    ]
-    one_error(capsys, main(bad), "window_growth is (9, 3)", "two positions")
-    assert not (tmp_path / "bad.safetensors").exists()
+    if "window_growth" in changed:
+        constant = tmp_path / "constant.safetensors"
+        back = ["centroids", "grow-windows", str(out), "--from", "1", "--to", "1", "--out", str(constant)]
+        assert main(back) == 0
+        assert "with windows of one length" in capsys.readouterr().out
+        assert checked(constant)["config"] == before["config"]
 
 
 def test_a_copy_that_cannot_be_made_is_one_line(tmp_path, capsys):
@@ -99,6 +87,8 @@ def test_a_copy_that_cannot_be_made_is_one_line(tmp_path, capsys):
     command = ["centroids", "text-sinks", "default", "--out", str(out)]
     one_error(capsys, main([*command, "--similarity", "1.5"]), "text_sinks is 1.5", "at most 1")
     one_error(capsys, main(["centroids", "text-sinks", "random", "--out", str(out)]), "random")
+    bad = ["centroids", "grow-windows", "novels", "--from", "9", "--to", "3", "--out", str(out)]
+    one_error(capsys, main(bad), "window_growth is (9, 3)", "two positions")
     assert list(tmp_path.iterdir()) == []
     out.write_text("mine")
     one_error(capsys, main(command), "exists")

@@ -1,4 +1,4 @@
-"""Files of runs by `focus-explorer export`, `figure`, `bundle` and `report`, and what cannot be written."""
+"""Files of runs by `focus-explorer export`, `figure`, `bundle`, `rebuild` and `report`; what cannot be written."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.exports.bundle import write as bundle_tables
+from focus_explorer.exports.bundle.write import write_bundle
 from focus_explorer.exports.figures import render as report_print
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import FORMATS
@@ -31,9 +32,30 @@ def test_the_text_is_included_on_request_and_the_path_is_printed(text, tmp_path,
     assert (manifest["includes_text"], manifest["figures"]["made"]) == (text, [])
 
 
-def test_a_bundle_needs_a_run_and_a_file(capsys):
-    one_error(capsys, main(["bundle"]), "RUN, --out")
-    one_error(capsys, main(["bundle", "a-run"]), "--out")
+@pytest.mark.slow
+def test_tables_of_a_bundle_from_the_database_are_the_same(tmp_path, monkeypatch, capsys, service, run_id):
+    monkeypatch.setattr(bundle_tables, "TABLES", ("groups",))
+    bundle = write_bundle(service, [run_id], tmp_path / "b.zip", figures=False)
+    words, database = ["rebuild", str(bundle), "--out"], ["--db", str(service.database.path)]
+    assert main([*words, str(tmp_path / "tables"), *database]) == 0
+    first, last = capsys.readouterr().out.splitlines()
+    written = [path for path in (tmp_path / "tables").rglob("*") if path.is_file()]
+    assert first == f"{len(written)} files of tables in {tmp_path / 'tables'} (from the database)"
+    assert last == "every table has the bytes it had in the bundle"
+    one_error(capsys, main([*words, str(tmp_path), *database]), "is there already")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["bundle"], ["RUN, --out"]),
+        (["bundle", "a-run"], ["--out"]),
+        (["rebuild"], ["bundle"]),
+        (["report"], ["RUN"]),
+    ],
+)
+def test_what_is_required_is_named(words, parts, capsys):
+    one_error(capsys, main(words), *parts)
 
 
 def test_what_cannot_be_bundled_is_said(tmp_path, capsys, service, run_id):
@@ -60,20 +82,15 @@ def test_an_export_imports_nothing_heavy(service, run_id, tmp_path):
     assert len(out.read_text().splitlines()) > 2
 
 
-def test_the_list_names_tables_and_formats(capsys):
+@pytest.mark.parametrize(
+    ("command", "names"), [("export", [*TABLES, *FORMATS]), ("figure", ["group_sizes", "neurips", "svg"])]
+)
+def test_the_list_names_what_there_is(command, names, capsys):
     with pytest.raises(SystemExit) as end:
-        main(["export", "--list"])
+        main([command, "--list"])
     assert not end.value.code
     listed = capsys.readouterr().out
-    assert all(name in listed for name in [*TABLES, *FORMATS])
-
-
-def test_the_list_names_figures_formats_and_presets(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["figure", "--list"])
-    assert not end.value.code
-    listed = capsys.readouterr().out
-    assert all(name in listed for name in ["group_sizes", "neurips", "svg"])
+    assert all(name in listed for name in names)
 
 
 def test_the_ending_chooses_the_format(tmp_path, capsys, service, run_id):
@@ -104,10 +121,6 @@ def test_only_the_page_on_request(monkeypatch, tmp_path, capsys, service, run_id
     captured = capsys.readouterr()
     assert captured.out == f"{tmp_path / 'report.html'}\n"
     assert "note:" not in captured.err
-
-
-def test_a_report_needs_a_run(capsys):
-    one_error(capsys, main(["report"]), "RUN")
 
 
 def test_without_a_browser_there_is_the_page(monkeypatch, tmp_path, capsys, service, run_id):

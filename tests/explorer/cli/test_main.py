@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from focus_explorer.cli.main import main, parser
+from focus_explorer.usecases.training.request import options as training_options
 from tests.explorer.cli.conftest import one_error, options_in_help
 from tests.test_imports import HEAVY, MAIN, imported
 
@@ -80,6 +81,8 @@ HELP = {
     "corpora": "--db --json",
     "corpora show": "--db --json",
     "corpora delete": "--db --json",
+    "centroids push": "--db --private --branch --message --base-model --licence --license --table --dry-run",
+    "centroids balance": "--db --text --model --sequences --seq-len --special-tokens --device --dtype --out",
     "db check": "--db --json",
     "doctor": "--attention --tokens --families --out --device --json",
     "evaluate": f"--model --centroids --text --seq-len --sequences --tasks --task-folder --limit --batch {FOCUS} "
@@ -97,6 +100,10 @@ HELP = {
     "setup": "--wheel --from-hub",
     "statistics": "--with --attention --no-measure --db --json",
     "texts": "--novels --held-out",
+    "trainings": "--db --json",
+    "tune": f"--text --held-out --out --loss --pairs --model --centroids --db --top-k --window --sinks --window-growth "
+    f"{COMPUTE} --special-tokens --head-top-k --head-window --heads --sequences --held-out-sequences --seq-len "
+    "--write-best --resume --json",
     "what-if": "--set --save --db --json",
 }
 
@@ -104,6 +111,14 @@ HELP = {
 @pytest.mark.parametrize(("words", "options"), HELP.items())
 def test_help_names_the_options(capsys, words, options):
     assert options_in_help(capsys, *words.split()) == set(options.split())
+
+
+@pytest.mark.parametrize("command", ["train", "finetune"])
+def test_every_setting_of_a_training_is_an_option(capsys, command):
+    named = options_in_help(capsys, command)
+    assert named >= {"--text", "--out", "--val", "--model", "--log-to", "--json"}
+    assert named >= {"--" + option.name.replace("_", "-") for option in training_options(command)}
+    assert ("--no-db" in named) == (command == "train")
 
 
 @pytest.mark.slow

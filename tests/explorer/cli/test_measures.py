@@ -29,21 +29,8 @@ def test_the_token_hurt_most_is_explained_in_words(run, tmp_path, capsys):
     assert "nats with full attention" in lines[0]
     assert "each added by itself" in lines[1]
     assert lines[-1].startswith("all ")
-    assert (
-        main(
-            [
-                "export",
-                run,
-                "--what",
-                "missing_links",
-                "--out",
-                str(tmp_path / "l.csv"),
-                "--db",
-                str(tmp_path / "runs.duckdb"),
-            ]
-        )
-        == 0
-    )
+    words = ["export", run, "--what", "missing_links", "--out", str(tmp_path / "l.csv")]
+    assert main([*words, "--db", str(tmp_path / "runs.duckdb")]) == 0
 
 
 def test_a_given_token_as_json(run, tmp_path, capsys):

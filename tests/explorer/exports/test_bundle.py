@@ -17,7 +17,7 @@ from focus_explorer.exports.bundle import manifest
 from focus_explorer.exports.bundle import write as bundle_tables
 from focus_explorer.exports.bundle.read import read_bundle
 from focus_explorer.exports.bundle.readme import readme
-from focus_explorer.exports.bundle.write import BY_PLACE, DATA_ONLY, PLACES, pack, steady, write_bundle, write_figures
+from focus_explorer.exports.bundle.write import BY_PLACE, DATA_ONLY, PLACES, steady, write_bundle, write_figures
 from focus_explorer.exports.figures import write as figures
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import table
@@ -163,16 +163,6 @@ def test_figures_that_cannot_be_drawn_are_named(monkeypatch, tmp_path, service, 
     assert {"timings", "group_sizes"} <= {one["name"] for one in missing}
     assert re.search(r"figures .*timings of .*none was found", members["README.txt"].decode())
     assert not any(name.startswith("figures/") for name in members)
-
-
-def test_packing_leaves_no_trace_of_the_moment(tmp_path):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a").write_text("a")
-    pack(tmp_path / "in", tmp_path / "1.zip")
-    (tmp_path / "in" / "a").write_text("a")
-    (tmp_path / "in" / "a").touch()
-    pack(tmp_path / "in", tmp_path / "2.zip")
-    assert (tmp_path / "1.zip").read_bytes() == (tmp_path / "2.zip").read_bytes()
 
 
 def test_every_table_with_places_is_known_to_have_them(service, run_id):

@@ -15,7 +15,7 @@ import torch
 from focus_explorer.cli.main import main
 from focus_explorer.data.parts import executed
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.errors import Cancelled, InputError
+from focus_explorer.errors import Cancelled
 from focus_explorer.exports.mask import write_mask
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
@@ -95,11 +95,6 @@ def test_the_command_writes_it(service, run_id, tmp_path, capsys):
     assert main([*words, str(tmp_path / "t.csv"), "--rows", "1:4"]) == 2
     assert "about the mask" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.parquet"]
-
-
-def test_an_unknown_format_is_refused(service, run_id, tmp_path):
-    with pytest.raises(InputError, match="parquet or npz or csv"):
-        write_mask(service.database, run_id, 0, "json", tmp_path / "a.json")
 
 
 def test_a_long_mask_can_be_stopped(service, run_id, tmp_path, monkeypatch):

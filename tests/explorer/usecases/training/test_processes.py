@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from focus_explorer.cli.main import parser
-from focus_explorer.cli.train import train_request
+from focus_explorer.cli.main import main
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import run_summary
@@ -176,7 +175,10 @@ def test_texts_and_held_out_texts_of_a_training(domains, trainings, model_folder
     texts, held_out = ([str(file) for file in files[folder]] for folder in ("train", "held-out"))
     trainings.start(wanted, texts, held_out, domains=domains)
     [words] = spawned
-    made = train_request(parser(("train",)).parse_args(words))
+    seen = []
+    monkeypatch.setattr("focus_explorer.usecases.training.train.train", lambda made, *_, **__: seen.append(made))
+    assert main([*words, "--no-db"]) == 0
+    [made] = seen
     assert (made.val_every, made.patience) == (2, 1)
     plan = plan_training(made)
     for sources, folder in ((plan.domains, "train"), (plan.held_out, "held-out")):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from focus_explorer.words import counted
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 PX_PER_MM, PX_PER_PT = 96 / 25.4, 96 / 72
 SANS = "Arial, Liberation Sans, Helvetica, sans-serif"

@@ -121,11 +121,7 @@ class HeadGroup:
 
 
 def read_budget(values: Any) -> tuple[HeadException, ...]:
-    """Exceptions from JSON values or as they are, in order of layer and head.
-
-    Raises:
-        ConfigError: it is none, an entry cannot be read, or two are for the same place.
-    """
+    """Exceptions from JSON values or as they are, in order of layer and head."""
     if not isinstance(values, list | tuple):
         raise ConfigError(f"the budget is {type(values).__name__}", expected=f"a list of exceptions, {EXPECTED}")
     budget = [entry if isinstance(entry, HeadException) else _read_exception(entry) for entry in values]

@@ -39,11 +39,7 @@ WHOLE = {  # least and largest value
 
 
 def checked(name: str, value: Any) -> Any:
-    """The value of a setting in the form that `FocusConfig` keeps.
-
-    Raises:
-        ConfigError: it is none, or out of range.
-    """
+    """The value of a setting in the form that `FocusConfig` keeps."""
     if name in WHOLE:
         least, most = WHOLE[name]
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -157,11 +153,7 @@ class FocusSettings:
         return {name: value for name, value in values.items() if value is not None}
 
     def of(self, config: FocusConfig) -> FocusConfig:
-        """A centroid file's configuration with what was chosen in its place.
-
-        Raises:
-            ConfigError: a setting does not fit the centroids.
-        """
+        """A centroid file's configuration with what was chosen in its place."""
         return config.replace(**self.chosen())
 
 

@@ -61,9 +61,6 @@ def replacing(
 
     Yields:
         The empty temporary file.
-
-    Raises:
-        InputError: it cannot be written; another type where `explain` returns one.
     """
     target = Path(target)
     with _explained(target, explain):
@@ -99,9 +96,6 @@ def replacing_folder(
 
     Yields:
         The empty temporary folder, removed when the block fails.
-
-    Raises:
-        InputError: it cannot be written; another type where `explain` returns one.
     """
     target = Path(target)
     with _explained(target, explain):
@@ -117,11 +111,7 @@ def replacing_folder(
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that its user alone can write, or take that right from others.
-
-    Raises:
-        OSError: it cannot be made, or belongs to somebody else.
-    """
+    """Make a folder that its user alone can write, or take that right from others."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not is_own(folder):
         raise OSError(f"{folder} belongs to somebody else")
@@ -174,11 +164,7 @@ def one_process_at_a_time(path: str | os.PathLike[str], waiting: Callable[[], ob
 
 
 def check_writable(target: str | os.PathLike[str], *, explain: Explain | None = CANNOT_WRITE) -> None:
-    """Find out before any work whether a file could be written; its folder is made.
-
-    Raises:
-        InputError: it could not, or is a folder; another type where `explain` returns one.
-    """
+    """Find out before any work whether a file could be written; its folder is made."""
     target = Path(target)
     with _explained(target, explain):
         if target.is_dir():
@@ -187,11 +173,7 @@ def check_writable(target: str | os.PathLike[str], *, explain: Explain | None = 
 
 
 def check_writable_folder(folder: str | os.PathLike[str], *, explain: Explain | None = CANNOT_WRITE) -> None:
-    """Find out before any work whether files could be written to a folder; it is made.
-
-    Raises:
-        InputError: they could not; another type where `explain` returns one.
-    """
+    """Find out before any work whether files could be written to a folder; it is made."""
     folder = Path(folder)
     with _explained(folder, explain):
         folder.mkdir(parents=True, exist_ok=True)

@@ -119,9 +119,6 @@ class FocusModel(SavedModel):
 
         Args:
             config: other settings than those in force, at which they would have used others with the same groups.
-
-        Raises:
-            InputError: the pass read packed documents.
         """
         masks = {}
         for layer in self._layers():

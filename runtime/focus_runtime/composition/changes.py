@@ -135,12 +135,7 @@ def last_token(change: Change) -> int:
 def check_changes(
     changes: Sequence[Change], config: FocusConfig, num_tokens: int, layers: Collection[int], counts: HeadCounts
 ) -> None:
-    """Refuse changes that are impossible together for a run of `num_tokens` tokens in which `layers` run Focus.
-
-    Raises:
-        InputError: a layer, head, group or token does not exist, a token would see a later one, or a layer has more
-            links than a membership has room for.
-    """
+    """Refuse changes that are impossible together for a run of `num_tokens` tokens in which `layers` run Focus."""
     for change in changes:
         _check_layer(change, config, layers, counts)
         if isinstance(change, MoveToken | SilenceGroup) and change.group >= config.num_groups:

@@ -96,11 +96,7 @@ class Outcome:
 
 
 class CorpusWorker(AbstractContextManager["CorpusWorker"]):
-    """One model with Focus on it, for many documents.
-
-    Raises:
-        InputError: the model cannot be loaded, is another one, or does not fit the centroids.
-    """
+    """One model with Focus on it, for many documents."""
 
     def __init__(self, job: CorpusJob, loaded: tuple[Any, Any] | None = None) -> None:
         self.job = job
@@ -118,11 +114,7 @@ class CorpusWorker(AbstractContextManager["CorpusWorker"]):
         torch.set_num_threads(self._threads)
 
     def __call__(self, number: int, document: Document) -> Outcome:
-        """Analyse a document and write it, unless it is there already from the same text.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Analyse a document and write it, unless it is there already from the same text."""
         start = time.perf_counter()
         folder, model_seconds = self.job.folder, 0.0
         if folder.text_hash(number) == document.sha256:  # a worker had written it before it was killed
@@ -154,11 +146,7 @@ def _read(centroids: Centroids | Path) -> Centroids:
 
 
 def check_gpu() -> None:
-    """Refuse `--gpus-per-worker` in a process without a GPU, before any work.
-
-    Raises:
-        ModelError: it sees no GPU.
-    """
+    """Refuse `--gpus-per-worker` in a process without a GPU, before any work."""
     if not torch.cuda.is_available():
         raise ModelError(f"{socket.gethostname()} has no GPU for it", expected="one", fix="leave out --gpus-per-worker")
 
@@ -180,11 +168,7 @@ def _load(job: CorpusJob) -> tuple[Any, Any]:
 
 
 def work_here(job: CorpusJob, tasks: Iterable[Task], loaded: tuple[Any, Any]) -> Iterator[Outcome]:
-    """Do all documents in this process, in order, with a model and tokenizer that are loaded.
-
-    Raises:
-        InputError: the model does not fit, or a document cannot be written.
-    """
+    """Do all documents in this process, in order, with a model and tokenizer that are loaded."""
     with CorpusWorker(job, loaded) as worker:
         for number, document in tasks:
             yield worker(number, document)
@@ -214,9 +198,6 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
 
     Args:
         random_baseline: random centroids of the same shape and settings, balanced likewise; None leaves that pass out.
-
-    Raises:
-        InputError: model, centroids and settings do not fit together.
     """
 
     def __init__(
@@ -239,11 +220,7 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
 
     @torch.no_grad()
     def analyze(self, document: Document) -> Tables:
-        """One document as `tokens`, `assignments`, `layers` and `document`, as docs/corpora.md describes them.
-
-        Raises:
-            TextError: it cannot be analysed. DeviceError: the GPU failed.
-        """
+        """One document as `tokens`, `assignments`, `layers` and `document`, as docs/corpora.md describes them."""
         self._model_seconds = 0.0
         tokens, ids = read_tokens(self.model, self.tokenizer, document.text, self.options)
         random = None

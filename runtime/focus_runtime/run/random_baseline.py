@@ -84,11 +84,7 @@ def random_baseline(
 def random_groups(
     model: Any, config: FocusConfig, layers: Sequence[int], ids: Sequence[int], balance_on: Sequence[int], *, seed: int
 ) -> RandomGroups:
-    """Groups and losses of a text under the random baseline of a run.
-
-    Raises:
-        InputError: more tokens than the model has positions.
-    """
+    """Groups and losses of a text under the random baseline of a run."""
     calibrate_on = balance_on if config.assignment == "causal" else None
     focus = compose(model, random_baseline(model, config, seed=seed, layers=layers, calibrate_on=calibrate_on))
     try:

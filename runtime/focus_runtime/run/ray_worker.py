@@ -41,11 +41,7 @@ class Cluster:
 
 
 def check_ray() -> None:
-    """Learn before any work whether Ray is installed.
-
-    Raises:
-        InputError: it is not.
-    """
+    """Learn before any work whether Ray is installed."""
     try:
         importlib.import_module("ray.data")
     except ImportError as error:
@@ -60,9 +56,6 @@ def work_on_ray(job: CorpusJob, tasks: Iterable[Task], cluster: Cluster) -> Iter
     """Do all documents on a cluster; outcomes come in the order in which documents are finished.
 
     Usage statistics stay off where the environment says RAY_USAGE_STATS_ENABLED=0, which the command line sets.
-
-    Raises:
-        InputError: no cluster can be reached, or a worker cannot work.
     """
     check_ray()
     import ray

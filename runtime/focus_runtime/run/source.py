@@ -101,11 +101,7 @@ class Source:
     max_bytes: int = MAX_BYTES
 
     def names(self) -> list[str]:
-        """Names of all documents in order, also of those that will be skipped.
-
-        Raises:
-            InputError: the source cannot be read, holds no documents, or lacks the text column.
-        """
+        """Names of all documents in order, also of those that will be skipped."""
         names = [name for file in self._files() for name in self._names_in(file)]
         if not names:
             raise InputError(f"{self.path} holds no documents", expected="at least one text")

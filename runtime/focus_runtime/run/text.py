@@ -86,9 +86,6 @@ def analyze(
         cancelled: called between stages and before every layer; True raises `Cancelled`.
         announce: called once, before any work, when the text is longer than the model's context.
         early: gets the numbers of a long text before its timings are repeated.
-
-    Raises:
-        InputError: the text, settings and centroids do not fit together, or the text does not fit into the memory.
     """
     tokens, ids = read_tokens(model, tokenizer, text, options)
     beyond = _beyond_context(model, len(tokens.ids))
@@ -134,12 +131,7 @@ def analyze(
 def measure_setting(
     model: Any, centroids: Centroids, ids: Tensor, options: TextOptions, cancelled: Callable[[], bool]
 ) -> Measured:
-    """Measure tokens, (1, T) on the model's device, as `analyze` measures a text.
-
-    Raises:
-        InputError: the settings do not fit the centroids or the model.
-        Cancelled: `cancelled` said so; the model is as before.
-    """
+    """Measure tokens, (1, T) on the model's device, as `analyze` measures a text."""
     step = _stopping(lambda stage, fraction: None, cancelled)
     with composed(model, centroids, options, ids.shape[1]) as focus, stoppable(model, cancelled), torch.no_grad():
         predicted, timings = _both_modes(focus, ids, step)
@@ -150,11 +142,7 @@ def measure_setting(
 
 
 def read_tokens(model: Any, tokenizer: Any, text: str, options: TextOptions) -> tuple[TokenizedText, Tensor]:
-    """The tokens of a text, and their ids, (1, T), on the model's device.
-
-    Raises:
-        TextError: there are too few of them, or more than the model has positions.
-    """
+    """The tokens of a text, and their ids, (1, T), on the model's device."""
     tokens = tokenize(tokenizer, text, max_tokens=options.max_tokens, special_tokens=options.special_tokens)
     check_positions(model, len(tokens.ids))
     return tokens, torch.tensor([tokens.ids], device=input_device(model))
@@ -173,11 +161,7 @@ def composed(model: Any, centroids: Centroids, options: TextOptions, length: int
 
 @contextmanager
 def stoppable(model: Any, cancelled: Callable[[], bool]) -> Iterator[None]:
-    """While the block runs, every attention layer first checks whether to stop.
-
-    Raises:
-        Cancelled: it is to stop.
-    """
+    """While the block runs, every attention layer first checks whether to stop."""
 
     def check(*_: object) -> None:
         if cancelled():

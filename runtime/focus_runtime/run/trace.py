@@ -138,11 +138,7 @@ class Trace:
     predicted: dict[str, PredictedTokens] = field(default_factory=dict)
 
     def check_finite(self) -> None:
-        """Refuse a run whose numbers are none: a sum, a map or a page made from them would be none either.
-
-        Raises:
-            ModelError: a loss or a probability is NaN or infinite.
-        """
+        """Refuse a run whose numbers are none: a sum, a map or a page made from them would be none either."""
         dtype = self.info.get("dtype", "")
         fix = "choose float32 or bfloat16" if dtype == "float16" else "check the model's weights"
         for mode, name in (("full", "full attention"), ("focus", "Focus")):

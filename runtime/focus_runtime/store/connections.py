@@ -32,17 +32,12 @@ def open_file(path: str | os.PathLike[str]) -> OpenFile:
 
 @dataclass(slots=True)
 class Reader:
-    """A read-only connection.
-
-    Attributes:
-        settings: what it was opened with; only a read with the same ones may continue with it.
-        used: when it was last given back, in seconds of `time.monotonic`.
-    """
+    """A read-only connection; only a read with the same settings may continue with it."""
 
     connection: Any
     settings: Hashable
     file: Hashable
-    used: float = 0.0
+    used: float = 0.0  # when it was last given back, in seconds of `time.monotonic`
 
 
 class OpenFile:
@@ -72,11 +67,7 @@ class OpenFile:
         return None
 
     def end_read(self, reader: Reader | None) -> None:
-        """Count a reader out and keep its connection.
-
-        Args:
-            reader: None where there is nothing to keep.
-        """
+        """Count a reader out and keep its connection; None where there is nothing to keep."""
         with self._changed:
             self._readers[get_ident()] -= 1
             self._readers += Counter()  # drops zeros
@@ -226,28 +217,13 @@ def back_up_before_migrating(connection: Any, path: str | os.PathLike[str], vers
     """Copy all tables of an open database into `PATH.before-VERSION`, which is there whole or not at all.
 
     DuckDB itself copies: a file that this process closes would lose the lock that its connection holds on it.
-
-    Args:
-        version: name of the first migration that it lacks; a copy of that name is replaced.
-
-    Raises:
-        InputError: the copy cannot be written.
-        duckdb.Error: the database cannot be read, or the disk is full.
     """
     with replacing(f"{os.fspath(path)}.before-{version}", sync=True) as part:
         copy_database(connection, part)
 
 
 def copy_database(connection: Any, part: Path) -> None:
-    """Copy all tables of an open database into a new file.
-
-    Args:
-        connection: of the database, outside a transaction; it may be read-only.
-        part: empty file of `replacing`, which becomes the copy.
-
-    Raises:
-        duckdb.Error: the database cannot be read, or the disk is full.
-    """
+    """Copy all tables of an open database, outside a transaction, into an empty file of `replacing`."""
     name = connection.execute("SELECT current_database()").fetchone()[0].replace('"', '""')
     part.unlink()  # an empty file is no database
     connection.execute(f"ATTACH {sql_string(part)} AS copy_of_database (READ_WRITE)")

@@ -113,12 +113,7 @@ class Database:
         return shared.identity() if unwritten else None
 
     def wait_until_unused(self) -> None:
-        """Wait until no process has the file open; nothing in it is migrated.
-
-        Raises:
-            StoreBusyError: one still had when the wait was over.
-            StoreError: it cannot be opened.
-        """
+        """Wait until no process has the file open; nothing in it is migrated."""
         shared = open_file(self.path)
         shared.begin_write()
         try:

@@ -40,8 +40,7 @@ class Call:
         query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
         padding: (B, Tk) bool, True for real tokens, or None when all are.
         total: tokens of the whole text so far; more than Tk where a sliding cache dropped some.
-        dropout: probability, for the layer's own attention in training.
-        sinks: (Hq,) learned sinks, one more logit for every query of a head; None without them.
+        sinks: (Hq,) learned sinks, one more logit for every query of a head.
     """
 
     query: Tensor
@@ -75,16 +74,14 @@ def plan_of(layer: FocusLayer, call: Call) -> Plan:
 
 
 def of_one_size(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of one head size, which those of multi-head latent attention have not: zeros are
-    added."""
+    """The same with zeros added up to one head size: those of multi-head latent attention differ in it."""
     size = max(key.shape[3], value.shape[3])
     query, key, value = (x if x.shape[3] == size else pad(x, (0, size - x.shape[3])) for x in (query, key, value))
     return query, key, value
 
 
 def checked_call(layer: FocusLayer, call: Call) -> Call:
-    """The same call without what a static cache holds beyond the text, its mask and keys fitting. `call` is as it came:
-    with the padding of all keys, and `total` 0 unless it is one document of several."""
+    """A call as it came, without what a static cache holds beyond the text; `total` is 0 unless it is one document."""
     query, key, value = one_dtype(*rows_together(*call.tensors))
     current, padding = layer.current_pass, call.padding
     if call.total:
@@ -122,12 +119,10 @@ def of_heads(call: Call, part: Part) -> Call:
 def with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | None = None) -> Call:
     """The same call with each query multiplied by its head's factor ** share of the text beyond the window.
 
-    A query that n tokens precede or are, is multiplied by factor ** max(0, 1 - (window + 1) / n) with the window of its
-    own head, and so are its logits; that of a head with full attention by nothing. n is at most the layer's own sliding
-    window. Where windows grow, window + 1 grows as they do, without being rounded.
+    A query that sees n tokens is multiplied by factor ** max(0, 1 - (window + 1) / n) with the window of its head, and
+    so are its logits. Where windows grow, window + 1 grows as they do, without being rounded.
 
     Args:
-        call: its queries may be the newest tokens of a longer text.
         groups: heads by setting; those in force when None.
     """
     factors_H = acting_factors(layer)

@@ -43,8 +43,7 @@ NO_SINK, SINK = torch.tensor([[False]]), torch.tensor([[True]])
 
 
 def defers(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> bool:
-    """Whether the attention call may decide the groups of these tokens, (B, Q, E): one that continues a cache of Focus,
-    while only the layer's router and settings decide."""
+    """Whether the attention call may decide the groups of these tokens, (B, Q, E)."""
     owner, router, current = layer.owner, layer.router, layer.current_pass
     history, config = current.history, owner.config
     if history is None or router is None or not current.before or padding is not None or hidden.shape[:2] != (1, 1):
@@ -59,17 +58,12 @@ def defers(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> bool:
         first = history.first_input
         if first is None or first.dtype != hidden.dtype or not first.is_contiguous():
             return False
-    return (owner.backend in ("auto", "fused") and few_tokens_fit(hidden)) or gpu_takes(hidden, owner.backend)
-
-
-def gpu_takes(hidden: Tensor, backend: str) -> bool:
-    """Whether kernels on a GPU may decide the groups of a new token with this input, (1, 1, E)."""
-    return backend in ("auto", "decode") and hidden.dtype in HALVES and takes_hidden(hidden)
+    on_gpu = owner.backend in ("auto", "decode") and hidden.dtype in HALVES and takes_hidden(hidden)
+    return on_gpu or (owner.backend in ("auto", "fused") and few_tokens_fit(hidden))
 
 
 def decode_step(layer: FocusLayer, hidden: Tensor, call: Call) -> Tensor | None:
-    """Groups of the one new token and Focus for it, (1, 1, H, D). None where no kernel takes the call, or one fails:
-    nothing is changed then. `defers` returned True for the layer and its input."""
+    """Groups of the one new token, and Focus for it, (1, 1, H, D); None, and no change, where no kernel fits."""
     history, router = layer.current_pass.history, layer.router
     assert history is not None, "see `defers`"
     assert router is not None, "see `defers`"
@@ -125,10 +119,7 @@ def _on_cpu(
 def _on_gpu(
     layer: FocusLayer, router: CentroidRouter, history: GroupHistory, hidden: Tensor, call: Call
 ) -> Tensor | None:
-    from focus_runtime.attention.cuda.decoding import (
-        decide_on_gpu,
-        decoded_on_gpu,  # these need Triton
-    )
+    from focus_runtime.attention.cuda.decoding import decide_on_gpu, decoded_on_gpu  # these need Triton
 
     current, config, place, clock = layer.current_pass, layer.owner.config, history.length, layer.owner.seconds
     plan = plan_of(layer, call)

@@ -25,11 +25,8 @@ MOST_SETS = 7  # that it gives at once
 
 @dataclass(frozen=True, slots=True)
 class LayerHeads:
-    """The heads of one layer by what they execute.
-
-    Attributes:
-        top_ks: the distinct top-k of the groups that are not full, in the order their membership is kept.
-    """
+    """The heads of one layer by what they execute, and each top-k of those that are not full, in the order of its
+    memberships."""
 
     groups: tuple[HeadGroup, ...]
     top_ks: tuple[int, ...]
@@ -45,11 +42,6 @@ class LayerHeads:
         return tuple(group for group in self.groups if group.setting.full)
 
     @property
-    def by_query(self) -> bool:
-        """Whether the groups number query heads; else key-value heads."""
-        return self.groups[0].by_query
-
-    @property
     def num_heads(self) -> int:
         """Heads of the kind that the groups number."""
         return sum(len(group.heads) for group in self.groups)
@@ -61,7 +53,6 @@ class HeadMask:
 
     Attributes:
         membership: (B, T) int64 bit sets; one group of all tokens where the heads attend fully.
-        rule: window, sinks and the layer's own sliding window.
     """
 
     group: HeadGroup
@@ -79,8 +70,7 @@ def layer_heads(config: FocusConfig, layer: int, counts: HeadCounts) -> LayerHea
 def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> Tensor:
     """Groups of every token for each of S distinct top-k of a layer, (S, B, T) int64; the assignment has the usual one.
 
-    A function that replaces what routers decide (see observe.py) decides for every top-k but 0, with which no token has
-    a group, whatever belongs to all.
+    With a top-k of 0 no token has a group. A function that replaces what routers decide decides for every other one.
     """
     everywhere_BT, edit = assignment.everywhere, assignment.edit
     if assignment.by_top_k is not None and assignment.by_top_k[0] == top_ks:
@@ -90,7 +80,8 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
     if not (assignment.uniform or assignment.beyond or edit is not None):  # probabilities decided nothing
         return torch.stack([assignment.membership if k else torch.zeros_like(assignment.membership) for k in top_ks])
     own = assignment.probabilities.detach()
-    if _sets_fit(own, top_ks):
+    if on_gpu(own.device) and own.dtype == torch.float32 and len(top_ks) <= MOST_SETS:
+        # one kernel in place of a sort for each k and a wait for the GPU
         from focus_runtime.routing.on_gpu import sets_on_gpu  # needs Triton
 
         probabilities_BTK, membership_BT = own.contiguous(), assignment.membership.contiguous()
@@ -105,16 +96,10 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
     return groups_SBT if edit is None else edit.applied(groups_SBT)
 
 
-def _sets_fit(probabilities: Tensor, top_ks: tuple[int, ...]) -> bool:
-    """Whether one kernel gives the groups for all of these k, in place of a sort for each and a wait for the GPU."""
-    return on_gpu(probabilities.device) and probabilities.dtype == torch.float32 and len(top_ks) <= MOST_SETS
-
-
 def head_masks(
     heads: LayerHeads, groups_SBT: Tensor, config: FocusConfig, sliding_window: int | None
 ) -> tuple[HeadMask, ...]:
-    """The pairs that each group of heads of one layer may use with these groups of tokens, (S, B, T), see
-    `memberships`."""
+    """The pairs that each group of heads of one layer may use, by `memberships`, (S, B, T)."""
     masks = []
     for group in heads.groups:
         setting = group.setting
@@ -140,8 +125,7 @@ def counts_of(query: Tensor, key: Tensor) -> HeadCounts:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some heads of a layer, as queries and keys are indexed for them; equally many of the query heads share each key
-    head."""
+    """Some heads of a layer, as queries and keys are indexed for them; as many query heads share each key head."""
 
     query: slice | list[int]
     key: slice | list[int]

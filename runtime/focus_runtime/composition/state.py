@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -47,8 +47,7 @@ class Mode:
 
 
 class FoundSinks(threading.local):
-    """Text sinks among the tokens of this thread's latest pass, (B, T) bool, found up to a layer and in it; see
-    groups.py.
+    """Text sinks of this thread's latest pass, (B, T) bool, found up to a layer and in it; see groups.py.
 
     A layer reads the entry of the one before it, so entries of an earlier pass are replaced before they are read, and
     layers that are computed again (gradient checkpointing) find what they found.
@@ -78,12 +77,7 @@ class FoundSinks(threading.local):
 
 
 class Composition(Protocol):
-    """State that all layers of one composition share.
-
-    Attributes:
-        backend: attention backend, "auto" or a name.
-        paused: the model runs its own attention implementation; nothing is routed.
-    """
+    """State that all layers of one composition share; paused while the model runs its own implementation."""
 
     model: nn.Module
     config: FocusConfig
@@ -94,7 +88,7 @@ class Composition(Protocol):
     found_sinks: FoundSinks
 
     @property
-    def writer(self) -> str:
+    def writer(self) -> Hashable:
         """Identifies who assigned a cache's groups."""
 
 
@@ -103,14 +97,13 @@ class Pass:
     """State of one layer during a forward pass of one thread; between passes, of the latest one.
 
     Attributes:
-        hidden: (1, 1, E) input of the one new token of a decode step whose groups the attention call decides; None
-            where they are decided.
+        hidden: (1, 1, E) input of a decode step's token whose groups the attention call decides; None where they are
+            decided.
         cached, history: the cache layer of a running pass, and the groups stored with its keys.
         before: tokens that the cache held before the pass.
         called: whether the running pass has reached the attention interface.
-        documents: of the running pass; None where every row is one text.
-        backend: backend of the latest Focus call, several joined by commas where heads differ; empty before one.
-        counts: heads of that call; None before one.
+        documents: None where every row is one text.
+        backend, counts: of the latest Focus call.
     """
 
     assignment: Assignment | None = None
@@ -145,9 +138,8 @@ class FocusLayer:
 
     Attributes:
         router: None where the layer keeps its own attention.
-        sliding: the layer's own window in tokens, None for a global layer.
+        sliding: the layer's own window in tokens. None: a global layer.
         cache_layer: the layer whose keys and values it reads: its own, but where layers share them.
-        passes: state of a forward pass; each thread has its own, so that several may run the model at once.
     """
 
     index: int

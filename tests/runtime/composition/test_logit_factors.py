@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.attach import compose
+from focus_runtime.composition.modes import Alternatives
 from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.fit.objective import layer_errors
 from focus_runtime.models.structure import attention_modules, num_query_heads, sliding_window_of
@@ -116,7 +117,7 @@ def test_other_settings_are_measured_with_the_factors_that_they_would_have(setti
     outputs = []
     project = next(iter(attention_modules(model).values())).o_proj
     project.register_forward_pre_hook(lambda module, args: outputs.append(args[0].sum()))
-    with focus.with_alternatives([setting]) as alternatives:
+    with focus.entered(Alternatives((setting,))) as alternatives:
         model(ids, use_cache=False)
     (slope,) = torch.autograd.grad(outputs[0], [alternatives.weights[0]])
     budget = tuple(HeadException(layer=0, head=head, **wide) for head in range(2))

@@ -9,7 +9,7 @@ from focus_runtime.budget import HeadSetting
 from focus_runtime.composition import layer as layer_module
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.changes import read_changes
-from focus_runtime.composition.modes import SoftGate
+from focus_runtime.composition.modes import AddedPairs, Alternatives, Comparison, Probe, SoftGate
 from focus_runtime.composition.observe import observe_attention, observe_focus
 from focus_runtime.composition.state import Mode
 from focus_runtime.errors import InputError
@@ -22,10 +22,10 @@ BLOCKS = {
     "observed attention": lambda focus: observe_attention(focus, lambda *_: None),
     "observer": lambda focus: observe_focus(focus, lambda *_: None),
     "edits": lambda focus: focus.with_changes(read_changes(["silence:0:A"]), 60),
-    "added pairs": lambda focus: focus.with_added_pairs({0: torch.tensor([[0, 20, 9]])}),
-    "alternatives": lambda focus: focus.with_alternatives((SETTING,)),
-    "probe": lambda focus: focus.probed((SETTING,)),
-    "comparison": lambda focus: focus.compared_by_layer(),
+    "added pairs": lambda focus: focus.entered(AddedPairs({0: torch.tensor([[0, 20, 9]])}, focus.focused_layers)),
+    "alternatives": lambda focus: focus.entered(Alternatives((SETTING,))),
+    "probe": lambda focus: focus.entered(Probe((SETTING,))),
+    "comparison": lambda focus: focus.entered(Comparison()),
 }
 WITH_DOCUMENTS = ("training gate", "full attention", "observed attention", "observer")
 
@@ -96,7 +96,7 @@ def test_steps_follow_edits():
 def test_blocks_that_overlap_leave_their_own_mode_only():
     """As of two threads, of which the first to come leaves first."""
     focus = composed()
-    first, second = focus.compared_by_layer(), focus.probed((SETTING,))
+    first, second = focus.entered(Comparison()), focus.entered(Probe((SETTING,)))
     first.__enter__(), second.__enter__()
     first.__exit__(None, None, None)
     assert [name.__name__ for name in entered(focus)] == ["Probe"]

@@ -10,6 +10,7 @@ import torch
 
 from focus_runtime.budget import HeadSetting
 from focus_runtime.composition.attach import compose
+from focus_runtime.composition.modes import Alternatives, Probe
 from focus_runtime.fit import budget_meter as module
 from focus_runtime.fit.budget_meter import BudgetMeter
 from focus_runtime.measure.loss import final_hidden, token_nll, vocabulary_logits
@@ -55,7 +56,7 @@ def test_changes_are_derivatives_of_the_loss_of_drawn_tokens(focus, fresh_seed):
     assert drawn[0, 0] == ids[0, 0]
     assert not torch.equal(drawn, ids)
     full = focus.config.replace(budget=[{"layer": layer, "full": True} for layer in range(LAYERS)])
-    with focus.with_config(full), focus.with_alternatives(SETTINGS) as alternatives:
+    with focus.with_config(full), focus.entered(Alternatives(tuple(SETTINGS))) as alternatives:
         loss = token_nll(focus.model, final_hidden(focus.model, ids), drawn).sum()
         slopes = torch.autograd.grad(loss, [alternatives.weights[layer] for layer in range(LAYERS)])
     by_key_head = changes.sum(dim=-1).unflatten(2, (KEY_HEADS, -1)).sum(dim=-1)
@@ -150,7 +151,7 @@ def test_a_measurement_changes_nothing(focus):
         torch.testing.assert_close(focus.model(ids).logits, before, rtol=0, atol=0)
         with focus.full_attention():
             full = focus.model(ids).logits
-        with focus.probed(SETTINGS):
+        with focus.entered(Probe(tuple(SETTINGS))):
             torch.testing.assert_close(focus.model(ids).logits, full, rtol=1e-5, atol=1e-5)
     assert all(parameter.grad is None for parameter in focus.model.parameters())
 

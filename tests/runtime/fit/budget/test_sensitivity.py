@@ -10,6 +10,7 @@ import torch
 
 from focus_runtime.budget import HeadSetting, to_budget
 from focus_runtime.composition.attach import compose
+from focus_runtime.composition.modes import Alternatives
 from focus_runtime.fit.budget_meter import BudgetMeter
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.routing.router import CentroidRouter
@@ -37,7 +38,7 @@ def focus(fresh_seed):
 
 def mixed(focus, ids, layer, setting, head, weight):
     """The loss with one weight that is not 0."""
-    with torch.no_grad(), focus.with_alternatives(SETTINGS) as alternatives:
+    with torch.no_grad(), focus.entered(Alternatives(tuple(SETTINGS))) as alternatives:
         for index in focus.focused_layers:
             alternatives.weights[index] = torch.zeros(len(SETTINGS), 2, dtype=torch.float64)
         alternatives.weights[layer][setting, head] = weight
@@ -82,7 +83,7 @@ def test_a_measurement_changes_nothing(focus):
     assert focus.modes == ()
     with torch.no_grad():
         torch.testing.assert_close(focus.model(ids).logits, before, rtol=0, atol=0)
-        with focus.with_alternatives(SETTINGS):
+        with focus.entered(Alternatives(tuple(SETTINGS))):
             torch.testing.assert_close(focus.model(ids).logits, before, rtol=0, atol=0)
     assert all(parameter.grad is None for parameter in focus.model.parameters())
 

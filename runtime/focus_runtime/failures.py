@@ -19,9 +19,9 @@ class Advice:
     """What to do when the memory runs out.
 
     Attributes:
-        fits: with `{0}` for the length that fits; empty where a user does not choose the length: none is named then.
+        fits: with `{0}` for the length that fits; empty where a user does not choose the length.
         otherwise: where that length is not known.
-        work: what the tokens were read for, where that is not plain; before the first word of the message.
+        work: what the tokens were read for; the message begins with it.
     """
 
     fits: str = ""

@@ -36,7 +36,6 @@ class CorpusFolder:
 
     @classmethod
     def of(cls, folder: str | Path, corpus_id: str) -> CorpusFolder:
-        """The part of `folder` that belongs to one corpus."""
         return cls(Path(folder) / f"run={corpus_id}")
 
     def document(self, number: int) -> Path:
@@ -111,11 +110,7 @@ class CorpusFolder:
             path.unlink(missing_ok=True)
 
     def numbering(self, names: list[str]) -> tuple[dict[str, int], list[int]]:
-        """Number documents by their order; those that were numbered before keep their number.
-
-        Returns:
-            Numbers by name, and the numbers of documents that are there but no longer in the source.
-        """
+        """Number documents by their order, or as before; also the numbers that are no longer in the source."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             listing = self.path / _LISTING

@@ -42,11 +42,7 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text.
-
-    Attributes:
-        name: path below the folder, or row number, such as `a/b.txt` or `reviews.jsonl:12`.
-    """
+    """One text; its name is a path below the folder, or a row, such as `a/b.txt` or `reviews.jsonl:12`."""
 
     name: str
     text: str
@@ -59,11 +55,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A document that cannot be analysed.
-
-    Attributes:
-        kind: binary, empty, too short, not UTF-8, too large, unreadable, not JSON, not text, or other.
-    """
+    """A document that cannot be analysed: binary, empty, too short, not UTF-8, too large, unreadable, or not text."""
 
     name: str
     kind: str

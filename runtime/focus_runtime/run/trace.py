@@ -22,7 +22,6 @@ class HeadTrace:
     """Heads of a layer that ran with one setting.
 
     Attributes:
-        rule: pairs that are allowed whatever the groups.
         membership: (T,) int64 bit sets that their attention executed; one group of all tokens under full attention.
     """
 
@@ -32,7 +31,7 @@ class HeadTrace:
 
     @cached_property
     def counts(self) -> BlockCounts:
-        """Pairs by cause in blocks, of one head; counted when they are needed first."""
+        """Pairs by cause in blocks, of one head."""
         return count_pairs(self.membership, self.rule)
 
 
@@ -83,7 +82,7 @@ class LayerTrace(LayerGroups):
         centroids: (K, G) float32.
         potential: (K,) float32 column potential that was used.
         sliding_window: tokens that the layer's own attention reaches, the query's own among them. None: no limit.
-        attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None when not
+        attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None: not
             measured.
     """
 
@@ -108,12 +107,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class PredictedTokens:
-    """What one mode predicts; entry t is for token t+1.
-
-    Attributes:
-        predictions: most probable tokens, their probabilities, and the rank of the real one.
-        pieces: token id -> its text, of all tokens among the most probable ones.
-    """
+    """What one mode predicts for tokens 1 to T-1, and the texts of the most probable tokens by id."""
 
     predictions: Predictions
     pieces: dict[int, str]
@@ -126,7 +120,7 @@ class Trace:
     Attributes:
         nll: mode ("full", "focus") -> (T-1,) float64 nats, entry t for token t+1.
         info: the row of the `runs` table that is known here (model, configuration, versions, ...).
-        predicted: mode -> what it predicts; empty when that was not kept.
+        predicted: mode -> what it predicts.
     """
 
     tokens: TokenizedText
@@ -139,8 +133,8 @@ class Trace:
 
     def check_finite(self) -> None:
         """Refuse a run whose numbers are none: a sum, a map or a page made from them would be none either."""
-        dtype = self.info.get("dtype", "")
-        fix = "choose float32 or bfloat16" if dtype == "float16" else "check the model's weights"
+        half = self.info.get("dtype") == "float16"
+        fix = "choose float32 or bfloat16" if half else "check the model's weights"
         for mode, name in (("full", "full attention"), ("focus", "Focus")):
             if not np.isfinite(self.nll[mode]).all():
                 raise ModelError(f"losses under {name} are no numbers", expected="finite ones", fix=fix)
@@ -150,19 +144,8 @@ class Trace:
 
     @property
     def num_tokens(self) -> int:
-        """T."""
         return len(self.tokens.ids)
 
     def perplexity(self, mode: str) -> float:
         """exp of the mean negative log-likelihood of the scored tokens."""
         return float(np.exp(self.nll[mode].mean()))
-
-    @property
-    def dominance(self) -> float:
-        """Mean over layers."""
-        return float(np.mean([layer.dominance for layer in self.layers]))
-
-    @property
-    def retained_pairs(self) -> float:
-        """Mean over layers with a router."""
-        return float(np.mean([layer.retained_pairs for layer in self.layers]))

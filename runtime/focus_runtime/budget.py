@@ -38,16 +38,14 @@ class HeadException:
     """Other settings for one layer, for one key-value head of it and the query heads that share it, or for one of them.
 
     Attributes:
-        query_head: query head; all heads of the layer where both are None.
         top_k: k, 0 for no groups: the window and the first tokens alone, no text sinks; the configuration's when None.
-        window: w; the configuration's when None.
     """
 
     layer: int
     head: int | None = None
-    query_head: int | None = None
+    query_head: int | None = None  # query head; all heads of the layer where both are None
     top_k: int | None = None
-    window: int | None = None
+    window: int | None = None  # w; the configuration's when None
     full: bool = False
 
     def __post_init__(self) -> None:
@@ -92,15 +90,10 @@ class HeadException:
 
 @dataclass(frozen=True, order=True, slots=True)
 class HeadSetting:
-    """What some heads of a layer execute.
+    """What some heads of a layer execute."""
 
-    Attributes:
-        top_k: k; 0 for no groups, and where `full`.
-        window: w; 0 where `full`.
-    """
-
-    top_k: int
-    window: int
+    top_k: int  # k; 0 for no groups, and where `full`
+    window: int  # w; 0 where `full`
     full: bool = False
 
 
@@ -109,12 +102,11 @@ class HeadGroup:
     """Heads of a layer that share one setting.
 
     Attributes:
-        heads: numbers of key-value heads, each with the query heads that share it, unless `by_query`.
         by_query: the numbers are of query heads; so in all groups of a layer where some that share one differ.
     """
 
     setting: HeadSetting
-    heads: tuple[int, ...]
+    heads: tuple[int, ...]  # numbers of key-value heads, each with the query heads that share it, unless `by_query`
     by_query: bool = False
 
 

@@ -112,19 +112,14 @@ class FocusSettings:
     """Settings that a user chooses in place of the centroid file's; None keeps the file's own.
 
     The page's form, the command line and the API build one, and it goes as it is down to `compose`. A setting added
-    here, and to `FocusConfig`, reaches all of them.
-
-    Attributes:
-        window_growth: (1, 1) for windows of one length.
-        budget: empty for no heads with settings of their own.
-    """
+    here, and to `FocusConfig`, reaches all of them."""
 
     top_k: int | None = None
     window: int | None = None
     num_sinks: int | None = None
-    window_growth: tuple[int, int] | None = None
+    window_growth: tuple[int, int] | None = None  # (1, 1) for windows of one length
     assignment: str | None = None
-    budget: Sequence[HeadException] | None = None
+    budget: Sequence[HeadException] | None = None  # empty for no heads with settings of their own
     logit_factors: bool | None = None
 
     def __post_init__(self) -> None:
@@ -156,21 +151,16 @@ class TextOptions(FocusSettings):
     """How a text is analysed, alone or as a document of a corpus, which is neither timed nor changed.
 
     Attributes:
-        max_tokens: longer texts are cut here. None: no limit.
         special_tokens: "auto" for what the tokenizer puts before a text, such as BOS, or "none" for no token.
-        repeats: timed repeats of each mode. None: 5, or as few as 3 where they take long.
-        seed: that random centroids were drawn from.
-        attention_mass: also measure how much of full attention's probability the mask keeps.
-        changes: made by hand to what Focus does, as texts, see composition/changes.py.
     """
 
     backend: str = "auto"
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # longer texts are cut here. None: no limit.
     special_tokens: str = "auto"
-    repeats: int | None = None
-    seed: int = 0
-    attention_mass: bool = False
-    changes: tuple[str, ...] = ()
+    repeats: int | None = None  # timed repeats of each mode. None: 5, or as few as 3 where they take long.
+    seed: int = 0  # that random centroids were drawn from
+    attention_mass: bool = False  # also measure how much of full attention's probability the mask keeps
+    changes: tuple[str, ...] = ()  # made by hand to what Focus does, as texts, see composition/changes.py
 
     def __post_init__(self) -> None:
         FocusSettings.__post_init__(self)

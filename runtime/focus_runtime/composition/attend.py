@@ -24,8 +24,7 @@ from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.composition.cache import START_OVER
 from focus_runtime.composition.call import Call, of_heads, plan_of, with_factors
 from focus_runtime.composition.gpu import extent_of, fits, step_by_head, text_by_head
-from focus_runtime.composition.heads import memberships
-from focus_runtime.composition.plan import FULL, Plan
+from focus_runtime.composition.heads import FULL, Plan, memberships
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
 from focus_runtime.gpu import WITHOUT_CUDNN, attention_fits

@@ -28,15 +28,13 @@ class GroupHistory:
     """Groups of the tokens one cache layer has seen, for a batch of B texts, by S settings of its heads.
 
     Attributes:
-        seen: tokens the layer has seen, through Focus or not.
-        length: tokens whose groups are known; equal to `seen` as long as only Focus filled the cache.
         first_real: (B,) int64, padding tokens before each text; None while empty, and where there was no padding.
         first_input: (B, E) input of the layer at each text's first real token, where text sinks are looked for.
     """
 
     def __init__(self, seen: int) -> None:
-        self.seen = seen
-        self.length = 0
+        self.seen = seen  # tokens the layer has seen, through Focus or not
+        self.length = 0  # tokens whose groups are known; equal to `seen` as long as only Focus filled the cache
         self.first_real: Tensor | None = None
         self.written_by: Hashable = None
         self.first_input: Tensor | None = None
@@ -131,12 +129,11 @@ def check_continues(history: GroupHistory, written_by: Hashable, index: int) -> 
 
 @cache
 def _grouped(base: Any) -> Any:
-    """Subclass of a cache layer class that moves the groups along. `_layer_type` unset keeps transformers from
-    registering it; compiling is switched off because the attention reads the groups in plain Python."""
+    """Subclass of a cache layer class that moves the groups along."""
     body: dict[str, Any] = {
         _BASE: base,
-        "_layer_type": None,
-        "is_compileable": False,
+        "_layer_type": None,  # keeps transformers from registering it
+        "is_compileable": False,  # attention reads the groups in plain Python
         "__reduce__": _reduce,
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,

@@ -20,8 +20,7 @@ from torch.nn.functional import pad
 from focus_runtime.attention.dispatch import one_dtype, rows_together
 from focus_runtime.attention.reference import Scoring, needs_gradient
 from focus_runtime.budget import HeadCounts, HeadGroup
-from focus_runtime.composition.heads import Part, counts_of
-from focus_runtime.composition.plan import Plan, Reach, reach_of
+from focus_runtime.composition.heads import Part, Plan, Reach, counts_of, reach_of
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
 from focus_runtime.gpu import attention_fits, tried
@@ -34,32 +33,23 @@ FACTORS = "factors of the logits"  # name of the Triton kernel in warnings
 
 @dataclass(slots=True)
 class Call:
-    """One attention call: the tensors, cropped to the tokens that exist, and how scores are formed.
+    """One attention call: the tensors, cropped to the tokens that exist, and how scores are formed."""
 
-    Attributes:
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
-        padding: (B, Tk) bool, True for real tokens, or None when all are.
-        total: tokens of the whole text so far; more than Tk where a sliding cache dropped some.
-        sinks: (Hq,) learned sinks, one more logit for every query of a head.
-    """
-
-    query: Tensor
-    key: Tensor
+    query: Tensor  # (B, Hq, Tq, D)
+    key: Tensor  # and value, (B, Hkv, Tk, D)
     value: Tensor
-    padding: Tensor | None
-    total: int
+    padding: Tensor | None  # (B, Tk) bool, True for real tokens, or None when all are
+    total: int  # tokens of the whole text so far; more than Tk where a sliding cache dropped some
     scoring: Scoring
     dropout: float
-    sinks: Tensor | None = None
+    sinks: Tensor | None = None  # (Hq,) learned sinks, one more logit for every query of a head
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value."""
         return self.query, self.key, self.value
 
     @property
     def counts(self) -> HeadCounts:
-        """Its heads."""
         return counts_of(self.query, self.key)
 
     @property
@@ -136,7 +126,7 @@ def with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | 
     if min(total, layer.sliding or total) <= reach.least:
         return call
     if padding is None:
-        scaled = multiplied(query, factors_H, reach, total, layer.sliding)
+        scaled = _multiplied(query, factors_H, reach, total, layer.sliding)
         if scaled is not None:
             return replace(call, query=scaled)
         visible_BT = torch.arange(total - new + 1, total + 1, device=query.device)[None]
@@ -152,7 +142,7 @@ def acting_factors(layer: FocusLayer) -> Tensor | None:
     return layer.router.logit_factors if layer.owner.config.logit_factors else None
 
 
-def multiplied(query: Tensor, factors: Tensor, reach: Reach, total: int, furthest: int | None) -> Tensor | None:
+def _multiplied(query: Tensor, factors: Tensor, reach: Reach, total: int, furthest: int | None) -> Tensor | None:
     """Queries, (B, Hq, Tq, D), with their heads' factors, by one kernel; None where it does not take them or fails."""
     if not kernels_read(factors) or needs_gradient(query) or not attention_fits(FACTORS, query, query, query):
         return None

@@ -210,14 +210,12 @@ class LayerEdit:
     """Changes of one layer's groups, positions counted from the text's first token.
 
     Attributes:
-        moves: token -> its most probable group.
         links: token -> bits that it shares with the tokens it is linked to, beyond those of the K groups.
-        silenced: bit set of groups that link nothing.
     """
 
-    moves: dict[int, int] = field(default_factory=dict)
+    moves: dict[int, int] = field(default_factory=dict)  # token -> its most probable group
     links: dict[int, int] = field(default_factory=dict)
-    silenced: int = 0
+    silenced: int = 0  # bit set of groups that link nothing
 
     def applied(self, assignment: Assignment, first: int, top_k: int) -> Assignment:
         """The same groups, of the tokens from `first` on, with the changes; tokens in all groups stay there."""

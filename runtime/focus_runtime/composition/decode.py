@@ -7,7 +7,7 @@ groups for every top-k, looks for a text sink, writes both behind those of earli
 their heads' factors; two compute attention.
 
 Measured over whole steps: on a CPU 0.86 to 0.98 of full attention's speed (128 tokens, fp32, `default`; LOG.md,
-2026-11-24), on an H100 0.73 to 0.85 with what plan.py keeps (2026-11-27).
+2026-11-24), on an H100 0.73 to 0.85 with what `Plan` keeps (2026-11-27).
 
 Shape suffixes: B batch, H query heads, Q new tokens, T all tokens, D head size, S settings, K groups, E model width.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -152,25 +152,15 @@ def _on_gpu(
         )
     if result is None:
         return None
-    if found is not None:
-        layer.owner.found_sinks.by_layer[layer.index] = found
-    else:
-        layer.owner.found_sinks.by_layer.pop(layer.index, None)  # of an earlier pass
+    layer.owner.found_sinks.note(layer.index, found)
     if config.top_k in top_ks:
         membership = sets_SBT[top_ks.index(config.top_k), :, place : place + 1].clone()
-        own = Assignment(
-            probabilities_K[None, None],
-            membership,
-            potential,
-            found is None,
-            everywhere=found,
-            beyond=found is not None,
-        )
+        known: dict[str, Any] = {"uniform": found is None, "everywhere": found, "beyond": found is not None}
+        current.assignment = Assignment(probabilities_K[None, None], membership, potential, **known)
     else:
         membership = top_k_membership(probabilities_K, config.top_k)[None, None]
         own = Assignment(probabilities_K[None, None], membership, potential, uniform=True)
-        own = own if found is None else own.in_all_groups(found)
-    current.assignment = own
+        current.assignment = own if found is None else own.in_all_groups(found)
     current.counts, current.backend = plan.counts, "decode"
     return result[0].transpose(1, 2)
 

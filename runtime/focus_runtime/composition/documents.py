@@ -45,13 +45,9 @@ class Span:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Documents:
-    """The documents of a batch, in order.
+    """The documents of a batch, in order."""
 
-    Attributes:
-        numbers: (B, T) int64, the same for all tokens of a document; 0 for padding.
-    """
-
-    numbers: Tensor
+    numbers: Tensor  # (B, T) int64, the same for all tokens of a document; 0 for padding
     spans: tuple[Span, ...]
 
     @classmethod

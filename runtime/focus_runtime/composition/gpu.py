@@ -19,8 +19,7 @@ from focus_runtime.attention.cuda.decomposed import GROUPED, grouped_fits, trito
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.reference import needs_gradient
 from focus_runtime.composition.call import Call, acting_factors, head_factors, kernels_read, plan_of, with_factors
-from focus_runtime.composition.heads import memberships
-from focus_runtime.composition.plan import Plan
+from focus_runtime.composition.heads import Plan, memberships
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.gpu import attention_fits, tried
 from focus_runtime.mask.rule import Extent

@@ -128,10 +128,7 @@ def _on_gpu(layer: FocusLayer, router: CentroidRouter, hidden: Tensor) -> Assign
     if result is None:
         return None
     probabilities_BTK, sets_SBT, found_BT = result
-    if found_BT is not None:
-        owner.found_sinks.by_layer[layer.index] = found_BT
-    else:
-        owner.found_sinks.by_layer.pop(layer.index, None)  # of an earlier pass
+    owner.found_sinks.note(layer.index, found_BT)
     return Assignment(
         probabilities_BTK,
         sets_SBT[top_ks.index(config.top_k)],

@@ -28,13 +28,12 @@ class Step:
 
     Attributes:
         groups: its most probable group by layer; None for full attention, which has none (see `groups_afterwards`).
-        milliseconds: what computing the next token took.
     """
 
     mode: str
     token_id: int
     groups: dict[int, int] | None
-    milliseconds: float
+    milliseconds: float  # what computing the next token took
 
 
 class _Writer:
@@ -109,15 +108,13 @@ class LiveText:
     """One text with what Focus decided of it so far.
 
     Attributes:
-        focus: attached while `read` runs.
         groups: by layer, the most probable group of every token.
-        logits: (V,) of the token after the last one; None for an empty text.
     """
 
-    focus: FocusModel
+    focus: FocusModel  # attached while `read` runs
     ids: list[int] = field(default_factory=list)
     groups: dict[int, NDArray[np.int64]] = field(default_factory=dict)
-    logits: torch.Tensor | None = None
+    logits: torch.Tensor | None = None  # (V,) of the token after the last one; None for an empty text
     _cache: Any = None
 
     def __post_init__(self) -> None:

@@ -50,23 +50,20 @@ class CorpusJob:
     """What is done with every document.
 
     Attributes:
-        fingerprint: what the model's must be, so that all workers run the same weights.
         centroids, random_baseline: learned and random centroids, or files of them; with potentials where needed.
-        tags: part of speech, relation and sentence of every token, in English.
-        threads: of torch in each worker; torch's own choice when None.
     """
 
     model: str
     cache_dir: Path
-    fingerprint: str
+    fingerprint: str  # what the model's must be, so that all workers run the same weights
     centroids: Centroids | Path
     random_baseline: Centroids | Path | None
     options: TextOptions
-    tags: bool
+    tags: bool  # part of speech, relation and sentence of every token, in English
     folder: CorpusFolder
     device: str = "cpu"
     dtype: str = "float32"
-    threads: int | None = None
+    threads: int | None = None  # of torch in each worker; torch's own choice when None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +74,6 @@ class Outcome:
         model_seconds, seconds: in forward passes, and in all. A document that a worker which died had finished has
             none in forward passes.
         kind, reason: why it was skipped.
-        fatal: why no document can be analysed any more.
     """
 
     number: int
@@ -87,7 +83,7 @@ class Outcome:
     seconds: float = 0.0
     kind: str = ""
     reason: str = ""
-    fatal: str = ""
+    fatal: str = ""  # why no document can be analysed any more
     worker: str = ""
 
 

@@ -76,21 +76,13 @@ def is_corpus(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where documents come from.
+    """Where documents come from."""
 
-    Attributes:
-        path: a folder, a .jsonl or a .parquet file.
-        glob: which files of a folder; JSONL and Parquet files among them give one document for each row.
-        text_column: key or column with the text.
-        leave_out: a folder below `path` that is not searched, such as the one results are written to.
-        max_bytes: of a document's text in UTF-8, wherever it comes from; longer ones are skipped.
-    """
-
-    path: Path
-    glob: str = GLOB
-    text_column: str = TEXT_COLUMN
-    leave_out: Path | None = None
-    max_bytes: int = MAX_BYTES
+    path: Path  # a folder, a .jsonl or a .parquet file
+    glob: str = GLOB  # which files of a folder; JSONL and Parquet files among them give one document for each row
+    text_column: str = TEXT_COLUMN  # key or column with the text
+    leave_out: Path | None = None  # a folder below `path` that is not searched, such as the one results are written to
+    max_bytes: int = MAX_BYTES  # of a document's text in UTF-8, wherever it comes from; longer ones are skipped
 
     def names(self) -> list[str]:
         """Names of all documents in order, also of those that will be skipped."""

@@ -41,14 +41,12 @@ class LayerGroups:
 
     Attributes:
         membership: (T,) int64 bit sets of the configuration's top-k, which all heads without an exception executed.
-        probabilities: (T, K) float32.
-        heads: what was executed, by group of heads that share a setting.
     """
 
     layer: int
     membership: NDArray[np.int64]
-    probabilities: NDArray[np.float32]
-    heads: tuple[HeadTrace, ...]
+    probabilities: NDArray[np.float32]  # (T, K) float32
+    heads: tuple[HeadTrace, ...]  # what was executed, by group of heads that share a setting
 
     @property
     def retained_pairs(self) -> float:
@@ -78,18 +76,15 @@ class LayerTrace(LayerGroups):
     """One layer of a run, routing size G.
 
     Attributes:
-        routing: (T, G) float32 routing vectors h W_g.
-        centroids: (K, G) float32.
-        potential: (K,) float32 column potential that was used.
         sliding_window: tokens that the layer's own attention reaches, the query's own among them. None: no limit.
         attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None: not
             measured.
     """
 
     attention_kind: str
-    routing: NDArray[np.float32]
-    centroids: NDArray[np.float32]
-    potential: NDArray[np.float32]
+    routing: NDArray[np.float32]  # (T, G) float32 routing vectors h W_g
+    centroids: NDArray[np.float32]  # (K, G) float32
+    potential: NDArray[np.float32]  # (K,) float32 column potential that was used
     sliding_window: int | None = None
     attention_mass_retained: float | None = None
 
@@ -115,21 +110,15 @@ class PredictedTokens:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A whole run.
-
-    Attributes:
-        nll: mode ("full", "focus") -> (T-1,) float64 nats, entry t for token t+1.
-        info: the row of the `runs` table that is known here (model, configuration, versions, ...).
-        predicted: mode -> what it predicts.
-    """
+    """A whole run."""
 
     tokens: TokenizedText
     layers: list[LayerTrace]
-    nll: dict[str, NDArray[np.float64]]
+    nll: dict[str, NDArray[np.float64]]  # mode ("full", "focus") -> (T-1,) float64 nats, entry t for token t+1
     timings: list[Timing]
-    info: dict[str, Any]
+    info: dict[str, Any]  # the row of the `runs` table that is known here (model, configuration, versions, ...)
     notes: list[str] = field(default_factory=list)
-    predicted: dict[str, PredictedTokens] = field(default_factory=dict)
+    predicted: dict[str, PredictedTokens] = field(default_factory=dict)  # mode -> what it predicts
 
     def check_finite(self) -> None:
         """Refuse a run whose numbers are none: a sum, a map or a page made from them would be none either."""

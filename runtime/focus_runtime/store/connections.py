@@ -7,8 +7,8 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Hashable
-from contextlib import suppress
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import get_ident
@@ -82,22 +82,21 @@ class OpenFile:
         if reader is not None:
             reader.connection.close()
 
-    def begin_write(self) -> None:
-        """Wait for readers and writers of this process, and close the kept connection."""
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Wait for readers and writers of this process, and let nobody in while the block runs."""
         with self._changed:
             self.writers += 1
             self._changed.wait_for(lambda: self._writer is None and not set(self._readers) - {get_ident()})
             self._writer = get_ident()
-            kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.connection.close()
-
-    def end_write(self) -> None:
-        """Let the next one in."""
-        with self._changed:
-            self._writer = None
-            self.writers -= 1
-            self._changed.notify_all()
+        try:
+            self.close_kept()
+            yield
+        finally:
+            with self._changed:
+                self._writer = None
+                self.writers -= 1
+                self._changed.notify_all()
 
     def identity(self) -> Hashable:
         """Tells a file from one that took its place."""

@@ -49,9 +49,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection inside one transaction: committed at the end, rolled back on any error."""
-        shared = open_file(self.path)
-        shared.begin_write()
-        try:
+        with open_file(self.path).writing():
             self._ready = self._ready and os.path.exists(self.path)  # one that was deleted is made anew
             connection = self._open(read_only=False)
             try:
@@ -71,8 +69,6 @@ class Database:
                 raise
             finally:
                 connection.close()
-        finally:
-            shared.end_write()
 
     @contextmanager
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -114,12 +110,8 @@ class Database:
 
     def wait_until_unused(self) -> None:
         """Wait until no process has the file open; nothing in it is migrated."""
-        shared = open_file(self.path)
-        shared.begin_write()
-        try:
+        with open_file(self.path).writing():
             self._open(read_only=False).close()
-        finally:
-            shared.end_write()
 
     @contextmanager
     def read_unmigrated(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -42,22 +42,20 @@ class TrainingInfo:
     """The record of a training before its first step; the columns of `training_runs` of the same names.
 
     Attributes:
-        kind: what is trained, for example "centroids", "two-phase", "from scratch", or a baseline's name.
         config: FocusConfig as plain values; empty for a method without groups.
         domains: weight and texts of each domain by name; empty for a training without domains.
         command, folder: command line and working folder with which it can be started again; "" when unknown.
-        out: absolute path of the result; a resumed training is identified by it.
     """
 
     name: str
-    kind: str
+    kind: str  # what is trained, for example "centroids", "two-phase", "from scratch", or a baseline's name
     model_id: str
     model_fingerprint: str
     steps: int
     seed: int
     device: str
     dtype: str
-    out: str = ""
+    out: str = ""  # absolute path of the result; a resumed training is identified by it
     config: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)

@@ -78,21 +78,6 @@ def test_packed_documents_are_read_where_no_single_token_is_changed_or_measured(
 
 
 @torch.no_grad()
-def test_steps_follow_edits():
-    """A mode that the short way once had to remember by itself."""
-    focus, ids = composed(), random_ids(24)
-    with focus.with_changes(read_changes(["see:0:22:8", "see:1:23:7", "silence:1:B"]), 24):
-        whole = focus.model(ids, use_cache=False).logits[:, 20:]
-        past, parts = focus.model(ids[:, :20], use_cache=True).past_key_values, []
-        for place in range(20, 24):
-            out = focus.model(ids[:, place : place + 1], past_key_values=past, use_cache=True)
-            past = out.past_key_values
-            parts.append(out.logits)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=2e-4, atol=2e-4)
-    assert not torch.allclose(whole, focus.model(ids, use_cache=False).logits[:, 20:], atol=1e-3)
-
-
-@torch.no_grad()
 def test_blocks_that_overlap_leave_their_own_mode_only():
     """As of two threads, of which the first to come leaves first."""
     focus = composed()

@@ -6,15 +6,12 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 import yaml
 
-from focus_explorer.cli.main import parser
 from focus_explorer.exports.bundle.readme import bibtex
 from focus_runtime.version import __version__
 
 ROOT = Path(__file__).parent.parent
-FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 
 
 def test_the_citation_file_names_what_bundles_cite():
@@ -33,19 +30,6 @@ def test_the_citation_file_names_what_bundles_cite():
     assert newest is not None
     assert newest.groups() == (__version__, str(cited["date-released"]))
     assert cited["version"] == __version__
-
-
-@pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)
-def test_forms_of_issues_have_what_their_reader_asks_for(form):
-    values = yaml.safe_load(form.read_text())
-    assert {"name", "description", "body"} <= set(values)
-    assert all(field["attributes"]["label"] for field in values["body"] if field["type"] != "markdown")
-
-
-def test_the_command_that_a_form_names_exists():
-    named = next(path for path in FORMS if path.stem == "bug").read_text()
-    assert "focus-explorer bundle RUN --out run.zip" in named
-    parser(("bundle",)).parse_args(["bundle", "RUN", "--out", "run.zip"])
 
 
 def test_the_licence_of_every_package_is_known():

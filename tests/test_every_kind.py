@@ -22,7 +22,7 @@ from focus_explorer.web.requests.dispatch import dispatch
 from focus_explorer.web.requests.table import PAGE
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition.attach import compose
-from focus_runtime.composition.plan import FULL
+from focus_runtime.composition.heads import FULL
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.loss import layer_shares
 from focus_runtime.routing.centroid_file import save_centroids

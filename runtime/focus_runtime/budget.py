@@ -22,11 +22,7 @@ EXPECTED = 'such as {"layer": 8, "head": 0, "full": true} or {"layer": 3, "top_k
 
 
 class HeadCounts(NamedTuple):
-    """How many heads a layer has.
-
-    Attributes:
-        query: query heads; as many share each key-value head.
-    """
+    """Key-value heads and query heads of a layer; equally many query heads share each key-value head."""
 
     key: int
     query: int
@@ -42,33 +38,27 @@ class HeadException:
     """Other settings for one layer, for one key-value head of it and the query heads that share it, or for one of them.
 
     Attributes:
-        query_head: query head; all heads of the layer where both are None.
         top_k: k, 0 for no groups: the window and the first tokens alone, no text sinks; the configuration's when None.
-        window: w; the configuration's when None.
     """
 
     layer: int
     head: int | None = None
-    query_head: int | None = None
+    query_head: int | None = None  # query head; all heads of the layer where both are None
     top_k: int | None = None
-    window: int | None = None
+    window: int | None = None  # w; the configuration's when None
     full: bool = False
 
     def __post_init__(self) -> None:
-        _check_whole("layer", self.layer, 0, MAX_INDEX)
-        if self.head is not None:
-            _check_whole("head", self.head, 0, MAX_INDEX)
-        if self.query_head is not None:
-            _check_whole("query_head", self.query_head, 0, MAX_INDEX)
-            if self.head is not None:
-                raise ConfigError(
-                    f"the budget names head {self.head} and query_head {self.query_head} in one exception",
-                    expected="one of them: a key-value head, or a query head",
-                )
-        if self.top_k is not None:
-            _check_whole("top_k", self.top_k, 0, MAX_WHOLE)
-        if self.window is not None:
-            _check_whole("window", self.window, 0, MAX_WHOLE)
+        _check_whole("layer", self.layer, MAX_INDEX)
+        limits = {"head": MAX_INDEX, "query_head": MAX_INDEX, "top_k": MAX_WHOLE, "window": MAX_WHOLE}
+        for name, most in limits.items():
+            if getattr(self, name) is not None:
+                _check_whole(name, getattr(self, name), most)
+        if self.head is not None and self.query_head is not None:
+            raise ConfigError(
+                f"the budget names head {self.head} and query_head {self.query_head} in one exception",
+                expected="one of them: a key-value head, or a query head",
+            )
         if not isinstance(self.full, bool):
             raise ConfigError(f"the budget's full is {self.full!r}", expected="true or false")
         if self.full and (self.top_k is not None or self.window is not None):
@@ -85,6 +75,13 @@ class HeadException:
             return f"layer {self.layer}, query head {self.query_head}"
         return f"layer {self.layer}" if self.head is None else f"layer {self.layer}, head {self.head}"
 
+    def applied(self, setting: HeadSetting) -> HeadSetting:
+        """What a head executes under this exception from a setting."""
+        if self.full:
+            return HeadSetting(0, 0, full=True)
+        top_k = setting.top_k if self.top_k is None else self.top_k
+        return HeadSetting(top_k, setting.window if self.window is None else self.window)
+
     def to_dict(self) -> dict[str, Any]:
         """What is set, JSON-ready."""
         values = dataclasses.asdict(self)
@@ -93,15 +90,10 @@ class HeadException:
 
 @dataclass(frozen=True, order=True, slots=True)
 class HeadSetting:
-    """What some heads of a layer execute.
+    """What some heads of a layer execute."""
 
-    Attributes:
-        top_k: k; 0 for no groups, and where `full`.
-        window: w; 0 where `full`.
-    """
-
-    top_k: int
-    window: int
+    top_k: int  # k; 0 for no groups, and where `full`
+    window: int  # w; 0 where `full`
     full: bool = False
 
 
@@ -110,22 +102,16 @@ class HeadGroup:
     """Heads of a layer that share one setting.
 
     Attributes:
-        heads: their numbers, ascending: key-value heads, each with the query heads that share it, unless `by_query`.
-        by_query: the numbers are of query heads; so in all groups of a layer where some that share a key-value head
-            differ.
+        by_query: the numbers are of query heads; so in all groups of a layer where some that share one differ.
     """
 
     setting: HeadSetting
-    heads: tuple[int, ...]
+    heads: tuple[int, ...]  # numbers of key-value heads, each with the query heads that share it, unless `by_query`
     by_query: bool = False
 
 
 def read_budget(values: Any) -> tuple[HeadException, ...]:
-    """Exceptions from JSON values or as they are, in order of layer and head.
-
-    Raises:
-        ConfigError: it is none, an entry cannot be read, or two are for the same place.
-    """
+    """Exceptions from JSON values or as they are, in order of layer and head."""
     if not isinstance(values, list | tuple):
         raise ConfigError(f"the budget is {type(values).__name__}", expected=f"a list of exceptions, {EXPECTED}")
     budget = [entry if isinstance(entry, HeadException) else _read_exception(entry) for entry in values]
@@ -153,7 +139,7 @@ def head_groups(
     settings = [usual] * counts.query
     for entry in sorted((entry for entry in budget if entry.layer == layer), key=_rank):
         for head in heads_of(entry, counts):
-            settings[head] = _changed(usual, entry)
+            settings[head] = entry.applied(usual)
     by_query = any(
         settings[head] != settings[head - head % counts.shared_by] for head in range(counts.query)
     )  # else key-value heads say the same in fewer numbers
@@ -210,13 +196,6 @@ def to_budget(
     return read_budget(exceptions)
 
 
-def _changed(usual: HeadSetting, entry: HeadException) -> HeadSetting:
-    if entry.full:
-        return HeadSetting(0, 0, full=True)
-    top_k = usual.top_k if entry.top_k is None else entry.top_k
-    return HeadSetting(top_k, usual.window if entry.window is None else entry.window)
-
-
 def _read_exception(values: Any) -> HeadException:
     if not isinstance(values, dict):
         raise ConfigError(f"the budget holds {type(values).__name__}", expected=EXPECTED)
@@ -229,6 +208,6 @@ def _read_exception(values: Any) -> HeadException:
     return HeadException(**values)
 
 
-def _check_whole(name: str, value: Any, minimum: int, maximum: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-        raise ConfigError(f"the budget's {name} is {value!r}", expected=f"a whole number from {minimum} to {maximum}")
+def _check_whole(name: str, value: Any, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise ConfigError(f"the budget's {name} is {value!r}", expected=f"a whole number from 0 to {most}")

@@ -39,11 +39,7 @@ WHOLE = {  # least and largest value
 
 
 def checked(name: str, value: Any) -> Any:
-    """The value of a setting in the form that `FocusConfig` keeps.
-
-    Raises:
-        ConfigError: it is none, or out of range.
-    """
+    """The value of a setting in the form that `FocusConfig` keeps."""
     if name in WHOLE:
         least, most = WHOLE[name]
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -115,24 +111,15 @@ def growth_words(growth: Sequence[int]) -> str:
 class FocusSettings:
     """Settings that a user chooses in place of the centroid file's; None keeps the file's own.
 
-    The page's form, the command line and the API build one, alone or as the base of a request that says more, and it
-    goes as it is down to `compose`. A setting added here, and to `FocusConfig`, reaches all of them.
-
-    Attributes:
-        window: pairs at most this many tokens apart always attend, in heads without a window of their own.
-        num_sinks: first tokens that every token may attend to.
-        window_growth: positions from which to which windows grow; (1, 1) for windows of one length.
-        assignment: "causal" or "sinkhorn".
-        budget: layers and heads with settings of their own; empty for no such heads.
-        logit_factors: whether heads multiply their logits by the centroid file's factors.
-    """
+    The page's form, the command line and the API build one, and it goes as it is down to `compose`. A setting added
+    here, and to `FocusConfig`, reaches all of them."""
 
     top_k: int | None = None
     window: int | None = None
     num_sinks: int | None = None
-    window_growth: tuple[int, int] | None = None
+    window_growth: tuple[int, int] | None = None  # (1, 1) for windows of one length
     assignment: str | None = None
-    budget: Sequence[HeadException] | None = None
+    budget: Sequence[HeadException] | None = None  # empty for no heads with settings of their own
     logit_factors: bool | None = None
 
     def __post_init__(self) -> None:
@@ -141,12 +128,7 @@ class FocusSettings:
 
     @classmethod
     def from_config(cls, config: FocusConfig, **more: Any) -> Self:
-        """What executes a configuration again with its own or similar centroids, whose factors decide for themselves.
-
-        Args:
-            config: that was executed.
-            more: what differs from it, or further attributes of a request.
-        """
+        """What executes a configuration again, but for `more`; the centroids decide whether they have factors."""
         names = [name for name in SETTINGS if name != "logit_factors"]
         executed = {name: getattr(config, name) for name in names} | {"window_growth": config.growth}
         return cls(**(executed | more))
@@ -157,11 +139,7 @@ class FocusSettings:
         return {name: value for name, value in values.items() if value is not None}
 
     def of(self, config: FocusConfig) -> FocusConfig:
-        """A centroid file's configuration with what was chosen in its place.
-
-        Raises:
-            ConfigError: a setting does not fit the centroids.
-        """
+        """A centroid file's configuration with what was chosen in its place."""
         return config.replace(**self.chosen())
 
 
@@ -173,21 +151,16 @@ class TextOptions(FocusSettings):
     """How a text is analysed, alone or as a document of a corpus, which is neither timed nor changed.
 
     Attributes:
-        max_tokens: longer texts are cut here. None: no limit.
         special_tokens: "auto" for what the tokenizer puts before a text, such as BOS, or "none" for no token.
-        repeats: timed repeats of each mode. None: 5, or as few as 3 where they take long.
-        seed: that random centroids were drawn from; recorded, for nothing else here is random.
-        attention_mass: also measure how much of full attention's probability the mask keeps: one more pass.
-        changes: made by hand to what Focus does, as texts, see composition/changes.py.
     """
 
     backend: str = "auto"
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # longer texts are cut here. None: no limit.
     special_tokens: str = "auto"
-    repeats: int | None = None
-    seed: int = 0
-    attention_mass: bool = False
-    changes: tuple[str, ...] = ()
+    repeats: int | None = None  # timed repeats of each mode. None: 5, or as few as 3 where they take long.
+    seed: int = 0  # that random centroids were drawn from
+    attention_mass: bool = False  # also measure how much of full attention's probability the mask keeps
+    changes: tuple[str, ...] = ()  # made by hand to what Focus does, as texts, see composition/changes.py
 
     def __post_init__(self) -> None:
         FocusSettings.__post_init__(self)
@@ -284,8 +257,7 @@ class FocusConfig:
     def full_up_to(self) -> int:
         """Tokens of the longest text in which Focus is full attention whatever the groups.
 
-        Windows and sinks of every head keep all pairs there, and factors of the logits do not act yet: they begin where
-        a text is longer than a head's window.
+        Windows and sinks of every head keep all pairs there, and factors of the logits do not act yet.
         """
         window, (first, last) = self.shortest_window, self.growth
         near = partial(grown_window, window, self.growth)

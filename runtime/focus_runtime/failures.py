@@ -16,17 +16,11 @@ _GPU_WORDS = ("CUDA error", "device-side assert")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Advice:
-    """What to do when the memory runs out.
+    """What to do when the memory runs out."""
 
-    Attributes:
-        fits: with `{0}` for the length that fits; empty where a user does not choose the length: none is named then.
-        otherwise: where that length is not known.
-        work: what the tokens were read for, where that is not plain; before the first word of the message.
-    """
-
-    fits: str = ""
-    otherwise: str
-    work: str = ""
+    fits: str = ""  # with `{0}` for the length that fits; empty where a user does not choose the length
+    otherwise: str  # where that length is not known
+    work: str = ""  # what the tokens were read for; the message begins with it
 
 
 LONGEST_TEXT = Advice(

@@ -51,19 +51,11 @@ def replacing(
 ) -> Iterator[Path]:
     """Replace a file atomically: the block fills a temporary file, which takes the target's place when it ends well.
 
-    Folders above the target are made. The temporary file has the target's suffix and is removed when the block fails.
+    Folders above the target are made. The empty temporary file that is yielded has the target's suffix.
 
     Args:
-        target: the file to write; an existing one is replaced.
-        explain: target and OSError, of the block or of the renaming -> the exception to raise; with None the OSError
-            itself is raised.
+        explain: target and OSError -> the exception to raise; with None the OSError itself is raised.
         sync: wait until the content is on the disk before renaming, so that a power failure cannot lose both versions.
-
-    Yields:
-        The empty temporary file.
-
-    Raises:
-        InputError: it cannot be written; another type where `explain` returns one.
     """
     target = Path(target)
     with _explained(target, explain):
@@ -76,7 +68,8 @@ def replacing(
             yield part
             part.chmod(mode)
             if sync:
-                _sync(part)
+                with part.open("rb+") as stream:
+                    os.fsync(stream.fileno())
             os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
@@ -93,15 +86,8 @@ def replacing_folder(
     """Make a folder atomically: the block fills a temporary folder, which is renamed to the target when it ends well.
 
     Args:
-        target: the folder to make; an empty one may be there.
         clear: moves a folder with content out of the way; it is called again when another process was faster. Without
             it such a folder is an error.
-
-    Yields:
-        The empty temporary folder, removed when the block fails.
-
-    Raises:
-        InputError: it cannot be written; another type where `explain` returns one.
     """
     target = Path(target)
     with _explained(target, explain):
@@ -117,11 +103,7 @@ def replacing_folder(
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that its user alone can write, or take that right from others.
-
-    Raises:
-        OSError: it cannot be made, or belongs to somebody else.
-    """
+    """Make a folder that its user alone can write, or take that right from others."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not is_own(folder):
         raise OSError(f"{folder} belongs to somebody else")
@@ -145,7 +127,7 @@ def one_process_at_a_time(path: str | os.PathLike[str], waiting: Callable[[], ob
     """Let one process after another do a block; where the system or the folder has no locks, all at once.
 
     Args:
-        path: of the lock, a file that is there while somebody works; one left behind by a killed process means nothing.
+        path: of the lock; one left behind by a killed process means nothing.
         waiting: called every fifth of a second while another process works; what it raises ends the wait.
     """
     descriptor, held = None, False
@@ -174,11 +156,7 @@ def one_process_at_a_time(path: str | os.PathLike[str], waiting: Callable[[], ob
 
 
 def check_writable(target: str | os.PathLike[str], *, explain: Explain | None = CANNOT_WRITE) -> None:
-    """Find out before any work whether a file could be written; its folder is made.
-
-    Raises:
-        InputError: it could not, or is a folder; another type where `explain` returns one.
-    """
+    """Find out before any work whether a file could be written; its folder is made."""
     target = Path(target)
     with _explained(target, explain):
         if target.is_dir():
@@ -187,11 +165,7 @@ def check_writable(target: str | os.PathLike[str], *, explain: Explain | None = 
 
 
 def check_writable_folder(folder: str | os.PathLike[str], *, explain: Explain | None = CANNOT_WRITE) -> None:
-    """Find out before any work whether files could be written to a folder; it is made.
-
-    Raises:
-        InputError: they could not; another type where `explain` returns one.
-    """
+    """Find out before any work whether files could be written to a folder; it is made."""
     folder = Path(folder)
     with _explained(folder, explain):
         folder.mkdir(parents=True, exist_ok=True)
@@ -203,9 +177,6 @@ def sweep_parts(folder: Path) -> None:
     """Remove what processes that were killed have left in a folder; looked at once by each process.
 
     Only what is an hour old and names a process that is no more: another machine may write to the same folder.
-
-    Args:
-        folder: of the files that are written.
     """
     folder = folder.absolute()
     if folder in _swept:
@@ -254,11 +225,6 @@ def _explained(target: Path, explain: Explain | None) -> Iterator[None]:
         if explain is None:
             raise
         raise explain(target, error) from error
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb+") as stream:
-        os.fsync(stream.fileno())
 
 
 def _rename_folder(part: Path, target: Path, clear: Callable[[], object] | None) -> None:

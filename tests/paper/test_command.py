@@ -11,19 +11,12 @@ from focus_explorer.errors import InputError, TrainingStopped
 from paper import __main__ as command
 from paper.__main__ import main
 from paper.lab.scale import SCALES
-from paper.names import REPORTS
 from paper.output import files
 from tests.paper.conftest import TEXT, UNIT
 
 
 def last_error(capsys):
     return capsys.readouterr().err.strip().splitlines()[-1]
-
-
-def test_the_list_names_every_table_and_figure(capsys):
-    assert main(["--list"]) == 0
-    listed = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in listed] == list(REPORTS)
 
 
 @pytest.mark.parametrize("words", [["table7"], ["--scale", "tiny", "table7"], []])

@@ -16,7 +16,7 @@ from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden
 from focus_runtime.text.tagging import CLASSES
 from paper.lab import group_content as module
-from paper.lab.group_content import RoutedText, describe_groups, group_content, long_range_pairs, routed_text
+from paper.lab.group_content import RoutedText, group_content, long_range_pairs, routed_text
 from tests.helpers import build_centroids, build_model, build_tokenizer
 
 
@@ -62,16 +62,6 @@ def test_groups_are_described_by_counting(fresh_seed, monkeypatch):
     json.dumps(row)
 
 
-def test_an_empty_group_has_a_row():
-    probabilities = np.tile(np.array([[0.8, 0.2]], np.float32), (4, 1))
-    rows = describe_groups(probabilities, ["a"] * 4, np.zeros(4, np.int64))
-    assert rows[0]["size"] == 1.0
-    assert rows[0]["typical"] == []
-    assert rows[1]["size"] == 0.0
-    assert rows[1]["purity"] is None
-    assert rows[0].keys() == rows[1].keys()
-
-
 def test_shuffled_groups_say_nothing_of_classes(fresh_seed):
     routed = made_up(fresh_seed, sequences=4)
     routed.probabilities[4] = np.eye(len(CLASSES), dtype=np.float32)[routed.classes]
@@ -110,11 +100,6 @@ def test_long_range_pairs_are_the_strongest_of_a_double_loop(growth, fresh_seed,
         assert words[pair["earlier_position"]] == pair["earlier_word"]
         assert pair["distance"] == pair["position"] - pair["earlier_position"] > routed.near[pair["position"]]
     json.dumps(row)
-
-
-def test_no_pair_beyond_the_window_is_no_share():
-    row = long_range_pairs(made_up(0, window=60), "name")[0]
-    assert row == {"layer": 4, "same_group": None, "same_group_of_all": None, "pairs": []}
 
 
 def test_a_text_is_routed_as_the_model_does_it():

@@ -21,14 +21,6 @@ from paper.output.report import plain_values, read_json
 from tests.paper.conftest import REPEATED, UNIT
 
 
-def test_trained_centroids_are_found_again(lab, monkeypatch):
-    first = lab.trained(num_groups=4)
-    monkeypatch.setattr("paper.lab.lab.train_centroids", lambda *a, **k: pytest.fail("trained again"))
-    again = lab.trained(num_groups=4)
-    assert (again.config, again.sha256) == (first.config, lab.trained(num_groups=4).sha256)
-    assert lab.key("a", 1) != lab.key("a", 2)
-
-
 def test_a_row_is_measured_once(lab):
     cells = {"a": Interval(1.0, None, None, 1), "b": [1, Interval(2.0, 1.0, 3.0, 4, 2)], "c": {"d": None, "e": "x"}}
     assert lab.kept("row", lambda: cells, of=1) == cells

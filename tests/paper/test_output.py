@@ -6,11 +6,10 @@ import csv
 import dataclasses
 import math
 
-from benchmarks.claims import END, START, with_claims
 from focus_explorer.errors import InputError
 from focus_runtime.measure.intervals import Interval
 from paper.output import files
-from paper.output.files import cell, comma_separated, latex, markdown, plotly_figure, write
+from paper.output.files import comma_separated, latex, markdown, write
 from paper.output.page import claims_table, read_report, write_page, written_reports
 from paper.output.report import Claim, Column, Figure, Report, Series, merged
 
@@ -63,14 +62,6 @@ def test_latex_escapes_and_states_the_setting():
     assert r"$\tau$ $\leq$ 0.2, K $\geq$ 4, $-$1 \textasciicircum{} \textasciitilde{} \textbackslash{}." in symbols
 
 
-def test_cells():
-    assert cell(None, Column("a", "a")) == "–"
-    assert cell(1234567, Column("a", "a", 0)) == "1,234,567"
-    assert cell(0.123, Column("a", "a", 1, percent=True)) == "12.3 %"
-    assert cell(Interval(1.0, None, None, 1), Column("a", "a")) == "1.00"
-    assert cell(0.0123, Column("a", "a", percent=True, signed=True)) == "+1.23 %"
-
-
 def test_without_a_browser_the_numbers_are_written_and_it_is_said(tmp_path, monkeypatch):
     def refused(figure, title):
         raise InputError("no browser")
@@ -81,14 +72,6 @@ def test_without_a_browser_the_numbers_are_written_and_it_is_said(tmp_path, monk
     assert {path.suffix for path in paths} == {".md", ".csv", ".tex", ".json"}
     assert "needs Chrome or Chromium" in (tmp_path / "new" / "table1.md").read_text()
     assert not [path for path in (tmp_path / "new").iterdir() if path.name.startswith(".")]
-
-
-def test_a_figure_has_its_intervals_and_marks():
-    figure = Figure("line", "x", "y", [Series("a", [1, 2], [3.0, 4.0], [2.0, 3.0], [4.0, 6.0])], marks={"full": 3.5})
-    drawn = plotly_figure(figure, "title")
-    assert list(drawn.data[0].error_y.array) == [1.0, 2.0]
-    assert list(drawn.data[0].error_y.arrayminus) == [1.0, 1.0]
-    assert drawn.layout.shapes[0].y0 == 3.5
 
 
 def pair():
@@ -150,28 +133,3 @@ def test_the_page_shows_every_written_report_with_its_verdicts(tmp_path, monkeyp
     assert "http" not in page.replace("https", "http").split("</style>")[1].replace("http://www.w3.org", "")
     table = claims_table(tmp_path)
     assert "| table1 | it works | paper | did not hold | 9.0 | margin: 5 |" in table
-
-
-def test_reports_from_before_the_recipes_say_so_and_do_not_count(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "draw", lambda figure, title: b"<svg/>")
-    write(report(claims=[Claim("it works", True, "9.0", "")]), tmp_path)
-    write(dataclasses.replace(merged(pair()), name="table2", key="k"), tmp_path)
-    page = write_page(tmp_path).read_text()
-    assert all(words in page for words in ("1 held", "1 did not hold", "1 more verdicts are older"))
-    older, newer = page.split('<section id="table2">')
-    assert "Measured before there were two recipes" in older
-    assert '<span class="chip open">then: held</span>' in older
-    assert "before there were two recipes" not in newer
-    assert '<span class="chip held">held</span>' in newer
-    table = claims_table(tmp_path)
-    assert "| table1 | it works | before the recipes | held | 9.0 | none written |" in table
-    write(report(name="pairs-kept", claims=[Claim("it works", True, "9.0", "")]), tmp_path)
-    assert claims_table(tmp_path) == table  # the same claim from the same rows
-
-
-def test_a_logs_table_of_claims_is_made_again_in_its_place():
-    log = with_claims("# Log\n\nbefore\n", "| old |\n")
-    assert log.endswith(f"before\n\n{START}\n| old |\n{END}\n")
-    again = with_claims(log + "after\n", "| new |\n")
-    assert "old" not in again
-    assert again.endswith(f"{START}\n| new |\n{END}\nafter\n")

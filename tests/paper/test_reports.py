@@ -12,12 +12,10 @@ import pytest
 
 from focus_runtime.measure.intervals import Interval
 from focus_runtime.measure.perplexity import Scores
-from paper.__main__ import find, measure
+from paper.__main__ import measure
 from paper.lab import group_content
-from paper.lab.shared import selecting_rows
 from paper.lab.timing import layer_times
-from paper.lab.twins import FOCUS, FULL, twin_claims, word_frequencies
-from paper.names import REPORTS, SAME_ROWS, recipes_of
+from paper.names import REPORTS, recipes_of
 from paper.output import files
 from paper.output.page import read_report
 from paper.output.report import merged
@@ -70,10 +68,6 @@ def test_every_report_is_measured_and_written(name, lab, tmp_path, monkeypatch):
         assert len(list(csv.DictReader(lines))) == len(report.rows) == len(stored["rows"]) > 0
     if report.figure is not None:
         assert len(files.plotly_figure(report.figure, "").data) == len(report.figure.series)
-
-
-def test_every_name_has_its_file():
-    assert all(callable(find(name)) for name in REPORTS if name not in SAME_ROWS)
 
 
 def _scored(shift):
@@ -151,23 +145,6 @@ def test_the_speed_of_a_layer_is_held_against_the_pairs_that_it_keeps_itself(lab
     )
     rows[2]["own_speed"] = Interval(1.1, 1.05, 1.15, 3)
     assert "account for 1.20 at most" in speed_quality_claims(rows, 4)[1].evidence
-
-
-def test_a_model_no_better_than_token_frequencies_decides_nothing(lab):
-    assert 1 < word_frequencies(lab) < len(lab.tokenizer)
-    better = Interval(-0.01, -0.02, -0.005, 12)
-    rows = [{"method": "m", "attention": FULL, "ppl": 50.0}, {"method": "m", "attention": FOCUS, "relative": better}]
-    assert twin_claims(rows, 900.0)[0].held is True
-    assert twin_claims(rows, 55.0)[0].held is None
-
-
-@pytest.mark.slow
-def test_keys_a_query_are_those_that_were_read(lab):
-    pytest.importorskip("lm_eval")
-    sparq, _, magicpig = selecting_rows(lab)
-    keys = 96 // 4
-    assert sparq["keys"] == pytest.approx(keys - keys * (keys - 1) / 2 / 96), "24, or as many as there are"
-    assert magicpig["keys"] > keys, "25 near keys and 4 sinks at least, where there are so many"
 
 
 @pytest.mark.slow

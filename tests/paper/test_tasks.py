@@ -31,11 +31,6 @@ def test_the_right_choice_follows_the_passage_and_the_others_do_not():
     assert len({row["answer"] for row in rows}) > 1
 
 
-def test_the_seed_decides_the_items():
-    make = [next_sentence_items([TEXT], build_tokenizer(), length=200, items=5, seed=s) for s in (1, 1, 2)]
-    assert make[0] == make[1] != make[2]
-
-
 def test_too_little_text_is_said():
     with pytest.raises(TextError, match="at least 20 sentences"):
         next_sentence_items(["One sentence. And another."], build_tokenizer(), length=50, items=5)

@@ -6,7 +6,7 @@ import pytest
 
 from focus_runtime.measure.intervals import Interval
 from paper import verdicts
-from paper.verdicts import RULES, Rule, agreed, answers_rule, decided, judge, lies_below, unharmed
+from paper.verdicts import RULES, Rule, agreed, decided, judge, lies_below, unharmed
 
 
 @pytest.fixture
@@ -48,18 +48,6 @@ def test_differences_are_small_only_where_every_interval_lies_within_the_margin(
     assert rule([within, wide, outside], within=0.02).held is False
     assert rule([Interval(0.0, None, None, 1)], within=0.02).held is None
     assert "smallest effects these data can show: 1.00% to 2.00%" in rule([within, wide], within=1.0).rule
-
-
-def test_a_number_without_an_interval_is_held_against_a_threshold(rule):
-    assert [rule(value, above=0.9, refuted=0.2).held for value in (0.95, 0.5, 0.1)] == [True, None, False]
-    assert [rule(value, below=0.2).held for value in (0.1, 0.3)] == [True, False]
-    assert [rule(value, words="said").held for value in (True, False, None)] == [True, False, None]
-
-
-def test_few_items_are_said_to_be_too_few():
-    assert answers_rule(100).endswith("100 items can exclude one of 3.0%")
-    assert answers_rule(16).endswith("too few to say that there is none")
-    assert judge("table4 LoRA", None, "", items=16).rule.startswith("margin: a loss (p < 0.05) at all rates but one; ")
 
 
 def test_no_loss_is_said_only_where_the_items_can_tell():

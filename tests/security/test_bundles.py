@@ -50,11 +50,6 @@ def refused_or_read(path):
     return None
 
 
-@pytest.mark.slow
-def test_a_good_one_is_read(bundle):
-    assert read_bundle(bundle).manifest.model_dump(by_alias=True, exclude_unset=True) == manifest_of(bundle)
-
-
 @pytest.mark.fuzz
 def test_m6_changed_manifests(bundle, tmp_path):
     @FUZZ

@@ -32,15 +32,6 @@ def deflated(path, content):
             packed.writestr(entry.filename, archive.read(entry))
 
 
-@pytest.mark.slow
-def test_h2_a_compressed_archive_is_refused_before_it_is_unpacked(tmp_path):
-    path = tmp_path / "bomb.pt"
-    deflated(path, good(projection=torch.zeros(3_000_000, 16)))
-    assert path.stat().st_size < 1_000_000
-    with pytest.raises(CentroidFileError, match="is compressed"):
-        load_centroids(path)
-
-
 @pytest.mark.parametrize(
     "hostile",
     [

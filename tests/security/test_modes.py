@@ -65,10 +65,3 @@ def test_options_that_contradict_each_other_are_refused(how, part):
     with pytest.raises(InputError) as refused:
         Hosting(**how)
     assert part in str(refused.value)
-
-
-def test_help_lists_the_modes(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        main(["serve", "--help"])
-    shown = capsys.readouterr().out
-    assert all(f"\n  {mode}  " in shown for mode in ("private", "lab    "))

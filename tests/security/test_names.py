@@ -93,11 +93,6 @@ def test_an_uploads_name_is_its_hash_even_beside_a_file_of_that_name(tmp_path, m
     assert len(sha256) == 64
 
 
-def test_a_folder_that_is_none_is_refused(tmp_path):
-    with pytest.raises(InputError, match="is no folder"):
-        allowed_folders([str(tmp_path / "missing")])
-
-
 @pytest.mark.slow
 def test_every_way_in(stored, tmp_path):
     """The functions for programs that take a model or centroids, and the page's own."""

@@ -12,10 +12,9 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from focus_explorer.errors import InputError
 from focus_explorer.usecases.jobs import DEFECT, JobRunner, job_counts
 from focus_explorer.usecases.users import LOG, request_id, working_for
-from focus_explorer.web.hosting.observing import JSONLog, Metrics
+from focus_explorer.web.hosting.observing import JSONLog
 from tests.helpers import free_port
 from tests.security.conftest import serving
 from tests.security.test_server import server
@@ -98,16 +97,6 @@ def samples_text(page):
     return generate_latest(page.metrics.registry).decode()
 
 
-def test_functions_are_known_by_name_and_by_number(private):
-    functions = private.client.get("/config").json()["dependencies"]
-    # what the page's script posts when a function has no name of its own, or is called outside the queue
-    numbered = next(function for function in functions if function["backend_fn"] and not function["inputs"])
-    body = {"fn_index": numbered["id"], "data": [], "session_hash": "a1"}
-    assert private.client.post("/gradio_api/run/predict", json=body).status_code == 200
-    for route in ("call", "call/v2", "run", "api"):
-        assert private.client.post(f"/gradio_api/{route}/no_such", json={"data": []}).status_code == 404
-
-
 def test_a_jobs_lines_name_the_request_that_started_it(lines):
     before = job_counts().ended["count", "failed"]
     with working_for("asked-1"):
@@ -181,20 +170,3 @@ def test_metrics_are_read_on_a_port_of_their_own(stored):
     assert "treasure" not in output
     written = [json.loads(line) for line in output.splitlines() if line and not line.startswith("Focus Explorer is at")]
     assert "/ready" in {line.get("route") for line in written}
-
-
-def test_a_port_that_is_taken_is_one_message(tmp_path):
-    metrics, port = Metrics(tmp_path / "none.duckdb"), free_port()
-    assert samples_of_size(metrics) == 0
-    with (
-        metrics.serving(port),
-        pytest.raises(InputError, match="choose another --metrics-port"),
-        metrics.serving(port),
-    ):
-        pass
-    with pytest.raises(InputError, match="choose another --metrics-port"), metrics.serving(70_000):
-        pass
-
-
-def samples_of_size(metrics):
-    return metrics.registry.get_sample_value("focus_database_bytes")

@@ -18,7 +18,7 @@ from focus_explorer.usecases.labels import all_runs
 from focus_explorer.usecases.models import ModelStore
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import VISITOR, acting_as
-from focus_explorer.usecases.visitors import MOST_LARGE, Share, VisitorLimits, VisitorService
+from focus_explorer.usecases.visitors import Share, VisitorLimits, VisitorService
 from focus_explorer.web.hosting.guard import BURST, COOKIE, HEADER, USER_HEADER, Visitors, network
 from focus_explorer.web.requests.table import API
 from tests.explorer.conftest import TEXT
@@ -169,13 +169,6 @@ def test_a_text_that_is_typed_is_no_longer_either(public):
     assert "the text has 10,000 characters" in answer["error"]
 
 
-@pytest.mark.slow
-def test_a_longer_text_is_cut_to_what_the_page_takes(public):
-    numbers, problem = explored(public.page, public.request, text="a few words " * 400)
-    assert problem == ""
-    assert numbers["num_tokens"] == 400
-
-
 def test_a_public_page_has_no_sql_no_trainings_and_no_uploads(public):
     page = public.page
     offered = {function.api_name for function in page.blocks.fns.values() if function.api_name}
@@ -257,42 +250,6 @@ def test_kept_runs_are_counted_with_the_deleted_ones(copied):
             connection.execute(f"INSERT INTO runs SELECT {values} FROM runs")
         with pytest.raises(InputError, match="you have 1 run on this page; expected at most 1, deleted ones included"):
             service.admit_run()
-
-
-def test_large_parts_are_kept_for_the_latest_visitors(copied):
-    class Large:
-        LARGE = True
-
-        def __init__(self, service):
-            self.service = service
-
-    class Small(Large):
-        LARGE = False
-
-    service = VisitorService(copied.database, ModelStore(), VisitorLimits())
-    made = {}
-    for number in range(MOST_LARGE + 1):
-        with acting_as(f"{VISITOR}{number}"):
-            made[number] = service.part(Large), service.part(Small)
-            assert service.part(Large) is made[number][0]
-            assert made[number][0].service.database.path == copied.database  # until something is written
-    for number, (large, small) in made.items():
-        with acting_as(f"{VISITOR}{number}"):
-            assert service.part(Small) is small
-            if number:
-                assert service.part(Large) is large
-    with acting_as(f"{VISITOR}0"):
-        assert service.part(Large) is not made[0][0]
-    assert len({id(small.service) for _, small in made.values()}) == MOST_LARGE + 1
-
-
-def test_who_asks_without_a_cookie_is_forgotten_first(copied, monkeypatch):
-    monkeypatch.setattr("focus_explorer.usecases.visitors.MOST_SERVICES", 3)
-    service = VisitorService(copied.database, ModelStore(), VisitorLimits())
-    for visitor in ("ada", "b", "c", "ada", "d", "e"):
-        with acting_as(VISITOR + visitor):
-            assert service.database is not None
-    assert list(service._services) == ["ada", "d", "e"]
 
 
 def test_what_a_visitor_left_is_removed_in_time(copied):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ import httpx
 import pytest
 
 from focus_explorer.usecases.jobs import JobRunner, stop_all_jobs
-from focus_explorer.web.hosting.serving import private_uploads, sweep
+from focus_explorer.web.hosting.serving import sweep
 from tests.helpers import free_port
 from tests.security.conftest import serving
 
@@ -196,11 +195,3 @@ def test_what_a_killed_server_left_is_swept_and_nothing_else(tmp_path, monkeypat
     assert not left.exists()
     for kept in (alive, other, target, link):
         assert (kept / "file").exists()
-
-
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no users here")
-def test_the_users_own_choice_stays(tmp_path, monkeypatch):
-    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "chosen"))
-    made = private_uploads(tmp_path)
-    assert os.environ["GRADIO_TEMP_DIR"] == str(tmp_path / "chosen")
-    assert stat.S_IMODE(made.stat().st_mode) == 0o700

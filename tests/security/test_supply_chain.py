@@ -8,8 +8,6 @@ import re
 import socket
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import metadata
 
 import pytest
@@ -122,49 +120,6 @@ def test_an_affected_version_is_found(audit):
 )
 def test_ranges_hold_from_introduced_up_to_fixed(audit, version, affected):
     assert audit.is_affected(version, [{"introduced": "1.0", "fixed": "1.5"}, {"introduced": "2.0"}]) is affected
-
-
-class Database(BaseHTTPRequestHandler):
-    """A stand-in for OSV: what it answers has the form of https://google.github.io/osv.dev/post-v1-query/."""
-
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["package"]
-        assert asked["ecosystem"] == "PyPI"
-        events = [{"introduced": "0"}, {"fixed": "1.2"}, {"introduced": "2.0"}]
-        affected = [{"package": {"name": "Some_Package"}, "ranges": [{"type": "ECOSYSTEM", "events": events}]}]
-        one = {"id": "GHSA-1", "aliases": ["CVE-1"], "affected": affected}
-        gone = {"id": "GHSA-2", "withdrawn": "2025-01-01", "affected": affected}
-        odd = [
-            {"package": {"name": "some-package"}, "ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "?"}]}]}
-        ]
-        answer = {"vulns": [one, gone, {"id": "GHSA-3", "affected": odd}]} if asked["name"] == "some-package" else {}
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(json.dumps(answer).encode())
-
-    def log_message(self, *_):
-        pass
-
-
-def test_the_list_is_written_again_from_the_database_with_its_answers(audit):
-    server = HTTPServer(("127.0.0.1", 0), Database)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        listed = {"advisories": [{"package": "some-package", "id": "CVE-1", "ranges": [], "answer": "not used here"}]}
-        address = f"http://127.0.0.1:{server.server_port}"
-        new = audit.refreshed(
-            {"some-package": "2.1", "other": "1"}, listed, lambda name: audit.ask_osv(name, address=address)
-        )
-    finally:
-        server.shutdown()
-    assert new["advisories"] == [
-        {
-            "package": "some-package",
-            "id": "CVE-1",
-            "ranges": [{"introduced": "0", "fixed": "1.2"}, {"introduced": "2.0"}],
-            "answer": "not used here",
-        }
-    ]
 
 
 def test_an_analysis_reaches_no_network(stored, tmp_path, monkeypatch):

@@ -97,15 +97,6 @@ def test_the_command_reads_the_password_from_standard_input_and_shows_none(tmp_p
     assert is_password(read_users(path), "ada", "correct horse")
 
 
-def test_a_terminal_is_asked_twice_without_echo(tmp_path, capsys, monkeypatch):
-    path, answers = str(tmp_path / "users.json"), ["correct horse", "another"]
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("getpass.getpass", lambda prompt: answers.pop(0))
-    assert main(["users", "add", "ada", "--file", path]) == 2
-    assert "the two passwords differ" in capsys.readouterr().err
-    assert not os.path.exists(path)
-
-
 def test_guessing_is_refused_after_some_attempts(users):
     check = Login(users).check
 

@@ -1,40 +1,29 @@
 """Attach Focus to a frozen Hugging Face model and take it off again, through transformers' attention interface.
 
-The model's weights and code are never changed. layer.py defines what one attention module does while Focus is attached,
-cache.py what a key-value cache stores of the groups, observe.py how to listen to routers and attention calls.
+The model's weights and code are never changed. layer.py defines what one attention module does while Focus is attached.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
-from torch import Tensor, nn
+from torch import nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from focus_runtime.attention.clock import PassClock
-from focus_runtime.budget import HeadException, HeadSetting
+from focus_runtime.budget import HeadException
 from focus_runtime.composition.changes import Change, changed_budget, check_changes, layer_edits
 from focus_runtime.composition.check import IMPLEMENTATION as CHECKED
 from focus_runtime.composition.check import TOKENS, check_any_left, check_decoder, chosen_layers, passed, run_text
 from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.heads import HeadMask, head_masks, layer_heads, memberships
 from focus_runtime.composition.layer import IMPLEMENTATION, check_called, focus_forward, refuse_empty, route
-from focus_runtime.composition.modes import (
-    AddedPairs,
-    Alternatives,
-    Check,
-    Comparison,
-    Edits,
-    FullAttention,
-    Probe,
-    SoftGate,
-)
+from focus_runtime.composition.modes import Check, Edits, FullAttention, SoftGate
 from focus_runtime.composition.save import SavedModel
 from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks, Mode
 from focus_runtime.config import BACKENDS, FocusConfig, FocusSettings
@@ -67,8 +56,6 @@ class FocusModel(SavedModel):
         model: the frozen Hugging Face model.
         routers: by layer number.
         config: settings in force.
-        backend: backend given to `focus_attention`.
-        centroids: what the routers and settings were composed from.
         seconds: time spent in routing and attention since `reset_seconds()`; on a GPU nothing is timed before that.
     """
 
@@ -87,16 +74,11 @@ class FocusModel(SavedModel):
     _sliding_layers: str = "auto"
     _disable_compile: bool | None = None
     _id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _writer: tuple[FocusConfig, str] | None = None
 
     @property
-    def writer(self) -> str:
+    def writer(self) -> Hashable:
         """Identifies who assigned a cache's groups: a cache filled by one writer cannot be continued by another."""
-        config = self.config
-        if self._writer is None or self._writer[0] is not config:
-            budget = json.dumps([entry.to_dict() for entry in config.budget])
-            self._writer = (config, f"{self._id} top_k={config.top_k} budget={budget} sinks={config.text_sinks}")
-        return self._writer[1]
+        return self._id, self.config.top_k, self.config.budget, self.config.text_sinks
 
     def _layers(self) -> list[FocusLayer]:
         return [getattr(module, STATE) for module in self._modules.values()]
@@ -119,9 +101,6 @@ class FocusModel(SavedModel):
 
         Args:
             config: other settings than those in force, at which they would have used others with the same groups.
-
-        Raises:
-            InputError: the pass read packed documents.
         """
         masks = {}
         for layer in self._layers():
@@ -140,8 +119,7 @@ class FocusModel(SavedModel):
         return masks
 
     def pair_rules(self) -> dict[int, PairRule]:
-        """Which pairs heads without an exception in the budget allow, by focused layer, the layer's own sliding window
-        included."""
+        """Which pairs heads without an exception in the budget allow, by focused layer."""
         return {
             layer.index: PairRule.of(self.config, self.config.window, layer.sliding)
             for layer in self._layers()
@@ -149,17 +127,16 @@ class FocusModel(SavedModel):
         }
 
     def backends(self) -> dict[int, str]:
-        """Which backend ran the latest Focus call, by layer; several joined by commas where heads differ."""
+        """Which backend ran the latest Focus call, by layer; several are joined by commas."""
         return {layer.index: layer.current_pass.backend for layer in self._layers() if layer.current_pass.backend}
 
     @property
     def backend_names(self) -> str:
-        """Every backend of the latest Focus calls once, in alphabetical order, joined by commas."""
+        """Every backend of the latest Focus calls once, joined by commas."""
         return ", ".join(sorted({name for joined in self.backends().values() for name in joined.split(", ")}))
 
     def reset_seconds(self, *, timed: bool = True) -> None:
-        """Start the stage clocks again, or stop them. On a GPU stages are timed by CUDA events from then on; only
-        reading waits."""
+        """Start the stage clocks again, or stop them."""
         self.seconds = PassClock(enabled=timed, devices=compute_devices(self.model))
 
     @contextmanager
@@ -192,8 +169,7 @@ class FocusModel(SavedModel):
 
     @contextmanager
     def with_routers(self, routers: Mapping[int, CentroidRouter]) -> Iterator[nn.Module]:
-        """The same layers and settings with other routers of as many groups, on their layers' devices, such as random
-        ones."""
+        """The same layers and settings with other routers of as many groups, on their layers' devices."""
         layers = [layer for layer in self._layers() if layer.router is not None]
         before = [layer.router for layer in layers]
         for layer in layers:
@@ -206,7 +182,7 @@ class FocusModel(SavedModel):
 
     @contextmanager
     def with_config(self, config: FocusConfig) -> Iterator[nn.Module]:
-        """The same layers and routers at other settings, such as another window, without composing again."""
+        """The same layers and routers at other settings."""
         before, self.config = self.config, config
         try:
             yield self.model
@@ -219,34 +195,9 @@ class FocusModel(SavedModel):
         with self.entered(gate):
             yield self.model
 
-    def with_alternatives(self, settings: Iterable[HeadSetting]) -> AbstractContextManager[Alternatives]:
-        """Mix other settings, of every key-value head of every focused layer, into what heads return, with weights of 0
-        that take gradients."""
-        return self.entered(Alternatives(tuple(settings)))
-
-    def probed(self, settings: Iterable[HeadSetting]) -> AbstractContextManager[Probe]:
-        """Every layer returns full attention; the backward pass of a loss finds what other settings of every query head
-        would do to it."""
-        return self.entered(Probe(tuple(settings)))
-
-    def compared_by_layer(self) -> AbstractContextManager[Comparison]:
-        """Every layer returns full attention and notes what Focus would have changed in its output."""
-        return self.entered(Comparison())
-
-    @contextmanager
-    def with_added_pairs(self, pairs: Mapping[int, Tensor]) -> Iterator[nn.Module]:
-        """Let some queries attend to single keys that their mask drops, in one head each.
-
-        Args:
-            pairs: by focused layer, (N, 3) int64: query head, position of the query, position of the key.
-        """
-        with self.entered(AddedPairs(pairs, self.focused_layers)):
-            yield self.model
-
     @contextmanager
     def with_changes(self, changes: Sequence[Change], num_tokens: int) -> Iterator[nn.Module]:
-        """Tokens moved, linked or silenced by hand, and heads at other settings, in a text of so many tokens; one text
-        at a time."""
+        """Tokens moved, linked or silenced by hand, and heads at other settings, in one text of so many tokens."""
         counts = head_counts(self.model)
         check_changes(changes, self.config, num_tokens, self.focused_layers, counts)
         config = self.config.replace(budget=changed_budget(self.config, changes, counts))
@@ -276,7 +227,7 @@ class FocusModel(SavedModel):
 
     @contextmanager
     def attached(self) -> Iterator[nn.Module]:
-        """Put this composition on again after `detach()` while the block runs; caches that it filled continue."""
+        """Put this composition on again after `detach()`; caches that it filled continue."""
         self._attach(self._sliding_layers)
         try:
             yield self.model

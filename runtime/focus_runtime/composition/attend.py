@@ -24,8 +24,7 @@ from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.composition.cache import START_OVER
 from focus_runtime.composition.call import Call, of_heads, plan_of, with_factors
 from focus_runtime.composition.gpu import extent_of, fits, step_by_head, text_by_head
-from focus_runtime.composition.heads import memberships
-from focus_runtime.composition.plan import FULL, Plan
+from focus_runtime.composition.heads import FULL, Plan, memberships
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
 from focus_runtime.gpu import WITHOUT_CUDNN, attention_fits
@@ -54,17 +53,14 @@ def own_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
 def _full(module: nn.Module, call: Call) -> Tensor:
     """Full causal attention, (B, Q, H, D): torch's SDPA, or our masked attention for softcap, which SDPA lacks."""
     query, key, value, padding = *call.tensors, call.padding
-    shape = (key.shape[0], key.shape[2])
-    if call.scoring.softcap is not None and _fits_one_group(call):
-        return _as_one_group(call, None)
     if call.scoring.softcap is not None:
-        one_group_BT = torch.ones(shape, dtype=torch.int64, device=key.device)
-        rule, step = PairRule(window=shape[1]), query.shape[2] == 1 and padding is None
+        if _fits_one_group(call):
+            return _as_one_group(call, None)
+        step = query.shape[2] == 1 and padding is None
         backend = "decode" if step and attention_fits(DECODING, query, key, value) else "masked"
-        out_BHQD = attend(query, key, value, one_group_BT, rule, call.scoring, padding, backend=backend)[0]
-        return out_BHQD.transpose(1, 2)
-    if padding is None and 1 < query.shape[2] != shape[1]:  # SDPA aligns is_causal to the first key, not to the last
-        padding = torch.ones(shape, dtype=torch.bool, device=key.device)
+        return _attended(call, _one_group(call), PairRule(window=key.shape[2]), backend, None)
+    if padding is None and 1 < query.shape[2] != key.shape[2]:  # SDPA aligns is_causal to the first key
+        padding = _one_group(call).bool()
     mask_B1QT = None if padding is None else _causal_mask(padding, query, key)
     causal = mask_B1QT is None and query.shape[2] > 1
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
@@ -80,10 +76,15 @@ def _full(module: nn.Module, call: Call) -> Tensor:
 
 @functools.cache
 def _shared_by(number: int) -> nn.Module:
-    """Stands for an attention module of which some heads are computed, with so many query heads to a key-value head."""
+    """Stands for an attention module of which some heads are computed."""
     module = nn.Module()
     module.num_key_value_groups = number  # type: ignore[assignment]
     return module
+
+
+def _one_group(call: Call) -> Tensor:
+    """(B, Tk) membership of keys that are all in one group."""
+    return torch.ones((call.key.shape[0], call.key.shape[2]), dtype=torch.int64, device=call.key.device)
 
 
 def _fits_one_group(call: Call) -> bool:
@@ -93,9 +94,8 @@ def _fits_one_group(call: Call) -> bool:
 
 def _as_one_group(call: Call, sliding: int | None) -> Tensor:
     """Attention to all keys in reach, (B, Q, H, D), as Focus with every token in one group."""
-    one_group_BT = torch.ones((call.key.shape[0], call.key.shape[2]), dtype=torch.int64, device=call.key.device)
     rule, extent = PairRule(NEAR, sliding_window=sliding), Extent(1, 1, uniform=True)
-    return _attended(call, one_group_BT, rule, "decomposed", extent)
+    return _attended(call, _one_group(call), rule, "decomposed", extent)
 
 
 def _causal_mask(padding_BT: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -133,11 +133,9 @@ def by_setting(
     one_setting: Callable[[Call, HeadSetting], Tensor],
     together: Together | None = None,
 ) -> Tensor:
-    """Heads of equal settings together, (B, Q, H, D); those with full attention by the layer's own attention.
+    """Heads of equal settings in one call of `one_setting`, (B, Q, H, D); full ones by the layer's own attention.
 
-    Args:
-        one_setting: gives (B, Q, H, D) of some heads, the call being theirs.
-        together: heads of several settings that were computed in one call.
+    `together` are heads of several settings that were computed in one call.
     """
     current, plan = layer.current_pass, plan_of(layer, call)
     current.counts = plan.counts
@@ -167,8 +165,7 @@ def by_setting(
 def _together_on_cpu(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tensor) -> Together | None:
     """All heads of a step, or all heads of a text but full ones, in one call of the compiled kernel.
 
-    Instead of a call for each setting: 0.89 for 0.80 of full attention's speed in a step at 128 tokens, 123 for 166 ms
-    of attention at 256 and 597 for 757 at 1,024 (LOG.md, 2026-11-23 and 2026-11-26).
+    Attention takes 123 instead of 166 ms at 256 tokens, and 597 instead of 757 at 1,024 (LOG.md, 2026-11-26).
     """
     owner, sliding = layer.owner, layer.sliding
     tensors, new = call.tensors, call.query.shape[2]

@@ -8,7 +8,7 @@ token, even where a sliding-window layer drops old keys.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cache
 from typing import Any
 
@@ -28,18 +28,15 @@ class GroupHistory:
     """Groups of the tokens one cache layer has seen, for a batch of B texts, by S settings of its heads.
 
     Attributes:
-        seen: tokens the layer has seen, through Focus or not.
-        length: tokens whose groups are known; equal to `seen` as long as only Focus filled the cache.
         first_real: (B,) int64, padding tokens before each text; None while empty, and where there was no padding.
-        written_by: which composition assigned the groups.
         first_input: (B, E) input of the layer at each text's first real token, where text sinks are looked for.
     """
 
     def __init__(self, seen: int) -> None:
-        self.seen = seen
-        self.length = 0
+        self.seen = seen  # tokens the layer has seen, through Focus or not
+        self.length = 0  # tokens whose groups are known; equal to `seen` as long as only Focus filled the cache
         self.first_real: Tensor | None = None
-        self.written_by = ""
+        self.written_by: Hashable = None
         self.first_input: Tensor | None = None
         self._buffer: Tensor | None = None  # (B, S, capacity)
 
@@ -50,11 +47,7 @@ class GroupHistory:
         return self._buffer[..., : self.length].transpose(0, 1)
 
     def extend(self, new: int) -> Tensor:
-        """Make room for more tokens after the first ones, whose groups the caller writes, and count them.
-
-        Returns:
-            (S, B, capacity) int64, the new tokens last of the first `length`.
-        """
+        """Count more tokens, whose groups the caller writes: (S, B, capacity), they are last of the first `length`."""
         known = self._buffer
         assert known is not None, "append comes first"
         total, (batch, settings, capacity) = self.length + new, known.shape
@@ -67,9 +60,8 @@ class GroupHistory:
         self.length = total
         return known.transpose(0, 1)
 
-    def append(self, membership: Tensor, padding: Tensor | None, written_by: str) -> None:
-        """Add the groups of the newest tokens, (S, B, T) int64 bit sets; `padding`, (B, T) bool, is True for
-        real ones."""
+    def append(self, membership: Tensor, padding: Tensor | None, written_by: Hashable) -> None:
+        """Add the groups of the newest tokens, (S, B, T) bit sets; `padding`, (B, T) bool, is True for real ones."""
         place, new = self.length, membership.shape[2]
         if place == 0:
             self._buffer = membership.transpose(0, 1).clone(memory_format=torch.contiguous_format)
@@ -87,12 +79,9 @@ class GroupHistory:
 
     def change_batch(self, change: Callable[[Tensor], Tensor]) -> None:
         """Apply one operation over the batch dimension."""
-        if self._buffer is not None:
-            self._buffer = change(self._buffer)
-        if self.first_real is not None:
-            self.first_real = change(self.first_real)
-        if self.first_input is not None:
-            self.first_input = change(self.first_input)
+        for name in ("_buffer", "first_real", "first_input"):
+            if (tensor := getattr(self, name)) is not None:
+                setattr(self, name, change(tensor))
 
 
 def history_of(layer: Any) -> GroupHistory:
@@ -105,8 +94,7 @@ def history_of(layer: Any) -> GroupHistory:
 
 
 def layer_of(past: Any, index: int) -> Any:
-    """One layer of a transformers cache, created if the cache makes its layers when first used; other caches are
-    refused, and layers that store no keys of their own."""
+    """One layer of a transformers cache, created if the cache makes its layers when first used."""
     past = getattr(past, "self_attention_cache", past)
     if isinstance(past, Cache):
         if past.layer_class_to_replicate is not None:
@@ -121,7 +109,7 @@ def layer_of(past: Any, index: int) -> Any:
     )
 
 
-def check_continues(history: GroupHistory, written_by: str, index: int) -> None:
+def check_continues(history: GroupHistory, written_by: Hashable, index: int) -> None:
     """Refuse to continue from tokens whose groups are unknown or of another composition, in layer `index`."""
     if history.length != history.seen:
         raise InputError(
@@ -141,12 +129,11 @@ def check_continues(history: GroupHistory, written_by: str, index: int) -> None:
 
 @cache
 def _grouped(base: Any) -> Any:
-    """Subclass of a cache layer class that moves the groups along. `_layer_type` unset keeps transformers from
-    registering it; compiling is switched off because the attention reads the groups in plain Python."""
+    """Subclass of a cache layer class that moves the groups along."""
     body: dict[str, Any] = {
         _BASE: base,
-        "_layer_type": None,
-        "is_compileable": False,
+        "_layer_type": None,  # keeps transformers from registering it
+        "is_compileable": False,  # attention reads the groups in plain Python
         "__reduce__": _reduce,
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,

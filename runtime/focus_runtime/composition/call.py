@@ -20,8 +20,7 @@ from torch.nn.functional import pad
 from focus_runtime.attention.dispatch import one_dtype, rows_together
 from focus_runtime.attention.reference import Scoring, needs_gradient
 from focus_runtime.budget import HeadCounts, HeadGroup
-from focus_runtime.composition.heads import Part, counts_of
-from focus_runtime.composition.plan import Plan, Reach, reach_of
+from focus_runtime.composition.heads import Part, Plan, Reach, counts_of, reach_of
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
 from focus_runtime.gpu import attention_fits, tried
@@ -34,33 +33,23 @@ FACTORS = "factors of the logits"  # name of the Triton kernel in warnings
 
 @dataclass(slots=True)
 class Call:
-    """One attention call: the tensors, cropped to the tokens that exist, and how scores are formed.
+    """One attention call: the tensors, cropped to the tokens that exist, and how scores are formed."""
 
-    Attributes:
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D).
-        padding: (B, Tk) bool, True for real tokens, or None when all are.
-        total: tokens of the whole text so far; more than Tk where a sliding cache dropped some.
-        dropout: probability, for the layer's own attention in training.
-        sinks: (Hq,) learned sinks, one more logit for every query of a head; None without them.
-    """
-
-    query: Tensor
-    key: Tensor
+    query: Tensor  # (B, Hq, Tq, D)
+    key: Tensor  # and value, (B, Hkv, Tk, D)
     value: Tensor
-    padding: Tensor | None
-    total: int
+    padding: Tensor | None  # (B, Tk) bool, True for real tokens, or None when all are
+    total: int  # tokens of the whole text so far; more than Tk where a sliding cache dropped some
     scoring: Scoring
     dropout: float
-    sinks: Tensor | None = None
+    sinks: Tensor | None = None  # (Hq,) learned sinks, one more logit for every query of a head
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value."""
         return self.query, self.key, self.value
 
     @property
     def counts(self) -> HeadCounts:
-        """Its heads."""
         return counts_of(self.query, self.key)
 
     @property
@@ -75,16 +64,14 @@ def plan_of(layer: FocusLayer, call: Call) -> Plan:
 
 
 def of_one_size(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of one head size, which those of multi-head latent attention have not: zeros are
-    added."""
+    """The same with zeros added up to one head size: those of multi-head latent attention differ in it."""
     size = max(key.shape[3], value.shape[3])
     query, key, value = (x if x.shape[3] == size else pad(x, (0, size - x.shape[3])) for x in (query, key, value))
     return query, key, value
 
 
 def checked_call(layer: FocusLayer, call: Call) -> Call:
-    """The same call without what a static cache holds beyond the text, its mask and keys fitting. `call` is as it came:
-    with the padding of all keys, and `total` 0 unless it is one document of several."""
+    """A call as it came, without what a static cache holds beyond the text; `total` is 0 unless it is one document."""
     query, key, value = one_dtype(*rows_together(*call.tensors))
     current, padding = layer.current_pass, call.padding
     if call.total:
@@ -122,12 +109,10 @@ def of_heads(call: Call, part: Part) -> Call:
 def with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | None = None) -> Call:
     """The same call with each query multiplied by its head's factor ** share of the text beyond the window.
 
-    A query that n tokens precede or are, is multiplied by factor ** max(0, 1 - (window + 1) / n) with the window of its
-    own head, and so are its logits; that of a head with full attention by nothing. n is at most the layer's own sliding
-    window. Where windows grow, window + 1 grows as they do, without being rounded.
+    A query that sees n tokens is multiplied by factor ** max(0, 1 - (window + 1) / n) with the window of its head, and
+    so are its logits. Where windows grow, window + 1 grows as they do, without being rounded.
 
     Args:
-        call: its queries may be the newest tokens of a longer text.
         groups: heads by setting; those in force when None.
     """
     factors_H = acting_factors(layer)
@@ -141,7 +126,7 @@ def with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | 
     if min(total, layer.sliding or total) <= reach.least:
         return call
     if padding is None:
-        scaled = multiplied(query, factors_H, reach, total, layer.sliding)
+        scaled = _multiplied(query, factors_H, reach, total, layer.sliding)
         if scaled is not None:
             return replace(call, query=scaled)
         visible_BT = torch.arange(total - new + 1, total + 1, device=query.device)[None]
@@ -157,7 +142,7 @@ def acting_factors(layer: FocusLayer) -> Tensor | None:
     return layer.router.logit_factors if layer.owner.config.logit_factors else None
 
 
-def multiplied(query: Tensor, factors: Tensor, reach: Reach, total: int, furthest: int | None) -> Tensor | None:
+def _multiplied(query: Tensor, factors: Tensor, reach: Reach, total: int, furthest: int | None) -> Tensor | None:
     """Queries, (B, Hq, Tq, D), with their heads' factors, by one kernel; None where it does not take them or fails."""
     if not kernels_read(factors) or needs_gradient(query) or not attention_fits(FACTORS, query, query, query):
         return None

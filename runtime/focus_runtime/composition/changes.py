@@ -73,7 +73,6 @@ class ChangeHeads:
 
     @property
     def layer(self) -> int:
-        """Layer number."""
         return self.exception.layer
 
     def __str__(self) -> str:
@@ -127,20 +126,19 @@ def _read_change(text: str) -> Change:
 
 def last_token(change: Change) -> int:
     """Position of the last token that a change names; 0 where it names none."""
+    return max(_tokens(change), default=0)
+
+
+def _tokens(change: Change) -> tuple[int, ...]:
     if isinstance(change, MoveToken):
-        return change.token
-    return change.query if isinstance(change, LinkTokens) else 0
+        return (change.token,)
+    return (change.query, change.key) if isinstance(change, LinkTokens) else ()
 
 
 def check_changes(
     changes: Sequence[Change], config: FocusConfig, num_tokens: int, layers: Collection[int], counts: HeadCounts
 ) -> None:
-    """Refuse changes that are impossible together for a run of `num_tokens` tokens in which `layers` run Focus.
-
-    Raises:
-        InputError: a layer, head, group or token does not exist, a token would see a later one, or a layer has more
-            links than a membership has room for.
-    """
+    """Refuse changes that are impossible together for a run of `num_tokens` tokens in which `layers` run Focus."""
     for change in changes:
         _check_layer(change, config, layers, counts)
         if isinstance(change, MoveToken | SilenceGroup) and change.group >= config.num_groups:
@@ -148,8 +146,7 @@ def check_changes(
                 f"{change}: there is no group {group_label(change.group)}",
                 expected=f"A to {group_label(config.num_groups - 1)}",
             )
-        tokens = {MoveToken: ("token",), LinkTokens: ("query", "key")}.get(type(change), ())
-        for token in (getattr(change, name) for name in tokens):
+        for token in _tokens(change):
             if token >= num_tokens:
                 raise InputError(f"{change}: there is no token {token:,}", expected=f"0 to {num_tokens - 1:,}")
         if isinstance(change, LinkTokens) and change.key > change.query:
@@ -202,17 +199,10 @@ def changed_budget(config: FocusConfig, changes: Iterable[Change], counts: HeadC
         for head in heads_of(entry, counts):
             before = settings[entry.layer, head]
             if not before.full or entry.full or entry.head is not None:
-                settings[entry.layer, head] = _with_exception(before, entry, usual)
+                # a head without full attention again has what heads usually have
+                settings[entry.layer, head] = entry.applied(usual if before.full else before)
     untouched = tuple(entry for entry in config.budget if entry.layer not in layers)
     return untouched + to_budget(settings, usual, counts.shared_by)
-
-
-def _with_exception(before: HeadSetting, entry: HeadException, usual: HeadSetting) -> HeadSetting:
-    if entry.full:
-        return HeadSetting(0, 0, full=True)
-    start = usual if before.full else before  # a head without full attention again has what heads usually have
-    top_k = start.top_k if entry.top_k is None else entry.top_k
-    return HeadSetting(top_k, start.window if entry.window is None else entry.window)
 
 
 @dataclass(slots=True)
@@ -220,18 +210,15 @@ class LayerEdit:
     """Changes of one layer's groups, positions counted from the text's first token.
 
     Attributes:
-        moves: token -> its most probable group.
         links: token -> bits that it shares with the tokens it is linked to, beyond those of the K groups.
-        silenced: bit set of groups that link nothing.
     """
 
-    moves: dict[int, int] = field(default_factory=dict)
+    moves: dict[int, int] = field(default_factory=dict)  # token -> its most probable group
     links: dict[int, int] = field(default_factory=dict)
-    silenced: int = 0
+    silenced: int = 0  # bit set of groups that link nothing
 
     def applied(self, assignment: Assignment, first: int, top_k: int) -> Assignment:
-        """The same groups, of the tokens from `first` on, with the changes; those of tokens in all groups stay,
-        whatever is moved."""
+        """The same groups, of the tokens from `first` on, with the changes; tokens in all groups stay there."""
         from focus_runtime.routing.router import MembershipEdit, all_groups, top_k_membership  # the page reads changes
 
         probabilities_BTK, membership_BT = assignment.probabilities, assignment.membership

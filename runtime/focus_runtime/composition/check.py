@@ -136,15 +136,11 @@ OWN_SPARSITY = ("sparse", "compressed", "indexed")  # in the names of kinds of l
 def chosen_layers(
     model: nn.Module, routers: Mapping[int, CentroidRouter], sliding: Mapping[int, int | None], choice: str
 ) -> set[int]:
-    """Layers that run Focus; the others keep their own attention.
-
-    Args:
-        sliding: window of each layer, None where it is global.
-    """
+    """Layers that run Focus, by the sliding window of each layer; the others keep their own attention."""
     if choice not in SLIDING_LAYERS:
         raise InputError(f"sliding_layers is {choice!r}", expected=" or ".join(SLIDING_LAYERS))
     modules = attention_modules(model)
-    able = {index for index in routers if index in modules and not keeps_own(modules[index])}
+    able = {index for index in routers if index in modules and not _keeps_own(modules[index])}
     on_global = {index for index in able if sliding[index] is None}
     if not able:
         raise ModelError(
@@ -161,9 +157,8 @@ def chosen_layers(
     return on_global if choice != "focus" and on_global else able
 
 
-def keeps_own(module: nn.Module) -> bool:
-    """Whether an attention module keeps its own attention whatever is asked: inside fixed chunks, which are short, and
-    where it reads another layer's keys, for which the model may leave out most tokens."""
+def _keeps_own(module: nn.Module) -> bool:
+    """Whether a module attends inside fixed chunks, or reads another layer's keys, which may lack most tokens."""
     return chunk_of(module) is not None or shares_keys(module)
 
 

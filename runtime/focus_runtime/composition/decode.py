@@ -7,7 +7,7 @@ groups for every top-k, looks for a text sink, writes both behind those of earli
 their heads' factors; two compute attention.
 
 Measured over whole steps: on a CPU 0.86 to 0.98 of full attention's speed (128 tokens, fp32, `default`; LOG.md,
-2026-11-24), on an H100 0.73 to 0.85 with what plan.py keeps (2026-11-27).
+2026-11-24), on an H100 0.73 to 0.85 with what `Plan` keeps (2026-11-27).
 
 Shape suffixes: B batch, H query heads, Q new tokens, T all tokens, D head size, S settings, K groups, E model width.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -43,8 +43,7 @@ NO_SINK, SINK = torch.tensor([[False]]), torch.tensor([[True]])
 
 
 def defers(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> bool:
-    """Whether the attention call may decide the groups of these tokens, (B, Q, E): one that continues a cache of Focus,
-    while only the layer's router and settings decide."""
+    """Whether the attention call may decide the groups of these tokens, (B, Q, E)."""
     owner, router, current = layer.owner, layer.router, layer.current_pass
     history, config = current.history, owner.config
     if history is None or router is None or not current.before or padding is not None or hidden.shape[:2] != (1, 1):
@@ -59,17 +58,12 @@ def defers(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> bool:
         first = history.first_input
         if first is None or first.dtype != hidden.dtype or not first.is_contiguous():
             return False
-    return (owner.backend in ("auto", "fused") and few_tokens_fit(hidden)) or gpu_takes(hidden, owner.backend)
-
-
-def gpu_takes(hidden: Tensor, backend: str) -> bool:
-    """Whether kernels on a GPU may decide the groups of a new token with this input, (1, 1, E)."""
-    return backend in ("auto", "decode") and hidden.dtype in HALVES and takes_hidden(hidden)
+    on_gpu = owner.backend in ("auto", "decode") and hidden.dtype in HALVES and takes_hidden(hidden)
+    return on_gpu or (owner.backend in ("auto", "fused") and few_tokens_fit(hidden))
 
 
 def decode_step(layer: FocusLayer, hidden: Tensor, call: Call) -> Tensor | None:
-    """Groups of the one new token and Focus for it, (1, 1, H, D). None where no kernel takes the call, or one fails:
-    nothing is changed then. `defers` returned True for the layer and its input."""
+    """Groups of the one new token, and Focus for it, (1, 1, H, D); None, and no change, where no kernel fits."""
     history, router = layer.current_pass.history, layer.router
     assert history is not None, "see `defers`"
     assert router is not None, "see `defers`"
@@ -125,7 +119,10 @@ def _on_cpu(
 def _on_gpu(
     layer: FocusLayer, router: CentroidRouter, history: GroupHistory, hidden: Tensor, call: Call
 ) -> Tensor | None:
-    from focus_runtime.attention.cuda.decoding import decide_on_gpu, decode_on_gpu  # these need Triton
+    from focus_runtime.attention.cuda.decoding import (  # these need Triton
+        decide_on_gpu,
+        decode_on_gpu,  # these need Triton
+    )
 
     current, config, place, clock = layer.current_pass, layer.owner.config, history.length, layer.owner.seconds
     plan = plan_of(layer, call)
@@ -158,25 +155,15 @@ def _on_gpu(
         )
     if result is None:
         return None
-    if found is not None:
-        layer.owner.found_sinks.by_layer[layer.index] = found
-    else:
-        layer.owner.found_sinks.by_layer.pop(layer.index, None)  # of an earlier pass
+    layer.owner.found_sinks.note(layer.index, found)
     if config.top_k in top_ks:
         membership = sets_SBT[top_ks.index(config.top_k), :, place : place + 1].clone()
-        own = Assignment(
-            probabilities_K[None, None],
-            membership,
-            potential,
-            found is None,
-            everywhere=found,
-            beyond=found is not None,
-        )
+        known: dict[str, Any] = {"uniform": found is None, "everywhere": found, "beyond": found is not None}
+        current.assignment = Assignment(probabilities_K[None, None], membership, potential, **known)
     else:
         membership = top_k_membership(probabilities_K, config.top_k)[None, None]
         own = Assignment(probabilities_K[None, None], membership, potential, uniform=True)
-        own = own if found is None else own.in_all_groups(found)
-    current.assignment = own
+        current.assignment = own if found is None else own.in_all_groups(found)
     current.counts, current.backend = plan.counts, "decode"
     return result[0].transpose(1, 2)
 

@@ -45,13 +45,9 @@ class Span:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Documents:
-    """The documents of a batch, in order.
+    """The documents of a batch, in order."""
 
-    Attributes:
-        numbers: (B, T) int64, the same for all tokens of a document; 0 for padding.
-    """
-
-    numbers: Tensor
+    numbers: Tensor  # (B, T) int64, the same for all tokens of a document; 0 for padding
     spans: tuple[Span, ...]
 
     @classmethod
@@ -82,8 +78,7 @@ def _begins(labels: Tensor) -> Tensor:
 def by_token(mask: Any, layer: int, *, beside: bool = False) -> Tensor | None:
     """What `focus_mask` returned, as the model passes it on to a layer: (B, T) bool or int64, None without padding.
 
-    Other masks, of single pairs, are refused. `beside`: the mask is one of pairs, with that for Focus as an attribute,
-    which slices of it have not.
+    `beside`: the mask is one of pairs, with that for Focus as an attribute, which slices of it have not.
     """
     if beside:
         one_for_all = not isinstance(mask, Tensor) or mask.shape[1] == 1
@@ -156,12 +151,10 @@ def focus_mask(
     attention_mask: Tensor | None = None,
     **kwargs: Any,
 ) -> Tensor | None:
-    """The mask function registered with transformers for Focus.
+    """The mask function registered with transformers for Focus: None, or (B, 1, 1, T), which models may slice.
 
-    Returns:
-        None where all tokens are real and every row is one text; else (B, 1, 1, T), which models may slice as they do
-        masks of pairs: bool, True for real tokens; int64, numbers of documents and 0 for padding; or `REFUSED`, a place
-        in `REASONS`, where Focus cannot execute the mask.
+    It is bool, True for real tokens; or int64, numbers of documents and 0 for padding; or `REFUSED`, a place in
+    `REASONS`. None where all tokens are real and every row is one text.
     """
     padding_BT: Tensor | None = masking_utils.flash_attention_mask(
         batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask
@@ -191,16 +184,14 @@ def focus_mask(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a mask function asks for: whether no token sees a later one, and labels, each (B or 1, T), in all of which a
-    pair must agree."""
+    """Whether no token sees a later one, and labels, each (B or 1, T), in all of which a pair must agree."""
 
     causal: bool = False
     labels: tuple[Tensor, ...] = ()
 
 
 def _asked(function: Callable[..., Any], position_BT: Tensor) -> _Asked | None:
-    """What one of transformers' own mask functions asks for at positions (B or 1, T) of the keys; None where it is
-    another, or asks for something else."""
+    """What one of transformers' own mask functions asks for at positions (B or 1, T) of the keys; None for others."""
     kind, own = _read(function)
     match kind:
         case "causal_mask_function":
@@ -226,7 +217,7 @@ def _asked(function: Callable[..., Any], position_BT: Tensor) -> _Asked | None:
 
 
 def _read(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
-    """Which of transformers' own mask functions this is, and what it was made with; an empty name for any other."""
+    """Which of transformers' own mask functions this is, and what it was made with."""
     if getattr(function, "__module__", "") != masking_utils.__name__:
         return "", {}
     names, cells = function.__code__.co_freevars, function.__closure__ or ()
@@ -254,8 +245,7 @@ def _looked_at(
     attention_mask: Tensor | None,
     kwargs: Mapping[str, Any],
 ) -> list[Tensor] | int:
-    """Labels, (B, T), of the documents of any mask, found in its pairs; or why Focus cannot execute it: a place in
-    `REASONS`."""
+    """Labels, (B, T), of the documents of any mask, found in its pairs; or a place in `REASONS`."""
     batch, length_q, length_k, offset_q, offset_k = sizes
     if batch * length_q * length_k > MOST_PAIRS:
         return TOO_MANY

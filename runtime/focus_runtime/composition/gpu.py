@@ -19,8 +19,7 @@ from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.decomposed import GROUPED, grouped_fits, triton_kernels
 from focus_runtime.attention.reference import needs_gradient
 from focus_runtime.composition.call import Call, acting_factors, head_factors, kernels_read, plan_of, with_factors
-from focus_runtime.composition.heads import memberships
-from focus_runtime.composition.plan import Plan
+from focus_runtime.composition.heads import Plan, memberships
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.gpu import attention_fits, tried
 from focus_runtime.mask.rule import Extent
@@ -29,13 +28,10 @@ FULL_APART_FROM = 16384  # tokens; below, another launch costs more than the nea
 
 
 def text_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
-    """Focus of a whole text, by the groups that the router decided and nobody changed.
+    """Focus of a whole text, (B, T, H, D), by groups that nobody changed; None, and no change, where no kernel fits.
 
-    Short texts are one kernel for all pairs, heads and factors. The shorter way saves 81 of 229 us of Python a layer
-    in a short text, and 204 of 449 in one of 8,192 tokens, whose layers take 1,000 to 1,400 (LOG.md, 2026-11-27).
-
-    Returns:
-        (B, T, H, D), or None where the kernels do not take the call, or one fails; nothing is changed then.
+    The shorter way saves 81 of 229 us of Python a layer in a short text, and 204 of 449 in one of 8,192 tokens, whose
+    layers take 1,000 to 1,400 (LOG.md, 2026-11-27).
     """
     current, length = layer.current_pass, call.query.shape[2]
     assignment, history = current.assignment, current.history
@@ -136,17 +132,17 @@ def step_by_head(plan: Plan, call: Call, groups_SBT: Tensor) -> Tensor | None:
 def text_by_head(
     plan: Plan, call: Call, groups_BT: Sequence[Tensor], extents: Sequence[Extent], clock: StageClock
 ) -> tuple[Tensor, bool] | None:
-    """A whole text's output, (B, T, H, D), and whether full heads are in it, whose rows are else left as they are; None
-    where a kernel failed. Memberships and what is known of them are given for each distinct top-k."""
+    """A whole text's output, (B, T, H, D), and whether it has full heads; None where a kernel failed.
+
+    Memberships, and what is known of them, are given for each distinct top-k.
+    """
     kernels, apart, own = triton_kernels()[0], call.query.shape[2] >= FULL_APART_FROM, plan.on_gpu
 
     def run() -> Tensor:
         inputs = (plan.rule, call.scoring)
         if plan.heads.uniform:
-            out_BHTD = kernels.grouped_attention(*call.tensors, groups_BT[0], *inputs, extent=extents[0], stage=clock)[
-                0
-            ]
-            return out_BHTD.transpose(1, 2)
+            found = kernels.grouped_attention(*call.tensors, groups_BT[0], *inputs, extent=extents[0], stage=clock)
+            return found[0].transpose(1, 2)
         results, parts = kernels.new_results(call.query), own.focused if apart else own.parts
         together = len(parts) > 1  # near pairs have nothing to do with groups: of all parts they are one launch
         works = [(place, heads, extents[place]) for place, heads in parts if not together or extents[place].top_k > 0]

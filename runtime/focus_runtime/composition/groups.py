@@ -1,10 +1,9 @@
 """Which groups the new tokens of a layer belong to: by its router, with text sinks and changes made by hand.
 
-Text sinks are tokens whose hidden states look like the first token's. Models give much attention to few tokens of
-enormous hidden states. The first token is always one, and `num_sinks` keeps it; others stand in the middle of a text, a
-different token in every text. Where the setting `text_sinks` is given, a token whose input of a layer has at least that
-cosine similarity with the first token's belongs to all groups of that layer and of every later one. Only earlier tokens
-decide, so a text continued from a cache has the same sinks.
+Models give much attention to few tokens of enormous hidden states. The first token is always one, and `num_sinks`
+keeps it; others stand in the middle of a text. Where the setting `text_sinks` is given, a token whose input of a layer
+has at least that cosine similarity with the first token's belongs to all groups of that layer and of every later one.
+Only earlier tokens decide, so a text continued from a cache has the same sinks.
 
 Shape suffixes: B batch, T new tokens, E model width, K groups, S distinct top-k.
 """
@@ -29,8 +28,7 @@ MOST_TOKENS = 1 << 17  # for which groups by every top-k are decided before atte
 
 
 def decide_groups(layer: FocusLayer, hidden: Tensor, padding: Tensor | None) -> Assignment:
-    """Decide the groups of the new tokens of a layer by its input (B, T, E); `padding`, (B, past and new tokens) bool,
-    is True for real ones."""
+    """Groups of a layer's new tokens by its input (B, T, E); `padding`, (B, all tokens), is True for real ones."""
     owner, router, documents = layer.owner, layer.router, layer.current_pass.documents
     assert router is not None, "only layers with a router are routed"
     with owner.seconds("routing"):
@@ -130,10 +128,7 @@ def _on_gpu(layer: FocusLayer, router: CentroidRouter, hidden: Tensor) -> Assign
     if result is None:
         return None
     probabilities_BTK, sets_SBT, found_BT = result
-    if found_BT is not None:
-        owner.found_sinks.by_layer[layer.index] = found_BT
-    else:
-        owner.found_sinks.by_layer.pop(layer.index, None)  # of an earlier pass
+    owner.found_sinks.note(layer.index, found_BT)
     return Assignment(
         probabilities_BTK,
         sets_SBT[top_ks.index(config.top_k)],

@@ -1,22 +1,30 @@
-"""Heads of one layer: which of them share a setting, and the groups each setting gives the tokens.
+"""Heads of one layer: which of them share a setting, the groups each setting gives the tokens, and what kernels read.
 
-Shape suffixes: B batch, T tokens, S distinct top-k.
-"""
+Shape suffixes: B batch, H query heads, G key-value heads, T tokens, S distinct top-k."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from focus_runtime.budget import HeadCounts, HeadGroup, query_numbers
-from focus_runtime.config import FocusConfig
+from focus_runtime.attention.fused import HeadRules
+from focus_runtime.budget import HeadCounts, HeadGroup, query_numbers, query_settings
+from focus_runtime.config import CONSTANT, FocusConfig
 from focus_runtime.gpu import on_gpu, tried
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
+
+if TYPE_CHECKING:
+    from focus_runtime.attention.cuda.grouped import Heads
+    from focus_runtime.attention.cuda.tiles import HeadSets
+
 
 EVERYTHING = 2**62  # a window that no text is longer than
 SETS = "groups by top-k"  # name of the Triton kernel in warnings
@@ -25,11 +33,8 @@ MOST_SETS = 7  # that it gives at once
 
 @dataclass(frozen=True, slots=True)
 class LayerHeads:
-    """The heads of one layer by what they execute.
-
-    Attributes:
-        top_ks: the distinct top-k of the groups that are not full, in the order their membership is kept.
-    """
+    """The heads of one layer by what they execute, and each top-k of those that are not full, in the order of its
+    memberships."""
 
     groups: tuple[HeadGroup, ...]
     top_ks: tuple[int, ...]
@@ -45,11 +50,6 @@ class LayerHeads:
         return tuple(group for group in self.groups if group.setting.full)
 
     @property
-    def by_query(self) -> bool:
-        """Whether the groups number query heads; else key-value heads."""
-        return self.groups[0].by_query
-
-    @property
     def num_heads(self) -> int:
         """Heads of the kind that the groups number."""
         return sum(len(group.heads) for group in self.groups)
@@ -57,15 +57,10 @@ class LayerHeads:
 
 @dataclass(frozen=True, slots=True)
 class HeadMask:
-    """The pairs that some heads of a layer used in one pass.
-
-    Attributes:
-        membership: (B, T) int64 bit sets; one group of all tokens where the heads attend fully.
-        rule: window, sinks and the layer's own sliding window.
-    """
+    """The pairs that some heads of a layer used in one pass."""
 
     group: HeadGroup
-    membership: Tensor
+    membership: Tensor  # (B, T) int64 bit sets; one group of all tokens where the heads attend fully
     rule: PairRule
 
 
@@ -79,8 +74,7 @@ def layer_heads(config: FocusConfig, layer: int, counts: HeadCounts) -> LayerHea
 def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> Tensor:
     """Groups of every token for each of S distinct top-k of a layer, (S, B, T) int64; the assignment has the usual one.
 
-    A function that replaces what routers decide (see observe.py) decides for every top-k but 0, with which no token has
-    a group, whatever belongs to all.
+    With a top-k of 0 no token has a group. A function that replaces what routers decide decides for every other one.
     """
     everywhere_BT, edit = assignment.everywhere, assignment.edit
     if assignment.by_top_k is not None and assignment.by_top_k[0] == top_ks:
@@ -90,7 +84,8 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
     if not (assignment.uniform or assignment.beyond or edit is not None):  # probabilities decided nothing
         return torch.stack([assignment.membership if k else torch.zeros_like(assignment.membership) for k in top_ks])
     own = assignment.probabilities.detach()
-    if _sets_fit(own, top_ks):
+    if on_gpu(own.device) and own.dtype == torch.float32 and len(top_ks) <= MOST_SETS:
+        # one kernel in place of a sort for each k and a wait for the GPU
         from focus_runtime.routing.on_gpu import sets_on_gpu  # needs Triton
 
         probabilities_BTK, membership_BT = own.contiguous(), assignment.membership.contiguous()
@@ -105,16 +100,10 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
     return groups_SBT if edit is None else edit.applied(groups_SBT)
 
 
-def _sets_fit(probabilities: Tensor, top_ks: tuple[int, ...]) -> bool:
-    """Whether one kernel gives the groups for all of these k, in place of a sort for each and a wait for the GPU."""
-    return on_gpu(probabilities.device) and probabilities.dtype == torch.float32 and len(top_ks) <= MOST_SETS
-
-
 def head_masks(
     heads: LayerHeads, groups_SBT: Tensor, config: FocusConfig, sliding_window: int | None
 ) -> tuple[HeadMask, ...]:
-    """The pairs that each group of heads of one layer may use with these groups of tokens, (S, B, T), see
-    `memberships`."""
+    """The pairs that each group of heads of one layer may use, by `memberships`, (S, B, T)."""
     masks = []
     for group in heads.groups:
         setting = group.setting
@@ -140,8 +129,7 @@ def counts_of(query: Tensor, key: Tensor) -> HeadCounts:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some heads of a layer, as queries and keys are indexed for them; equally many of the query heads share each key
-    head."""
+    """Some heads of a layer, as queries and keys are indexed for them; as many query heads share each key head."""
 
     query: slice | list[int]
     key: slice | list[int]
@@ -160,3 +148,148 @@ def part_of(group: HeadGroup, counts: HeadCounts) -> Part:
 def by_key_head(tensor: Tensor, dim: int, num_heads: int) -> Tensor:
     """Split the dimension of query heads into (key-value heads, query heads that share one)."""
     return tensor.unflatten(dim, (num_heads, -1))
+
+
+FULL = "full attention"  # named with the backends, for heads whose budget gives them that
+ENDLESS = (1 << 31) - 1  # a window in int32 that no text is longer than
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far the windows of a layer's query heads reach."""
+
+    acts: Tensor  # (H,) 1, or 0 for a head with full attention
+    tokens: Tensor  # (H,) tokens within the window before it grows, the query's own among them; 0 with full attention
+    least: float  # fewest of these tokens among heads that have a window; infinite where none has
+    growth: tuple[int, int] = CONSTANT  # first and last position of the windows' growth
+
+    def beyond(self, visible_BT: Tensor, position_BT: Tensor) -> Tensor:
+        """Share of the visible tokens, at least 1, that lies beyond each head's window, (B, H, T)."""
+        grown_BT = position_BT.clamp(*self.growth) / self.growth[0]
+        return (self.acts[:, None] - self.tokens[:, None] * (grown_BT / visible_BT)[:, None]).clamp_min(0)
+
+
+def reach_of(groups: Sequence[HeadGroup], counts: HeadCounts, config: FocusConfig, device: torch.device) -> Reach:
+    """The reach of all heads of a layer, given by setting."""
+    tokens = [0 if setting.full else setting.window + 1 for setting in query_settings(groups, counts)]
+    tokens_H = torch.tensor(tokens, dtype=torch.float32, device=device)
+    least = min((number for number in tokens if number), default=math.inf)
+    return Reach((tokens_H > 0).float(), tokens_H, least, config.growth)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadsOnGpu:
+    """What kernels in Triton read of the heads of a layer.
+
+    Attributes:
+        parts: for each distinct top-k, its place among them, and its query heads; full heads go with the first.
+        step, pairs: membership and window of each head, for decode steps and for the kernel that tests all pairs.
+    """
+
+    parts: tuple[tuple[int, Heads], ...]
+    focused: tuple[tuple[int, Heads], ...]
+    every: Heads
+    every_focused: Heads
+    step: HeadSets
+    pairs: HeadSets
+
+
+class Plan:
+    """What the heads of a layer execute under one configuration, in calls with these numbers of heads on one device.
+
+    With it kept from call to call, and kernels launched by a few lines of C, a decode step on an H100 went from 0.73 to
+    0.85 of full attention's speed, and a text of 1,024 tokens from 0.76 to 0.94 (LOG.md, 2026-11-27).
+    """
+
+    def __init__(self, layer: int, config: FocusConfig, counts: HeadCounts, device: torch.device) -> None:
+        self.config, self.counts, self.device = config, counts, device
+        self.heads: LayerHeads = layer_heads(config, layer, counts)
+
+    @cached_property
+    def parts(self) -> tuple[tuple[HeadGroup, Part], ...]:
+        """The groups of heads, and how queries and keys are indexed for them."""
+        return tuple((group, part_of(group, self.counts)) for group in self.heads.groups)
+
+    @cached_property
+    def rule(self) -> PairRule:
+        """Sinks, how windows grow, and the window of all heads; 0 where each has its own."""
+        return PairRule.of(self.config, self.heads.groups[0].setting.window if self.heads.uniform else 0)
+
+    @cached_property
+    def reach(self) -> Reach:
+        """How far the windows of the heads reach."""
+        return reach_of(self.heads.groups, self.counts, self.config, self.device)
+
+    @cached_property
+    def seen_whole(self) -> int:
+        """Tokens of the longest text that all heads see wholly."""
+        if self.heads.groups == self.heads.full:
+            return ENDLESS
+        if not self.heads.uniform:
+            return 0
+        setting = self.heads.groups[0].setting
+        return ENDLESS if setting.top_k >= self.config.num_groups else setting.window + 1
+
+    @cached_property
+    def rules(self) -> HeadRules:
+        """What each head sees, for the compiled kernel."""
+        return self._rules(())
+
+    @cached_property
+    def step_backends(self) -> str:
+        """What runs a decode step that the compiled kernel takes with all its heads."""
+        return ", ".join(dict.fromkeys(FULL if group.setting.full else "fused" for group in self.heads.groups))
+
+    @cached_property
+    def rules_without_full(self) -> HeadRules:
+        """The same, heads with full attention left out."""
+        return self._rules(self.heads.full)
+
+    def _rules(self, without: tuple[HeadGroup, ...]) -> HeadRules:
+        heads = self.heads
+        number = {head: place for place, group in enumerate(heads.groups) for head in group.heads}
+        number |= {head: -1 for group in without for head in group.heads}
+        settings = [group.setting for group in heads.groups]
+        return HeadRules(
+            [number[head] for head in range(heads.num_heads)],
+            [0 if each.full else heads.top_ks.index(each.top_k) for each in settings],
+            [EVERYTHING if each.full else each.window for each in settings],
+            heads.top_ks,
+        )
+
+    @cached_property
+    def on_gpu(self) -> HeadsOnGpu:
+        """What kernels in Triton read of the heads."""
+        from focus_runtime.attention.cuda.grouped import Heads  # these need Triton
+        from focus_runtime.attention.cuda.tiles import HeadSets
+
+        heads = self.heads
+        sets, windows = [0] * heads.num_heads, [0] * heads.num_heads
+        members: list[list[int]] = [[] for _ in heads.top_ks]
+        full: list[int] = []
+        for group in heads.groups:
+            setting = group.setting
+            place = 0 if setting.full else heads.top_ks.index(setting.top_k)
+            (full if setting.full else members[place]).extend(query_numbers(group, self.counts))
+            for head in group.heads:
+                sets[head], windows[head] = place, ENDLESS if setting.full else setting.window
+        together = [sorted(own + full) if place == 0 else own for place, own in enumerate(members)]
+        shared = self.counts.query // heads.num_heads
+        query_sets, query_windows = (
+            self._numbers([each for each in own for _ in range(shared)]) for own in (sets, windows)
+        )
+
+        def some(own: list[int]) -> Heads:
+            return Heads(self._numbers(own), query_windows)
+
+        return HeadsOnGpu(
+            tuple((place, some(own)) for place, own in enumerate(together) if own),
+            tuple((place, some(own)) for place, own in enumerate(members) if own),
+            some(sorted(itertools.chain(*together))),
+            some(sorted(itertools.chain(*members))),
+            HeadSets(self._numbers(sets), self._numbers(windows)),
+            HeadSets(query_sets, query_windows),
+        )
+
+    def _numbers(self, values: list[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int32, device=self.device)

@@ -2,8 +2,7 @@
 
 transformers calls `focus_forward` with queries, keys and values after QK-norm, rotary embedding and cache update; hooks
 before and after the module read the hidden states and check that the call was made. groups.py decides the groups,
-attend.py computes attention, decode.py and gpu.py are shorter ways of a decode step and of a text on a GPU, and
-modes.py is what a pass may do besides.
+attend.py computes attention, decode.py and gpu.py are shorter ways of a decode step and of a text on a GPU.
 
 Shape suffixes: B batch, H query heads (Hq), Q queries (Tq), T keys (Tk), D head size.
 """
@@ -39,6 +38,7 @@ UNDERSTOOD = frozenset(TransformersKwargs.__annotations__) | {
     "return_dict",
     "logits_to_keep",
 }
+CACHES = ("cache", "past_key_values", "layer_past")
 MEANINGS = {
     "indices": "its own sparse attention",
     "position_bias": "a learned position bias",
@@ -61,7 +61,8 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     current.called = False
     if owner.paused:
         return
-    cache = _cache_of(kwargs)
+    # `cache` since transformers 5.24, else one of its old names
+    cache = next((own for name in CACHES if (own := kwargs.get(name)) is not None), None)
     current.cached = None if cache is None else layer_of(cache, layer.cache_layer)
     mask = _mask_of(layer, kwargs.get("attention_mask"))
     current.documents = documents_of(mask, kwargs, current.documents)
@@ -99,11 +100,9 @@ def focus_forward(
     Args:
         query: (B, Hq, Tq, D) after norms and rotary embedding; key: (B, Hkv, Tk, D), value: (B, Hkv, Tk, Dv), the cache
             included.
-        attention_mask: what `focus_mask` returned; None when all tokens are real and every row is one text.
+        attention_mask: what `focus_mask` returned.
         scaling: factor on the scores; D^-0.5 when None.
-        dropout: probability, for the layer's own attention in training.
         s_aux: (Hq,) learned sinks, one more logit for every query of a head.
-        kwargs: further arguments of transformers; those that Focus does not know are refused.
 
     Returns:
         (B, Tq, Hq, Dv) and no weights.
@@ -136,7 +135,7 @@ def focus_forward(
 
 
 def attend(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
-    """One attention call, (B, Q, H, D), of texts that are a row each; its tensors may hold more keys than the text."""
+    """One attention call, (B, Q, H, D), of texts that are a row each."""
     owner, focused, call = layer.owner, layer.focused, checked_call(layer, call)
     out_BQHD = _short_way(layer, call) if focused else None
     if out_BQHD is not None:
@@ -150,8 +149,7 @@ def attend(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
 
 
 def _short_way(layer: FocusLayer, call: Call) -> Tensor | None:
-    """A decode step, or a whole text on a GPU, by kernels that do most of it at once; None where none takes the call,
-    whose groups are decided then."""
+    """A decode step, or a whole text on a GPU, by kernels that do most of it; None where none takes the call."""
     current = layer.current_pass
     if current.hidden is None:
         return None if layer.owner.modes else text_on_gpu(layer, call)
@@ -197,15 +195,6 @@ def _attend_each_document(module: nn.Module, layer: FocusLayer, call: Call, docu
 
 def _mask_of(layer: FocusLayer, mask: Any) -> Tensor | None:
     return by_token(mask, layer.index, beside=any(mode.checks for mode in layer.owner.modes))
-
-
-def _cache_of(kwargs: dict[str, Any]) -> Any:
-    """The cache that an attention module was given: `cache` since transformers 5.24, else by one of its old names."""
-    for name in ("cache", "past_key_values", "layer_past"):
-        cache = kwargs.get(name)
-        if cache is not None:
-            return cache
-    return None
 
 
 def _check_past(layer: FocusLayer, history: GroupHistory) -> None:

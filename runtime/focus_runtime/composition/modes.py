@@ -85,12 +85,11 @@ class SoftGate(Mode):
     """A training pass: soft gates in place of the hard mask; see `gated_attention`.
 
     Attributes:
-        gate: "log" or "paper".
         hard: the hard mask with straight-through gradients. On the CPU beyond 4,096 tokens in memory linear in the
             text, and then without a gradient from dropped pairs (`straight_through_attention`).
     """
 
-    gate: str = "log"
+    gate: str = "log"  # "log" or "paper"
     steepness: float = 8.0
     hard: bool = False
     continues = False

@@ -1,7 +1,6 @@
 """Listen to routers and attention modules of a composed model, or replace what routers decide, for one `with` block.
 
-Every function here is a context manager that is undone when its block ends, also by an exception. Blocks nest. Several
-threads may run the model and open blocks at once; a block listens to the passes of all of them.
+Blocks nest. Several threads may run the model and open blocks at once; a block listens to the passes of all of them.
 
     with observe_routing(focus, on_embedding=lambda layer, vectors: print(layer, vectors.shape)):
         model(ids)
@@ -9,10 +8,11 @@ threads may run the model and open blocks at once; a block listens to the passes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from focus_runtime.composition.call import Call
 from focus_runtime.composition.modes import FullAttention, Observed, OnAttention
 from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks
 from focus_runtime.models.structure import attention_modules, decoder_layers
+from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter, RouterObserver
 
 OnTensor = Callable[[int, Tensor], object]  # the result is ignored
@@ -29,67 +30,47 @@ Assign = Callable[[int, CentroidRouter, Tensor, Tensor | None], Assignment]
 OnFocus = Callable[[FocusLayer, Call, Tensor], object]
 
 
-class HasRouters(Protocol):
-    """What holds routers by layer number: `FocusModel` and `Centroids`."""
-
-    @property
-    def routers(self) -> Mapping[int, CentroidRouter]:
-        """Routers by layer number."""
-
-
-@contextmanager
 def observe_routing(
-    holder: HasRouters,
+    holder: FocusModel | Centroids,
     *,
     on_embedding: OnTensor | None = None,
     on_logits: OnTensor | None = None,
     stop_gradient: bool = False,
-) -> Iterator[None]:
-    """Call functions with what every router computes, in the order of the layers.
+) -> AbstractContextManager[None]:
+    """Call functions with the layer and what its router computes, in the order of the layers.
 
     Args:
-        holder: the composition or the centroids whose routers are observed.
-        on_embedding: called with the layer number and the routing vectors (B, T, R), attached to the autograd graph.
-        on_logits: called with the layer number and the scores over temperature (B, T, K).
+        on_embedding: takes the routing vectors (B, T, R), attached to the autograd graph.
+        on_logits: takes the scores over temperature (B, T, K).
         stop_gradient: routers pass no gradient back to their hidden states.
     """
 
     def observer(index: int) -> RouterObserver:
         return RouterObserver(
-            on_embedding=None if on_embedding is None else lambda vectors_BTR: on_embedding(index, vectors_BTR),
-            on_logits=None if on_logits is None else lambda logits_BTK: on_logits(index, logits_BTK),
+            on_embedding=on_embedding and partial(on_embedding, index),
+            on_logits=on_logits and partial(on_logits, index),
             stop_gradient=stop_gradient,
         )
 
-    with _attached(holder, observer):
-        yield
+    return _observed(holder.routers, observer)
 
 
-@contextmanager
-def replace_assignment(holder: HasRouters, assign: Assign) -> Iterator[None]:
+def replace_assignment(holder: FocusModel | Centroids, assign: Assign) -> AbstractContextManager[None]:
     """Let a function decide every router's groups; of nested blocks the innermost decides.
 
     Args:
-        holder: the composition or the centroids whose assignment is replaced.
-        assign: called with the layer number, its router, the hidden states (B, T, E) and the padding (B, T) or None;
+        assign: takes the layer, its router, the hidden states (B, T, E) and the padding (B, T) or None;
             `router.own_assignment` gives what the router itself would have decided.
     """
-
-    def observer(index: int) -> RouterObserver:
-        router = holder.routers[index]
-        return RouterObserver(assign=lambda hidden_BTE, padding_BT: assign(index, router, hidden_BTE, padding_BT))
-
-    with _attached(holder, observer):
-        yield
+    return _observed(holder.routers, lambda index: RouterObserver(assign=partial(assign, index, holder.routers[index])))
 
 
 @contextmanager
-def _attached(holder: HasRouters, make: Callable[[int], RouterObserver]) -> Iterator[None]:
-    added: list[tuple[CentroidRouter, RouterObserver]] = []
+def _observed(routers: Mapping[int, CentroidRouter], make: Callable[[int], RouterObserver]) -> Iterator[None]:
+    added = [(router, make(index)) for index, router in routers.items()]
+    for router, observer in added:
+        router.observers.append(observer)
     try:
-        for index, router in holder.routers.items():
-            added.append((router, make(index)))
-            router.observers.append(added[-1][1])
         yield
     finally:
         for router, observer in added:
@@ -97,55 +78,42 @@ def _attached(holder: HasRouters, make: Callable[[int], RouterObserver]) -> Iter
 
 
 @contextmanager
-def observe_hidden_states(model: nn.Module, layers: Collection[int], on_hidden: OnTensor) -> Iterator[None]:
+def hooked(hooks: Iterable[Any]) -> Iterator[None]:
+    """Remove hooks of modules when the block ends."""
+    with ExitStack() as stack:
+        for hook in hooks:
+            stack.callback(hook.remove)
+        yield
+
+
+def observe_hidden_states(
+    model: nn.Module, layers: Collection[int], on_hidden: OnTensor
+) -> AbstractContextManager[None]:
     """Call a function with the layer and the hidden states (B, T, E) that enter some attention modules, whatever
     attention they run."""
 
-    def hook(index: int) -> Any:
-        def call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            on_hidden(index, args[0] if args else kwargs["hidden_states"])
+    def hook(index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        on_hidden(index, args[0] if args else kwargs["hidden_states"])
 
-        return call
-
-    hooks = []
-    try:
-        for index, module in attention_modules(model).items():
-            if index in layers:
-                hooks.append(module.register_forward_pre_hook(hook(index), with_kwargs=True))
-        yield
-    finally:
-        for handle in hooks:
-            handle.remove()
+    modules = {index: module for index, module in attention_modules(model).items() if index in layers}
+    return hooked(own.register_forward_pre_hook(partial(hook, i), with_kwargs=True) for i, own in modules.items())
 
 
-@contextmanager
-def observe_attention(focus: FocusModel, on_attention: OnAttention) -> Iterator[None]:
-    """Run full attention and call a function with every layer's queries and keys.
-
-    Args:
-        on_attention: called with the layer, the queries (B, Hq, T, D) and keys (B, Hkv, T, D) after norms and rotary
-            embedding, the scale and the softcap.
-    """
-    with focus.entered(FullAttention(on_attention)):
-        yield
+def observe_attention(focus: FocusModel, on_attention: OnAttention) -> AbstractContextManager[Any]:
+    """Run full attention and call a function with every layer, its queries (B, Hq, T, D) and keys (B, Hkv, T, D) after
+    norms and rotary embedding, the scale and the softcap."""
+    return focus.entered(FullAttention(on_attention))
 
 
-@contextmanager
-def observe_focus(focus: FocusModel, on_focus: OnFocus) -> Iterator[None]:
-    """Call a function with what every Focus call took and returned.
-
-    Args:
-        on_focus: called with the layer, the call (query, key and value after norms and rotary embedding, scale,
-            softcap) and what it returned, (B, T, Hq, D), attached to the autograd graph.
-    """
-    with focus.entered(Observed(on_focus)):
-        yield
+def observe_focus(focus: FocusModel, on_focus: OnFocus) -> AbstractContextManager[Any]:
+    """Call a function with every Focus call's layer, the call and what it returned, (B, T, Hq, D), attached to the
+    autograd graph."""
+    return focus.entered(Observed(on_focus))
 
 
 @dataclass(slots=True)
 class RecordedPass:
-    """What the layers of one pass leave for a later one: what each returned, and the text sinks found up to there, (B,
-    T) bool."""
+    """What each layer of one pass returned, and the text sinks found up to there, (B, T) bool."""
 
     outputs: dict[int, Any] = field(default_factory=dict)
     sinks: dict[int, Tensor] = field(default_factory=dict)
@@ -153,24 +121,16 @@ class RecordedPass:
 
 @contextmanager
 def recorded_outputs(model: nn.Module) -> Iterator[RecordedPass]:
-    """Keep what every decoder layer returns; a later pass in the block replaces an earlier one. No cache may hold
-    tokens."""
+    """Keep what every decoder layer returns in the latest pass of the block, without a cache that holds tokens."""
     recorded, found = RecordedPass(), _found_sinks(model)
 
-    def keep(index: int) -> Any:
-        def hook(module: nn.Module, args: Any, output: Any) -> None:
-            recorded.outputs[index] = _detached(output)
-            if found is not None and index in found.by_layer:
-                recorded.sinks[index] = found.by_layer[index]
+    def keep(index: int, module: nn.Module, args: Any, output: Any) -> None:
+        recorded.outputs[index] = _detached(output)
+        if found is not None and index in found.by_layer:
+            recorded.sinks[index] = found.by_layer[index]
 
-        return hook
-
-    hooks = [block.register_forward_hook(keep(index)) for index, block in decoder_layers(model).items()]
-    try:
+    with hooked(block.register_forward_hook(partial(keep, index)) for index, block in decoder_layers(model).items()):
         yield recorded
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @contextmanager
@@ -184,10 +144,12 @@ def resumed_at(model: nn.Module, layer: int, recorded: RecordedPass, first_token
     if found is not None:
         found.by_layer |= {index: sinks[:, first_token:] for index, sinks in recorded.sinks.items() if index < layer}
     with ExitStack() as stack:
-        before = [(index, block) for index, block in decoder_layers(model).items() if index < layer]
-        for _, block in before:
-            # only the last one's output is read; the others' stands in for what need not be computed
-            stack.enter_context(_returning(block, _from(recorded.outputs[before[-1][0]], first_token)))
+        before = {index: block for index, block in decoder_layers(model).items() if index < layer}
+        # only the last one's output is read; for the others it stands in for what need not be computed
+        output = _from(recorded.outputs[max(before)], first_token) if before else None
+        for block in before.values():
+            block.__dict__["forward"] = lambda *args, **kwargs: output
+            stack.callback(block.__dict__.pop, "forward")
         yield
 
 
@@ -195,18 +157,6 @@ def _found_sinks(model: nn.Module) -> FoundSinks | None:
     """Of the composition on the model, if there is one."""
     states = (module.__dict__.get(STATE) for module in attention_modules(model).values())
     return next((state.owner.found_sinks for state in states if state is not None), None)
-
-
-@contextmanager
-def _returning(block: nn.Module, output: Any) -> Iterator[None]:
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        return output
-
-    block.__dict__["forward"] = forward
-    try:
-        yield
-    finally:
-        del block.__dict__["forward"]
 
 
 def _detached(output: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -14,8 +14,7 @@ from focus_runtime.attention.clock import PassClock
 from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.documents import Documents
-from focus_runtime.composition.heads import LayerHeads, layer_heads
-from focus_runtime.composition.plan import Plan
+from focus_runtime.composition.heads import LayerHeads, Plan, layer_heads
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
@@ -27,8 +26,7 @@ Attend = Callable[[nn.Module, "FocusLayer", Any], Tensor]  # of a module, its la
 class Mode:
     """What a pass does besides executing the settings in force; modes.py has one class for each.
 
-    A composition holds the modes of the `with` blocks that are open, the outermost first. Only while there are none may
-    decode steps and texts take the short ways of decode.py and gpu.py.
+    Only while a composition has none may decode steps and texts take the short ways of decode.py and gpu.py.
     """
 
     full: ClassVar[bool] = False  # layers run their own attention, timed, and no groups are decided
@@ -41,14 +39,19 @@ class Mode:
         return assignment
 
     def attend(self, attend: Attend, module: nn.Module, layer: FocusLayer, call: Any) -> Tensor:
-        """What a layer returns, (B, Q, H, D); `attend` gives what it would return without this mode. Queries are
-        without factors."""
+        """What a layer returns, (B, Q, H, D), where `attend` is without this mode; queries are without factors."""
         return attend(module, layer, call)
 
 
-class FoundSinks(threading.local):
-    """Text sinks among the tokens of this thread's latest pass, (B, T) bool, found up to a layer and in it; see
-    groups.py.
+class PerThread(threading.local):
+    """State that each thread has of its own; a copied or pickled model starts without it."""
+
+    def __reduce__(self) -> tuple[type[PerThread], tuple[()]]:
+        return type(self), ()
+
+
+class FoundSinks(PerThread):
+    """Text sinks of this thread's latest pass, (B, T) bool, found up to a layer and in it; see groups.py.
 
     A layer reads the entry of the one before it, so entries of an earlier pass are replaced before they are read, and
     layers that are computed again (gradient checkpointing) find what they found.
@@ -72,18 +75,16 @@ class FoundSinks(threading.local):
             return None
         return known if known.device == device else known.to(device)
 
-    def __reduce__(self) -> tuple[type[FoundSinks], tuple[()]]:
-        """A copied or pickled model starts without a pass."""
-        return FoundSinks, ()
+    def note(self, layer: int, found: Tensor | None) -> None:
+        """Keep what a layer has found; what an earlier pass found there goes where it did not look."""
+        if found is not None:
+            self.by_layer[layer] = found
+        else:
+            self.by_layer.pop(layer, None)
 
 
 class Composition(Protocol):
-    """State that all layers of one composition share.
-
-    Attributes:
-        backend: attention backend, "auto" or a name.
-        paused: the model runs its own attention implementation; nothing is routed.
-    """
+    """State that all layers of one composition share; paused while the model runs its own implementation."""
 
     model: nn.Module
     config: FocusConfig
@@ -94,7 +95,7 @@ class Composition(Protocol):
     found_sinks: FoundSinks
 
     @property
-    def writer(self) -> str:
+    def writer(self) -> Hashable:
         """Identifies who assigned a cache's groups."""
 
 
@@ -103,23 +104,19 @@ class Pass:
     """State of one layer during a forward pass of one thread; between passes, of the latest one.
 
     Attributes:
-        hidden: (1, 1, E) input of the one new token of a decode step whose groups the attention call decides; None
-            where they are decided.
+        hidden: (1, 1, E) input of a decode step's token whose groups the attention call decides; None where they are
+            decided.
         cached, history: the cache layer of a running pass, and the groups stored with its keys.
-        before: tokens that the cache held before the pass.
-        called: whether the running pass has reached the attention interface.
-        documents: of the running pass; None where every row is one text.
-        backend: backend of the latest Focus call, several joined by commas where heads differ; empty before one.
-        counts: heads of that call; None before one.
+        backend, counts: of the latest Focus call.
     """
 
     assignment: Assignment | None = None
     hidden: Tensor | None = None
     cached: Any = None
     history: GroupHistory | None = None
-    before: int = 0
-    called: bool = False
-    documents: Documents | None = None
+    before: int = 0  # tokens that the cache held before the pass
+    called: bool = False  # whether the running pass has reached the attention interface
+    documents: Documents | None = None  # None where every row is one text
     backend: str = ""
     counts: HeadCounts | None = None
 
@@ -128,33 +125,22 @@ class Pass:
         self.cached, self.history, self.hidden, self.before = None, None, None, 0
 
 
-class Passes(threading.local):
+class Passes(PerThread):
     """One `Pass` for each thread. torch.compile loses attributes that are set on a `threading.local` itself."""
 
     def __init__(self) -> None:
         self.own = Pass()
 
-    def __reduce__(self) -> tuple[type[Passes], tuple[()]]:
-        """A copied or pickled model starts without a pass."""
-        return Passes, ()
-
 
 @dataclass(slots=True)
 class FocusLayer:
-    """State of one composed attention module.
-
-    Attributes:
-        router: None where the layer keeps its own attention.
-        sliding: the layer's own window in tokens, None for a global layer.
-        cache_layer: the layer whose keys and values it reads: its own, but where layers share them.
-        passes: state of a forward pass; each thread has its own, so that several may run the model at once.
-    """
+    """State of one composed attention module."""
 
     index: int
-    router: CentroidRouter | None
+    router: CentroidRouter | None  # None where the layer keeps its own attention
     owner: Composition
-    sliding: int | None = None
-    cache_layer: int = 0
+    sliding: int | None = None  # the layer's own window in tokens. None: a global layer.
+    cache_layer: int = 0  # the layer whose keys and values it reads: its own, but where layers share them
     passes: Passes = field(default_factory=Passes)
     _plan: Plan | None = None
 

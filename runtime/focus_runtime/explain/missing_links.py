@@ -24,6 +24,7 @@ from focus_runtime.budget import HeadCounts, query_numbers
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.heads import HeadMask
+from focus_runtime.composition.modes import AddedPairs
 from focus_runtime.composition.observe import observe_focus, recorded_outputs, resumed_at
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import Cancelled, InputError
@@ -69,7 +70,7 @@ class Replay:
             cache = copy.deepcopy(self._cache)
             cache.crop(start - self.ids.shape[1])
         resumed = resumed_at(self.focus.model, first_layer, self._recorded, start)
-        with self.focus.with_added_pairs(pairs), resumed:
+        with self.focus.entered(AddedPairs(pairs, self.focus.focused_layers)), resumed:
             return self._read(self.ids[:, start:], cache)
 
     def _read(self, ids: Tensor, cache: Any) -> Tensor:

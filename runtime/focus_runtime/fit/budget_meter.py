@@ -27,6 +27,7 @@ from torch import Tensor
 from focus_runtime.budget import HeadCounts, HeadException, HeadGroup, HeadSetting
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.heads import LayerHeads, head_masks, memberships
+from focus_runtime.composition.modes import Alternatives, Probe
 from focus_runtime.composition.observe import RecordedPass, recorded_outputs, resumed_at
 from focus_runtime.measure.loss import check_positions, final_hidden, layer_shares, slabs, token_nll, vocabulary_logits
 from focus_runtime.models.devices import input_device
@@ -142,7 +143,7 @@ class BudgetMeter:
         layers = tuple(self.focus.focused_layers)
         gains = []
         for ids in self._ids:
-            with torch.enable_grad(), self.focus.with_alternatives(settings) as alternatives:
+            with torch.enable_grad(), self.focus.entered(Alternatives(tuple(settings))) as alternatives:
                 loss = token_nll(self.focus.model, final_hidden(self.focus.model, ids), ids).mean()
                 slopes = torch.autograd.grad(loss, [alternatives.weights[layer] for layer in layers])
             gains.append([-slope.double().cpu().numpy() for slope in slopes])
@@ -217,7 +218,7 @@ def _no_costs(focus: FocusModel, settings: Sequence[HeadSetting], *, by_query: b
 
 def _changes(focus: FocusModel, ids: Tensor, settings: Sequence[HeadSetting], seed: int) -> Tensor:
     """(L, S, H, T) fp32: what each setting of each head would change in the loss of drawn tokens, token by token."""
-    with torch.enable_grad(), focus.probed(settings) as probe:
+    with torch.enable_grad(), focus.entered(Probe(tuple(settings))) as probe:
         hidden = final_hidden(focus.model, ids)
         drawn = _drawn(focus, hidden.detach(), ids, seed)
         torch.autograd.grad(token_nll(focus.model, hidden, drawn).sum(), probe.leaf)

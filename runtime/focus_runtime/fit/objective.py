@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from focus_runtime.composition.attach import FocusModel
+from focus_runtime.composition.modes import Comparison
 from focus_runtime.measure.loss import final_hidden, slabs, token_nll, vocabulary_logits
 
 
@@ -84,7 +85,7 @@ def layer_errors(focus: FocusModel, ids: Tensor) -> dict[int, Tensor]:
 
     0: Focus returns what full attention does; 1: it returns none of it. W is the output projection.
     """
-    with focus.compared_by_layer() as comparison:
+    with focus.entered(Comparison()) as comparison:
         final_hidden(focus.model, ids)
     return dict(comparison.errors)
 

@@ -24,18 +24,16 @@ from focus_runtime.models.structure import attention_modules, cache_argument, sl
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One generated token.
+    """One generated token of a mode, "full" or "focus".
 
     Attributes:
-        mode: "full" or "focus".
         groups: its most probable group by layer; None for full attention, which has none (see `groups_afterwards`).
-        milliseconds: what computing the next token took; 0 for the last one.
     """
 
     mode: str
     token_id: int
     groups: dict[int, int] | None
-    milliseconds: float
+    milliseconds: float  # what computing the next token took
 
 
 class _Writer:
@@ -77,10 +75,7 @@ def generate_both(
     """Yield tokens of both modes in turn until each has `max_tokens` or an end token.
 
     With a temperature both modes share the random numbers of every step (the Gumbel trick), so they part only where
-    their probabilities differ.
-
-    Args:
-        ids: (1, T) prompt on the model's device.
+    their probabilities differ. `ids` are the prompt, (1, T) on the model's device.
     """
     writers = [_Writer(focus, mode, ids, temperature) for mode in MODES]
     generator = torch.Generator().manual_seed(seed)
@@ -99,11 +94,7 @@ def generate_both(
 
 @torch.no_grad()
 def groups_afterwards(focus: FocusModel, ids: Tensor, start: int) -> list[dict[int, int]]:
-    """The groups Focus gives to the tokens from position `start` on when it reads a whole text, (1, T) ids.
-
-    Args:
-        ids: (1, T) token ids on the model's device.
-    """
+    """The groups Focus gives to the tokens from position `start` on when it reads a whole text, (1, T) ids."""
     final_hidden(focus.model, ids)
     tops = {
         index: assignment.probabilities[0, start:].argmax(-1).tolist()
@@ -117,16 +108,13 @@ class LiveText:
     """One text with what Focus decided of it so far.
 
     Attributes:
-        focus: a composition with causal assignment; attached while `read` runs.
-        ids: token ids of the text as it was read last.
         groups: by layer, the most probable group of every token.
-        logits: (V,) of the token after the last one; None for an empty text.
     """
 
-    focus: FocusModel
+    focus: FocusModel  # attached while `read` runs
     ids: list[int] = field(default_factory=list)
     groups: dict[int, NDArray[np.int64]] = field(default_factory=dict)
-    logits: torch.Tensor | None = None
+    logits: torch.Tensor | None = None  # (V,) of the token after the last one; None for an empty text
     _cache: Any = None
 
     def __post_init__(self) -> None:
@@ -138,11 +126,7 @@ class LiveText:
 
     @torch.no_grad()
     def read(self, ids: Sequence[int]) -> int:
-        """Read the text as it is now, from the first token that differs; the last token is always read.
-
-        Returns:
-            How many tokens were read.
-        """
+        """Read the text from the first token that differs, the last one at least; returns how many tokens were read."""
         if not ids:
             self.ids, self.groups, self.logits, self._cache = [], {}, None, None
             return 0

@@ -2,7 +2,7 @@
 
 A `CorpusJob` holds everything a worker needs and can be sent to another machine; a `CorpusWorker` turns documents into
 files and returns an `Outcome` for each. A document takes a pass of full attention, one of Focus and one of random
-centroids; no pass is repeated for its time, and nothing is batched over documents.
+centroids.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,25 +50,20 @@ class CorpusJob:
     """What is done with every document.
 
     Attributes:
-        fingerprint: what the model's must be, so that all workers run the same weights.
-        centroids, random_baseline: learned centroids, and random ones or None, or files of them; both with potentials
-            where they are needed.
-        tags: part of speech, relation and sentence of every token, in English.
-        threads: of torch in each worker; torch's own choice when None.
-        folder: where the documents go.
+        centroids, random_baseline: learned and random centroids, or files of them; with potentials where needed.
     """
 
     model: str
     cache_dir: Path
-    fingerprint: str
+    fingerprint: str  # what the model's must be, so that all workers run the same weights
     centroids: Centroids | Path
     random_baseline: Centroids | Path | None
     options: TextOptions
-    tags: bool
+    tags: bool  # part of speech, relation and sentence of every token, in English
     folder: CorpusFolder
     device: str = "cpu"
     dtype: str = "float32"
-    threads: int | None = None
+    threads: int | None = None  # of torch in each worker; torch's own choice when None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,12 +71,9 @@ class Outcome:
     """What became of a document.
 
     Attributes:
-        number, name: which one.
-        tokens: analysed tokens; 0 when skipped.
-        model_seconds, seconds: in forward passes; in all, both by the worker's clock. A document that a worker which
-            died had finished has none in forward passes.
-        kind, reason: why it was skipped, "" when it was not.
-        fatal: why no document can be analysed any more, "" as a rule.
+        model_seconds, seconds: in forward passes, and in all. A document that a worker which died had finished has
+            none in forward passes.
+        kind, reason: why it was skipped.
     """
 
     number: int
@@ -91,16 +83,12 @@ class Outcome:
     seconds: float = 0.0
     kind: str = ""
     reason: str = ""
-    fatal: str = ""
+    fatal: str = ""  # why no document can be analysed any more
     worker: str = ""
 
 
 class CorpusWorker(AbstractContextManager["CorpusWorker"]):
-    """One model with Focus on it, for many documents.
-
-    Raises:
-        InputError: the model cannot be loaded, is another one, or does not fit the centroids.
-    """
+    """One model with Focus on it, for many documents."""
 
     def __init__(self, job: CorpusJob, loaded: tuple[Any, Any] | None = None) -> None:
         self.job = job
@@ -118,35 +106,21 @@ class CorpusWorker(AbstractContextManager["CorpusWorker"]):
         torch.set_num_threads(self._threads)
 
     def __call__(self, number: int, document: Document) -> Outcome:
-        """Analyse a document and write it, unless it is there already from the same text.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
-        start = time.perf_counter()
-        folder, model_seconds = self.job.folder, 0.0
+        """Analyse a document and write it, unless it is there already from the same text."""
+        start, folder = time.perf_counter(), self.job.folder
+        outcome = Outcome(number=number, name=document.name, worker=self._name)
         if folder.text_hash(number) == document.sha256:  # a worker had written it before it was killed
-            tokens = folder.num_tokens(number)
-        else:
-            try:
-                tables = self._analyst.analyze(document)
-            except TextError as error:
-                skipped = Skipped.because(document.name, error)
-                folder.remove(number)
-                return Outcome(
-                    number=number, name=document.name, kind=skipped.kind, reason=skipped.reason, worker=self._name
-                )
-            folder.write(number, tables)
-            row = tables["document"].to_pylist()[0]
-            tokens, model_seconds = row["num_tokens"], row["model_seconds"]
-        return Outcome(
-            number=number,
-            name=document.name,
-            tokens=tokens,
-            model_seconds=model_seconds,
-            seconds=time.perf_counter() - start,
-            worker=self._name,
-        )
+            return replace(outcome, tokens=folder.num_tokens(number), seconds=time.perf_counter() - start)
+        try:
+            tables = self._analyst.analyze(document)
+        except TextError as error:
+            skipped = Skipped.because(document.name, error)
+            folder.remove(number)
+            return replace(outcome, kind=skipped.kind, reason=skipped.reason)
+        folder.write(number, tables)
+        row = tables["document"].to_pylist()[0]
+        passes, seconds = row["model_seconds"], time.perf_counter() - start
+        return replace(outcome, tokens=row["num_tokens"], model_seconds=passes, seconds=seconds)
 
 
 def _read(centroids: Centroids | Path) -> Centroids:
@@ -154,11 +128,7 @@ def _read(centroids: Centroids | Path) -> Centroids:
 
 
 def check_gpu() -> None:
-    """Refuse `--gpus-per-worker` in a process without a GPU, before any work.
-
-    Raises:
-        ModelError: it sees no GPU.
-    """
+    """Refuse `--gpus-per-worker` in a process without a GPU, before any work."""
     if not torch.cuda.is_available():
         raise ModelError(f"{socket.gethostname()} has no GPU for it", expected="one", fix="leave out --gpus-per-worker")
 
@@ -180,11 +150,7 @@ def _load(job: CorpusJob) -> tuple[Any, Any]:
 
 
 def work_here(job: CorpusJob, tasks: Iterable[Task], loaded: tuple[Any, Any]) -> Iterator[Outcome]:
-    """Do all documents in this process, in order, with a model and tokenizer that are loaded.
-
-    Raises:
-        InputError: the model does not fit, or a document cannot be written.
-    """
+    """Do all documents in this process, in order, with a model and tokenizer that are loaded."""
     with CorpusWorker(job, loaded) as worker:
         for number, document in tasks:
             yield worker(number, document)
@@ -214,9 +180,6 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
 
     Args:
         random_baseline: random centroids of the same shape and settings, balanced likewise; None leaves that pass out.
-
-    Raises:
-        InputError: model, centroids and settings do not fit together.
     """
 
     def __init__(
@@ -239,11 +202,7 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
 
     @torch.no_grad()
     def analyze(self, document: Document) -> Tables:
-        """One document as `tokens`, `assignments`, `layers` and `document`, as docs/corpora.md describes them.
-
-        Raises:
-            TextError: it cannot be analysed. DeviceError: the GPU failed.
-        """
+        """One document as `tokens`, `assignments`, `layers` and `document`, as docs/corpora.md describes them."""
         self._model_seconds = 0.0
         tokens, ids = read_tokens(self.model, self.tokenizer, document.text, self.options)
         random = None
@@ -306,21 +265,11 @@ class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
 
 
 _DOCUMENT = pa.schema(
-    {
-        "name": pa.string(),
-        "text_sha256": pa.string(),
-        "num_tokens": pa.int32(),
-        "total_tokens": pa.int32(),
-        "perplexity_full": pa.float64(),
-        "perplexity_focus": pa.float64(),
-        "perplexity_random": pa.float64(),
-        "model_seconds": pa.float64(),
-        "notes": pa.string(),
-        "device": pa.string(),
-        "dtype": pa.string(),
-        "backend": pa.string(),
-        "threads": pa.int32(),
-    }
+    dict.fromkeys(("name", "text_sha256"), pa.string())
+    | dict.fromkeys(("num_tokens", "total_tokens"), pa.int32())
+    | dict.fromkeys(("perplexity_full", "perplexity_focus", "perplexity_random", "model_seconds"), pa.float64())
+    | dict.fromkeys(("notes", "device", "dtype", "backend"), pa.string())
+    | {"threads": pa.int32()}
 )
 
 
@@ -350,9 +299,7 @@ def _tokens(tokens: TokenizedText, full: NDArray[np.float32], focus: NDArray[np.
 
 def _after_first(nll: NDArray[np.float32]) -> pa.Array:
     """(T-1,) losses as a column of T values; the first token has none."""
-    missing = np.zeros(nll.size + 1, dtype=bool)
-    missing[0] = True
-    return pa.array(np.concatenate([[np.float32(0)], nll]), mask=missing)
+    return pa.concat_arrays([pa.nulls(1, pa.float32()), pa.array(nll)])
 
 
 def _assignments(focus: FocusModel, learned: _Pass, random: _Pass | None) -> pa.Table:

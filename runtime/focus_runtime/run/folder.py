@@ -36,7 +36,6 @@ class CorpusFolder:
 
     @classmethod
     def of(cls, folder: str | Path, corpus_id: str) -> CorpusFolder:
-        """The part of `folder` that belongs to one corpus."""
         return cls(Path(folder) / f"run={corpus_id}")
 
     def document(self, number: int) -> Path:
@@ -68,11 +67,7 @@ class CorpusFolder:
         return pq.read_table(self.document(number) / "document.parquet", columns=[name]).column(0)[0].as_py()
 
     def write(self, number: int, tables: Tables) -> None:
-        """Put a document in its place, instead of an earlier version of it.
-
-        Raises:
-            StoreError: it cannot be written; an earlier version is left as it was.
-        """
+        """Put a document in its place, instead of an earlier version of it."""
         with replacing_folder(
             self.document(number),
             explain=lambda _, error: _unwritable(self.path, error),
@@ -115,14 +110,7 @@ class CorpusFolder:
             path.unlink(missing_ok=True)
 
     def numbering(self, names: list[str]) -> tuple[dict[str, int], list[int]]:
-        """Number documents by their order; those that were numbered before keep their number.
-
-        Returns:
-            Numbers by name, and the numbers of documents that are there but no longer in the source.
-
-        Raises:
-            StoreError: the folder cannot be written.
-        """
+        """Number documents by their order, or as before; also the numbers that are no longer in the source."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             listing = self.path / _LISTING
@@ -140,11 +128,7 @@ class CorpusFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Let only this process add to the corpus while the block runs; the lock ends with the process.
-
-        Raises:
-            InputError: somebody else has it. StoreError: the folder cannot be written.
-        """
+        """Let only this process add to the corpus while the block runs; the lock ends with the process."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             stream = (self.path / _LOCK).open("w")
@@ -168,11 +152,7 @@ class CorpusFolder:
             return False
 
     def delete(self) -> bool:
-        """Remove the corpus from the disk; False where it was not there.
-
-        Raises:
-            StoreError: it cannot be removed.
-        """
+        """Remove the corpus from the disk; False where it was not there."""
         discarded = self.path.with_name(f".deleted-{self.path.name}")
         try:
             os.rename(self.path, discarded)

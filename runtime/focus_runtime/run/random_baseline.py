@@ -27,12 +27,7 @@ COMPARISON_SEED = 1000  # of the baseline in comparisons of settings and in corp
 
 @dataclass(frozen=True, slots=True)
 class RandomGroups:
-    """Groups and losses of a text of T tokens under random centroids.
-
-    Attributes:
-        balanced_on: tokens on which their column potentials were estimated.
-        nll: (T-1,) nats under their mask.
-    """
+    """Groups and losses, (T-1,) nats, of a text under random centroids that were balanced on some tokens."""
 
     layers: Sequence[LayerGroups]
     seed: int
@@ -41,7 +36,6 @@ class RandomGroups:
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean negative log-likelihood."""
         return math.exp(float(self.nll.mean()))
 
 
@@ -67,7 +61,7 @@ def random_baseline(
     """Random centroids with the shape and settings of others, their column potentials estimated on some text.
 
     Args:
-        layers: layers with routers; those of `config` when None.
+        layers: those of `config` when None.
         calibrate_on: (N, T) or (T,) token ids; None leaves the potentials out, which Sinkhorn assignment does not use.
     """
     if layers is not None:
@@ -84,11 +78,7 @@ def random_baseline(
 def random_groups(
     model: Any, config: FocusConfig, layers: Sequence[int], ids: Sequence[int], balance_on: Sequence[int], *, seed: int
 ) -> RandomGroups:
-    """Groups and losses of a text under the random baseline of a run.
-
-    Raises:
-        InputError: more tokens than the model has positions.
-    """
+    """Groups and losses of a text under the random baseline of a run."""
     calibrate_on = balance_on if config.assignment == "causal" else None
     focus = compose(model, random_baseline(model, config, seed=seed, layers=layers, calibrate_on=calibrate_on))
     try:

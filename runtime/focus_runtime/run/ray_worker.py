@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 from focus_runtime.errors import InputError, first_line
@@ -28,12 +28,7 @@ DEATHS = 3  # workers that may die on one document before it is left out
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cluster:
-    """Where the workers run.
-
-    Attributes:
-        address: of a Ray cluster; None starts one on this machine for as long as the work takes.
-        gpus_per_worker: 0 for the CPU; fractions share a GPU.
-    """
+    """Where the workers run; without an address on this machine. Fractions of a GPU share one."""
 
     address: str | None = None
     workers: int = 2
@@ -41,11 +36,7 @@ class Cluster:
 
 
 def check_ray() -> None:
-    """Learn before any work whether Ray is installed.
-
-    Raises:
-        InputError: it is not.
-    """
+    """Learn before any work whether Ray is installed."""
     try:
         importlib.import_module("ray.data")
     except ImportError as error:
@@ -60,9 +51,6 @@ def work_on_ray(job: CorpusJob, tasks: Iterable[Task], cluster: Cluster) -> Iter
     """Do all documents on a cluster; outcomes come in the order in which documents are finished.
 
     Usage statistics stay off where the environment says RAY_USAGE_STATS_ENABLED=0, which the command line sets.
-
-    Raises:
-        InputError: no cluster can be reached, or a worker cannot work.
     """
     check_ray()
     import ray
@@ -138,10 +126,11 @@ def _some(tasks: Iterator[Task]) -> list[dict[str, Any]]:
     """The next documents, at least one, of about `WAVE_CHARACTERS` in all."""
     rows: list[dict[str, Any]] = []
     size = 0
-    while size < WAVE_CHARACTERS and (task := next(islice(tasks, 1), None)) is not None:
-        number, document = task
+    for number, document in tasks:
         rows.append({"number": number, "name": document.name, "text": document.text})
         size += len(document.text)
+        if size >= WAVE_CHARACTERS:
+            break
     return rows
 
 

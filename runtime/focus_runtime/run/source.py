@@ -42,11 +42,7 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text.
-
-    Attributes:
-        name: path below the folder, or row number, such as `a/b.txt` or `reviews.jsonl:12`.
-    """
+    """One text; its name is a path below the folder, or a row, such as `a/b.txt` or `reviews.jsonl:12`."""
 
     name: str
     text: str
@@ -59,11 +55,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A document that cannot be analysed.
-
-    Attributes:
-        kind: binary, empty, too short, not UTF-8, too large, unreadable, not JSON, not text, or other.
-    """
+    """A document that cannot be analysed: binary, empty, too short, not UTF-8, too large, unreadable, or not text."""
 
     name: str
     kind: str
@@ -84,28 +76,16 @@ def is_corpus(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where documents come from.
+    """Where documents come from."""
 
-    Attributes:
-        path: a folder, a .jsonl or a .parquet file.
-        glob: which files of a folder; JSONL and Parquet files among them give one document for each row.
-        text_column: key or column with the text.
-        leave_out: a folder below `path` that is not searched, such as the one results are written to.
-        max_bytes: of a document's text in UTF-8, wherever it comes from; longer ones are skipped.
-    """
-
-    path: Path
-    glob: str = GLOB
-    text_column: str = TEXT_COLUMN
-    leave_out: Path | None = None
-    max_bytes: int = MAX_BYTES
+    path: Path  # a folder, a .jsonl or a .parquet file
+    glob: str = GLOB  # which files of a folder; JSONL and Parquet files among them give one document for each row
+    text_column: str = TEXT_COLUMN  # key or column with the text
+    leave_out: Path | None = None  # a folder below `path` that is not searched, such as the one results are written to
+    max_bytes: int = MAX_BYTES  # of a document's text in UTF-8, wherever it comes from; longer ones are skipped
 
     def names(self) -> list[str]:
-        """Names of all documents in order, also of those that will be skipped.
-
-        Raises:
-            InputError: the source cannot be read, holds no documents, or lacks the text column.
-        """
+        """Names of all documents in order, also of those that will be skipped."""
         names = [name for file in self._files() for name in self._names_in(file)]
         if not names:
             raise InputError(f"{self.path} holds no documents", expected="at least one text")

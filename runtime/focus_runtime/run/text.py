@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from focus_runtime.composition.attach import FocusModel, compose
 from focus_runtime.composition.changes import read_changes
-from focus_runtime.composition.observe import observe_routing
+from focus_runtime.composition.observe import hooked, observe_routing
 from focus_runtime.config import TextOptions
 from focus_runtime.errors import Cancelled
 from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
@@ -47,12 +47,9 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Early:
-    """Who wants a long text's numbers before its timings are repeated.
+    """What takes the trace of a long text with one timing of each mode, and then the timings of each further repeat.
 
-    Attributes:
-        measured: takes the trace, with one timing of each mode; not called where the repeats take less than
-            `LONG_TIMING_SECONDS`, nor where more than timings is to be measured after them.
-        timed: takes the timings of each further repeat, after `measured`.
+    Neither is called where the repeats take less than `LONG_TIMING_SECONDS`, or more than timings is left to measure.
     """
 
     measured: Callable[[Trace], None]
@@ -76,19 +73,9 @@ def analyze(
     """Run full attention and Focus on one text, score both, time both, and keep what Focus decided.
 
     Args:
-        model: causal language model without Focus.
-        tokenizer: the model's.
-        text: what is read.
-        centroids: routers with potentials (or assignment "sinkhorn").
-        options: settings that replace the centroid file's, and how often is timed.
-        model_id, model_fingerprint: recorded in the trace.
         progress: called with a stage name and the fraction done, 0 to 1.
         cancelled: called between stages and before every layer; True raises `Cancelled`.
         announce: called once, before any work, when the text is longer than the model's context.
-        early: gets the numbers of a long text before its timings are repeated.
-
-    Raises:
-        InputError: the text, settings and centroids do not fit together, or the text does not fit into the memory.
     """
     tokens, ids = read_tokens(model, tokenizer, text, options)
     beyond = _beyond_context(model, len(tokens.ids))
@@ -116,12 +103,13 @@ def analyze(
             _with_pieces(tokenizer, predicted),
         )
         trace.check_finite()
-        if options.attention_mass or _repeats_seconds(focus, options, first) <= LONG_TIMING_SECONDS:
+        count, seconds = _repeat_count(focus, options, first)
+        if options.attention_mass or seconds * (count - 1) <= LONG_TIMING_SECONDS:
             early = None
         if early is not None:
             early.measured(trace)
         timings = first
-        for more in _repeats(focus, ids, options, first, step):
+        for more in _repeats(focus, ids, options, count, step):
             timings = timings + more
             if early is not None:
                 early.timed(more)
@@ -134,27 +122,18 @@ def analyze(
 def measure_setting(
     model: Any, centroids: Centroids, ids: Tensor, options: TextOptions, cancelled: Callable[[], bool]
 ) -> Measured:
-    """Measure tokens, (1, T) on the model's device, as `analyze` measures a text.
-
-    Raises:
-        InputError: the settings do not fit the centroids or the model.
-        Cancelled: `cancelled` said so; the model is as before.
-    """
+    """Measure tokens, (1, T) on the model's device, as `analyze` measures a text."""
     step = _stopping(lambda stage, fraction: None, cancelled)
     with composed(model, centroids, options, ids.shape[1]) as focus, stoppable(model, cancelled), torch.no_grad():
         predicted, timings = _both_modes(focus, ids, step)
         layers = layer_groups(focus)
-        for more in _repeats(focus, ids, options, timings, step):
+        for more in _repeats(focus, ids, options, _repeat_count(focus, options, timings)[0], step):
             timings = timings + more
         return Measured(layers, predicted, timings, focus.backend_names)
 
 
 def read_tokens(model: Any, tokenizer: Any, text: str, options: TextOptions) -> tuple[TokenizedText, Tensor]:
-    """The tokens of a text, and their ids, (1, T), on the model's device.
-
-    Raises:
-        TextError: there are too few of them, or more than the model has positions.
-    """
+    """The tokens of a text, and their ids, (1, T), on the model's device."""
     tokens = tokenize(tokenizer, text, max_tokens=options.max_tokens, special_tokens=options.special_tokens)
     check_positions(model, len(tokens.ids))
     return tokens, torch.tensor([tokens.ids], device=input_device(model))
@@ -171,24 +150,14 @@ def composed(model: Any, centroids: Centroids, options: TextOptions, length: int
         focus.detach()
 
 
-@contextmanager
-def stoppable(model: Any, cancelled: Callable[[], bool]) -> Iterator[None]:
-    """While the block runs, every attention layer first checks whether to stop.
-
-    Raises:
-        Cancelled: it is to stop.
-    """
+def stoppable(model: Any, cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
+    """While the block runs, every attention layer first checks whether to stop."""
 
     def check(*_: object) -> None:
         if cancelled():
             raise Cancelled("stopped")
 
-    hooks = [module.register_forward_pre_hook(check) for module in attention_modules(model).values()]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    return hooked(module.register_forward_pre_hook(check) for module in attention_modules(model).values())
 
 
 def _stopping(progress: Progress, cancelled: Callable[[], bool]) -> Progress:
@@ -227,10 +196,10 @@ def _timed(focus: FocusModel, ids: Tensor, mode: str, repeat: int) -> tuple[list
 
 
 def _repeats(
-    focus: FocusModel, ids: Tensor, options: TextOptions, first: list[Timing], step: Progress
+    focus: FocusModel, ids: Tensor, options: TextOptions, count: int, step: Progress
 ) -> Iterator[list[Timing]]:
     """More repeats, full attention and Focus in turn, so that a drift of the machine hits both."""
-    target, count = options.repeats or TARGET_REPEATS, _repeat_count(focus, options, first)
+    target = options.repeats or TARGET_REPEATS
     for repeat in range(1, count):
         timings: list[Timing] = []
         for mode in MODES:
@@ -239,22 +208,12 @@ def _repeats(
         yield timings
 
 
-def _repeat_count(focus: FocusModel, options: TextOptions, first: list[Timing]) -> int:
-    """How often each mode is timed, the first time included."""
-    if options.repeats is not None:
-        return options.repeats
-    within_budget = int(TIMING_SECONDS / max(_pair_seconds(focus, first), 1e-9))
-    return max(MIN_REPEATS, min(TARGET_REPEATS, within_budget))
-
-
-def _repeats_seconds(focus: FocusModel, options: TextOptions, first: list[Timing]) -> float:
-    return _pair_seconds(focus, first) * (_repeat_count(focus, options, first) - 1)
-
-
-def _pair_seconds(focus: FocusModel, first: list[Timing]) -> float:
-    """What timing each mode once takes."""
+def _repeat_count(focus: FocusModel, options: TextOptions, first: list[Timing]) -> tuple[int, float]:
+    """How often each mode is timed, the first time included, and the seconds that timing each once takes."""
     passes = 2 if stages_apart(compute_devices(focus.model)) else 1
-    return passes * sum(timing.milliseconds for timing in first if timing.stage == "end_to_end") / 1000
+    seconds = passes * sum(timing.milliseconds for timing in first if timing.stage == "end_to_end") / 1000
+    within_budget = int(TIMING_SECONDS / max(seconds, 1e-9))
+    return options.repeats or max(MIN_REPEATS, min(TARGET_REPEATS, within_budget)), seconds
 
 
 def _with_pieces(tokenizer: Any, predicted: dict[str, Predictions]) -> dict[str, PredictedTokens]:
@@ -262,8 +221,7 @@ def _with_pieces(tokenizer: Any, predicted: dict[str, Predictions]) -> dict[str,
     with_pieces = {}
     for mode, predictions in predicted.items():
         distinct = np.unique(predictions.token_ids).tolist()
-        pieces = {token_id: vocabulary_piece(tokenizer, token_id) for token_id in distinct}
-        with_pieces[mode] = PredictedTokens(predictions, pieces)
+        with_pieces[mode] = PredictedTokens(predictions, {one: vocabulary_piece(tokenizer, one) for one in distinct})
     return with_pieces
 
 
@@ -314,7 +272,7 @@ def _layer_traces(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTr
 
 
 def stacked(parts: list[Tensor]) -> Any:
-    """One array of tensors of one shape, such as those of all layers, which may lie on several GPUs, in one copy."""
+    """One array of tensors of one shape, which may lie on several GPUs."""
     return torch.stack([part.to(parts[0].device) for part in parts]).cpu().numpy()
 
 

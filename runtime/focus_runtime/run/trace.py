@@ -22,7 +22,6 @@ class HeadTrace:
     """Heads of a layer that ran with one setting.
 
     Attributes:
-        rule: pairs that are allowed whatever the groups.
         membership: (T,) int64 bit sets that their attention executed; one group of all tokens under full attention.
     """
 
@@ -32,7 +31,7 @@ class HeadTrace:
 
     @cached_property
     def counts(self) -> BlockCounts:
-        """Pairs by cause in blocks, of one head; counted when they are needed first."""
+        """Pairs by cause in blocks, of one head."""
         return count_pairs(self.membership, self.rule)
 
 
@@ -42,14 +41,12 @@ class LayerGroups:
 
     Attributes:
         membership: (T,) int64 bit sets of the configuration's top-k, which all heads without an exception executed.
-        probabilities: (T, K) float32.
-        heads: what was executed, by group of heads that share a setting.
     """
 
     layer: int
     membership: NDArray[np.int64]
-    probabilities: NDArray[np.float32]
-    heads: tuple[HeadTrace, ...]
+    probabilities: NDArray[np.float32]  # (T, K) float32
+    heads: tuple[HeadTrace, ...]  # what was executed, by group of heads that share a setting
 
     @property
     def retained_pairs(self) -> float:
@@ -79,18 +76,15 @@ class LayerTrace(LayerGroups):
     """One layer of a run, routing size G.
 
     Attributes:
-        routing: (T, G) float32 routing vectors h W_g.
-        centroids: (K, G) float32.
-        potential: (K,) float32 column potential that was used.
         sliding_window: tokens that the layer's own attention reaches, the query's own among them. None: no limit.
-        attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None when not
+        attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None: not
             measured.
     """
 
     attention_kind: str
-    routing: NDArray[np.float32]
-    centroids: NDArray[np.float32]
-    potential: NDArray[np.float32]
+    routing: NDArray[np.float32]  # (T, G) float32 routing vectors h W_g
+    centroids: NDArray[np.float32]  # (K, G) float32
+    potential: NDArray[np.float32]  # (K,) float32 column potential that was used
     sliding_window: int | None = None
     attention_mass_retained: float | None = None
 
@@ -108,12 +102,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class PredictedTokens:
-    """What one mode predicts; entry t is for token t+1.
-
-    Attributes:
-        predictions: most probable tokens, their probabilities, and the rank of the real one.
-        pieces: token id -> its text, of all tokens among the most probable ones.
-    """
+    """What one mode predicts for tokens 1 to T-1, and the texts of the most probable tokens by id."""
 
     predictions: Predictions
     pieces: dict[int, str]
@@ -121,30 +110,20 @@ class PredictedTokens:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A whole run.
-
-    Attributes:
-        nll: mode ("full", "focus") -> (T-1,) float64 nats, entry t for token t+1.
-        info: the row of the `runs` table that is known here (model, configuration, versions, ...).
-        predicted: mode -> what it predicts; empty when that was not kept.
-    """
+    """A whole run."""
 
     tokens: TokenizedText
     layers: list[LayerTrace]
-    nll: dict[str, NDArray[np.float64]]
+    nll: dict[str, NDArray[np.float64]]  # mode ("full", "focus") -> (T-1,) float64 nats, entry t for token t+1
     timings: list[Timing]
-    info: dict[str, Any]
+    info: dict[str, Any]  # the row of the `runs` table that is known here (model, configuration, versions, ...)
     notes: list[str] = field(default_factory=list)
-    predicted: dict[str, PredictedTokens] = field(default_factory=dict)
+    predicted: dict[str, PredictedTokens] = field(default_factory=dict)  # mode -> what it predicts
 
     def check_finite(self) -> None:
-        """Refuse a run whose numbers are none: a sum, a map or a page made from them would be none either.
-
-        Raises:
-            ModelError: a loss or a probability is NaN or infinite.
-        """
-        dtype = self.info.get("dtype", "")
-        fix = "choose float32 or bfloat16" if dtype == "float16" else "check the model's weights"
+        """Refuse a run whose numbers are none: a sum, a map or a page made from them would be none either."""
+        half = self.info.get("dtype") == "float16"
+        fix = "choose float32 or bfloat16" if half else "check the model's weights"
         for mode, name in (("full", "full attention"), ("focus", "Focus")):
             if not np.isfinite(self.nll[mode]).all():
                 raise ModelError(f"losses under {name} are no numbers", expected="finite ones", fix=fix)
@@ -154,19 +133,8 @@ class Trace:
 
     @property
     def num_tokens(self) -> int:
-        """T."""
         return len(self.tokens.ids)
 
     def perplexity(self, mode: str) -> float:
         """exp of the mean negative log-likelihood of the scored tokens."""
         return float(np.exp(self.nll[mode].mean()))
-
-    @property
-    def dominance(self) -> float:
-        """Mean over layers."""
-        return float(np.mean([layer.dominance for layer in self.layers]))
-
-    @property
-    def retained_pairs(self) -> float:
-        """Mean over layers with a router."""
-        return float(np.mean([layer.retained_pairs for layer in self.layers]))

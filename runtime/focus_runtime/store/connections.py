@@ -7,8 +7,8 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Hashable
-from contextlib import suppress
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import get_ident
@@ -32,17 +32,12 @@ def open_file(path: str | os.PathLike[str]) -> OpenFile:
 
 @dataclass(slots=True)
 class Reader:
-    """A read-only connection.
-
-    Attributes:
-        settings: what it was opened with; only a read with the same ones may continue with it.
-        used: when it was last given back, in seconds of `time.monotonic`.
-    """
+    """A read-only connection; only a read with the same settings may continue with it."""
 
     connection: Any
     settings: Hashable
     file: Hashable
-    used: float = 0.0
+    used: float = 0.0  # when it was last given back, in seconds of `time.monotonic`
 
 
 class OpenFile:
@@ -72,11 +67,7 @@ class OpenFile:
         return None
 
     def end_read(self, reader: Reader | None) -> None:
-        """Count a reader out and keep its connection.
-
-        Args:
-            reader: None where there is nothing to keep.
-        """
+        """Count a reader out and keep its connection; None where there is nothing to keep."""
         with self._changed:
             self._readers[get_ident()] -= 1
             self._readers += Counter()  # drops zeros
@@ -91,22 +82,21 @@ class OpenFile:
         if reader is not None:
             reader.connection.close()
 
-    def begin_write(self) -> None:
-        """Wait for readers and writers of this process, and close the kept connection."""
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Wait for readers and writers of this process, and let nobody in while the block runs."""
         with self._changed:
             self.writers += 1
             self._changed.wait_for(lambda: self._writer is None and not set(self._readers) - {get_ident()})
             self._writer = get_ident()
-            kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.connection.close()
-
-    def end_write(self) -> None:
-        """Let the next one in."""
-        with self._changed:
-            self._writer = None
-            self.writers -= 1
-            self._changed.notify_all()
+        try:
+            self.close_kept()
+            yield
+        finally:
+            with self._changed:
+                self._writer = None
+                self.writers -= 1
+                self._changed.notify_all()
 
     def identity(self) -> Hashable:
         """Tells a file from one that took its place."""
@@ -226,28 +216,13 @@ def back_up_before_migrating(connection: Any, path: str | os.PathLike[str], vers
     """Copy all tables of an open database into `PATH.before-VERSION`, which is there whole or not at all.
 
     DuckDB itself copies: a file that this process closes would lose the lock that its connection holds on it.
-
-    Args:
-        version: name of the first migration that it lacks; a copy of that name is replaced.
-
-    Raises:
-        InputError: the copy cannot be written.
-        duckdb.Error: the database cannot be read, or the disk is full.
     """
     with replacing(f"{os.fspath(path)}.before-{version}", sync=True) as part:
         copy_database(connection, part)
 
 
 def copy_database(connection: Any, part: Path) -> None:
-    """Copy all tables of an open database into a new file.
-
-    Args:
-        connection: of the database, outside a transaction; it may be read-only.
-        part: empty file of `replacing`, which becomes the copy.
-
-    Raises:
-        duckdb.Error: the database cannot be read, or the disk is full.
-    """
+    """Copy all tables of an open database, outside a transaction, into an empty file of `replacing`."""
     name = connection.execute("SELECT current_database()").fetchone()[0].replace('"', '""')
     part.unlink()  # an empty file is no database
     connection.execute(f"ATTACH {sql_string(part)} AS copy_of_database (READ_WRITE)")

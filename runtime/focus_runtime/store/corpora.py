@@ -1,35 +1,17 @@
-"""The register of corpora: what each was made of and with; its rows lie in Parquet files, see corpus/folder.py."""
+"""The register of corpora: what each was made of and with; its rows lie in Parquet files, see run/folder.py."""
 
 from __future__ import annotations
 
 import json
-import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from focus_runtime.store.database import Database
+from focus_runtime.store.runs import insert, new_id
 
 # what makes two commands the same corpus; where and how fast it is worked on does not
 IDENTITY = ("source", "folder", "model_fingerprint", "centroids_sha256", "config", "settings")
-COLUMNS = (
-    "corpus_id",
-    "created_at",
-    "name",
-    "source",
-    "folder",
-    "model_id",
-    "model_fingerprint",
-    "centroids_name",
-    "centroids_sha256",
-    "config",
-    "settings",
-    "versions",
-    "command",
-    "documents",
-    "skipped",
-    "status",
-)
 RUNNING, COMPLETE = "running", "complete"
 _TEXTS = ("config", "settings", "versions", "skipped")
 
@@ -38,14 +20,8 @@ def find_corpus(database: Database, values: dict[str, Any]) -> dict[str, Any]:
     """The newest corpus of the same source, settings, model and centroids; a new one where none is.
 
     Args:
-        values: every column but corpus_id, created_at, documents, skipped and status; config, settings and versions as
-            objects. A name of "" means that of the source.
-
-    Returns:
-        Its row as `corpora` gives it.
-
-    Raises:
-        StoreError: the database cannot be written.
+        values: the columns that a command decides; config, settings and versions as objects. A name of "" means that
+            of the source.
     """
     row = values | {name: json.dumps(values[name], sort_keys=True) for name in ("config", "settings", "versions")}
     where = " AND ".join(f"{name} = ?" for name in IDENTITY)
@@ -54,12 +30,10 @@ def find_corpus(database: Database, values: dict[str, Any]) -> dict[str, Any]:
             f"SELECT corpus_id FROM corpora WHERE {where} ORDER BY created_at DESC", [row[name] for name in IDENTITY]
         ).fetchone()
         if known is None:
-            now = datetime.now(UTC)
-            corpus_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-            row |= {"corpus_id": corpus_id, "created_at": now, "documents": 0, "skipped": "[]", "status": RUNNING}
-            row["name"] = row["name"] or Path(row["source"]).name
-            marks = ", ".join("?" for _ in COLUMNS)
-            connection.execute(f"INSERT INTO corpora VALUES ({marks})", [row[name] for name in COLUMNS])
+            corpus_id = new_id()
+            row |= {"corpus_id": corpus_id, "created_at": datetime.now(UTC), "status": RUNNING}
+            row |= {"documents": 0, "skipped": "[]", "name": row["name"] or Path(row["source"]).name}
+            insert(connection, "corpora", [row])
         else:
             corpus_id = str(known[0])
     stored = corpus_row(database, corpus_id)
@@ -68,12 +42,7 @@ def find_corpus(database: Database, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def resume_corpus(database: Database, corpus_id: str, values: dict[str, Any]) -> None:
-    """Mark a corpus as running and record the command and versions that work on it.
-
-    Args:
-        corpus_id: which corpus.
-        values: as in `find_corpus`; a name of "" keeps the recorded one.
-    """
+    """Mark a corpus as running and record what works on it; a name of "" keeps the recorded one."""
     with database.write() as connection:
         connection.execute(
             "UPDATE corpora SET status = ?, name = coalesce(nullif(?, ''), name), versions = ?, command = ? "
@@ -85,12 +54,7 @@ def resume_corpus(database: Database, corpus_id: str, values: dict[str, Any]) ->
 def close_corpus(
     database: Database, corpus_id: str, *, documents: int, skipped: list[dict[str, str]], complete: bool
 ) -> None:
-    """Record how much of a corpus is done.
-
-    Args:
-        corpus_id: which corpus.
-        skipped: name, kind and reason of each skipped one.
-    """
+    """Record how much of a corpus is done, with name, kind and reason of each document that was skipped."""
     with database.write() as connection:
         connection.execute(
             "UPDATE corpora SET documents = ?, skipped = ?, status = ? WHERE corpus_id = ?",
@@ -107,9 +71,9 @@ def forget_corpus(database: Database, corpus_id: str) -> None:
 def corpora(database: Database) -> list[dict[str, Any]]:
     """Every registered corpus, newest first; config, settings, versions and skipped as objects."""
     with database.read() as connection:
-        columns = ", ".join(COLUMNS)
-        rows = connection.execute(f"SELECT {columns} FROM corpora ORDER BY created_at DESC, corpus_id").fetchall()
-    records = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        found = connection.execute("SELECT * FROM corpora ORDER BY created_at DESC, corpus_id")
+        names = [column[0] for column in found.description]
+        records = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
     return [row | {name: json.loads(row[name]) for name in _TEXTS} for row in records]
 
 

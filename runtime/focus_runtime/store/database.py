@@ -49,9 +49,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection inside one transaction: committed at the end, rolled back on any error."""
-        shared = open_file(self.path)
-        shared.begin_write()
-        try:
+        with open_file(self.path).writing():
             self._ready = self._ready and os.path.exists(self.path)  # one that was deleted is made anew
             connection = self._open(read_only=False)
             try:
@@ -71,8 +69,6 @@ class Database:
                 raise
             finally:
                 connection.close()
-        finally:
-            shared.end_write()
 
     @contextmanager
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -113,18 +109,9 @@ class Database:
         return shared.identity() if unwritten else None
 
     def wait_until_unused(self) -> None:
-        """Wait until no process has the file open; nothing in it is migrated.
-
-        Raises:
-            StoreBusyError: one still had when the wait was over.
-            StoreError: it cannot be opened.
-        """
-        shared = open_file(self.path)
-        shared.begin_write()
-        try:
+        """Wait until no process has the file open; nothing in it is migrated."""
+        with open_file(self.path).writing():
             self._open(read_only=False).close()
-        finally:
-            shared.end_write()
 
     @contextmanager
     def read_unmigrated(self) -> Iterator[duckdb.DuckDBPyConnection]:

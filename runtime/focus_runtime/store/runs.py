@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,39 +20,60 @@ from focus_runtime.store.database import Database
 if TYPE_CHECKING:
     from focus_runtime.run.trace import LayerTrace, PredictedTokens, Timing, Trace
 
+TITLE_LENGTH = 80
+FROM_INFO = (  # columns of `runs` that `Trace.info` has as they are
+    "model_id",
+    "model_fingerprint",
+    "centroids_name",
+    "centroids_sha256",
+    "num_tokens",
+    "special_tokens",
+    "device",
+    "dtype",
+    "backend",
+    "requested_backend",
+    "seed",
+)
 
-def insert(connection: Any, table: str, rows: pa.Table) -> None:
-    """Append rows by the names of their columns, within the connection's transaction."""
-    connection.register("incoming", rows)
-    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
+
+def rows_of(count: int, /, **columns: Any) -> pa.Table:
+    """A table of `count` rows; a single value stands in every row."""
+    return pa.table({name: pa.repeat(own, count) if np.isscalar(own) else own for name, own in columns.items()})
+
+
+def insert(connection: Any, table: str, rows: pa.Table | list[dict[str, Any]], *, or_replace: bool = False) -> None:
+    """Append rows by the names of their columns, within the connection's transaction.
+
+    Args:
+        or_replace: rows of the same primary key make place.
+    """
+    if not len(rows):
+        return
+    connection.register("incoming", rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows))
+    verb = "INSERT OR REPLACE" if or_replace else "INSERT"
+    connection.execute(f"{verb} INTO {table} BY NAME SELECT * FROM incoming")
     connection.unregister("incoming")
 
 
-def constant(value: Any, count: int, kind: pa.DataType | None = None) -> pa.Array:
-    """A column of equal values.
-
-    Args:
-        kind: the column's type; that of the value when None.
-    """
-    return pa.repeat(pa.scalar(value, type=kind), count)
+def replace(connection: Any, table: str, key: dict[str, Any], rows: pa.Table | list[dict[str, Any]]) -> None:
+    """Put rows in place of those with the same key."""
+    same = " AND ".join(f"{name} = ?" for name in key)
+    connection.execute(f"DELETE FROM {table} WHERE {same}", list(key.values()))
+    insert(connection, table, rows)
 
 
-TITLE_LENGTH = 80
+def new_id() -> str:
+    """Identifies a run, training or corpus; later ones sort last."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
 def write_run(database: Database, trace: Trace, *, command: str = "", owner: str | None = None) -> str:
-    """Store a whole run in one transaction; the commit makes the run visible.
+    """Store a whole run in one transaction, whose commit makes it visible, and return its new id.
 
     Args:
         owner: user it belongs to; None where there are no users.
-
-    Returns:
-        The new run's id.
-
-    Raises:
-        StoreError: the database cannot be written; nothing of the run is kept.
     """
-    run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    run_id = new_id()
     with database.write() as connection:
         insert(connection, "tokens", _tokens(run_id, trace))
         for layer in trace.layers:
@@ -59,51 +81,31 @@ def write_run(database: Database, trace: Trace, *, command: str = "", owner: str
             for part, heads in enumerate(layer.heads):
                 insert(connection, "masks", _masks(run_id, layer, part))
                 if not np.array_equal(heads.membership, layer.membership):
-                    insert(connection, "head_assignments", _head_assignments(run_id, layer, part))
-        insert(connection, "head_masks", _head_masks(run_id, trace))
-        insert(connection, "layers", _layers(run_id, trace))
-        insert(connection, "losses", _losses(run_id, trace))
+                    insert(
+                        connection, "head_assignments", head_assignments(run_id, layer.layer, part, heads.membership)
+                    )
+            insert(connection, "head_masks", _head_masks(run_id, layer))
+        insert(connection, "layers", [_layer(run_id, layer) for layer in trace.layers])
+        for mode, nll in trace.nll.items():
+            positions = np.arange(1, nll.size + 1)
+            insert(connection, "losses", rows_of(nll.size, run_id=run_id, mode=mode, position=positions, nll=nll))
         for mode, predicted in trace.predicted.items():
             insert(connection, "predictions", _predictions(run_id, mode, predicted))
         insert(connection, "timings", _timings(run_id, trace, trace.timings))
-        insert(connection, "runs", _run(run_id, trace, command, owner))
+        insert(connection, "runs", [_run(run_id, trace, command, owner)])
     return run_id
 
 
 def add_timings(database: Database, run_id: str, trace: Trace, timings: Sequence[Timing]) -> None:
-    """Store further repeats of a stored run's timings.
-    Raises:
-        StoreError: the database cannot be written.
-    """
+    """Store further repeats of a stored run's timings."""
     with database.write() as connection:
         insert(connection, "timings", _timings(run_id, trace, timings))
 
 
-def _predictions(run_id: str, mode: str, predicted: PredictedTokens) -> pa.Table:
-    made, count = predicted.predictions, predicted.predictions.ranks.size
-    pieces = np.array([predicted.pieces[token_id] for token_id in made.token_ids.ravel().tolist()], dtype=object)
-    return pa.table(
-        {
-            "run_id": constant(run_id, count),
-            "mode": constant(mode, count),
-            "position": np.arange(1, count + 1),
-            "rank": made.ranks.astype(np.int32),
-            "token_ids": _lists(made.token_ids.astype(np.int32)),
-            "pieces": _lists(pieces.reshape(made.token_ids.shape)),
-            "probabilities": _lists(made.probabilities),
-        }
-    )
-
-
-def _lists(values: NDArray[Any]) -> pa.Array:
-    rows, width = values.shape
-    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1) * width, pa.int32()), pa.array(values.ravel()))
-
-
-def _run(run_id: str, trace: Trace, command: str, owner: str | None) -> pa.Table:
+def _run(run_id: str, trace: Trace, command: str, owner: str | None) -> dict[str, Any]:
     info = trace.info
     title = " ".join(trace.tokens.text.split())
-    row = {
+    return {key: info[key] for key in FROM_INFO} | {
         "run_id": run_id,
         "created_at": datetime.now(UTC),
         "status": "complete",
@@ -117,184 +119,134 @@ def _run(run_id: str, trace: Trace, command: str, owner: str | None) -> pa.Table
         "added_tokens": json.dumps(info["added_tokens"]),
         "owner": owner,
     }
-    keys = (
-        "model_id",
-        "model_fingerprint",
-        "centroids_name",
-        "centroids_sha256",
-        "num_tokens",
-        "special_tokens",
-        "device",
-        "dtype",
-        "backend",
-        "requested_backend",
-        "seed",
-    )
-    return pa.Table.from_pylist([row | {key: info[key] for key in keys}])
 
 
 def _tokens(run_id: str, trace: Trace) -> pa.Table:
     tokens, count = trace.tokens, trace.num_tokens
-    return pa.table(
-        {
-            "run_id": constant(run_id, count),
-            "position": np.arange(count),
-            "token_id": pa.array(tokens.ids, pa.int64()),
-            "piece": tokens.pieces,
-            "start_char": pa.array(tokens.starts, pa.int64()),
-            "end_char": pa.array(tokens.ends, pa.int64()),
-        }
+    return rows_of(
+        count,
+        run_id=run_id,
+        position=np.arange(count),
+        token_id=tokens.ids,
+        piece=tokens.pieces,
+        start_char=tokens.starts,
+        end_char=tokens.ends,
     )
 
 
 def _assignments(run_id: str, layer: LayerTrace) -> pa.Table:
-    probabilities = layer.probabilities
-    count = probabilities.shape[0]
-    entropy = -(probabilities * np.log(np.clip(probabilities, 1e-30, None))).sum(axis=1)
-    return pa.table(
-        {
-            "run_id": constant(run_id, count),
-            "layer": constant(layer.layer, count, pa.int32()),
-            "position": np.arange(count),
-            "membership": layer.membership,
-            "top_group": layer.top_group.astype(np.int32),
-            "probabilities": _lists(probabilities),
-            "confidence": probabilities.max(axis=1),
-            "entropy": entropy.astype(np.float32),
-            "routing": _lists(layer.routing),
-        }
+    count = layer.membership.size
+    return rows_of(
+        count,
+        run_id=run_id,
+        layer=layer.layer,
+        position=np.arange(count),
+        membership=layer.membership,
+        top_group=layer.top_group,
+        probabilities=_lists(layer.probabilities),
+        confidence=layer.probabilities.max(axis=1),
+        entropy=layer.entropy,
+        routing=_lists(layer.routing),
     )
 
 
-def _head_masks(run_id: str, trace: Trace) -> pa.Table:
-    schema = pa.schema(
-        [
-            ("run_id", pa.string()),
-            ("layer", pa.int32()),
-            ("part", pa.int32()),
-            ("heads", pa.list_(pa.int32())),
-            ("query_heads", pa.bool_()),
-            ("top_k", pa.int32()),
-            ("window_size", pa.int64()),
-            ("full_attention", pa.bool_()),
-            ("retained_pairs", pa.float64()),
-        ]
-    )
+def _head_masks(run_id: str, layer: LayerTrace) -> list[dict[str, Any]]:
     rows = []
-    for layer in trace.layers:
-        for part, heads in enumerate(layer.heads):
-            setting = heads.group.setting
-            rows.append(
-                {
-                    "run_id": run_id,
-                    "layer": layer.layer,
-                    "part": part,
-                    "heads": list(heads.group.heads),
-                    "query_heads": heads.group.by_query,
-                    "top_k": None if setting.full else setting.top_k,
-                    "window_size": None if setting.full else setting.window,
-                    "full_attention": setting.full,
-                    "retained_pairs": heads.counts.retained_pairs,
-                }
-            )
-    return pa.Table.from_pylist(rows, schema=schema)
+    for part, heads in enumerate(layer.heads):
+        setting = heads.group.setting
+        rows.append(
+            {
+                "run_id": run_id,
+                "layer": layer.layer,
+                "part": part,
+                "heads": list(heads.group.heads),
+                "query_heads": heads.group.by_query,
+                "top_k": None if setting.full else setting.top_k,
+                "window_size": None if setting.full else setting.window,
+                "full_attention": setting.full,
+                "retained_pairs": heads.counts.retained_pairs,
+            }
+        )
+    return rows
 
 
-def _head_assignments(run_id: str, layer: LayerTrace, part: int) -> pa.Table:
-    membership = layer.heads[part].membership
-    return pa.table(
-        {
-            "run_id": constant(run_id, membership.size),
-            "layer": constant(layer.layer, membership.size, pa.int32()),
-            "part": constant(part, membership.size, pa.int32()),
-            "position": np.arange(membership.size),
-            "membership": membership,
-        }
-    )
+def head_assignments(run_id: str, layer: int, part: int, membership: NDArray[np.int64]) -> pa.Table:
+    """Groups of heads whose top-k is not the configuration's."""
+    count = membership.size
+    return rows_of(count, run_id=run_id, layer=layer, part=part, position=np.arange(count), membership=membership)
 
 
 def _masks(run_id: str, layer: LayerTrace, part: int) -> pa.Table:
     counts = layer.heads[part].counts
     row, column = np.tril_indices(counts.counts.shape[1])
-    columns = {cause: counts.counts[number][row, column] for number, cause in enumerate(CAUSES)}
-    return pa.table(
-        {
-            "run_id": constant(run_id, row.size),
-            "layer": constant(layer.layer, row.size, pa.int32()),
-            "part": constant(part, row.size, pa.int32()),
-            "row_block": row.astype(np.int32),
-            "col_block": column.astype(np.int32),
-            "block_size": constant(counts.block_size, row.size, pa.int64()),
-            **columns,
-        }
+    return rows_of(
+        row.size,
+        run_id=run_id,
+        layer=layer.layer,
+        part=part,
+        row_block=row,
+        col_block=column,
+        block_size=counts.block_size,
+        **{cause: counts.counts[number][row, column] for number, cause in enumerate(CAUSES)},
     )
 
 
-def _layers(run_id: str, trace: Trace) -> pa.Table:
-    rows = [
+def _layer(run_id: str, layer: LayerTrace) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "layer": layer.layer,
+        "attention_kind": layer.attention_kind,
+        "dominance": layer.dominance,
+        "retained_pairs": layer.retained_pairs,
+        "attention_mass_retained": layer.attention_mass_retained,
+        "sliding_window": layer.sliding_window,
+        "column_potential": layer.potential.tolist(),
+        "centroids": layer.centroids.tolist(),
+    }
+
+
+def _predictions(run_id: str, mode: str, predicted: PredictedTokens) -> pa.Table:
+    made, count = predicted.predictions, predicted.predictions.ranks.size
+    pieces = np.array([predicted.pieces[token_id] for token_id in made.token_ids.ravel().tolist()], dtype=object)
+    return rows_of(
+        count,
+        run_id=run_id,
+        mode=mode,
+        position=np.arange(1, count + 1),
+        rank=made.ranks,
+        token_ids=_lists(made.token_ids),
+        pieces=_lists(pieces.reshape(made.token_ids.shape)),
+        probabilities=_lists(made.probabilities),
+    )
+
+
+def _lists(values: NDArray[Any]) -> pa.Array:
+    rows, width = values.shape
+    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1) * width, pa.int32()), pa.array(values.ravel()))
+
+
+def _timings(run_id: str, trace: Trace, timings: Sequence[Timing]) -> list[dict[str, Any]]:
+    return [
         {
             "run_id": run_id,
-            "layer": layer.layer,
-            "attention_kind": layer.attention_kind,
-            "dominance": layer.dominance,
-            "retained_pairs": layer.retained_pairs,
-            "attention_mass_retained": layer.attention_mass_retained,
-            "sliding_window": layer.sliding_window,
-            "column_potential": layer.potential.tolist(),
-            "centroids": layer.centroids.tolist(),
-        }
-        for layer in trace.layers
-    ]
-    return pa.Table.from_pylist(rows)
-
-
-def _losses(run_id: str, trace: Trace) -> pa.Table:
-    parts = [
-        pa.table(
-            {
-                "run_id": constant(run_id, nll.size),
-                "mode": constant(mode, nll.size),
-                "position": np.arange(1, nll.size + 1),
-                "nll": nll,
-            }
-        )
-        for mode, nll in trace.nll.items()
-    ]
-    return pa.concat_tables(parts)
-
-
-def _timings(run_id: str, trace: Trace, timings: Sequence[Timing]) -> pa.Table:
-    rows = [
-        {
-            "run_id": run_id,
-            "mode": timing.mode,
-            "stage": timing.stage,
-            "repeat": timing.repeat,
             "sequence_length": trace.num_tokens,
             "backend": trace.info["backend"] if timing.mode == "focus" else "sdpa",
-            "milliseconds": timing.milliseconds,
-            "peak_memory_bytes": timing.peak_memory_bytes,
+            **asdict(timing),
         }
         for timing in timings
     ]
-    return pa.Table.from_pylist(rows)
 
 
 def write_setting(database: Database, row: dict[str, Any]) -> None:
     """Keep one measured setting of a run; measuring it again replaces it."""
-    _replace(database, "comparisons", row, ("run_id", "kind", "top_k", "window_size"))
+    _measured(database, "comparisons", row, ("run_id", "kind", "top_k", "window_size"))
 
 
 def write_length(database: Database, row: dict[str, Any]) -> None:
     """Keep one measured length of a run's layer; measuring it again replaces it."""
-    _replace(database, "crossovers", row, ("run_id", "layer", "tokens"))
+    _measured(database, "crossovers", row, ("run_id", "layer", "tokens"))
 
 
-def _replace(database: Database, table: str, row: dict[str, Any], key: tuple[str, ...]) -> None:
-    same = " AND ".join(f"{name} = ?" for name in key)
-    marks = ", ".join("?" for _ in row)
+def _measured(database: Database, table: str, row: dict[str, Any], key: tuple[str, ...]) -> None:
     with database.write() as connection:
-        connection.execute(f"DELETE FROM {table} WHERE {same}", [row[name] for name in key])
-        connection.execute(
-            f"INSERT INTO {table} ({', '.join(row)}, measured_at) VALUES ({marks}, now())", list(row.values())
-        )
+        replace(connection, table, {name: row[name] for name in key}, [row | {"measured_at": datetime.now(UTC)}])

@@ -333,11 +333,7 @@ def applied(connection: Any) -> list[str]:
 
 
 def check_version(done: list[str], path: str) -> None:
-    """Refuse a database that a newer version has migrated.
-
-    Raises:
-        StoreError: it holds migrations this version does not know.
-    """
+    """Refuse a database that a newer version has migrated."""
     unknown = [name for name in done if name not in {name for name, _ in MIGRATIONS}]
     if unknown:
         raise StoreError(
@@ -362,12 +358,7 @@ def foreign_file(path: str) -> StoreError:
 
 
 def migrate(connection: Any, path: str) -> None:
-    """Bring a database up to date, each migration in a transaction of its own; one with runs is copied before.
-
-    Raises:
-        StoreError: it is another program's, or a newer version wrote it.
-        InputError: the copy cannot be written.
-    """
+    """Bring a database up to date, each migration in a transaction of its own; one with runs is copied before."""
     done = applied(connection)
     check_version(done, path)
     if not done and not is_blank(connection):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import secrets
 import socket
 import threading
 import time
@@ -21,11 +20,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
-import pyarrow as pa
 
 from focus_runtime.errors import StoreBusyError, StoreError, TrainingStopped
 from focus_runtime.files import process_runs
 from focus_runtime.store.database import Database
+from focus_runtime.store.runs import insert, new_id
 
 if TYPE_CHECKING:
     from focus_runtime.fit.settings import TrainStep
@@ -36,26 +35,6 @@ MOST_SECONDS = 10.0
 FLUSH_SHARE = 0.04  # of a core at most is spent writing: flushes become rarer when they become costly
 FLUSH_WAIT = 0.5
 LAST_WAIT = 30.0
-_TEXT, _COUNT, _NUMBER = pa.string(), pa.int64(), pa.float64()
-_STEP_NUMBERS = (
-    "loss",
-    "dominance",
-    "dominance_max",
-    "retained_pairs",
-    "learning_rate",
-    "tokens_per_second",
-    "elapsed",
-    "divergence",
-    "layer_error",
-)
-_STEP_SCHEMA = pa.schema(
-    [("training_id", _TEXT), ("mode", _TEXT), ("step", _COUNT), ("phase", _TEXT)]
-    + [(name, _NUMBER) for name in _STEP_NUMBERS]
-)
-_EVALUATION_SCHEMA = pa.schema(
-    [("training_id", _TEXT), ("step", _COUNT), ("domain", _TEXT), ("scored", _COUNT)]
-    + [(name, _NUMBER) for name in ("loss", "dominance", "retained_pairs")]
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,24 +42,20 @@ class TrainingInfo:
     """The record of a training before its first step; the columns of `training_runs` of the same names.
 
     Attributes:
-        kind: what is trained, for example "centroids", "two-phase", "from scratch", or a baseline's name.
         config: FocusConfig as plain values; empty for a method without groups.
-        texts: names or paths of the training texts.
         domains: weight and texts of each domain by name; empty for a training without domains.
         command, folder: command line and working folder with which it can be started again; "" when unknown.
-        out: absolute path of the result; a resumed training is identified by it.
-        owner: user of a lab's page who started it.
     """
 
     name: str
-    kind: str
+    kind: str  # what is trained, for example "centroids", "two-phase", "from scratch", or a baseline's name
     model_id: str
     model_fingerprint: str
     steps: int
     seed: int
     device: str
     dtype: str
-    out: str = ""
+    out: str = ""  # absolute path of the result; a resumed training is identified by it
     config: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
@@ -93,10 +68,7 @@ class TrainingInfo:
 
 
 def process_start(pid: int) -> int:
-    """When a process of this machine started, in clock ticks since boot; 0 if unknown, -1 if there is no such process.
-
-    A process that has ended but was not yet collected by its parent counts as ended.
-    """
+    """When a process started, in clock ticks since boot; 0 if unknown, -1 if there is none or it has ended."""
     if not Path("/proc/self/stat").exists():
         return -1 if os.name == "posix" and not process_runs(pid) else 0  # signal 0 is a real signal on Windows
     try:
@@ -107,10 +79,7 @@ def process_start(pid: int) -> int:
 
 
 def is_alive(host: str, pid: int, started: int) -> bool:
-    """Whether the recorded process still runs; True if that cannot be known, as of one on another machine.
-
-    `started` is in clock ticks since boot, 0 when unknown.
-    """
+    """Whether the recorded process still runs; True if that cannot be known, as of one on another machine."""
     if host != socket.gethostname():
         return True
     now = process_start(pid)
@@ -137,7 +106,7 @@ class TrainingRecorder:
         resume: bool = False,
         warn: Callable[[str], None] = lambda message: None,
     ) -> None:
-        self.training_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        self.training_id = new_id()
         self.info = info
         self._database = Database(database.path, wait=FLUSH_WAIT)
         self._resume, self._warn = resume, warn
@@ -146,18 +115,14 @@ class TrainingRecorder:
         self._lock, self._writing, self._stop = threading.Lock(), threading.Lock(), threading.Event()
         self._reported = 0
         self._opened = self._warned = False
-        self._offset: dict[str, float] = {}
+        self._offset: float | None = None  # seconds of the part that is resumed; None before the first step
         self._end: dict[str, Any] | None = None
         self._ending = False
         self._started = time.monotonic()
         self._pause = FLUSH_SECONDS
 
     def __enter__(self) -> Self:
-        """Insert the training's row; a resumed one is changed only with its first step.
-
-        Raises:
-            StoreError: the database can never be written; a lock held by another program is no reason.
-        """
+        """Insert the training's row; a resumed one is changed only with its first step."""
         if not self._resume:
             try:
                 with self._database.write() as connection:
@@ -169,16 +134,15 @@ class TrainingRecorder:
         self._thread.start()
         return self
 
-    def step(self, step: TrainStep, *, mode: str = "focus") -> None:
-        """Record a step; `mode` is "focus", or "full" for the twin with full attention."""
-        elapsed = time.monotonic() - self._started
-        row = {"mode": mode, **asdict(step), "elapsed": elapsed}
+    def step(self, step: TrainStep) -> None:
+        """Record a step."""
+        row = {"mode": "focus", **asdict(step), "elapsed": time.monotonic() - self._started}
         with self._lock:
             self._reported += 1
             self._rows.append({key: _finite_or_none(value) for key, value in row.items()})
 
     def evaluation(self, evaluation: Evaluation) -> None:
-        """Record an evaluation on held-out text, one row for each domain."""
+        """Record the losses on held-out text, one row for each domain."""
         shared = {name: getattr(evaluation, name) for name in ("step", "dominance", "retained_pairs")}
         with self._lock:
             self._reported += 1
@@ -250,10 +214,9 @@ class TrainingRecorder:
             with self._lock:
                 rows, self._rows = self._rows, []
                 evaluations, self._evaluations = self._evaluations, []
-            offset = dict(self._offset)
             try:
                 with self._database.write() as connection:
-                    self._write(connection, rows, evaluations, offset)
+                    offset = self._write(connection, rows, evaluations)
             except (StoreError, duckdb.Error) as error:
                 with self._lock:
                     self._rows, self._evaluations = rows + self._rows, evaluations + self._evaluations
@@ -261,39 +224,25 @@ class TrainingRecorder:
             self._opened, self._offset = True, offset
             return None
 
-    def _write(
-        self,
-        connection: Any,
-        rows: list[dict[str, Any]],
-        evaluations: list[dict[str, Any]],
-        offset: dict[str, float],
-    ) -> None:
+    def _write(self, connection: Any, rows: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> float | None:
+        """Write rows, and all that ends a training; returns the seconds that a resumed one had taken before."""
+        offset = self._offset
         if self._ending and not self._reported:
-            assert self._end is not None
-            if not self._resume or self._end["status"] == "done":
-                self._close_empty(connection)
-            return
+            self._close_empty(connection)
+            return offset
         if not self._opened:
             self._open(connection)
+        own = {"training_id": self.training_id}  # known once the row of a resume is found
         if rows:
-            for mode in dict.fromkeys(row["mode"] for row in rows):
-                if mode not in offset:
-                    offset[mode] = self._forget_later(
-                        connection, mode, min(r["step"] for r in rows if r["mode"] == mode)
-                    )
-            rows = [row | {"elapsed": row["elapsed"] + offset[row["mode"]]} for row in rows]
-            self._insert(connection, "training_steps", rows, _STEP_SCHEMA)
+            if offset is None:
+                offset = self._forget_later(connection, rows[0]["step"])
+            insert(connection, "training_steps", [row | own | {"elapsed": row["elapsed"] + offset} for row in rows])
         if evaluations:
-            self._forget_evaluations(connection, min(row["step"] for row in evaluations))
-            self._insert(connection, "training_evaluations", evaluations, _EVALUATION_SCHEMA)
+            self._forget_evaluations(connection, evaluations[0]["step"])
+            insert(connection, "training_evaluations", [row | own for row in evaluations])
         if self._ending:
             self._close(connection)
-
-    def _insert(self, connection: Any, table: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
-        rows = [row | {"training_id": self.training_id} for row in rows]  # known once the row of a resume is found
-        connection.register("incoming", pa.Table.from_pylist(rows, schema=schema))
-        connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")
-        connection.unregister("incoming")
+        return offset
 
     def _open(self, connection: Any) -> None:
         process = {
@@ -318,9 +267,7 @@ class TrainingRecorder:
             **process,
             **values,
         }
-        names = ", ".join(row)
-        marks = ", ".join("?" * len(row))
-        connection.execute(f"INSERT INTO training_runs ({names}) VALUES ({marks})", list(row.values()))
+        insert(connection, "training_runs", [row])
 
     def _find(self, connection: Any) -> bool:
         newest = connection.execute(
@@ -331,14 +278,13 @@ class TrainingRecorder:
             self.training_id = newest[0][0]
         return bool(newest)
 
-    def _forget_later(self, connection: Any, mode: str, step: int) -> float:
+    def _forget_later(self, connection: Any, step: int) -> float:
         """Remove steps that a resumed training does again; returns the seconds its earlier part had taken."""
-        scope = [self.training_id, mode, step]
-        connection.execute("DELETE FROM training_steps WHERE training_id = ? AND mode = ? AND step >= ?", scope)
-        if mode == "focus":
-            self._forget_evaluations(connection, step)
+        scope = [self.training_id, step]
+        connection.execute("DELETE FROM training_steps WHERE training_id = ? AND step >= ?", scope)
+        self._forget_evaluations(connection, step)
         before = connection.execute(
-            "SELECT max(elapsed) FROM training_steps WHERE training_id = ? AND mode = ? AND step < ?", scope
+            "SELECT max(elapsed) FROM training_steps WHERE training_id = ? AND step < ?", scope
         ).fetchall()
         return float(before[0][0] or 0.0)
 
@@ -348,11 +294,12 @@ class TrainingRecorder:
         )
 
     def _close_empty(self, connection: Any) -> None:
-        if self._resume:  # nothing was left to do
-            if self._find(connection):
-                self._close(connection)
-            return
-        connection.execute("DELETE FROM training_runs WHERE training_id = ?", [self.training_id])
+        """End a training without a single step: its row goes, unless a resumed one had nothing left to do."""
+        assert self._end is not None
+        if not self._resume:
+            connection.execute("DELETE FROM training_runs WHERE training_id = ?", [self.training_id])
+        elif self._end["status"] == "done" and self._find(connection):
+            self._close(connection)
 
     def _close(self, connection: Any) -> None:
         assert self._end is not None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import duckdb
-
 from focus_runtime.store.database import Database
+from focus_runtime.store.runs import insert
 
 if TYPE_CHECKING:
     from focus_runtime.routing.centroids import Centroids
@@ -21,9 +21,9 @@ def register_centroids(
 
     Args:
         path: where the copy is kept.
-        owner: user it belongs to; None where there are no users.
+        owner: None where there are no users.
     """
-    values = {
+    row = {
         "sha256": centroids.sha256,
         "name": centroids.name,
         "config": centroids.config.to_json(),
@@ -34,13 +34,10 @@ def register_centroids(
         "report": json.dumps(report),
         "path": path,
         "owner": owner,
+        "uploaded_at": datetime.now(UTC),
     }
-    columns = ", ".join(values)
-    places = ", ".join(f"${name}" for name in values)
     with database.write() as connection:
-        connection.execute(
-            f"INSERT OR REPLACE INTO centroid_files ({columns}, uploaded_at) VALUES ({places}, now())", values
-        )
+        insert(connection, "centroid_files", [row], or_replace=True)
 
 
 def rename_centroids(database: Database, sha256: str, name: str) -> None:
@@ -70,7 +67,7 @@ def write_group_name(database: Database, sha256: str, layer: int, group: int, na
 
 _TABLES_OF_RUNS = """
 SELECT table_name FROM information_schema.columns JOIN information_schema.tables t USING (table_name)
-WHERE column_name = 'run_id' AND t.table_type = 'BASE TABLE' AND table_name <> 'runs'
+WHERE column_name = 'run_id' AND t.table_type = 'BASE TABLE'
 """
 
 
@@ -83,16 +80,7 @@ def write_label(
     tags: Sequence[str] | None = None,
     deleted: bool | None = None,
 ) -> bool:
-    """Change what is given and keep the rest.
-
-    Args:
-        run_id: which run.
-        name, note, tags: the new values; None keeps the stored one.
-        deleted: whether the run is hidden; None keeps it as it is.
-
-    Returns:
-        False when there is no such run; nothing is written then.
-    """
+    """Change what is given and keep the rest; False when there is no such run. A deleted run is hidden."""
     with database.write() as connection:
         if not connection.execute("SELECT 1 FROM runs WHERE run_id = ?", [run_id]).fetchall():
             return False
@@ -100,38 +88,27 @@ def write_label(
             "SELECT name, note, tags, deleted_at FROM run_labels WHERE run_id = ?", [run_id]
         ).fetchall()
         old = stored[0] if stored else ("", "", [], None)
-        kept = [new if new is not None else before for new, before in zip((name, note, tags), old[:3], strict=True)]
-        row = [run_id, kept[0], kept[1], list(kept[2])]
-        if deleted is None:
-            connection.execute("INSERT OR REPLACE INTO run_labels VALUES (?, ?, ?, ?, ?)", [*row, old[3]])
-        else:
-            moment = "now()" if deleted else "NULL"
-            connection.execute(f"INSERT OR REPLACE INTO run_labels VALUES (?, ?, ?, ?, {moment})", row)
+        moment = old[3] if deleted is None else datetime.now(UTC) if deleted else None
+        given = (name, note, None if tags is None else list(tags), moment)
+        kept = [new if new is not None else before for new, before in zip(given[:3], old[:3], strict=True)]
+        connection.execute("INSERT OR REPLACE INTO run_labels VALUES (?, ?, ?, ?, ?)", [run_id, *kept, moment])
     return True
 
 
 def purge_runs(database: Database, *, days: float) -> list[str]:
-    """Remove every row of the runs deleted at least `days` ago, in one transaction; their space is used again.
-
-    Returns:
-        Ids of the runs that are gone.
-    """
+    """Remove every row of the runs deleted at least `days` ago; their space is used again. Returns their ids."""
     with database.write() as connection:
         rows = connection.execute(
             "SELECT run_id FROM run_labels WHERE deleted_at <= now() - to_seconds(?)", [days * 86400.0]
         ).fetchall()
         run_ids = [row[0] for row in rows]
-        if run_ids:
-            _remove(connection, run_ids)
+        if not run_ids:
+            return []
+        connection.execute(
+            "DELETE FROM projections WHERE projection_id IN "
+            "(SELECT projection_id FROM projection_meta WHERE list_contains(?, run_id))",
+            [run_ids],
+        )
+        for (table,) in connection.execute(_TABLES_OF_RUNS).fetchall():
+            connection.execute(f'DELETE FROM "{table}" WHERE list_contains(?, run_id)', [run_ids])
     return run_ids
-
-
-def _remove(connection: duckdb.DuckDBPyConnection, run_ids: list[str]) -> None:
-    connection.execute(
-        "DELETE FROM projections WHERE projection_id IN "
-        "(SELECT projection_id FROM projection_meta WHERE list_contains(?, run_id))",
-        [run_ids],
-    )
-    for (table,) in connection.execute(_TABLES_OF_RUNS).fetchall():
-        connection.execute(f'DELETE FROM "{table}" WHERE list_contains(?, run_id)', [run_ids])
-    connection.execute("DELETE FROM runs WHERE list_contains(?, run_id)", [run_ids])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from focus_runtime.composition.attach import SoftGate, compose
-from focus_runtime.errors import CentroidFileError, ConfigError, InputError, ModelError
+from focus_runtime.errors import CentroidFileError, InputError, ModelError
 from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import AROUND_THE_INTERFACE, family_model, logits
@@ -42,22 +42,11 @@ def test_detach_gives_the_untouched_models_logits_bit_for_bit(family, ids):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_all_groups_is_full_attention(family, ids):
+@pytest.mark.parametrize("settings", [{"window": 39}, {"top_k": 4, "window": 0}], ids=["window", "all groups"])
+def test_where_every_pair_is_kept_it_is_full_attention(family, settings, ids):
     model = family_model(family)
     before = logits(model, ids)
-    focus = compose(model, build_centroids(model), top_k=4, window=0, num_sinks=0)
-    try:
-        torch.testing.assert_close(logits(model, ids), before, rtol=1e-5, atol=1e-5)
-    finally:
-        focus.detach()
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("window", [39, 10_000])
-def test_a_window_over_the_text_is_full_attention(family, window, ids):
-    model = family_model(family)
-    before = logits(model, ids)
-    focus = compose(model, build_centroids(model), window=window, num_sinks=0)
+    focus = compose(model, build_centroids(model), num_sinks=0, **settings)
     try:
         torch.testing.assert_close(logits(model, ids), before, rtol=1e-5, atol=1e-5)
     finally:
@@ -108,21 +97,6 @@ def test_composing_twice_is_refused_and_leaves_the_first_in_place(tiny_model, id
     compose(tiny_model, centroids).detach()
 
 
-def test_an_exception_inside_the_model_leaves_it_detachable(tiny_model, ids):
-    before = logits(tiny_model, ids)
-    focus = compose(tiny_model, build_centroids(tiny_model))
-
-    def fail(*_):
-        raise KeyError("broken layer")
-
-    handle = attention_modules(tiny_model)[1].register_forward_hook(fail)
-    with pytest.raises(KeyError, match="broken layer"):
-        logits(tiny_model, ids)
-    handle.remove()
-    focus.detach()
-    assert torch.equal(logits(tiny_model, ids), before)
-
-
 def test_an_exception_inside_full_attention_returns_to_focus(tiny_model, ids):
     focus = compose(tiny_model, build_centroids(tiny_model))
     sparse = logits(tiny_model, ids)
@@ -149,14 +123,6 @@ def test_full_attention_is_exact_and_routes_nothing(family, ids):
         focus.detach()
 
 
-def test_detaching_inside_full_attention(tiny_model, ids):
-    before = logits(tiny_model, ids)
-    focus = compose(tiny_model, build_centroids(tiny_model))
-    with focus.full_attention():
-        focus.detach()
-    assert torch.equal(logits(tiny_model, ids), before)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("side", [None, "left", "right"])
 def test_measured_full_attention_is_full_attention(family, side, ids):
@@ -176,16 +142,6 @@ def test_measured_full_attention_is_full_attention(family, side, ids):
         assert focus.assignments() == {}
     finally:
         focus.detach()
-
-
-def test_measured_full_attention_continues_from_a_cache(tiny_model, ids):
-    """SDPA's own causal flag would line queries up with the first keys."""
-    before = logits(tiny_model, ids)[:, 30:]
-    focus = compose(tiny_model, build_centroids(tiny_model))
-    with torch.no_grad(), focus.measured_full_attention():
-        first = tiny_model(input_ids=ids[:, :30], use_cache=True)
-        rest = tiny_model(input_ids=ids[:, 30:], past_key_values=first.past_key_values).logits
-    torch.testing.assert_close(rest, before, rtol=1e-5, atol=1e-5)
 
 
 # --- padding
@@ -226,15 +182,6 @@ def test_padded_batches_equal_single_runs(family, side, assignment):
 # --- what the handle tells
 
 
-def test_causal_focus_never_looks_ahead(tiny_model, ids):
-    compose(tiny_model, build_centroids(tiny_model), assignment="causal")
-    changed = ids.clone()
-    changed[:, 25:] = random_ids(15, seed=9)
-    torch.testing.assert_close(
-        logits(tiny_model, ids)[:, :25], logits(tiny_model, changed)[:, :25], rtol=1e-5, atol=1e-5
-    )
-
-
 def test_assignments_cover_every_layer_and_come_from_the_modules_input(tiny_model, ids):
     centroids = build_centroids(tiny_model)
     seen = {}
@@ -266,29 +213,6 @@ def test_layers_without_a_router_keep_full_attention(ids):
     assert not torch.allclose(sparse, full, atol=1e-3)
 
 
-def test_seconds_are_counted_and_reset(tiny_model, ids):
-    focus = compose(tiny_model, build_centroids(tiny_model))
-    logits(tiny_model, ids)
-    assert focus.seconds.calls == 2
-    assert focus.seconds.routing > 0
-    assert focus.seconds.attention > 0
-    focus.reset_seconds()
-    assert (focus.seconds.routing, focus.seconds.attention, focus.seconds.calls) == (0.0, 0.0, 0)
-
-
-@pytest.mark.parametrize("family", ["Llama", "Gemma2"])
-def test_training_gate_within_the_window_is_full_attention(family, ids):
-    model = family_model(family)
-    before = logits(model, ids)
-    focus = compose(model, build_centroids(model), window=40)
-    try:
-        for gate in (SoftGate("log"), SoftGate("paper"), SoftGate("log", hard=True)):
-            with focus.training_gate(gate):
-                torch.testing.assert_close(logits(model, ids), before, rtol=1e-5, atol=1e-5)
-    finally:
-        focus.detach()
-
-
 @pytest.mark.parametrize("family", ["Llama", "Gemma2"])
 def test_straight_through_training_sees_the_hard_mask(family, ids):
     model = family_model(family)
@@ -303,7 +227,7 @@ def test_straight_through_training_sees_the_hard_mask(family, ids):
         focus.detach()
 
 
-@pytest.mark.parametrize("family", ["Llama", "Qwen3", "Gemma2", "Phi3"])
+@pytest.mark.parametrize("family", ["Llama", "Gemma2"])
 def test_autocast(family, ids):
     """Autocast mixes dtypes between query, key and value."""
     model = family_model(family)
@@ -330,17 +254,6 @@ def test_threads_do_not_mix_their_groups():
         torch.testing.assert_close(one, expected[number % 4], rtol=1e-5, atol=1e-5)
 
 
-def test_nested_full_attention_stays_full(tiny_model, ids):
-    before = logits(tiny_model, ids)
-    focus = compose(tiny_model, build_centroids(tiny_model))
-    with focus.full_attention():
-        with focus.full_attention():
-            pass
-        assert torch.equal(logits(tiny_model, ids), before)
-    assert not torch.allclose(logits(tiny_model, ids), before, atol=1e-3)
-    focus.detach()
-
-
 def test_other_settings_hold_for_a_block_alone(tiny_model, ids):
     focus = compose(tiny_model, build_centroids(tiny_model))
     before = logits(tiny_model, ids)
@@ -350,15 +263,6 @@ def test_other_settings_hold_for_a_block_alone(tiny_model, ids):
         torch.testing.assert_close(logits(tiny_model, ids), full, rtol=1e-4, atol=1e-4)
     assert torch.equal(logits(tiny_model, ids), before)
     assert not torch.allclose(before, full, rtol=1e-4, atol=1e-4)
-    focus.detach()
-
-
-def test_what_is_no_model_or_no_centroids(tiny_model):
-    with pytest.raises(InputError, match="load_centroids"):
-        compose(tiny_model, "default")
-    focus = compose(tiny_model, build_centroids(tiny_model))
-    with pytest.raises(ModelError, match="detach"):
-        compose(focus, build_centroids(tiny_model))
     focus.detach()
 
 
@@ -392,19 +296,14 @@ def test_long_texts_train_on_the_hard_mask_without_all_pairs(ids, monkeypatch):
         ({"window": -1}, "window"),
         ({"num_sinks": -1}, "num_sinks"),
         ({"assignment": "soft"}, "assignment"),
+        ({"backend": "fast"}, "backend"),
     ],
 )
 def test_bad_settings_are_named_and_leave_the_model_alone(settings, name, tiny_model, ids):
     before = logits(tiny_model, ids)
-    with pytest.raises(ConfigError, match=name):
+    with pytest.raises(InputError, match=name):
         compose(tiny_model, build_centroids(tiny_model), **settings)
     assert torch.equal(logits(tiny_model, ids), before)
-
-
-def test_an_unknown_backend_is_refused(tiny_model, ids):
-    with pytest.raises(InputError, match="backend"):
-        compose(tiny_model, build_centroids(tiny_model), backend="fast")
-    logits(compose(tiny_model, build_centroids(tiny_model)).detach(), ids)  # nothing of it stayed on the model
 
 
 def test_causal_assignment_needs_potentials(tiny_model):
@@ -412,11 +311,6 @@ def test_causal_assignment_needs_potentials(tiny_model):
     with pytest.raises(InputError, match="calibrate_potentials"):
         compose(tiny_model, centroids)
     compose(tiny_model, centroids, assignment="sinkhorn").detach()
-
-
-def test_settings_default_to_the_centroids_own(tiny_model):
-    centroids = build_centroids(tiny_model, window=9, num_sinks=3, top_k=2)
-    assert compose(tiny_model, centroids).config == centroids.config
 
 
 @pytest.mark.parametrize(
@@ -438,17 +332,6 @@ def test_models_that_bypass_the_attention_interface_are_refused(family, ids):
     with pytest.raises(ModelError, match=f"{type(model).__name__}.*attention interface"):
         compose(model, build_centroids(model))
     assert torch.equal(logits(model, ids), before)
-
-
-def test_a_module_without_attention_is_refused():
-    with pytest.raises(ModelError, match="no attention layers"):
-        attention_modules(torch.nn.Linear(2, 2))
-
-
-def test_an_encoder_is_refused():
-    model = build_model("Bert", is_decoder=False)
-    with pytest.raises(ModelError, match="is an encoder"):
-        attention_modules(model)
 
 
 def test_another_model_with_the_same_configuration_object_gets_a_clear_error(tiny_model, ids):

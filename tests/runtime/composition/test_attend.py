@@ -7,7 +7,6 @@ import threading
 import pytest
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from focus_runtime.attention import decode
 from focus_runtime.attention.reference import Scoring
@@ -40,13 +39,6 @@ def test_what_was_set_is_set_again(before, allowed):
         fails()
     assert found == [False]
     assert torch.backends.cuda.cudnn_sdp_enabled() == before
-
-
-def test_where_no_other_kernel_is_allowed_nothing_changes(allowed):
-    allowed(True)
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), WithoutCudnn():
-        assert torch.backends.cuda.cudnn_sdp_enabled()
-    assert torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def test_threads_that_overlap_leave_nothing_behind(allowed):

@@ -98,8 +98,9 @@ def late(kernels, monkeypatch):
         enable()
         if not ON_GPU:
             monkeypatch.setattr("focus_runtime.composition.layer.defers", decode.defers)
-            monkeypatch.setattr(decode, "fits", lambda _: False)
-            monkeypatch.setattr(decode, "gpu_takes", lambda hidden, _: not torch.is_grad_enabled())
+            monkeypatch.setattr(decode, "few_tokens_fit", lambda _: False)
+            monkeypatch.setattr(decode, "HALVES", (DTYPE,))
+            monkeypatch.setattr(decode, "takes_hidden", lambda _: not torch.is_grad_enabled())
             monkeypatch.setattr(decode, "attention_fits", lambda *_: True)
 
     return names, late
@@ -172,51 +173,3 @@ def test_a_step_whose_kernel_fails_goes_another_way(late, monkeypatch, fresh_see
     with pytest.warns(RuntimeWarning, match="left out: no kernel image is available"):
         rest()
     assert (torch.cat(logits, 1).float() - expected).norm() / expected.norm() < TOLERANCE
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
-def test_a_long_text_has_its_full_heads_apart(budget, kernels, monkeypatch, fresh_seed):
-    _, enable = kernels
-    monkeypatch.setattr(gpu, "FULL_APART_FROM", 80)
-    monkeypatch.setattr("focus_runtime.attention.cuda.pairwise.MOST_WORK", {1: 0, 2: 0})
-    model = build_model(num_hidden_layers=1).to(DEVICE, DTYPE)
-    ids = random_ids(90, seed=fresh_seed).to(DEVICE)
-    focus = compose(model, build_centroids(model, window=12), budget=budget)
-    with monkeypatch.context() as patch:
-        patch.setattr(gpu, "attention_fits", lambda *_: False)
-        expected = model(input_ids=ids, use_cache=False).logits.float()
-    enable()
-    actual = model(input_ids=ids, use_cache=False).logits.float()
-    assert (actual - expected).norm() / expected.norm() < TOLERANCE
-    assert ("full attention" in focus.backend_names) == any(exception.full for exception in budget)
-
-
-def test_factors_that_are_learned_get_their_gradients(kernels):
-    """The kernel for short texts has no backward; queries multiplied before it have."""
-    names, enable = kernels
-    model = build_model(num_hidden_layers=2).to(DEVICE, DTYPE).requires_grad_(False)
-    centroids = build_centroids(model, window=12)
-    for each in centroids.routers.values():
-        each.requires_grad_(False)
-        each.logit_factors = torch.nn.Parameter(torch.rand(4, device=DEVICE) + 0.5)
-    centroids.config = centroids.config.replace(logit_factors=True)
-    compose(model, centroids)
-    enable()
-    ids = random_ids(60).to(DEVICE)
-    model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
-    assert "pairwise" not in names
-    for each in centroids.routers.values():
-        assert each.logit_factors.grad.abs().sum() > 0
-
-
-@torch.no_grad()
-def test_a_layer_of_full_heads_alone_is_torchs(kernels):
-    names, enable = kernels
-    model = build_model(num_hidden_layers=2).to(DEVICE, DTYPE)
-    budget = tuple(HeadException(layer=0, head=head, full=True) for head in range(2))
-    focus = compose(model, build_centroids(model, window=12), budget=budget)
-    enable()
-    model(input_ids=random_ids(60).to(DEVICE), use_cache=False)
-    assert [name for name in names if name != "route"] == ["pairwise"]  # of the other layer
-    assert "full attention" in focus.backend_names

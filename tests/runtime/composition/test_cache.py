@@ -11,10 +11,7 @@ from transformers import DynamicCache, StaticCache
 
 from focus_runtime.composition import attend
 from focus_runtime.composition.attach import SoftGate, compose
-from focus_runtime.composition.layer import route
-from focus_runtime.composition.state import STATE
-from focus_runtime.errors import InputError, ModelError
-from focus_runtime.models.structure import attention_modules
+from focus_runtime.errors import InputError
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import logits
 
@@ -88,42 +85,6 @@ def test_decode_of_a_padded_batch_equals_single_runs(family, side, sliding_layer
         actual, _ = in_steps(model, ids, sizes, mask=mask)
         for row, text in enumerate(texts):
             close(actual[row][mask[row].bool()], logits(model, text)[0], atol=2e-5)
-
-
-@pytest.mark.parametrize("family", ["Mistral", "Gemma2", "Llama"])
-def test_text_that_follows_right_padding(family, composed, fresh_seed):
-    """Padding between the prompt and what follows moves neither sinks nor positions."""
-    model, _ = composed(family, window=2, num_sinks=3, sliding_layers="focus")
-    ids = random_ids(26, batch=2, seed=fresh_seed)
-    mask = torch.ones_like(ids)
-    mask[1, 7:11] = 0
-    expected = logits(model, ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp_min(0))
-    for sizes in ([11] + [1] * 15, [7, 4, 6, 9]):
-        actual, _ = in_steps(model, ids, sizes, mask=mask)
-        close(actual[mask.bool()], expected[mask.bool()])
-
-
-@pytest.mark.parametrize("backend", ["decode", "decomposed", "reference"])
-def test_every_backend_decodes(backend, composed, ids):
-    """A backend made for prefill leaves the steps to `auto`."""
-    model, focus = composed(backend="reference")
-    expected = logits(model, ids)
-    focus.backend = backend
-    close(in_steps(model, ids, [30] + [1] * 10)[0], expected)
-
-
-def test_long_texts_take_the_gathering_path(composed, monkeypatch, fresh_seed):
-    from focus_runtime.attention import dispatch
-
-    steps = []
-    run = dispatch.decode_attention
-    monkeypatch.setattr(dispatch, "fused_runs", lambda *_: False)
-    monkeypatch.setattr("focus_runtime.composition.decode.step_fits", lambda *given: False)
-    monkeypatch.setattr(dispatch, "decode_attention", lambda *a, **k: steps.append(1) or run(*a, **k))
-    model, _ = composed(window=16)
-    ids = random_ids(1305, seed=fresh_seed)
-    close(in_steps(model, ids, [1300] + [1] * 5)[0], logits(model, ids), atol=3e-5)
-    assert len(steps) == 10  # not the prefill
 
 
 # --- generate
@@ -247,27 +208,6 @@ def test_groups_follow_every_cache_operation(family, operation, composed, fresh_
     close(rest, logits(model, kept[:, : length + 5])[:, length:])
 
 
-def test_caches_in_turn_keep_their_own_groups(composed, fresh_seed):
-    model, _ = composed(window=2)
-    texts = [random_ids(16, seed=fresh_seed + i) for i in range(3)]
-    caches = [DynamicCache(config=model.config), DynamicCache(), StaticCache(config=model.config, max_cache_len=20)]
-    outs = [[], [], []]
-    for step in range(0, 16, 2):
-        for i in range(3):
-            outs[i].append(in_steps(model, texts[i][:, step : step + 2], [1, 1], caches[i])[0])
-    for text, out in zip(texts, outs, strict=True):
-        close(torch.cat(out, dim=1), logits(model, text))
-
-
-def test_the_module_keeps_nothing_of_the_cache(composed, ids):
-    model, _ = composed()
-    in_steps(model, ids, [30, 1])
-    for module in attention_modules(model).values():
-        state = getattr(module, STATE)
-        assert state.current_pass.cached is None
-        assert state.current_pass.history is None
-
-
 def test_a_cache_filled_in_inference_mode_can_be_continued(composed, ids):
     model, _ = composed()
     expected = logits(model, ids)
@@ -303,16 +243,6 @@ def test_a_cache_filled_without_focus_is_refused_until_those_tokens_are_gone(kin
         close(in_steps(model, ids, [40], foreign)[0], logits(model, ids))
     else:
         assert "computed without Focus" in message(model, foreign)
-
-
-def test_a_cache_filled_before_composing_is_refused(ids):
-    model = family_model("Llama")
-    cache = in_steps(model, ids, [40])[1]
-    focus = compose(model, build_centroids(model))
-    try:
-        assert "computed without Focus" in message(model, cache)
-    finally:
-        focus.detach()
 
 
 def test_groups_of_another_composition_are_refused(composed, ids):
@@ -365,18 +295,6 @@ def test_a_mask_of_the_new_tokens_alone_is_refused(composed, ids):
         model(input_ids=ids[:, :1], past_key_values=cache, attention_mask=torch.zeros(1, 1))
 
 
-def test_an_unknown_cache_is_refused(composed, ids):
-    model, _ = composed()
-
-    class OwnCache(DynamicCache):
-        def __init__(self):
-            super().__init__()
-            self.layer_class_to_replicate = None
-
-    with pytest.raises(ModelError, match="cannot keep groups in OwnCache for layer 0"):
-        model(input_ids=ids, past_key_values=OwnCache())
-
-
 # --- full attention with a cache, exceptions, detaching
 
 
@@ -394,21 +312,6 @@ def test_full_attention_with_a_cache_is_the_original_model(family, ids):
             close(in_steps(model, ids, [20, 1, 1, 18], static)[0], before)
     finally:
         focus.detach()
-
-
-def test_an_exception_before_the_cache_update_changes_nothing(composed, ids):
-    model, _ = composed()
-    expected = logits(model, ids)
-    cache = in_steps(model, ids, [30])[1]
-
-    def fail(*_):
-        raise KeyError("broken")
-
-    handle = attention_modules(model)[0].q_proj.register_forward_hook(fail)
-    with pytest.raises(KeyError):
-        in_steps(model, ids[:, 30:], [1], cache)
-    handle.remove()
-    close(in_steps(model, ids[:, 30:], [10], cache)[0], expected[:, 30:])
 
 
 def test_after_an_exception_in_attention_the_cache_can_be_cropped(composed, ids, monkeypatch):
@@ -449,13 +352,3 @@ def test_generation_is_not_compiled_while_composed(composed):
     assert model.generation_config.disable_compile is True
     focus.detach()
     assert not model.generation_config.disable_compile
-
-
-@pytest.mark.parametrize("name", ["cache", "past_key_values"])
-def test_the_cache_is_found_by_either_name_that_transformers_gave_it(name, composed):
-    model, _ = composed("Llama")
-    module, cache = attention_modules(model)[0], DynamicCache(config=model.config)
-    hidden = torch.randn(1, 3, model.config.hidden_size)
-    with torch.no_grad():
-        route(module, (hidden,), {name: cache})
-    assert module.__dict__[STATE].current_pass.cached is cache.layers[0]

@@ -87,15 +87,6 @@ def test_a_layer_of_full_attention_has_no_groups_to_change():
         pass
 
 
-def test_nothing_may_be_left_to_focus():
-    _, focus = composed()
-    with (
-        pytest.raises(ConfigError, match="Focus would run nowhere"),
-        focus.with_changes(read_changes(["full:0", "full:1"]), T),
-    ):
-        pass
-
-
 @pytest.mark.parametrize("family", ["Llama", "Gemma2", "GPT2", "Mistral"])
 @pytest.mark.parametrize("budget", [(), BUDGET], ids=["one setting", "budget"])
 @pytest.mark.parametrize(
@@ -157,13 +148,6 @@ def test_a_moved_token_has_the_pairs_of_its_new_group(fresh_seed):
     assert torch.equal(after[0], shared | near_or_sink())
 
 
-def test_a_link_adds_one_pair_to_every_head(fresh_seed):
-    before, after, _, _ = first_layer(["see:0:30:11"], fresh_seed)
-    expected = before.clone()
-    expected[:, 30, 11] = True
-    assert torch.equal(after, expected)
-
-
 def test_links_that_meet_in_a_token_link_nothing_else(fresh_seed):
     before, after, _, _ = first_layer(["see:0:30:11", "see:0:35:11", "see:0:11:5"], fresh_seed)
     expected = before.clone()
@@ -176,29 +160,6 @@ def test_a_silenced_group_links_nothing(fresh_seed):
     before, after, groups, _ = first_layer(["silence:0:B"], fresh_seed)
     members = (groups == 1)[:, None] & (groups == 1)
     assert torch.equal(after[0], before[0] & (near_or_sink() | ~members))
-
-
-def test_with_two_groups_the_moved_token_keeps_its_next_one(fresh_seed):
-    model, focus = composed(top_k=2)
-    ids = random_ids(T, seed=fresh_seed % 1000)
-    read(model, focus, ids)
-    own = focus.assignments()[0].probabilities[0, 20].argsort(descending=True)
-    with focus.with_changes(read_changes([f"move:0:20:{int(own[3])}"]), T), torch.no_grad():
-        model(ids, use_cache=False)
-    assert int(focus.assignments()[0].membership[0, 20]) == (1 << int(own[3])) | (1 << int(own[1]))
-
-
-def test_a_whole_layer_of_k_leaves_heads_with_full_attention():
-    _, focus = composed(budget=BUDGET)
-    with focus.with_changes(read_changes(["k:0=2", "k:1=3"]), T):
-        settings = {
-            (layer, head): group.setting
-            for layer in (0, 1)
-            for group in focus.config.head_groups(layer, HeadCounts(2, 4))
-            for head in group.heads
-        }
-    assert settings[0, 1].full
-    assert (settings[0, 0].top_k, settings[1, 0].top_k, settings[1, 1].top_k) == (2, 3, 3)
 
 
 def test_changes_of_a_key_head_hold_for_its_query_heads():

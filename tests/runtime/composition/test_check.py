@@ -9,6 +9,7 @@ from focus_runtime.composition import check
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.evaluate.doctor.families import model_types, tiny_model
+from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import logits
 
@@ -38,6 +39,11 @@ def test_a_model_is_checked_once_for_each_configuration(monkeypatch):
         assert focus.assignments() == {}, "the tokens of the check are nobody's"
         focus.detach()
     assert len(passes) == 2
+
+
+def test_an_encoder_is_refused():
+    with pytest.raises(ModelError, match="is an encoder"):
+        attention_modules(build_model("Bert", is_decoder=False))
 
 
 @pytest.mark.parametrize("more", [{"use_cache": False}, {}])

@@ -9,7 +9,6 @@ from transformers import DynamicCache
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.budget import HeadException
 from focus_runtime.composition import decode
-from focus_runtime.composition import layer as layer_module
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.changes import LayerEdit
 from focus_runtime.composition.modes import Edits
@@ -90,22 +89,6 @@ def test_steps_under_autocast_have_the_groups_of_the_whole_text(dtype, fresh_see
     assert [own[0].membership.item() for own in decided] == whole[FIRST:].tolist()
     other, _ = composed(fresh_seed % 1000, dtype=dtype)
     torch.testing.assert_close(logits(model, ids), logits(other, ids))  # nothing is left behind
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_kernel_decides_what_torch_does_in_half_precision(kind, fresh_seed, monkeypatch):
-    model, focus = composed(fresh_seed % 1000, dtype=torch.bfloat16, **KINDS[kind])
-    ids = random_ids(TOTAL, seed=fresh_seed % 997)
-    _, decided = in_steps(model, focus, ids)
-    monkeypatch.setattr(layer_module, "defers", lambda *given: False)
-    _, expected = in_steps(model, focus, ids)
-    same = [
-        own[layer].membership.item() == other[layer].membership.item()
-        for own, other in zip(decided, expected, strict=True)
-        for layer in own
-    ]
-    assert sum(same) > 0.9 * len(same)  # a similarity at the threshold may fall on either side
 
 
 def test_a_head_size_that_does_not_fit_goes_the_other_way(fresh_seed, late, near_ties):

@@ -9,7 +9,7 @@ from focus_runtime.composition.attach import compose
 from focus_runtime.composition.modes import SoftGate
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.evaluate.doctor.families import tiny_model
-from tests.helpers import build_centroids, build_model, random_ids
+from tests.helpers import build_centroids, random_ids
 from tests.runtime.families import family_model
 
 CUTS = (0, 7, 19, 30)
@@ -46,20 +46,6 @@ def test_packed_documents_are_those_documents(family, assignment, ids):
         packed(model, ids)
         with pytest.raises(InputError, match="run the documents one by one"):
             focus.head_masks()
-    finally:
-        focus.detach()
-
-
-@torch.no_grad()
-def test_sinks_in_the_text_are_looked_for_in_each_document(ids):
-    model = family_model("Llama")
-    centroids = build_centroids(model)
-    centroids.config = centroids.config.replace(text_sinks=0.3, text_sinks_from=0)
-    focus = compose(model, centroids, window=2, num_sinks=1)
-    try:
-        alone = each_alone(model, ids)
-        assert focus.found_sinks.tokens.any(), "else nothing is tested"
-        torch.testing.assert_close(packed(model, ids), alone, rtol=1e-4, atol=1e-4)
     finally:
         focus.detach()
 
@@ -132,18 +118,6 @@ def test_masks_of_single_pairs_are_refused(ids):
             model(input_ids=ids, is_causal=False, use_cache=False)
     finally:
         focus.detach()
-
-
-@torch.no_grad()
-def test_bidirectional_models_are_refused(ids):
-    model = build_model()
-    focus = compose(model, build_centroids(model))
-    model.config.is_causal = False
-    with pytest.raises(ModelError, match="attend to later ones"):
-        model(input_ids=ids, use_cache=False)
-    focus.detach()
-    with pytest.raises(ModelError, match="by its configuration"):
-        compose(model, build_centroids(model))
 
 
 @torch.no_grad()

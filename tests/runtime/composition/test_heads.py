@@ -116,7 +116,7 @@ def test_decoding_continues_with_every_heads_groups(executed, family, cached, co
     if not compiled:
         for module in (attend, decode):
             monkeypatch.setattr(module, "step_fits", lambda *tensors: False)
-        monkeypatch.setattr(decode, "fits", lambda hidden: False)
+        monkeypatch.setattr(decode, "few_tokens_fit", lambda hidden: False)
     cache = StaticCache(config=model.config, max_cache_len=48) if cached == "static" else None
     parts = []
     with torch.no_grad():
@@ -125,20 +125,6 @@ def test_decoding_continues_with_every_heads_groups(executed, family, cached, co
             cache = result.past_key_values
             parts.append(result.logits)
     torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-4, atol=1e-4)
-    focus.detach()
-
-
-def test_padding_changes_nothing(centroids_of):
-    model = wide_model("Llama")
-    ids = random_ids(30, seed=3)
-    padded = torch.cat([torch.zeros(1, 6, dtype=torch.int64), ids], dim=1)
-    mask = (torch.arange(36) >= 6)[None].long()
-    focus = compose(model, centroids_of(model), budget=BUDGET)
-    alone = logits(model, ids)
-    position = (mask.cumsum(1) - 1).clamp(min=0)
-    with torch.no_grad():
-        beside = model(padded, attention_mask=mask, position_ids=position, use_cache=False).logits[:, 6:]
-    torch.testing.assert_close(beside, alone, rtol=1e-4, atol=1e-4)
     focus.detach()
 
 
@@ -165,42 +151,17 @@ def test_a_layer_of_full_heads_attends_as_the_model_does(ids, centroids_of):
     focus.detach()
 
 
-def test_a_whole_layer_and_each_of_its_heads_are_the_same(ids, centroids_of):
-    model, results = build_model(), []
-    for budget in ([{"layer": 1, "full": True}], [{"layer": 1, "head": head, "full": True} for head in range(2)]):
-        focus = compose(model, centroids_of(model), budget=budget)
-        results.append(logits(model, ids))
-        assert focus.focused_layers == [0, 1]
-        focus.detach()
-    assert torch.equal(*results)
-
-
 def test_a_budget_is_checked_against_the_model(centroids_of):
     model = build_model()
     for budget, words in (
         ([{"layer": 2, "full": True}], "names layer 2, which has no router"),
         ([{"layer": 0, "head": 2, "full": True}], "names layer 0, head 2, but a layer of this model has 2"),
+        ([{"layer": 0, "query_head": 4, "full": True}], "query head 4, but a layer of this model has 4 query heads"),
         ([{"layer": 0, "full": True}, {"layer": 1, "full": True}], "Focus would run nowhere"),
     ):
         with pytest.raises(ConfigError, match=words):
             compose(model, centroids_of(model), budget=budget)
         assert "focus" not in model.config._attn_implementation
-
-
-def test_the_files_budget_holds_unless_another_is_given(ids, centroids_of):
-    model = wide_model("Llama")
-    centroids = centroids_of(model)
-    plain = compose(model, centroids)
-    without = logits(model, ids)
-    plain.detach()
-    centroids.config = centroids.config.replace(budget=BUDGET)
-    focus = compose(model, centroids)
-    assert len(focus.config.budget) == 2
-    assert not torch.equal(logits(model, ids), without)
-    focus.detach()
-    focus = compose(model, centroids, budget=())
-    assert torch.equal(logits(model, ids), without)
-    focus.detach()
 
 
 @pytest.mark.parametrize("hard", [False, True])
@@ -265,26 +226,6 @@ def test_masks_shares_and_mass_are_those_of_every_head(executed, ids, centroids_
     focus.detach()
 
 
-@pytest.mark.skipif(not fused_available(), reason="no compiled kernels")
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
-def test_heads_that_differ_take_one_call_of_the_fused_kernel(family, padded, ids, centroids_of, monkeypatch):
-    model = wide_model(family)
-    focus = compose(model, centroids_of(model), budget=BY_QUERY)
-    mask = torch.ones_like(ids)
-    if padded:
-        mask[0, :5] = 0
-    calls, together = [], attend.fused_by_head
-    monkeypatch.setattr(attend, "fused_by_head", lambda *given, **more: calls.append(1) or together(*given, **more))
-    actual = logits(model, ids, attention_mask=mask)
-    assert set(focus.backends()[0].split(", ")) == {"fused", "full attention"}
-    monkeypatch.setattr(attend, "_together_on_cpu", lambda *_: None)
-    expected = logits(model, ids, attention_mask=mask)
-    assert len(calls) == 1  # of one layer, whole; the second pass took none
-    real = mask.bool()
-    torch.testing.assert_close(actual[real], expected[real], rtol=1e-5, atol=1e-5)
-
-
 def test_query_heads_that_agree_are_key_heads(ids, centroids_of):
     """The same settings said head by head, layer by layer or by query head are computed alike."""
     model, results = wide_model("Llama"), []
@@ -299,12 +240,6 @@ def test_query_heads_that_agree_are_key_heads(ids, centroids_of):
         focus.detach()
     assert torch.equal(results[0], results[1])
     assert torch.equal(results[0], results[2])
-
-
-def test_a_budget_of_query_heads_is_checked_against_the_model(centroids_of):
-    model = wide_model("Llama")
-    with pytest.raises(ConfigError, match="layer 0, query head 8, but a layer of this model has 8 query heads"):
-        compose(model, centroids_of(model), budget=[{"layer": 0, "query_head": 8, "full": True}])
 
 
 def test_gradients_of_heads_that_no_slice_selects(ids, centroids_of):
@@ -326,28 +261,3 @@ def test_gradients_of_heads_that_no_slice_selects(ids, centroids_of):
     mask = torch.cat([explicit_mask(groups, own.get(head, WINDOW), SINKS) for head in range(8)], dim=1).double()
     expected = gradient()
     assert (actual - expected).norm() < 1e-5 * expected.norm()
-
-
-@pytest.mark.parametrize("hard", [False, True])
-def test_training_gates_follow_query_heads(hard, ids, centroids_of):
-    """One query head of a key head in full passes on other gradients than the other does; both are the key head."""
-    model = wide_model("Llama")
-
-    def gradient(*budget):
-        centroids = centroids_of(model)
-        for router in centroids.routers.values():
-            router.requires_grad_(True)
-        focus = compose(model, centroids, assignment="sinkhorn", budget=budget)
-        with focus.training_gate(SoftGate(hard=hard)):
-            loss = model(ids, use_cache=False).logits.square().mean()
-        focus.detach()
-        loss.backward()
-        return torch.cat([p.grad.flatten() for r in centroids.routers.values() for p in r.parameters()])
-
-    full = {"layer": 0, "full": True}
-    halves = [gradient(full | {"query_head": 2}), gradient(full | {"query_head": 3})]
-    assert all(torch.isfinite(one).all() and one.abs().sum() > 0 for one in halves)
-    assert not torch.allclose(halves[0], halves[1])
-    torch.testing.assert_close(
-        gradient(full | {"query_head": 2}, full | {"query_head": 3}), gradient(full | {"head": 1})
-    )

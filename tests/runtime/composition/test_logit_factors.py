@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 
 from focus_runtime.budget import HeadException, HeadSetting
 from focus_runtime.composition.attach import compose
+from focus_runtime.composition.modes import Alternatives
 from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.fit.objective import layer_errors
 from focus_runtime.models.structure import attention_modules, head_counts, sliding_window_of
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
-from focus_runtime.routing.centroids import no_groups, random_centroids
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.explain.dense import explicit_masks, head_allowed
 
@@ -78,35 +78,6 @@ def test_they_are_logits_multiplied_by_the_share_beyond_each_window(family, budg
     assert not torch.allclose(logits, full, atol=1e-2)
 
 
-def test_nothing_is_multiplied_where_the_window_reaches_everything(fresh_seed):
-    model = build_model(num_hidden_layers=3)
-    ids = random_ids(40, seed=fresh_seed % 1000)
-    focus = compose(model, with_factors(model, fresh_seed), window=29)
-    with torch.no_grad():
-        logits = model(ids, use_cache=False).logits
-        with focus.full_attention():
-            full = model(ids, use_cache=False).logits
-    torch.testing.assert_close(logits[:, :30], full[:, :30])
-    assert not torch.allclose(logits[:, 30:], full[:, 30:], atol=1e-4)
-
-
-@pytest.mark.parametrize("padded", [False, True])
-def test_heads_in_full_have_none(padded, fresh_seed):
-    model = build_model(num_hidden_layers=2)
-    centroids = with_factors(model, fresh_seed)
-    ids = random_ids(40, seed=fresh_seed % 1000)
-    mask = torch.ones(1, 40, dtype=torch.long)
-    mask[:, :3] = 1 - int(padded)
-    every = [HeadException(layer=0, full=True), HeadException(layer=1, head=0, full=True)]
-    every.append(HeadException(layer=1, head=1, window=60))  # reaches all 40 tokens
-    focus = compose(model, centroids, budget=every)
-    with torch.no_grad():
-        logits = model(ids, attention_mask=mask, use_cache=False).logits
-        with focus.full_attention():
-            full = model(ids, attention_mask=mask, use_cache=False).logits
-    torch.testing.assert_close(logits[mask.bool()], full[mask.bool()])
-
-
 @pytest.mark.parametrize("setting", [HeadSetting(0, 0, full=True), HeadSetting(1, 12), HeadSetting(2, 0)], ids=str)
 def test_other_settings_are_measured_with_the_factors_that_they_would_have(setting, fresh_seed):
     model = build_model(num_hidden_layers=1)
@@ -116,44 +87,13 @@ def test_other_settings_are_measured_with_the_factors_that_they_would_have(setti
     outputs = []
     project = next(iter(attention_modules(model).values())).o_proj
     project.register_forward_pre_hook(lambda module, args: outputs.append(args[0].sum()))
-    with focus.with_alternatives([setting]) as alternatives:
+    with focus.entered(Alternatives((setting,))) as alternatives:
         model(ids, use_cache=False)
     (slope,) = torch.autograd.grad(outputs[0], [alternatives.weights[0]])
     budget = tuple(HeadException(layer=0, head=head, **wide) for head in range(2))
     with torch.no_grad(), focus.with_config(focus.config.replace(budget=budget)):
         model(ids, use_cache=False)
     torch.testing.assert_close(slope.sum(), outputs[1] - outputs[0].detach(), rtol=1e-3, atol=1e-3)
-
-
-def test_padding_in_front_counts_for_nothing(fresh_seed):
-    model = build_model(num_hidden_layers=3)
-    ids = random_ids(40, seed=fresh_seed % 1000)
-    compose(model, with_factors(model, fresh_seed), window=3)
-    padded = torch.cat([torch.zeros(1, 9, dtype=ids.dtype), ids[:, 9:]], dim=1)
-    mask = torch.ones(2, 40, dtype=torch.long)
-    mask[1, :9] = 0
-    with torch.no_grad():
-        alone = [model(each, use_cache=False).logits[0] for each in (ids, ids[:, 9:])]
-        places = (mask.cumsum(1) - 1).clamp_min(0)
-        both = model(torch.cat([ids, padded]), attention_mask=mask, position_ids=places, use_cache=False).logits
-    torch.testing.assert_close(both[0], alone[0], rtol=2e-4, atol=2e-4)
-    torch.testing.assert_close(both[1, 9:], alone[1], rtol=2e-4, atol=2e-4)
-
-
-@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Mistral"])
-def test_a_text_continued_from_a_cache_has_them_too(family, fresh_seed):
-    model = build_model(family, num_hidden_layers=3)
-    focus = compose(model, with_factors(model, fresh_seed), budget=BUDGET, sliding_layers="focus")
-    ids = random_ids(40, seed=fresh_seed % 1000)
-    with torch.no_grad():
-        whole = model(ids, use_cache=False).logits
-        past = model(ids[:, :17], use_cache=True)
-        parts = [past.logits]
-        for first, last in ((17, 30), *((at, at + 1) for at in range(30, 40))):
-            past = model(ids[:, first:last], past_key_values=past.past_key_values, use_cache=True)
-            parts.append(past.logits)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=2e-4, atol=2e-4)
-    assert focus.config.logit_factors
 
 
 def test_layers_are_compared_with_full_attention_as_it_is(fresh_seed):
@@ -168,14 +108,6 @@ def test_layers_are_compared_with_full_attention_as_it_is(fresh_seed):
     focus.detach()
     focus = compose(model, centroids, top_k=every, logit_factors=False)
     assert all(error.item() < 1e-10 for error in layer_errors(focus, ids).values())
-
-
-def test_baselines_have_none(fresh_seed):
-    model = build_model()
-    centroids = with_factors(model, fresh_seed)
-    for other in (no_groups(centroids), random_centroids(model, centroids.config)):
-        assert not other.config.logit_factors
-        assert all(router.logit_factors is None for router in other.routers.values())
 
 
 def test_a_file_keeps_them_in_a_version_of_its_own(tmp_path, fresh_seed):

@@ -42,27 +42,6 @@ def test_generate_does_what_a_loop_of_passes_does(composed, ids, fresh_seed):
     assert torch.equal(model.generate(ids, do_sample=True, temperature=0.7, top_k=0, **common), sampled)
 
 
-def test_beams_score_what_passes_score(composed, ids):
-    """The sum of log-probabilities that beam search reports is that of whole passes over its texts."""
-    model, _ = composed
-    found = model.generate(
-        ids,
-        num_beams=3,
-        num_return_sequences=3,
-        do_sample=False,
-        max_new_tokens=5,
-        length_penalty=0.0,
-        eos_token_id=None,
-        pad_token_id=0,
-        output_scores=True,
-        return_dict_in_generate=True,
-    )
-    with torch.no_grad():
-        logits = model(found.sequences, use_cache=False).logits[:, 39:-1].float()
-    chosen = logits.log_softmax(-1).gather(2, found.sequences[:, 40:, None]).sum((1, 2))
-    assert torch.allclose(chosen, found.sequences_scores, atol=1e-4)
-
-
 def test_a_pipeline_writes_what_generate_writes(composed, tokenizer):
     model, focus = composed
     text = "A lighthouse keeper wrote in his diary"
@@ -200,30 +179,3 @@ def test_documents_that_trl_packs_do_not_see_each_other(tokenizer, tmp_path):
         )
         losses.append(trained(trainer))
     assert losses[1] == pytest.approx(losses[0], abs=1e-4)
-
-
-@pytest.mark.slow
-def test_trl_fine_tunes_a_composed_model(composed, tokenizer, tmp_path):
-    trl = pytest.importorskip("trl", reason="TRL is not installed")
-    datasets = pytest.importorskip("datasets")
-    model, focus = composed
-    texts = [
-        "A lighthouse keeper wrote",
-        "Call me Ishmael, he said",
-        "It was a bright cold day",
-        "The far-off sea rose",
-    ]
-    trainer = trl.SFTTrainer(
-        model=model,
-        args=trl.SFTConfig(**arguments(tmp_path, max_length=32, bf16=False)),
-        train_dataset=datasets.Dataset.from_dict({"text": texts}),
-        processing_class=tokenizer,
-    )
-    drawn = batches_of(trainer)
-    losses = trained(trainer)
-    other = build_model()
-    by_hand = compose(other, build_centroids(other), backend="masked")
-    assert losses == pytest.approx(manual(other, drawn), abs=1e-3)
-    assert same_weights(model, other)
-    assert focus.backend_names == "masked"
-    by_hand.detach()

@@ -9,7 +9,7 @@ from focus_runtime.budget import HeadSetting
 from focus_runtime.composition import layer as layer_module
 from focus_runtime.composition.attach import compose
 from focus_runtime.composition.changes import read_changes
-from focus_runtime.composition.modes import SoftGate
+from focus_runtime.composition.modes import AddedPairs, Alternatives, Comparison, Probe, SoftGate
 from focus_runtime.composition.observe import observe_attention, observe_focus
 from focus_runtime.composition.state import Mode
 from focus_runtime.errors import InputError
@@ -22,10 +22,10 @@ BLOCKS = {
     "observed attention": lambda focus: observe_attention(focus, lambda *_: None),
     "observer": lambda focus: observe_focus(focus, lambda *_: None),
     "edits": lambda focus: focus.with_changes(read_changes(["silence:0:A"]), 60),
-    "added pairs": lambda focus: focus.with_added_pairs({0: torch.tensor([[0, 20, 9]])}),
-    "alternatives": lambda focus: focus.with_alternatives((SETTING,)),
-    "probe": lambda focus: focus.probed((SETTING,)),
-    "comparison": lambda focus: focus.compared_by_layer(),
+    "added pairs": lambda focus: focus.entered(AddedPairs({0: torch.tensor([[0, 20, 9]])}, focus.focused_layers)),
+    "alternatives": lambda focus: focus.entered(Alternatives((SETTING,))),
+    "probe": lambda focus: focus.entered(Probe((SETTING,))),
+    "comparison": lambda focus: focus.entered(Comparison()),
 }
 WITH_DOCUMENTS = ("training gate", "full attention", "observed attention", "observer")
 
@@ -78,25 +78,10 @@ def test_packed_documents_are_read_where_no_single_token_is_changed_or_measured(
 
 
 @torch.no_grad()
-def test_steps_follow_edits():
-    """A mode that the short way once had to remember by itself."""
-    focus, ids = composed(), random_ids(24)
-    with focus.with_changes(read_changes(["see:0:22:8", "see:1:23:7", "silence:1:B"]), 24):
-        whole = focus.model(ids, use_cache=False).logits[:, 20:]
-        past, parts = focus.model(ids[:, :20], use_cache=True).past_key_values, []
-        for place in range(20, 24):
-            out = focus.model(ids[:, place : place + 1], past_key_values=past, use_cache=True)
-            past = out.past_key_values
-            parts.append(out.logits)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=2e-4, atol=2e-4)
-    assert not torch.allclose(whole, focus.model(ids, use_cache=False).logits[:, 20:], atol=1e-3)
-
-
-@torch.no_grad()
 def test_blocks_that_overlap_leave_their_own_mode_only():
     """As of two threads, of which the first to come leaves first."""
     focus = composed()
-    first, second = focus.compared_by_layer(), focus.probed((SETTING,))
+    first, second = focus.entered(Comparison()), focus.entered(Probe((SETTING,)))
     first.__enter__(), second.__enter__()
     first.__exit__(None, None, None)
     assert [name.__name__ for name in entered(focus)] == ["Probe"]

@@ -102,14 +102,6 @@ def test_from_a_hub_a_base_model_is_named_never_a_path(saved, local_hub, tiny_mo
     assert named == ["ada/base"]
 
 
-def test_shipped_centroids_compose_onto_a_model_that_is_given(tiny_model):
-    with (
-        pytest.warns(UserWarning, match="smollm2-135m"),
-        pytest.raises(CentroidFileError, match="made for smollm2-135m"),
-    ):
-        FocusModel.from_pretrained("default", tiny_model)
-
-
 @pytest.mark.model
 def test_one_line_loads_the_embedded_model_and_its_centroids():
     focus = FocusModel.from_pretrained("default", dtype="bfloat16")

@@ -11,10 +11,9 @@ from transformers import StaticCache
 
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.budget import HeadException
-from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.composition.attach import compose
 from focus_runtime.config import CONSTANT
 from focus_runtime.errors import CentroidFileError, ConfigError
-from focus_runtime.measure.perplexity import score
 from focus_runtime.models.structure import attention_modules, head_counts, sliding_window_of
 from focus_runtime.routing import centroid_file
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
@@ -154,29 +153,6 @@ def test_padding_in_front_counts_for_nothing(fresh_seed):
         both = model(torch.cat([ids, padded]), attention_mask=mask, position_ids=places, use_cache=False).logits
     torch.testing.assert_close(both[0], alone[0], rtol=2e-4, atol=2e-4)
     torch.testing.assert_close(both[1, 9:], alone[1], rtol=2e-4, atol=2e-4)
-
-
-def test_training_sees_the_same_mask(fresh_seed):
-    """The hard gate's forward pass is inference."""
-    model = build_model(num_hidden_layers=2)
-    ids = random_ids(LENGTH, seed=fresh_seed % 1000)
-    focus = compose(model, growing(model, fresh_seed), assignment="sinkhorn")
-    expected = logits(model, ids)
-    with focus.training_gate(SoftGate(hard=True)):
-        torch.testing.assert_close(logits(model, ids), expected, rtol=1e-4, atol=1e-4)
-    with focus.training_gate(SoftGate()):
-        soft = logits(model, ids)
-    with focus.with_config(focus.config.replace(window_growth=None)), focus.training_gate(SoftGate()):
-        assert not torch.allclose(soft, logits(model, ids), atol=1e-4)
-
-
-def test_shares_are_of_the_grown_windows(fresh_seed):
-    model = build_model(num_hidden_layers=1)
-    ids = random_ids(LENGTH, seed=fresh_seed % 1000)
-    focus = compose(model, growing(model, fresh_seed), budget=[{"layer": 0, "top_k": 0}])
-    quality = score(focus, ids)
-    kept = sum(min(i + 1, int(WINDOW * grown(i) + 1e-9) + 1 + (i > WINDOW * grown(i))) for i in range(LENGTH))
-    assert quality.retained_pairs.mean() == pytest.approx(kept / (LENGTH * (LENGTH + 1) / 2))
 
 
 def test_a_file_keeps_it_in_a_version_of_its_own(tmp_path, monkeypatch):

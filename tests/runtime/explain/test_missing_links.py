@@ -9,6 +9,7 @@ import torch
 
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import compose
+from focus_runtime.composition.modes import AddedPairs
 from focus_runtime.errors import Cancelled, ConfigError, InputError
 from focus_runtime.explain.missing_links import attribute, missing_links
 from tests.helpers import build_centroids, build_model, random_ids
@@ -66,7 +67,7 @@ def test_verified_links_are_what_an_explicit_mask_gives(family, fresh_seed):
     assert result.verified
     for link in result.verified:
         pairs = {link.layer: torch.tensor([[link.head, link.query, link.key]])}
-        with torch.no_grad(), focus.with_added_pairs(pairs):
+        with torch.no_grad(), focus.entered(AddedPairs(pairs, focus.focused_layers)):
             model(torch.tensor([ids[:token]]), use_cache=False)
         masks = head_allowed(focus, {link.layer: [(link.head, link.query, link.key)]})
         with focus.full_attention(), explicit_masks(model, masks):
@@ -86,7 +87,7 @@ def test_the_best_links_come_first_and_all_of_them_are_added_at_once():
     pairs = {}
     for link in result.verified:
         pairs.setdefault(link.layer, []).append([link.head, link.query, link.key])
-    with focus.with_added_pairs({layer: torch.tensor(own) for layer, own in pairs.items()}):
+    with focus.entered(AddedPairs({layer: torch.tensor(own) for layer, own in pairs.items()}, focus.focused_layers)):
         assert next_loss(model, ids[:33], ids[33]) == pytest.approx(result.nll_together, abs=2e-5)
     assert next_loss(model, ids[:33], ids[33]) == pytest.approx(result.nll_focus, abs=2e-5)
 
@@ -123,5 +124,8 @@ def test_stopping_leaves_the_composition_as_it_was():
 def test_pairs_that_no_mask_has_are_refused(pairs, message):
     _, focus = composed()
     tensors = {layer: torch.tensor(own) for layer, own in pairs.items()}
-    with pytest.raises((InputError, ConfigError), match=message), focus.with_added_pairs(tensors):
+    with (
+        pytest.raises((InputError, ConfigError), match=message),
+        focus.entered(AddedPairs(tensors, focus.focused_layers)),
+    ):
         pass

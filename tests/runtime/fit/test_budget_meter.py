@@ -11,6 +11,7 @@ import torch
 
 from focus_runtime.budget import HeadSetting, to_budget
 from focus_runtime.composition.attach import compose
+from focus_runtime.composition.modes import Alternatives, Probe
 from focus_runtime.fit import budget_meter as module
 from focus_runtime.fit.budget_meter import BudgetMeter
 from focus_runtime.measure.loss import final_hidden, token_nll, vocabulary_logits
@@ -58,7 +59,7 @@ def test_changes_are_derivatives_of_the_loss_of_drawn_tokens(focus, fresh_seed):
     assert drawn[0, 0] == ids[0, 0]
     assert not torch.equal(drawn, ids)
     full = focus.config.replace(budget=[{"layer": layer, "full": True} for layer in range(LAYERS)])
-    with focus.with_config(full), focus.with_alternatives(SETTINGS) as alternatives:
+    with focus.with_config(full), focus.entered(Alternatives(tuple(SETTINGS))) as alternatives:
         loss = token_nll(focus.model, final_hidden(focus.model, ids), drawn).sum()
         slopes = torch.autograd.grad(loss, [alternatives.weights[layer] for layer in range(LAYERS)])
     by_key_head = changes.sum(dim=-1).unflatten(2, (KEY_HEADS, -1)).sum(dim=-1)
@@ -139,11 +140,11 @@ def test_a_measurement_changes_nothing(focus):
     assert focus.modes == ()
     with torch.no_grad():
         torch.testing.assert_close(focus.model(ids).logits, before, rtol=0, atol=0)
-        with focus.with_alternatives(SETTINGS):
+        with focus.entered(Alternatives(tuple(SETTINGS))):
             torch.testing.assert_close(focus.model(ids).logits, before, rtol=0, atol=0)
         with focus.full_attention():
             full = focus.model(ids).logits
-        with focus.probed(SETTINGS):
+        with focus.entered(Probe(tuple(SETTINGS))):
             torch.testing.assert_close(focus.model(ids).logits, full, rtol=1e-5, atol=1e-5)
     assert all(parameter.grad is None for parameter in focus.model.parameters())
 
@@ -182,7 +183,7 @@ def budgeted(fresh_seed):
 
 def mixed(focus, ids, layer, setting, head, weight):
     """The loss with one weight that is not 0."""
-    with torch.no_grad(), focus.with_alternatives(OTHERS) as alternatives:
+    with torch.no_grad(), focus.entered(Alternatives(tuple(OTHERS))) as alternatives:
         for index in focus.focused_layers:
             alternatives.weights[index] = torch.zeros(len(OTHERS), 2, dtype=torch.float64)
         alternatives.weights[layer][setting, head] = weight

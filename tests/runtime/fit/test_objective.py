@@ -9,6 +9,7 @@ import torch
 
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import SoftGate
+from focus_runtime.composition.modes import Comparison
 from focus_runtime.errors import ConfigError
 from focus_runtime.fit.centroids import centroid_loop, training_focus
 from focus_runtime.fit.objective import distillation_loss, layer_errors, training_loss
@@ -204,7 +205,7 @@ def test_the_model_runs_with_full_attention(tiny_model, fresh_seed):
     centroids, ids = build_centroids(tiny_model), random_ids(40)
     full = final_hidden(tiny_model, ids)
     with training_focus(tiny_model, centroids) as focus, focus.training_gate(SoftGate()):
-        with focus.compared_by_layer() as comparison:
+        with focus.entered(Comparison()) as comparison:
             hidden = final_hidden(tiny_model, ids)
         torch.testing.assert_close(hidden, full)
         assert not hidden.requires_grad

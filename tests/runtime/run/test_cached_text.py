@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from focus_runtime.composition.attach import compose
-from focus_runtime.errors import InputError, ModelError
+from focus_runtime.errors import InputError
 from focus_runtime.run.cached_text import LiveText, generate_both, groups_afterwards
 from tests.helpers import build_centroids, build_model, random_ids
 
@@ -34,14 +34,6 @@ def test_temperature_is_repeatable_and_one_mode_may_end_first(tiny_model, ids):
     first = next(generate_both(focus, ids, max_tokens=6)).token_id
     steps = list(generate_both(focus, ids, max_tokens=6, stop_ids={first}))
     assert [s.token_id for s in steps if s.mode == "full"] == [first]
-    focus.detach()
-
-
-def test_a_window_over_everything_writes_as_full_attention(tiny_model, ids):
-    focus = compose(tiny_model, build_centroids(tiny_model), window=100)
-    steps = list(generate_both(focus, ids, max_tokens=8, temperature=1.0))
-    texts = {mode: [s.token_id for s in steps if s.mode == mode] for mode in ("full", "focus")}
-    assert texts["full"] == texts["focus"]
     focus.detach()
 
 
@@ -85,15 +77,6 @@ def test_one_more_token_reads_one():
         assert [live.read(ids[:count]) for count in (30, 31, 31, 33, 20, 40)] == [30, 1, 1, 2, 1, 20]
 
 
-def test_an_empty_text_begins_anew():
-    _, live = live_text()
-    with live.focus.attached():
-        live.read(random_ids(9)[0].tolist())
-        assert live.read([]) == 0
-        assert (live.groups, live.logits) == ({}, None)
-        assert live.read(random_ids(9)[0].tolist()) == 9
-
-
 def test_between_readings_the_model_is_the_untouched_one():
     model, live = live_text()
     ids = random_ids(20)
@@ -102,14 +85,6 @@ def test_between_readings_the_model_is_the_untouched_one():
         with live.focus.attached():
             live.read(ids[0].tolist())
         assert torch.equal(model(ids, use_cache=False).logits, before)
-
-
-def test_another_composition_is_not_overwritten():
-    model, live = live_text()
-    other = compose(model, build_centroids(model, window=5))
-    with pytest.raises(ModelError, match="already has Focus"), live.focus.attached():
-        pass
-    assert other.focused_layers == [0, 1]
 
 
 def test_sinkhorn_assignment_is_refused():

@@ -40,12 +40,6 @@ def test_the_limit_counts_bytes_of_files_lines_and_rows(tmp_path, limit, taken):
     assert taken or {one.kind for one in found} == {"too large"}
 
 
-def test_lone_surrogates_do_not_end_the_reading(tmp_path):
-    lines = tmp_path / "x.jsonl"
-    lines.write_text('{"text": "\\ud800"}\n{"text": "words"}\n')
-    assert [getattr(one, "kind", "read") for one in Source(lines).read()] == ["not UTF-8", "read"]
-
-
 TEXT = "the harbour was quiet and the cat sat on the mat; nobody came, nobody left. " * 2
 
 

@@ -36,11 +36,6 @@ def test_the_baseline_of_random_centroids_has_another_seed(preferred):
         assert seed == preferred or own == preferred
 
 
-def test_trained_centroids_keep_the_seeds_of_stored_baselines():
-    assert (STATISTICS_SEED, COMPARISON_SEED) == (0, 1000)
-    assert [baseline_seed(None, seed) for seed in (0, 1000)] == [0, 1000]
-
-
 def test_the_seed_of_untrained_centroids_is_read_from_themselves_and_from_their_file(model, tmp_path):
     drawn = random_centroids(model, FocusConfig(num_groups=3), seed=1000)
     save_centroids(drawn, tmp_path / "drawn.safetensors")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig, TextOptions
 from focus_runtime.errors import Cancelled, ConfigError, InputError
@@ -15,9 +14,9 @@ from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.centroids import random_centroids
 from focus_runtime.run import text as engine
-from focus_runtime.run.text import MIN_REPEATS, Early, analyze, versions
+from focus_runtime.run.text import Early, analyze, versions
 from focus_runtime.run.trace import Trace
-from tests.helpers import build_model, build_tokenizer, mass_kept
+from tests.helpers import build_model, build_tokenizer
 
 TEXT = "a small text, twice. " * 8
 FOCUS = FocusConfig(num_groups=6, routing_dim=8, top_k=2, window=5, num_sinks=1)
@@ -116,12 +115,6 @@ def test_every_repeat_of_both_modes_is_timed_by_stage(trace):
         assert 0 < of_pass["attention"] <= of_pass["end_to_end"]
 
 
-def test_without_time_left_there_are_as_few_repeats_as_allowed(monkeypatch, model, centroids):
-    monkeypatch.setattr(engine, "TIMING_SECONDS", 0.0)
-    timings = run(model, centroids, repeats=None).timings
-    assert {t.repeat for t in timings} == set(range(MIN_REPEATS))
-
-
 def test_a_long_text_gives_its_numbers_out_before_its_timings_are_repeated(monkeypatch, model, centroids):
     events: list[tuple[str, object]] = []
     early = Early(
@@ -160,36 +153,7 @@ def test_what_was_run_is_recorded(centroids, trace):
     assert versions()["torch"] == torch.__version__
 
 
-def test_options_replace_the_settings_of_the_centroids(model, centroids):
-    trace = run(
-        model, centroids, top_k=1, window=9, num_sinks=2, assignment="sinkhorn", backend="masked", max_tokens=50
-    )
-    config = trace.info["config"]
-    assert (config["top_k"], config["window"], config["num_sinks"], config["assignment"]) == (1, 9, 2, "sinkhorn")
-    assert (trace.num_tokens, trace.info["backend"]) == (50, "masked")
-    assert all((layer.membership & (layer.membership - 1) == 0).all() for layer in trace.layers)
-    assert centroids.config == FOCUS
-
-
-def test_the_attention_mass_is_that_of_the_executed_mask(model, centroids, composed):
-    trace = run(model, centroids, top_k=1, attention_mass=True)
-    focus = composed(top_k=1)
-    expected = mass_kept(focus, torch.tensor([trace.tokens.ids]))
-    assert [layer.attention_mass_retained for layer in trace.layers] == pytest.approx(expected.tolist(), abs=1e-9)
-
-
 # --- what is said on the way
-
-
-def test_progress_names_the_stages_in_order(model, centroids):
-    stages: list[tuple[str, float]] = []
-    run(model, centroids, repeats=2, attention_mass=True, progress=lambda *stage: stages.append(stage))
-    names = [name for name, _ in stages]
-    assert names[:4] == ["Warming up", "Full attention", "Focus", "Counting pairs"]
-    assert names[4:] == ["Timing, repeat 2 of 2"] * 2 + ["Attention mass"]
-    fractions = [fraction for _, fraction in stages]
-    assert fractions == sorted(fractions)
-    assert 0 < fractions[0] <= fractions[-1] < 1
 
 
 def test_a_text_beyond_the_context_is_announced_before_any_work(model, centroids):
@@ -215,17 +179,6 @@ def test_notes_say_what_limits_the_numbers(model, centroids):
     assert "With 50 tokens, shares and perplexities are rough." in short
 
 
-def test_a_short_window_of_one_head_is_enough_to_drop_pairs(model, centroids):
-    """A text within the window that most heads have: nothing says that Focus is full attention unless it is."""
-    budget = (HeadException(layer=1, query_head=2, top_k=0, window=3),)
-    trace = run(model, centroids, window=60, max_tokens=50, budget=budget)
-    assert not any("full attention here" in note for note in trace.notes)
-    assert trace.retained_pairs < 1
-    grown = run(model, centroids, window=60, max_tokens=50, budget=budget, window_growth=(3, 60))
-    assert any("full attention here" in note for note in grown.notes)
-    assert grown.retained_pairs == 1
-
-
 # --- stopping, and what stays behind
 
 
@@ -240,13 +193,6 @@ def test_a_run_stops_between_stages_and_layers_and_leaves_the_model_as_it_was(mo
     with pytest.raises(Cancelled):
         run(model, centroids, cancelled=cancelled)
     assert len(calls) == after + 1  # it is not called again
-    assert not has_hooks(model)
-    np.testing.assert_array_equal(losses(model, trace), before)
-
-
-def test_nothing_stays_on_the_model(model, centroids, trace):
-    before = losses(model, trace)
-    run(model, centroids)
     assert not has_hooks(model)
     np.testing.assert_array_equal(losses(model, trace), before)
 

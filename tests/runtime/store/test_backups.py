@@ -80,15 +80,3 @@ def test_without_room_for_the_copy_nothing_is_changed(database, monkeypatch):
         pass
     assert contents(database.path) == before
     assert not copies(database)
-
-
-def test_a_database_without_runs_is_not_copied(tmp_path, monkeypatch):
-    migrations = schema.MIGRATIONS
-    monkeypatch.setattr(schema, "MIGRATIONS", migrations[:-1])
-    with Database(tmp_path / "runs.duckdb").write():
-        pass
-    monkeypatch.setattr(schema, "MIGRATIONS", migrations)
-    database = Database(tmp_path / "runs.duckdb")
-    with database.write():
-        pass
-    assert not copies(database)

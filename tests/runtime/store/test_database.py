@@ -126,12 +126,6 @@ def test_an_interval_of_one_token_that_an_earlier_version_kept_is_none(tmp_path)
     assert rows == [(1, None, None), (2, 0.5, 0.5)]
 
 
-def test_a_read_may_leave_a_result_unfinished(database):
-    with database.read() as connection:
-        connection.execute("SELECT unnest(range(100000))").fetchone()
-    assert count(database) == 0
-
-
 def test_a_failed_read_is_not_continued(database, monkeypatch):
     modes = opened(monkeypatch)
     with pytest.raises(ValueError, match="of the caller"), database.read():
@@ -197,13 +191,6 @@ def test_who_waits_to_write_is_let_in_before_the_next_reader(database):
             reader.kill()
             reader.wait()
     assert not list(database.path.parent.glob("*.turn"))
-
-
-def test_a_turn_left_behind_keeps_nobody_waiting(database):
-    database.path.with_name(database.path.name + ".turn").touch()
-    start = time.monotonic()
-    assert count(database) == 0
-    assert time.monotonic() - start < 1
 
 
 def test_threads_read_side_by_side_and_writers_get_their_turn(database):

@@ -96,18 +96,20 @@ def holder(database):
 def test_what_is_reported_is_what_is_stored(database):
     with TrainingRecorder(database, info()) as recorder:
         recorder.step(step(1, 3.25))
-        recorder.step(step(1, 3.5, dominance=math.nan, dominance_max=math.nan, retained_pairs=math.nan), mode="full")
-        recorder.step(step(2, 3.125))
-        recorder.finish("done", centroids_sha256="abc", validation={"full": 9.0})
+        recorder.step(step(2, 3.125, dominance=math.nan, dominance_max=math.nan, retained_pairs=math.nan))
+        recorder.evaluation(evaluation(2))
+        recorder.finish("done", centroids_sha256="abc", validation={"full": 9.0}, stop_reason="no lower loss")
     columns = "mode, step, phase, loss, dominance, dominance_max, retained_pairs, learning_rate, tokens_per_second"
     assert stored(database, columns) == [
         ("focus", 1, "centroids", 3.25, 0.3, 0.4, 0.5, 1e-3, 100.0),
-        ("focus", 2, "centroids", 3.125, 0.3, 0.4, 0.5, 1e-3, 100.0),
-        ("full", 1, "centroids", 3.5, None, None, None, 1e-3, 100.0),
+        ("focus", 2, "centroids", 3.125, None, None, None, 1e-3, 100.0),
     ]
-    [values] = row(database, "training_id, status, centroids_sha256, validation, pid, host, steps, config, texts")
+    assert evaluations(database) == [(2, "code", 4.0, 40, 0.3, 0.5), (2, "novels", 3.0, 30, 0.3, 0.5)]
+    columns = "training_id, status, stop_reason, centroids_sha256, validation, pid, host, steps, config, texts"
+    [values] = row(database, columns)
     assert values[1:] == (
         "done",
+        "no lower loss",
         "abc",
         '{"full": 9.0}',
         os.getpid(),
@@ -179,16 +181,15 @@ def test_a_resumed_training_replaces_what_it_does_again(database):
     with TrainingRecorder(database, info()) as first:
         for number in range(1, 6):
             first.step(step(number, 5.0))
-        first.step(step(5, 7.0), mode="full")
         first.finish("stopped")
     with TrainingRecorder(database, info(), resume=True) as second:
         assert row(database)[0][0] == "stopped"
         for number in range(4, 7):
             second.step(step(number, 1.0))
     assert second.training_id == first.training_id
-    assert stored(database) == [(1, 5.0), (2, 5.0), (3, 5.0), (4, 1.0), (5, 1.0), (6, 1.0), (5, 7.0)]
+    assert stored(database) == [(1, 5.0), (2, 5.0), (3, 5.0), (4, 1.0), (5, 1.0), (6, 1.0)]
     assert row(database) == [("done", "")]
-    times = [elapsed for (elapsed,) in stored(database, "elapsed", "WHERE mode = 'focus'")]
+    times = [elapsed for (elapsed,) in stored(database, "elapsed")]
     assert times == sorted(times)
 
 
@@ -201,16 +202,6 @@ def evaluations(database):
         return connection.execute(
             "SELECT step, domain, loss, scored, dominance, retained_pairs FROM training_evaluations ORDER BY ALL"
         ).fetchall()
-
-
-def test_evaluations_are_stored_by_domain(database):
-    with TrainingRecorder(database, info()) as recorder:
-        recorder.step(step(2, 3.5, divergence=0.25))
-        recorder.evaluation(evaluation(2))
-        recorder.finish("done", stop_reason="no lower held-out loss in 2 evaluations, at step 2")
-    assert evaluations(database) == [(2, "code", 4.0, 40, 0.3, 0.5), (2, "novels", 3.0, 30, 0.3, 0.5)]
-    assert stored(database, "loss, divergence") == [(3.5, 0.25)]
-    assert row(database, "stop_reason, domains") == [("no lower held-out loss in 2 evaluations, at step 2", "{}")]
 
 
 def test_a_resumed_training_replaces_the_evaluations_it_does_again(database):
@@ -229,17 +220,6 @@ def test_a_resumed_training_replaces_the_evaluations_it_does_again(database):
         (3, 1.0),
         (4, 1.0),
     ]
-
-
-def test_an_evaluation_alone_is_kept_by_a_resume(database):
-    with TrainingRecorder(database, info()) as first:
-        first.step(step(1))
-        first.finish("stopped")
-    with TrainingRecorder(database, info(), resume=True) as second:
-        second.evaluation(evaluation(1))
-        second.finish("done")
-    assert [at for at, *_ in evaluations(database)] == [1, 1]
-    assert row(database) == [("done", "")]
 
 
 def test_trainings_of_an_earlier_version_gain_the_columns(tmp_path):
@@ -268,13 +248,6 @@ def test_a_resume_that_is_refused_changes_nothing(database):
     assert row(database) == [("stopped", "by hand")]
 
 
-def test_a_resume_in_another_database_is_a_training_of_its_own(database):
-    with TrainingRecorder(database, info(), resume=True) as recorder:
-        recorder.step(step(4))
-    assert stored(database) == [(4, 2.0)]
-    assert row(database) == [("done", "")]
-
-
 @pytest.mark.slow
 def test_a_held_lock_neither_stops_nor_slows_it_and_loses_nothing(database, impatient, monkeypatch, holder):
     monkeypatch.setattr(module, "LAST_WAIT", 20.0)
@@ -297,20 +270,6 @@ def test_a_held_lock_neither_stops_nor_slows_it_and_loses_nothing(database, impa
     assert row(database) == [("done", "")]
 
 
-@pytest.mark.slow
-def test_a_lock_held_from_start_to_end_costs_the_curve_only(database, impatient, holder):
-    with database.write():
-        pass
-    process, warnings = holder(), []
-    with TrainingRecorder(database, info(), warn=warnings.append) as recorder:
-        recorder.step(step(1))
-    assert "waits in memory" in warnings[0]
-    assert "could not be stored" in warnings[-1]
-    process.kill()
-    process.wait()
-    assert row(database) == []
-
-
 def test_a_full_disk_is_a_warning(database, impatient, monkeypatch):
     warnings = []
     with TrainingRecorder(database, info(), warn=warnings.append) as recorder:
@@ -324,16 +283,6 @@ def test_a_full_disk_is_a_warning(database, impatient, monkeypatch):
         recorder.step(step(2))
     assert "the disk is full" in warnings[0]
     assert stored(database) == [(1, 2.0), (2, 2.0)]
-
-
-def test_a_foreign_database_is_refused_at_once(tmp_path):
-    with duckdb.connect(str(tmp_path / "other.duckdb")) as connection:
-        connection.execute("CREATE TABLE runs (x INTEGER)")
-    with (
-        pytest.raises(StoreError, match="without Focus Explorer's tables"),
-        TrainingRecorder(Database(tmp_path / "other.duckdb"), info()),
-    ):
-        pass
 
 
 @pytest.mark.slow
@@ -367,16 +316,6 @@ with TrainingRecorder(Database(sys.argv[1]), TrainingInfo(**info)) as recorder:
     counts = stored(database, "loss, count(*), max(step)", "GROUP BY loss, mode, step")
     assert sum(count for _, count, _ in counts) == 600
     assert row(database) == [("done", ""), ("done", "")]
-
-
-def test_an_older_database_gains_the_tables_when_it_is_read(tmp_path):
-    path = tmp_path / "old.duckdb"
-    name, statements = MIGRATIONS[0]
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("CREATE TABLE schema_migrations (name VARCHAR PRIMARY KEY, applied_at TIMESTAMPTZ)")
-        connection.execute(statements)
-        connection.execute("INSERT INTO schema_migrations VALUES (?, now())", [name])
-    assert row(Database(path)) == []
 
 
 def test_a_dead_process_is_noticed():

@@ -14,7 +14,7 @@ from focus_explorer.usecases.compare.lengths import crossing, lengths, measure_l
 from focus_explorer.usecases.run_payload import load_run
 from focus_runtime.composition import layer
 from focus_runtime.composition.changes import read_changes
-from focus_runtime.composition.plan import FULL
+from focus_runtime.composition.heads import FULL
 from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.speed import tokens_like

@@ -55,9 +55,8 @@ class AnalyzeRequest(TextOptions):
         model: embedded name, Hugging Face id, folder or .gguf file.
         centroids: a shipped file's name such as default, random, an uploaded file's name or hash, or a path.
         chat: the text holds the turns of a chat, which go through the model's own template.
-        device: auto, cpu, cuda, cuda:N, mps or split; the service's own when None.
-        dtype: of the model: auto, float32, bfloat16 or float16; the service's own when None.
-        num_groups, routing_dim: K and d_g of random centroids, whose default they replace.
+        device: auto, cpu, cuda, cuda:N, mps or split. None: the service's own; so of `dtype`.
+        num_groups, routing_dim: K and d_g of random centroids.
     """
 
     model: str = settings.SETTINGS["model"].default
@@ -80,11 +79,7 @@ class AnalyzeRequest(TextOptions):
         )
 
     def check(self) -> None:
-        """Refuse what is invalid for every model.
-
-        Raises:
-            ConfigError: a change cannot be read, or an option is for random centroids only.
-        """
+        """Refuse what is invalid for every model."""
         read_changes(self.changes)
         drawn = (self.num_groups, self.routing_dim, self.seed) != (None, None, RANDOM_SEED)
         if drawn and self.centroids != "random":
@@ -96,15 +91,13 @@ class AnalyzeRequest(TextOptions):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusRequest:
-    """A corpus, and how it is analysed.
+    """A corpus (a folder, a .jsonl or a .parquet file), and how it is analysed.
 
     Attributes:
-        source: a folder, a .jsonl or a .parquet file.
         how: model, centroids, settings and most tokens of a document; repeats are not used.
         name: shown in lists; the source's own when empty.
-        out: folder to write to; `corpora` in the database's folder when None.
-        engine, address, workers, gpus_per_worker: `local`, or `ray` with as many workers.
-        threads: of torch in each worker; all of the machine's, shared among its workers, when None.
+        out: folder to write to. None: `corpora` in the database's folder.
+        threads: of torch in each worker. None: all of the machine's, shared among its workers.
         tags, baseline: parts of speech; a pass with random centroids.
     """
 
@@ -123,11 +116,7 @@ class CorpusRequest:
     baseline: bool = True
 
     def check(self) -> None:
-        """Refuse invalid options before any work.
-
-        Raises:
-            ConfigError: a number is out of range, or an option does not go with the engine.
-        """
+        """Refuse invalid options before any work."""
         self.how.check()
         least = {
             "workers": (self.workers, 1),
@@ -228,12 +217,7 @@ def analyze(
 
 
 class _Kept:
-    """A run as it is stored: at once, or before its timings are repeated.
-
-    Args:
-        tell: takes the run's id after everything that is stored.
-        progress: takes a stage while another program writes the database; what it raises ends the waiting.
-    """
+    """A run as it is stored, at once or before its timings are repeated; `tell` takes its id after each of these."""
 
     def __init__(self, service: Service, command: str, tell: Callable[[str], None], progress: Progress) -> None:
         self._service, self._command, self._tell, self._progress = service, command, tell, progress
@@ -281,10 +265,9 @@ class FirstRun:
         self._lock = threading.Lock()
 
     def job(self, request: AnalyzeRequest, *, retry: bool = False) -> Job | None:
-        """The job that makes the run, started where the database is empty and none was started.
+        """The job that makes the run, started where the database is empty and none was started; it may have failed.
 
-        Returns:
-            The job, which may have failed; None where the database has a run and no job is live.
+        None: the database has a run and no job is live.
         """
         with self._lock:
             job = self._jobs.get(KEY)
@@ -298,14 +281,7 @@ class FirstRun:
 
 
 def analyze_sample(service: Service, request: AnalyzeRequest, progress: Progress) -> str:
-    """Analyse a sample text; the page makes the map of a layer when it shows one.
-
-    Returns:
-        The run's id.
-
-    Raises:
-        InputError: the model, the centroids or the settings cannot be used, or the database not written.
-    """
+    """Analyse a sample text; the page makes the map of a layer when it shows one."""
 
     def within(low: float, high: float) -> Progress:
         return lambda stage, fraction: progress(stage, low + (high - low) * fraction)
@@ -326,9 +302,6 @@ def check_first_run(service: Service, request: AnalyzeRequest) -> None:
     """Refuse names of a model or a centroid file that the first run could not use, before the page is served.
 
     Nothing is imported or loaded for the defaults, and nothing is checked where the database has a run.
-
-    Raises:
-        InputError: there is no such model or file, or the database cannot be used.
     """
     if list_runs(service.database):
         return

@@ -28,12 +28,9 @@ LONGEST = 1 << 21  # tokens; at this many the layer's inputs alone take gigabyte
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BenchRequest(FocusSettings):
-    """What is measured; None means the centroid file's own setting.
+    """What is measured; None means the centroid file's own setting, and of `text` the samples.
 
-    Attributes:
-        text: a UTF-8 text file; the sample texts when None.
-        lengths: tokens for the whole model, ascending; those beyond the text are left out.
-        special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.
+    `lengths` are tokens for the whole model, ascending; those beyond the text are left out.
     """
 
     out: str
@@ -61,14 +58,7 @@ class Written:
 
 
 def bench(request: BenchRequest, draw: Callable[[Any, str], bytes], *, bar: StageBar = no_stages) -> Written:
-    """Measure, then write bench.json and bench.svg.
-
-    Args:
-        draw: a figure and a format -> the picture; an `InputError` of it leaves the plot out.
-
-    Raises:
-        InputError: text, model, centroids or settings cannot be used, or the folder not written.
-    """
+    """Measure, then write bench.json and bench.svg, which `draw` makes of a figure and a format unless it refuses."""
     from focus_explorer.views.figures.quality import speed_figure
 
     target = Path(os.path.expanduser(request.out))
@@ -174,9 +164,8 @@ def _model_rows(focus: Any, ids: Any, lengths: list[int], repeats: int, progress
 def _perplexities(
     model: Any, focus: Any, text: tuple[Any, Any], lengths: list[int], progress: Progress
 ) -> dict[str, Any]:
-    """Perplexity with full attention and with Focus on the longest of the lengths; nothing where there is none.
-
-    `text` is the tokenizer and the (1, N) ids.
+    """Perplexity with full attention and with Focus on the longest of the lengths; `text` is the tokenizer and (1, N)
+    ids.
     """
     import torch
 

@@ -39,17 +39,7 @@ Budget = tuple[HeadException, ...]
 
 
 def budget_of(source: str | None) -> Budget | None:
-    """The budget a user names.
-
-    Args:
-        source: a JSON file as in docs/centroid-files.md, or the word none. None: the centroid file's.
-
-    Returns:
-        Its exceptions, none for the word none. None: the centroid file's.
-
-    Raises:
-        InputError: there is no such file, or it is not a budget.
-    """
+    """The budget in a JSON file (docs/centroid-files.md); () for the word none. None: the centroid file's own."""
     if source is None:
         return None
     if source == NONE:
@@ -77,14 +67,8 @@ def budget_of(source: str | None) -> Budget | None:
 
 
 def heads_of(database: Database, source: str) -> dict[str, Any]:
-    """Budget and growth of windows that a page's field names, as fields of `AnalyzeRequest`.
-
-    Args:
-        source: "file" for the centroid file's own, "alike" for no budget and windows of one length, or the id of a run
-            for those it was made with.
-
-    Raises:
-        NotFoundError: it is neither, and there is no such run.
+    """Budget and growth of windows as fields of `AnalyzeRequest`: the file's, none ("alike"), or those of a run by its
+    id.
     """
     if source == OF_THE_FILE:
         return {}
@@ -163,11 +147,8 @@ _DOMAINS = Field(min_length=1, max_length=MOST_DOMAINS)
 
 
 class BudgetPoint(_Read):
-    """A measured budget; none of its exceptions for the point without a budget.
-
-    Attributes:
-        retained_pairs: share of causal pairs kept on the calibration text.
-        excess: by domain, perplexity over that of full attention, minus 1, on the calibration text.
+    """A measured budget, () without one: its share of causal pairs kept, and by domain its perplexity over full
+    attention's, minus 1, all on the calibration text.
     """
 
     budget: _Fitting
@@ -258,10 +239,8 @@ class BudgetRecord:
         target: ("loss" or "pairs", its number).
         held_out: rows by domain as the payload has them.
         source: sha256 of the file that this one is a copy of, with another point; "" for the file of the search.
-        before_factors: whether all was measured before the file's factors of logits were learned.
-        before_balance: whether all was measured before the file's groups were balanced as they are.
-        before_growth: whether all was measured with windows that grew otherwise.
-        before_text_sinks: whether all was measured with other text sinks; False in files that do not say.
+        before_factors, before_balance, before_growth, before_text_sinks: whether the file has others now than when all
+            was measured.
         pairs_counted_at: tokens of the texts on which the points' pairs were counted. None: the file does not say.
     """
 
@@ -280,11 +259,7 @@ class BudgetRecord:
 
 
 def read_record(training: Mapping[str, Any], config: FocusConfig, layers: Iterable[int]) -> BudgetRecord | None:
-    """The record in a file's training. None: there is none or it is malformed.
-
-    Args:
-        config: of the file, which every budget must fit.
-    """
+    """The record in a file's training, whose budgets fit its configuration. None: there is none or it is malformed."""
     written = training.get("budget")
     if not isinstance(written, dict):
         return None
@@ -330,11 +305,8 @@ def record_payload(record: BudgetRecord, own: Budget) -> BudgetRecordPayload:
 
 
 def copy_record(record: Mapping[str, Any], read: BudgetRecord, point: BudgetPoint, source: str) -> dict[str, Any]:
-    """The record of a copy that uses another point: the same measurements, and which point it is.
-
-    Args:
-        record: of the file that is copied, as it is in the file.
-        point: that the copy uses.
+    """The record of a copy that uses another point: the same measurements (`record`, as in the file), and which point
+    it is.
     """
     return dict(record) | {
         "copy": {

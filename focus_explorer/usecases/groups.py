@@ -39,12 +39,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The groups of a run's T tokens in its L layers.
-
-    Attributes:
-        tops: (L, T) most probable groups.
-        classes: (T,) numbers of `CLASSES`.
-        pieces: V different texts of tokens; codes: (T,) numbers of them.
+    """The groups of a run's T tokens in its L layers: (L, T) most probable groups, (T,) classes (numbers of `CLASSES`),
+    V different pieces and (T,) numbers of them.
     """
 
     layers: list[int]
@@ -73,13 +69,7 @@ def read_routes(database: Database, run_id: str) -> Routes:
 
 
 def group_payload(database: Database, run_id: str) -> GroupsPayload:
-    """Every group of every layer.
-
-    Returns:
-        `groups`: L x K rows (see `_layer_rows`); `class_names`, `class_shares` of the text, `classes` of the tokens
-        as base64 of bytes; `seed` and `draws` of the shuffled baseline; `prior_size` of the log-odds in tokens;
-        `attention_tokens` and `attention_heads` that the rows' `attention_mass` is a mean over, None until measured.
-    """
+    """Every group of every layer, L x K rows."""
     routes = read_routes(database, run_id)
     stored = fetch(database, "groups", run_id=run_id).to_pylist()
     measured = fetch(database, "attention_mass", run_id=run_id)
@@ -149,11 +139,10 @@ def _characteristic(
 
 
 def agreement_payload(database: Database, run_id: str) -> LayerAgreementPayload:
-    """How far every two layers sort the tokens alike.
+    """How far every two layers sort the tokens alike: L x L adjusted Rand indices.
 
-    Returns:
-        `agreement`: L x L adjusted Rand indices; `shuffled`: the smallest and largest one of neighbouring layers when
-        one of them is shuffled, with its `seed`; None for a single layer.
+    `shuffled` are the smallest and largest one of neighbouring layers when one of them is shuffled. None: a single
+    layer.
     """
     routes = read_routes(database, run_id)
     shuffled = shuffled_agreement(routes.tops, routes.num_groups, seed=SEED)

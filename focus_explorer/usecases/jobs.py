@@ -35,11 +35,7 @@ LAST_LOOKS = 25  # for a job to reach its next step, before the next one is ende
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """What one job may take; None: no limit.
-
-    Attributes:
-        seconds: of work; waiting for its turn is not counted.
-    """
+    """What one job may take: memory, and seconds of work, not of waiting for its turn. None: no limit."""
 
     seconds: float | None = None
     memory_bytes: int | None = None
@@ -47,13 +43,7 @@ class JobLimits:
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """Jobs of this process so far.
-
-    Attributes:
-        live: (kind, state) of each that waits or runs.
-        ended: (kind, state) -> how many ended so.
-        seconds: kind -> seconds that its ended jobs ran.
-    """
+    """Jobs of this process so far: (kind, state) of those live, how many ended so, and the seconds of each kind."""
 
     live: list[tuple[str, str]]
     ended: Counter[tuple[str, str]]
@@ -94,7 +84,6 @@ class Job:
 
     Attributes:
         steady: its fraction grows evenly with time, so that the time left is known from what was done.
-        fraction: done so far, 0 to 1.
         message: why it failed, or notes on the result.
         partial: results published while the work runs, such as generated tokens.
     """
@@ -157,11 +146,7 @@ class Job:
         return {"progress": self.step, "cancelled": self.stop_requested}
 
     def step(self, stage: str, fraction: float) -> None:
-        """Publish the next step of the work.
-
-        Raises:
-            Cancelled: a stop was requested, or it took too long.
-        """
+        """Publish the next step of the work."""
         if self.stop_requested():
             raise Cancelled("stopped")
         self._stepped = time.monotonic()
@@ -254,11 +239,7 @@ def waiting_for_turn() -> Iterator[None]:
 
 
 def done_here(kind: str, work: Callable[[Job], Any]) -> Any:
-    """Do work on this thread as a job of a kind, within its limits, and return its result.
-
-    Raises:
-        InputError: what the work raised, the limit it reached, or the server ends.
-    """
+    """Do work on this thread as a job of a kind, within its limits, and return its result."""
     job = _registered(Job(kind))
     job.execute(work)
     if job.error is not None:
@@ -278,8 +259,7 @@ class JobRunner:
     """Starts jobs, each under a key and on a thread of its own; safe to call from several threads.
 
     Args:
-        most_live: further jobs are refused while so many wait or run; None: no limit.
-        busy: problem and fix that a refused start names.
+        most_live: further jobs are refused with `busy` (problem and fix) while so many wait or run. None: no limit.
         kept: ended jobs that can still be looked up; the one used longest ago goes first.
     """
 
@@ -307,20 +287,13 @@ class JobRunner:
         join: bool = False,
         steady: bool = False,
     ) -> Job:
-        """Start work, unless a job of this key is live already.
+        """Start work on a thread of its own, unless a job of this key is live already; what it returns becomes
+        `Job.result`.
 
         Args:
-            key: under which the job is looked up.
-            work: called with the job on a thread of its own; what it returns becomes `Job.result`.
             reuse_done: return a job of this key that is done instead of doing its work again.
             join: return a live job of this key where `most_live` are live too; for keys that name all of the work.
             steady: the fraction it publishes grows evenly with time.
-
-        Returns:
-            The new job, or the one of this key that is live (or done).
-
-        Raises:
-            InputError: `most_live` jobs are live.
         """
         with self._lock:
             job = self._jobs.get(key)

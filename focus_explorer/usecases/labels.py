@@ -31,11 +31,7 @@ def label_run(
     note: str | None = None,
     tags: Sequence[str] | None = None,
 ) -> RunLabelPayload:
-    """Change a run's name, note or all of its tags; None leaves one as it is, "" and [] clear it.
-
-    Raises:
-        InputError: something is too long, or there is no such run.
-    """
+    """Change a run's name, note or all of its tags; None leaves one as it is, "" and [] clear it."""
     if name is not None:
         name = " ".join(name.split())
         _check_length("the name", name, NAME_LENGTH)
@@ -48,11 +44,7 @@ def label_run(
 
 
 def clean_tags(tags: Sequence[str]) -> list[str]:
-    """Tags without spaces around them, sorted, none twice.
-
-    Raises:
-        InputError: too many, or one too long or with a comma.
-    """
+    """Tags without spaces around them, sorted, none twice."""
     cleaned = sorted({" ".join(tag.split()) for tag in tags} - {""})
     if len(cleaned) > MOST_TAGS:
         raise InputError(f"there are {len(cleaned)} tags", expected=f"at most {MOST_TAGS}")
@@ -83,11 +75,7 @@ def undelete_run(service: Service, run_id: str) -> None:
 
 
 def purge_deleted(service: Service, *, days: float = KEEP_DAYS) -> list[str]:
-    """Remove for good the runs that were deleted at least so many days ago; returns their ids.
-
-    Raises:
-        InputError: `days` is negative.
-    """
+    """Remove for good the runs that were deleted at least so many days ago; returns their ids."""
     if not days >= 0:
         raise InputError(f"days is {days:g}", expected="0 or more")
     return purge_runs(service.database, days=days)
@@ -177,14 +165,7 @@ def given_names(database: Database, run_id: str) -> dict[tuple[int, int], str]:
 
 
 def name_group(service: Service, run_id: str, layer: int, group: int, name: str) -> GroupNamePayload:
-    """Give a group a name of one's own, in every run with the same centroid file; an empty one takes it back.
-
-    Returns:
-        The group's names and evidence as they are now.
-
-    Raises:
-        InputError: the name is too long, or the run has no such group, counted from 0.
-    """
+    """Give a group a name of one's own, in every run with the same centroid file; an empty one takes it back."""
     run: dict[str, Any] = fetch_run(service.database, run_id)
     clean = " ".join(name.split())
     if len(clean) > GROUP_NAME_LENGTH:

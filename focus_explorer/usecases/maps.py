@@ -52,12 +52,9 @@ class Projection:
 def project(
     routing: NDArray[np.float32], centroids: NDArray[np.float32], *, seed: int = 0, quick: bool = False
 ) -> Projection:
-    """Lay out tokens and centroids together by the angle between their vectors.
+    """Lay out (T, G) tokens and (K, G) centroids together by the angle between their vectors; K may be 0.
 
     Scores are dot products with the centroids, so direction decides the group and the metric is cosine.
-
-    Args:
-        routing: (T, G); centroids: (K, G), K may be 0.
     """
     points = np.concatenate([routing, centroids]).astype(np.float64)
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
@@ -161,11 +158,7 @@ def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:
 
 
 def map_payload(service: Service, run_id: str, layer: int | None, *, quick: bool = False) -> MapPayload:
-    """The map of a layer, or of all layers; computed and stored when it is requested for the first time.
-
-    Args:
-        layer: layer number; None for the map of all layers.
-    """
+    """The map of a layer, or of all layers (None); computed and stored when it is requested for the first time."""
     database = service.database
     if quick:
         return _stored(database, run_id, layer) or _quick(database, run_id, layer)
@@ -174,11 +167,7 @@ def map_payload(service: Service, run_id: str, layer: int | None, *, quick: bool
 
 
 def map_neighbours(service: Service, run_id: str, layer: int | None, token: int) -> NeighboursPayload:
-    """The tokens of a map whose vectors are most like one token's: exact in the full space, whatever the map shows.
-
-    Args:
-        layer: layer number; None for the group probabilities of all layers.
-    """
+    """The tokens of a map whose vectors are most like one token's: exact in the full space, whatever the map shows."""
     database = service.database
     count, _ = _shape(database, run_id)
     if not 0 <= token < count:
@@ -199,11 +188,7 @@ def map_neighbours(service: Service, run_id: str, layer: int | None, token: int)
 
 
 def has_map(database: Database, run_id: str, layer: int | None) -> bool:
-    """Whether a map is stored.
-
-    Args:
-        layer: layer number; None for the map of all layers.
-    """
+    """Whether the map of a layer, or of all layers (None), is stored."""
     return bool(_read(database, run_id, layer).num_rows)
 
 

@@ -33,10 +33,7 @@ class _Ticket:
 
 
 class FairLock:
-    """A re-entrant lock. Of the users that wait the one served least goes next; one user's requests keep their order.
-
-    So somebody who asks for ten things at once waits behind somebody who asks for one.
-    """
+    """A re-entrant lock. Of the users that wait the one served least goes next; a user's requests keep their order."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -51,9 +48,8 @@ class FairLock:
     def held(self, user: Hashable = None, waiting: Waiting | None = None) -> Iterator[None]:
         """Hold the lock while the block runs.
 
-        Args:
-            waiting: called every now and then while others are before: how many, the one who holds it included, and
-                about how many seconds that takes, None while nobody knows. What it raises ends the waiting.
+        `waiting` is called every now and then with how many are before, the holder included, and about how many seconds
+        that takes. None: unknown. What it raises ends the waiting.
         """
         self._acquire(_Ticket(user), waiting)
         try:
@@ -170,12 +166,7 @@ class LoadedModel:
 class ModelStore:
     """Loads models by name and keeps the one loaded last.
 
-    Args:
-        load: loads a model by name, placement and progress; raises InputError where it cannot.
-        device, dtype: where and in which precision models run whose lease does not say; see `place`.
-
-    Attributes:
-        meter: who may use it for how long; None where anybody may for ever.
+    `meter` says who may use it for how long. None: anybody for ever.
     """
 
     def __init__(self, load: Load | None = None, *, device: str = "auto", dtype: str = "auto") -> None:
@@ -206,15 +197,10 @@ class ModelStore:
         """The named model, for this thread alone until the block ends; within it the thread may take further leases.
 
         Args:
-            device: auto, cpu, cuda, cuda:N, mps or split; the store's own when None.
-            dtype: auto, float32, bfloat16 or float16; the store's own when None.
-            progress: takes the place in line, and each stage of loading with the fraction done; not called where nobody
-                else works with a model and the right one is kept. What it raises ends the waiting.
+            device: auto, cpu, cuda, cuda:N, mps or split. None: the store's own.
+            dtype: auto, float32, bfloat16 or float16. None: the store's own.
+            progress: takes the place in line and the stages of loading; what it raises ends the waiting.
             advice: what to do when the memory does not suffice for the work in the block.
-
-        Raises:
-            InputError: it cannot be loaded, this machine has no such device or precision, the memory does not suffice
-                for the work in the block, or the GPU fails.
         """
         from focus_runtime.measure.memory import within_memory
 
@@ -245,10 +231,8 @@ class ModelStore:
                     meter.spend(time.monotonic() - since)
 
     def tokenizer(self, name: str) -> Any | None:
-        """The tokenizer of a model, loaded alone where another model is kept.
-
-        None while somebody works with a model (transformers cannot be imported by two threads at a time), and where the
-        model would have to be fetched or converted first.
+        """The tokenizer of a model. None: it would have to be fetched or converted first, or somebody works with a
+        model: transformers cannot be imported by two threads at a time.
         """
         from focus_runtime.models.loading import load_tokenizer
 
@@ -281,10 +265,7 @@ def load_by_name(name: str, placement: Placement, progress: Progress = lambda st
 
 
 def device_choices(*, training: bool = False) -> list[tuple[str, str]]:
-    """(label, value): auto with what it takes here, then every device of this machine with its name and memory.
-
-    What trainings do not use is left out for them: all GPUs together, and the precision that analyses run in.
-    """
+    """(label, value): auto with what it means here, then this machine's devices; trainings do not split over GPUs."""
     from focus_runtime.models.devices import SPLIT, devices, place
 
     auto = place()

@@ -30,11 +30,7 @@ _FIX = "start the page with --model or --allow-path FOLDER for files of its mach
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownNames:
-    """What the fields of one page may name.
-
-    Attributes:
-        folders: whose files and folders may be named by path.
-    """
+    """What the fields of one page may name; `folders` hold what may be named by path."""
 
     database: Database
     models: frozenset[str] = frozenset()
@@ -88,11 +84,7 @@ class KnownNames:
 
 
 def known_to_page(service: Service, text: str, request: AnalyzeRequest) -> AnalyzeRequest:
-    """An analysis from a page's fields, as the page makes it.
-
-    Raises:
-        InputError: it names a model or centroids that the page does not know, or asks for more than the page gives.
-    """
+    """An analysis from a page's fields, as the page makes it."""
     if service.names is None:
         return request
     service.names.text(text)

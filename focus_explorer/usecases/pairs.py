@@ -75,14 +75,7 @@ def measure_attention(
 ) -> int:
     """Run a stored run's model once on its tokens and keep where full attention goes under the run's mask.
 
-    Returns:
-        Tokens measured: the run's first `MEASURED_TOKENS`. No token sees a later one, so nothing that is measured would
-        differ within the whole text.
-
-    Raises:
-        InputError: there is no such run, its model cannot be loaded or has other weights now, or the database cannot be
-            written.
-        Cancelled: `cancelled` returned True.
+    Returns how many of its first tokens were measured: no token sees a later one, so the rest changes nothing.
     """
     from focus_runtime.measure.attention_mass import measure_attention as measure
     from focus_runtime.store.measurements import write_attention
@@ -127,21 +120,13 @@ class PairViews:
         self._lock = threading.Lock()
 
     def part_with(self, run_id: str, layer: int, head: int | None, fix: str) -> Part:
-        """The heads of a layer that are alike with one of them, which must be named where they differ.
-
-        Raises:
-            InputError: there is no such run, layer or head, or the heads differ and none was named.
-        """
+        """The heads of a layer that are alike with one of them, which must be named where they differ."""
         return named_part([one.part for one in self._layer(run_id, layer)], layer, head, fix)
 
     def tile(
         self, run_id: str, layer: int, rows: tuple[int, int], keys: tuple[int, int], part: int = 0
     ) -> MaskTilePayload:
-        """Pairs by cause in a rectangle, in at most `MOST_CELLS` cells a side; single pairs where they fit.
-
-        Raises:
-            InputError: nothing of the rectangle lies within the text, or there is no such layer or part.
-        """
+        """Pairs by cause in a rectangle, in at most `MOST_CELLS` cells a side; single pairs where they fit."""
         parts = self._layer(run_id, layer)
         if not 0 <= part < len(parts):
             raise NotFoundError(f"the heads of layer {layer} have no part {part}", expected=f"0 to {len(parts) - 1}")
@@ -240,11 +225,7 @@ class TokenAttentions:
         self._jobs = JobRunner(most_live=4, busy=BUSY)
 
     def start(self, run_id: str, token: int) -> None:
-        """Compute the attention of a token, unless that is done or under way.
-
-        Raises:
-            InputError: the token or the run cannot be used, or too many others are computed.
-        """
+        """Compute the attention of a token, unless that is done or under way."""
         run = fetch_run(self.service.database, run_id)
         last = min(run["num_tokens"], MOST_TOKENS) - 1
         if not 0 <= token <= last:

@@ -40,11 +40,7 @@ def lease_run_model(
     *,
     progress: Progress = lambda stage, fraction: None,
 ) -> Iterator[LoadedModel]:
-    """A lease of the model a run was made with, in its precision, on its device or, where that is missing, the CPU.
-
-    Raises:
-        InputError: it cannot be loaded, has other weights than the run's, or the memory does not suffice for the work.
-    """
+    """A lease of the model a run was made with, in its precision, on its device or, where that is missing, the CPU."""
     where = {"device": device_here(run["device"]), "dtype": run["dtype"]}
     with service.models.lease(run["model_id"], **where, advice=advice, progress=progress) as loaded:
         if run["model_fingerprint"] and loaded.fingerprint != run["model_fingerprint"]:
@@ -63,11 +59,8 @@ def device_here(recorded: str) -> str:
 
 
 def backend_again(execution: Mapping[str, Any]) -> str:
-    """The backend that measures a run again.
-
-    Args:
-        execution: `requested_backend` and `backend` of the run. Runs stored before 0.2 lack the first; of those, the
-            one that ran is taken where it must have been requested by name.
+    """The backend that measures a run again; before 0.2, when the requested one was not stored, one that must have been
+    named.
     """
     executed = execution["backend"]
     return execution.get("requested_backend") or (
@@ -76,11 +69,7 @@ def backend_again(execution: Mapping[str, Any]) -> str:
 
 
 def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, name: str | None = None) -> Centroids:
-    """The centroids a run was made with, looked up by their hash, balanced where the run needed that.
-
-    Raises:
-        NotFoundError: they are neither shipped, random nor uploaded.
-    """
+    """The centroids a run was made with, looked up by their hash, balanced where the run needed that."""
     config = run_config(run)
     read = load_named_centroids(service.database, name or _centroid_name(service, run))
     drawn = DrawnCentroids(
@@ -99,14 +88,7 @@ def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, na
 def compose_run(
     service: Service, run: dict[str, Any], loaded: LoadedModel, *, assignment: str | None = None, backend: str = "auto"
 ) -> FocusModel:
-    """Focus with a run's centroids and settings on its model, without changes made by hand; detach it afterwards.
-
-    Args:
-        assignment: the run's when None.
-
-    Raises:
-        NotFoundError: the centroids are not here.
-    """
+    """Focus with a run's centroids and settings on its model, without changes made by hand; detach it afterwards."""
     from focus_runtime.composition.attach import compose
 
     config = run_config(run)
@@ -118,11 +100,7 @@ def compose_run(
 def composed_run(
     service: Service, run: dict[str, Any], loaded: LoadedModel, *, assignment: str | None = None, backend: str = "auto"
 ) -> Iterator[FocusModel]:
-    """The same with the run's changes, until the block ends, however it ends.
-
-    Raises:
-        NotFoundError: the centroids are not here.
-    """
+    """The same with the run's changes, until the block ends, however it ends."""
     focus = compose_run(service, run, loaded, assignment=assignment, backend=backend)
     try:
         with focus.with_changes(run_changes(run), run["num_tokens"]):
@@ -132,21 +110,13 @@ def composed_run(
 
 
 def run_changes(run: Mapping[str, Any], before: int | None = None) -> tuple[Change, ...]:
-    """The changes made by hand that a run was executed with.
-
-    Args:
-        before: leave out changes of tokens from this position on; None for none.
-    """
+    """The changes made by hand that a run was executed with; `before` leaves out those of tokens from there on."""
     changes = read_changes(json.loads(run["changes"] or "[]"))
     return tuple(change for change in changes if before is None or last_token(change) < before)
 
 
 def request_again(service: Service, run: dict[str, Any], texts: Sequence[str] = ()) -> AnalyzeRequest:
-    """What analyses a stored run's text again as it was analysed, with further changes.
-
-    Raises:
-        NotFoundError: the centroids are not here.
-    """
+    """What analyses a stored run's text again as it was analysed, with further changes."""
     return request_of(
         run_config(run).to_dict(),
         _centroid_name(service, run),

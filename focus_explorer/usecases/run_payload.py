@@ -102,10 +102,7 @@ def layer_cells(database: Database, run_id: str, layer: Any) -> LayerCellsPayloa
 
 
 def group_orders(database: Database, run_id: str, layer: Any) -> GroupOrdersPayload:
-    """The groups of every token by probability, so that the groups of any top-k are known: the first k.
-
-    Of all layers where that is little, else of the one that the page sent.
-    """
+    """The groups of every token by probability: the first k are those of top-k. Of all layers where that is little."""
     layer = _layer_number(layer)
     with database.read():
         run = fetch_run(database, run_id)

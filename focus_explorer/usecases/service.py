@@ -30,15 +30,10 @@ class FieldNames(Protocol):
 
 
 class Service:
-    """One database and at most one loaded model at a time; safe to use from several threads.
-
-    Args:
-        database: DuckDB file; the user's own when None.
-        models: where models are leased from; a store of its own when None.
-        opened: the database itself, in place of a file.
+    """One database (the user's own when None) and at most one loaded model at a time; safe to use from several threads.
 
     Attributes:
-        names: models and centroid files that a page's fields may name; None where a command line names them.
+        names: models and centroid files that a page's fields may name. None: a command line names them.
         models: leases the model (`service.models.lease(name)`).
         drawing: held while a file is drawn or written for a download, one at a time for all users in turn.
     """

@@ -84,14 +84,7 @@ class Limits:
 
 
 def run_sql(database: Database, sql: str, limits: Limits | None = None) -> SqlResultPayload:
-    """Answer one SELECT statement.
-
-    Returns:
-        columns, types, rows (JSON values), truncated ("" or what is missing), seconds.
-
-    Raises:
-        InputError: the query is not one SELECT, fails, takes too long, or needs too much memory.
-    """
+    """Answer one SELECT statement; `truncated` says what is missing."""
     limits = limits or Limits()
     if not isinstance(sql, str) or not sql.strip():
         raise InputError("there is no query", expected="one SELECT statement")

@@ -45,11 +45,7 @@ def count_tokens(service: Service, model: str, text: str, special_tokens: str = 
 
 
 def old_text_note(service: Service, model: str, special_tokens: str | None) -> str | None:
-    """What to say of a run or corpus of a version before 0.3, which read texts without special tokens.
-
-    Args:
-        special_tokens: that it records; None before 0.3.
-    """
+    """What to say of a run or corpus of a version before 0.3, which read texts without special tokens."""
     if special_tokens is not None or model == EMBEDDED:
         return None
     tokenizer = service.models.tokenizer(model)

@@ -26,19 +26,15 @@ FEWEST = 2  # sequences of a domain that an interval needs
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuneRequest:
-    """A search.
+    """A search; its settings of Focus replace the file's. `text` and `held_out` are as `parse_domains` reads them.
 
     Attributes:
-        text: calibration text by domain, NAME=PATH each, or only paths; see `parse_domains`.
-        held_out: text for the check, likewise, and left out of `text`. Empty: other sequences of the calibration text.
+        held_out: text for the check, left out of `text`. Empty: other sequences of the calibration text.
         out: centroid files to write, one for each target.
-        window_growth: positions from which to which windows grow, see `FocusConfig`. None: the file's.
         loss, pairs: the targets, one or more of one kind; see `Target`. All are looked for by the same estimates.
         sequences: calibration sequences of each domain, of the shortest length; of longer ones as many tokens.
         seq_lens: tokens of a sequence; of several lengths each is read, and pairs are counted at the shortest.
         write_best: write the closest budget if none meets a target.
-        resume: continue an unfinished search for the same files.
-        special_tokens: "auto" (every sequence begins with what the tokenizer puts before a text) or "none".
     """
 
     text: tuple[str, ...]
@@ -68,11 +64,7 @@ class TuneRequest:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What a search found for one target.
-
-    Attributes:
-        written: the file. None: the target was not met.
-    """
+    """What a search found for one target; `written` is None where it was not met."""
 
     record: dict[str, Any]
     budget: list[dict[str, Any]]
@@ -82,10 +74,7 @@ class Tuned:
 def tune(service: Service, request: TuneRequest, *, bar: StageBar = no_stages) -> list[Tuned]:
     """Search, check on held-out text, write the files; in the order of the targets.
 
-    A signal that stops it is waited for until the measurement under way is done.
-    Raises:
-        InputError: text, target, model or centroids cannot be used, or a file not written. Cancelled: a signal stopped
-        it; what was measured is kept for `resume`.
+    A signal stops it once the measurement under way is done; what was measured is kept for `resume`.
     """
     from focus_runtime.fit.tune import HeadChoices, forget_progress, resume_path, tune_budgets
 

@@ -45,11 +45,7 @@ _FOLDER = re.compile(r"[0-9a-f]{16,64}")
 
 
 class Options(BaseModel):
-    """Options of `focus-explorer serve`, checked when they are given.
-
-    Raises:
-        InputError: names the option that cannot be used.
-    """
+    """Options of `focus-explorer serve`, checked when they are given."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     PREFIX: ClassVar[str] = "--"
@@ -96,13 +92,7 @@ class VisitorLimits(Options):
 
 
 class Share:
-    """What visitors and their network addresses used of something within the last hour; safe for several threads.
-
-    Args:
-        most: that one visitor may use.
-        what: that is, in words.
-        clock: seconds, growing.
-    """
+    """What visitors and their network addresses used of something within the last hour; safe for several threads."""
 
     def __init__(self, most: float, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.most, self.what, self._clock = most, what, clock
@@ -110,11 +100,7 @@ class Share:
         self._lock = threading.Lock()
 
     def admit(self, visitor: str, address: str) -> None:
-        """Let a visitor use more.
-
-        Raises:
-            InputError: they, or everyone of their address together, have used what they may within an hour.
-        """
+        """Let a visitor use more."""
         own, all_there = self.seconds_left(visitor), self.seconds_left(address, VISITORS_OF_ADDRESS)
         if not own and not all_there:
             return
@@ -166,13 +152,7 @@ class ShownDatabase(Database):
 
 
 class VisitorDatabase(Database):
-    """What one visitor sees and changes.
-
-    Args:
-        own: file of the visitor, made when something is first written.
-        shown: database that it begins as a copy of.
-        admit: called before the copy is made; may raise.
-    """
+    """What one visitor sees and changes: the shown database until something is written, then a copy of their own."""
 
     def __init__(self, own: Path, shown: Database, admit: Callable[[], None] = lambda: None) -> None:
         self._shown, self._admit = shown, admit
@@ -275,11 +255,7 @@ class OwnService(Service):
 
 
 class VisitorService(Service):
-    """The service of a public page. Whoever works for no visitor reads the shown runs and writes nothing.
-
-    Args:
-        models: where models are leased from.
-    """
+    """The service of a public page. Whoever works for no visitor reads the shown runs and writes nothing."""
 
     def __init__(self, database: str | Path, models: ModelStore, limits: VisitorLimits) -> None:
         if not Database(database).path.exists():
@@ -304,9 +280,8 @@ class VisitorService(Service):
         return self.shown if own is None else own.database
 
     def part(self, kind: type[Part]) -> Part:
-        """The one object of a class that belongs to the visitor this code works for.
-
-        Of a class that says it is `LARGE`, as it keeps passes of the model, only the latest few visitors have one.
+        """The visitor's object of a class; of a `LARGE` class, which keeps passes of the model, only the latest few
+        have one.
         """
         own = self._own()
         if own is None:
@@ -321,11 +296,7 @@ class VisitorService(Service):
         return own.part(kind)
 
     def admit_run(self, own: OwnService | None = None) -> None:
-        """Count a run that is to be stored, of a visitor or of the one this code works for.
-
-        Raises:
-            InputError: the visitor has stored as many as they may, or there is no visitor.
-        """
+        """Count a run that is to be stored, of a visitor or of the one this code works for."""
         own = own or self._own()
         if own is None:
             raise StoreError("there is no visitor to store a run for", fix="reload the page")
@@ -341,11 +312,7 @@ class VisitorService(Service):
         self.runs.spend(own.visitor, address, 1)
 
     def admit(self) -> None:
-        """Let the visitor this code works for use the model; see `Meter`.
-
-        Raises:
-            InputError: they have used it as long as they may.
-        """
+        """Let the visitor this code works for use the model; see `Meter`."""
         visitor = visitor_of(acting_user())
         if visitor is not None:
             self.seconds.admit(visitor, self._address(visitor))

@@ -43,11 +43,8 @@ RANDOM_SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class LayerCentroids:
-    """Centroids of one layer.
-
-    Attributes:
-        centroids: (K, d_g) in routing space.
-        directions: (K, d) hidden states that score highest with each centroid: projection times centroid.
+    """Centroids of one layer, (K, d_g), and the hidden states that score highest with each, (K, d): projection times
+    centroid.
     """
 
     centroids: Floats
@@ -70,10 +67,9 @@ def _match(a: Floats, b: Floats) -> list[tuple[int, int, float]]:
 
 
 def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator) -> LayerMatch:
-    """Match the groups of one layer of two files by the distance of their directions, 1 - cosine.
+    """Match the groups of one layer of two files (Hungarian method) by 1 - cosine of their directions.
 
-    `rng` draws the untrained random centroids of the `null` distance, matched the same way; `unmatched` are the groups
-    of each file without a partner.
+    `null` is the same against untrained random centroids; `unmatched` are the groups of each file without a partner.
     """
     pairs = _match(a.directions, b.directions)
     groups, width = b.directions.shape
@@ -150,11 +146,8 @@ class CentroidCards:
         return card
 
     def detail(self, sha256: str) -> CentroidDetailPayload:
-        """Similarity of the centroids in every layer, (K, K) cosines in routing space; the runs that used the file, the
-        newest first; and the budgets measured for it.
-
-        Raises:
-            InputError: there is no such file, or it cannot be read any more.
+        """(K, K) cosines of the centroids in every layer; the runs that used the file, newest first; its measured
+        budgets.
         """
         row = self._row(sha256)
         read = self._read(row)
@@ -214,12 +207,8 @@ class CentroidCards:
     def compare(self, first: str, second: str) -> CentroidChangesPayload:
         """What changed between two files: settings that differ, and the distance of the groups in every layer.
 
-        Groups are numbered by every training anew, so those of a layer are matched by the Hungarian method. Distance is
-        1 - cosine between the directions of the hidden state that two centroids answer to (projection times centroid);
-        `null` is the same against untrained random centroids. `problem` says why layers cannot be compared.
-
-        Raises:
-            InputError: a file does not exist or cannot be read any more, or both are the same one.
+        Every training numbers groups anew, so those of a layer are matched; see `match_layers`. `problem` says why
+        layers cannot be compared.
         """
         if first == second:
             raise InputError("both sides are the same file", expected="two different files")
@@ -266,9 +255,8 @@ class CentroidCards:
 
 
 def balance(sizes: Sequence[int], num_groups: int) -> float:
-    """Entropy of the group sizes over that of even groups: 1 for even ones, 0 when one group has every token.
-
-    Groups without any token may be left out of `sizes`; a single group counts as even.
+    """Entropy of the group sizes over that of even groups: 1 for even ones (or a single group), 0 when one has every
+    token.
     """
     if num_groups == 1:
         return 1.0

@@ -33,19 +33,14 @@ NAME_LENGTH = 120
 
 
 def load_named_centroids(database: Database, name: str) -> Centroids | None:
-    """Centroids by name: a shipped file's, an uploaded file's name or hash, a path, or a repository of a hub.
-
-    None for "random", which are drawn for a model. An InputError if there is no such file, or it cannot be used.
+    """Centroids by name: a shipped file's, an uploaded file's name or hash, a path, or a repository of a hub. None for
+    "random".
     """
     return None if name == "random" else find_centroids(database, name)[1]
 
 
 def find_centroids(database: Database, name: str) -> tuple[Place, Centroids]:
-    """Where a named file lies, and what is in it; `load_named_centroids` says what names there are, but not random.
-
-    Raises:
-        InputError: there is no such file, or it cannot be used.
-    """
+    """Where a named file lies, and what is in it; `load_named_centroids` says what names there are, but not random."""
     from focus_runtime.routing.centroid_file import MAX_BYTES, load_place
     from focus_runtime.routing.places import locate_centroids
 
@@ -60,11 +55,7 @@ def find_centroids(database: Database, name: str) -> tuple[Place, Centroids]:
 
 
 def pinned_name(service: Service, name: str) -> str:
-    """A name that means the same centroids from now on: of a hub's repository its commit, which is fetched and checked.
-
-    Raises:
-        InputError: the hub does not give it.
-    """
+    """A name that means the same centroids from now on: of a hub's repository with its commit, which is fetched."""
     from focus_runtime.routing.places import named_repository
 
     return name if named_repository(name) is None else find_centroids(service.database, name)[0].origin or name
@@ -87,11 +78,7 @@ def _path_of(database: Database, name: str) -> str:
 
 
 def check_centroids(service: Service, path: str | Path, model: str | None = None) -> tuple[Centroids, list[str]]:
-    """Validate a centroid file, against a model too when one is named; returns the centroids and a readable report.
-
-    Raises:
-        InputError: the file or the model cannot be used.
-    """
+    """Validate a centroid file, against a model too when one is named; returns the centroids and a readable report."""
     from focus_runtime.routing.centroid_file import load_centroids
 
     centroids, tried = load_centroids(path), []
@@ -152,12 +139,7 @@ def check_new(out: str | Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AddedCentroids:
-    """A file that can be used from now on.
-
-    Attributes:
-        name: shown in lists: the name asked for, or the one it is known by already.
-        known: it was here before, and nothing was added.
-    """
+    """A file that can be used, under its name in lists; one `known` was here before, and nothing was added."""
 
     sha256: str
     name: str
@@ -168,11 +150,7 @@ class AddedCentroids:
 def add_centroids(service: Service, path: str | Path, name: str, model: str | None) -> AddedCentroids:
     """Validate a file, keep a copy in the folder of the database and register it, unless the same file is here already.
 
-    Args:
-        model: check that it fits this one. None: the file was made from the model.
-
-    Raises:
-        InputError: the file is bad, or the kept files take too much space; nothing is kept.
+    It must fit the model. None: it was made from the model.
     """
     from focus_runtime.store.user_records import register_centroids
 
@@ -228,11 +206,7 @@ def register_in_place(database: Database, path: str | Path) -> None:
 
 
 def rename_file(service: Service, file: str, name: str) -> None:
-    """Give an uploaded file, by sha256 or name, another name in every list; runs made with it keep the name they have.
-
-    Raises:
-        InputError: the name is too long or another file's, or the file is shipped, unknown or another user's.
-    """
+    """Give an uploaded file, by sha256 or name, another name in every list; runs made with it keep theirs."""
     from focus_runtime.store.user_records import rename_centroids
 
     row = _own_row(service, file, "renamed")
@@ -250,13 +224,7 @@ def rename_file(service: Service, file: str, name: str) -> None:
 
 
 def remove_file(service: Service, file: str) -> None:
-    """Remove an uploaded file, by sha256 or name, and its copy; a file in a training's folder stays in that folder.
-
-    Runs made with it stay; what is measured for them later needs it again.
-
-    Raises:
-        InputError: the file is shipped, unknown or another user's.
-    """
+    """Remove an uploaded file, by sha256 or name, and its copy; a file in a training's folder stays in that folder."""
     from focus_runtime.store.user_records import forget_centroids
 
     row = _own_row(service, file, "removed")
@@ -288,11 +256,7 @@ def centroid_row(database: Database, sha256: str) -> dict[str, Any]:
 
 
 def load_row(row: dict[str, Any]) -> Centroids:
-    """The centroids of a row of `centroid_row`.
-
-    Raises:
-        InputError: the file cannot be read, or is another one than when it was added.
-    """
+    """The centroids of a row of `centroid_row`."""
     from focus_runtime.routing.centroid_file import load_centroids
 
     loaded = load_centroids(row.get("path", row["name"]))

@@ -31,10 +31,7 @@ _potentials_lock = threading.Lock()
 
 
 def calibration_ids(loaded: LoadedModel, special_tokens: str = DEFAULT) -> list[int]:
-    """The tokens of the sample texts that groups are balanced on if nothing better is known; they fit the context.
-
-    `special_tokens` is "auto" or "none", as the text is read that the groups are for.
-    """
+    """The tokens of the sample texts that groups are balanced on if nothing better is known; they fit the context."""
     from focus_runtime.models.structure import context_length
 
     ids = text_ids(loaded.tokenizer, all_samples(), special_tokens)
@@ -44,8 +41,8 @@ def calibration_ids(loaded: LoadedModel, special_tokens: str = DEFAULT) -> list[
 def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str = DEFAULT) -> None:
     """Estimate the column potentials of centroids on the sample texts, in place, and note that in their warnings.
 
-    A process that has estimated them before, for the same model, centroids and settings, uses them again: random
-    centroids are drawn and balanced for every run that names them.
+    They are kept for the same model, centroids and settings: random centroids are balanced for every run that names
+    them.
     """
     import torch
 
@@ -102,11 +99,7 @@ class DrawnCentroids:
 
 
 def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, drawn: DrawnCentroids | None = None) -> Centroids:
-    """Check centroids of a file against a model, or draw random ones for it if there are none.
-
-    Raises:
-        CentroidFileError: they are for a model of another shape. ConfigError: random ones cannot be drawn like that.
-    """
+    """Check centroids of a file against a model, or draw random ones for it if there are none."""
     from focus_runtime.routing.centroids import random_centroids
 
     if centroids is None:
@@ -117,10 +110,7 @@ def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, drawn: Drawn
 
 
 def groups_on_samples(loaded: LoadedModel, centroids: Centroids) -> list[str]:
-    """Lines on what the groups do with a sample text: the pairs kept, and groups that no token chooses.
-
-    Missing potentials are estimated only for this.
-    """
+    """Lines on what the groups do with a sample text: the pairs kept, and groups that no token chooses."""
     import torch
 
     from focus_runtime.composition.attach import compose

@@ -33,9 +33,6 @@ class Publication:
     """A centroid file as it is published, and all that its card tells of it.
 
     Attributes:
-        settings: that are written beside it.
-        held_out: perplexities that the training measured, if it did.
-        budget_record: measurements of the search for a budget, if there was one.
         table: content of a file of benchmarks/domains.py about this file, with the name it has there.
         licence: identifier that the hub knows.
         hub_base_model: hub id of the base model, if known.
@@ -69,15 +66,8 @@ def prepare(
 ) -> Publication:
     """Check a file and gather what its card tells; nothing is written or sent.
 
-    Args:
-        file: a path, a shipped or uploaded file's name, or a folder of `FocusModel.save_pretrained`.
-        repo: where it goes.
-        base_model: hub id of the base model. None: what the file says.
-        licence: of the centroids, an identifier that the hub knows.
-        table: JSON file of benchmarks/domains.py that has measured this file.
-
-    Raises:
-        InputError: the file cannot be published, or a name or the table is wrong.
+    `file` may be a folder of `FocusModel.save_pretrained` too; `table` is a JSON file of benchmarks/domains.py that has
+    measured it.
     """
     target = hub_name(repo)
     if target is None or target.revision is not None:
@@ -150,11 +140,7 @@ def _table(path: Path, sha256: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def write_folder(publication: Publication, card: str, folder: str | Path) -> None:
-    """Write what a push would send to a new or empty folder.
-
-    Raises:
-        InputError: it has files already, or cannot be written.
-    """
+    """Write what a push would send to a new or empty folder."""
     with replacing_folder(folder) as part:
         _fill(part, publication, card)
 
@@ -181,15 +167,7 @@ def push(
     branch: str | None = None,
     message: str | None = None,
 ) -> Pushed:
-    """Put file, settings and card (README.md) into a repository in one commit; a missing repository or branch is made.
-
-    Args:
-        private: whether a repository that is made is private.
-        branch: None: the hub's main one.
-
-    Raises:
-        InputError: the hub refuses or cannot be reached; nothing is committed then.
-    """
+    """Put file, settings and card into a repository in one commit; a missing repository or branch is made."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
     api = HfApi(library_name="focus-explorer", library_version=VERSION)
@@ -242,16 +220,7 @@ class Pulled:
 
 
 def pull(name: str, *, revision: str | None = None, sha256: str | None = None, out: str | None = None) -> Pulled:
-    """Fetch a repository's centroids into the hub's cache, check them, and copy the file if asked to.
-
-    Args:
-        name: user/repo, or user/repo@revision.
-        revision: branch, tag or commit. None: the newest.
-        out: where a copy goes.
-
-    Raises:
-        InputError: the hub does not give the file, it is not as it should be, or there is a file in its way.
-    """
+    """Fetch a repository's centroids into the hub's cache, check them, and copy the file to `out` if asked to."""
     from focus_runtime.routing.centroid_file import MAX_BYTES, load_place
     from focus_runtime.routing.places import locate_centroids, named_repository
 

@@ -41,15 +41,7 @@ def measure_heads(
     progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> MeasuredHeads:
-    """Estimate what every key-value head would win alone by full attention, measure the best, and store all.
-
-    Returns:
-        What `measured_heads` does.
-
-    Raises:
-        InputError: the model or the centroids of the run cannot be used.
-        Cancelled: `cancelled` returned True.
-    """
+    """Estimate what every key-value head would win alone by full attention, measure the best, and store all."""
     import torch
 
     from focus_runtime.fit.budget_meter import BudgetMeter
@@ -122,11 +114,7 @@ def measured_heads(service: Service, run_id: str) -> MeasuredHeads:
 
 
 def check_token(run: Mapping[str, Any], token: int) -> None:
-    """Refuse a token that has no prediction, lies too far into the text, or whose groups depend on later ones.
-
-    Raises:
-        InputError: with what can be explained.
-    """
+    """Refuse a token that has no prediction, lies too far into the text, or whose groups depend on later ones."""
     check_beginning(run, token)
     last = min(run["num_tokens"] - 1, MOST_TOKENS)
     if not 1 <= token <= last:
@@ -138,11 +126,7 @@ def check_token(run: Mapping[str, Any], token: int) -> None:
 
 
 def most_hurt(service: Service, run_id: str) -> int:
-    """The token that Focus predicts worst against full attention, of those that can be explained.
-
-    Raises:
-        InputError: the run has no token with a prediction.
-    """
+    """The token that Focus predicts worst against full attention, of those that can be explained."""
     losses: dict[str, dict[int, float]] = {"full": {}, "focus": {}}
     for row in fetch(service.database, "losses", run_id=run_id).to_pylist():
         losses[row["mode"]][row["position"]] = row["nll"]
@@ -164,12 +148,7 @@ def explain_token(
     progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> ExplainedTokenPayload:
-    """Find the dropped pairs that would have helped one token, verify the best, and store them.
-
-    Raises:
-        InputError: the token, the model or the centroids cannot be used.
-        Cancelled: `cancelled` returned True.
-    """
+    """Find the dropped pairs that would have helped one token, verify the best, and store them."""
     from focus_runtime.explain.missing_links import missing_links
     from focus_runtime.models.structure import num_key_value_heads
     from focus_runtime.store.measurements import write_missing_links
@@ -215,11 +194,7 @@ def _random_keeps(service: Service, run: dict[str, Any], found: MissingLinks, sh
 
 
 def explained(service: Service, run_id: str, token: int) -> ExplainedTokenPayload:
-    """What was measured of one token.
-
-    Raises:
-        InputError: it was not measured.
-    """
+    """What was measured of one token."""
     rows = fetch(service.database, "explained_tokens", run_id=run_id).to_pylist()
     row = next((row for row in rows if row["token"] == token), None)
     if row is None:
@@ -237,11 +212,7 @@ def explained(service: Service, run_id: str, token: int) -> ExplainedTokenPayloa
 
 
 def measured_links(service: Service, run_id: str, token: int | None) -> MeasuredLinks:
-    """Tokens of a run that were explained, and what was measured of one of them.
-
-    Args:
-        token: position; None for none.
-    """
+    """Tokens of a run that were explained, and what was measured of one of them."""
     tokens = fetch(service.database, "explained_tokens", run_id=run_id)["token"].to_pylist()
     return {
         "tokens": tokens,

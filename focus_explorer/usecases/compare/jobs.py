@@ -21,10 +21,7 @@ BUSY = ("another comparison is being measured", "stop it, or wait for it")
 
 
 class Comparisons:
-    """The background comparisons of one service.
-
-    Whatever starts one raises an `InputError` where it cannot be measured, or another comparison is under way.
-    """
+    """The background comparisons of one service; what starts one refuses it at once where it cannot be measured."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -86,11 +83,7 @@ class Comparisons:
         return str(job.result)
 
     def start_generation(self, run_id: str, prompt: str, *, max_tokens: int, temperature: float, seed: int) -> None:
-        """Start `generate`.
-
-        Raises:
-            InputError: the prompt or the run cannot be used, or another comparison is under way.
-        """
+        """Start `generate`."""
         check_generation(self.service, run_id, prompt, max_tokens, temperature)
         self._jobs.start(
             ("generation", run_id),

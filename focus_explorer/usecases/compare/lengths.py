@@ -60,13 +60,10 @@ class Crossing:
 
 
 def crossing(points: Sequence[Mapping[str, Any]]) -> Crossing | None:
-    """The length from which Focus with routing stays faster up to the longest measured length.
+    """The length from which Focus with routing stays faster up to the longest measured length. None: no point.
 
     Between two measured lengths the logarithm of the ratio of the times is taken as linear in the logarithm of the
     length; beyond them nothing is claimed.
-
-    Returns:
-        None without a point.
     """
     rows = sorted(points, key=lambda row: row["tokens"])
     if not rows:
@@ -88,11 +85,7 @@ def crossing(points: Sequence[Mapping[str, Any]]) -> Crossing | None:
 
 
 def check_seconds(seconds: float) -> None:
-    """Refuse a budget out of range.
-
-    Raises:
-        ConfigError: it is not between a second and an hour, or longer than a job may work.
-    """
+    """Refuse a budget out of range."""
     most = min(3600.0, job_limits().seconds or 3600.0)
     if not 1 <= seconds <= most:
         raise ConfigError(f"the time is {seconds:g} seconds", expected=f"1 to {most:,.0f}")
@@ -112,12 +105,6 @@ def measure_lengths(
 
     The layer is composed with the run's centroids and settings, and called as the model calls it. Queries, keys and
     values are random; the groups have the shares they have in this layer of the run.
-
-    Returns:
-        As `lengths`.
-
-    Raises:
-        InputError: the layer, the model or the centroids cannot be used.
     """
     check_seconds(seconds)
     run = fetch_run(service.database, run_id)
@@ -145,12 +132,8 @@ def measure_lengths(
 
 @dataclass(frozen=True, slots=True)
 class _Tokens:
-    """The T tokens of a run in one layer.
-
-    Attributes:
-        memberships: (S, T) int64 by distinct top-k.
-        vectors: (T, R) float32 routing vectors.
-        sinks: (T,) bool, in all groups whatever the k.
+    """The T tokens of a run in one layer: (S, T) memberships by distinct top-k, (T, R) routing vectors, and (T,) which
+    are in all groups whatever the k.
     """
 
     layer: int

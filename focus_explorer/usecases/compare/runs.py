@@ -51,13 +51,8 @@ def partners(service: Service, run_id: str) -> list[PartnerPayload]:
 def compare_runs(service: Service, run_id: str, other_id: str) -> MatchedRunsPayload:
     """Two runs of the same tokens, the other's groups matched with this one's in every layer both have.
 
-    Returns:
-        `layers` (layer, names, overlap, rand), `top` (bytes, layer by layer: the other run's groups in this run's
-        names, 255 for a group without a partner), `losses` of the other run's Focus, and `difference`, its loss
-        minus this run's: mean, low, high, count.
-
-    Raises:
-        InputError: the texts differ.
+    `top` has the other run's groups in this run's names, 255 for one without a partner; `difference` is its loss minus
+    this run's.
     """
     if other_id not in _same_tokens(service, run_id):
         raise InputError(f"the run {other_id!r} has another text", expected="a run of the same tokens")
@@ -79,11 +74,7 @@ def compare_runs(service: Service, run_id: str, other_id: str) -> MatchedRunsPay
 
 
 def compare_numbers(service: Service, first: str, second: str) -> RunNumbersPayload:
-    """The numbers of any two runs, also of different texts.
-
-    Returns:
-        `first` and `second` (summary, title, name), `settings_that_differ`.
-    """
+    """The numbers of any two runs, also of different texts, and the settings that differ."""
     a, b = (_summary(service, run_id) for run_id in (first, second))
     one, two = dict[str, Any](a["config"]), dict[str, Any](b["config"])
     differ = {key: [one.get(key), two.get(key)] for key in one | two if one.get(key) != two.get(key)}
@@ -97,12 +88,7 @@ def _summary(service: Service, run_id: str) -> RunSummaryPayload:
 
 @dataclass(frozen=True, slots=True)
 class _Routing:
-    """One run's groups and losses.
-
-    Attributes:
-        tops: by layer, the (T,) group of every token.
-        losses: (T - 1,) of Focus, in nats.
-    """
+    """One run's groups, (T,) by layer, and its losses with Focus, (T - 1,) in nats."""
 
     num_groups: int
     tops: dict[int, NDArray[np.uint8]]

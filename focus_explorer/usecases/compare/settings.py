@@ -33,22 +33,14 @@ NAMES = {"focus": "Focus", "window": "Window and sinks only", "random": "Random 
 
 
 def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> GridValuesPayload:
-    """Values of a grid that suits a run; its own setting is always among them.
-
-    Returns:
-        `top_k` and `window`, each in ascending order.
-    """
+    """Values of a grid that suits a run, ascending; its own setting is always among them."""
     groups = sorted({k for k in (1, 2, top_k) if 1 <= k < max(2, num_groups)} | {top_k})
     spread = {1 << max(3, (num_tokens // part).bit_length() - 1) for part in (64, 16, 4)}
     return {"top_k": groups, "window": sorted({w for w in spread if w < num_tokens} | {window})}
 
 
 def check_grid(run: dict[str, Any], top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
-    """Refuse a grid that cannot be measured.
-
-    Raises:
-        ConfigError: with what is wrong.
-    """
+    """Refuse a grid that cannot be measured."""
     groups = run_config(run).num_groups
     if not top_k or not window:
         raise ConfigError("the grid is empty", expected="at least one top-k and one window")
@@ -94,14 +86,7 @@ def measure_grid(
     progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> list[GridCellPayload]:
-    """Measure a run's text at every top-k and window: its centroids, window and sinks alone, and random centroids.
-
-    Returns:
-        Every stored cell of the run, as `grid` has them.
-
-    Raises:
-        InputError: a setting, the model or the centroids cannot be used.
-    """
+    """Measure a run's text at every top-k and window: its centroids, window and sinks alone, and random centroids."""
     run = fetch_run(service.database, run_id)
     check_grid(run, top_k, window, repeats)
     progress("Loading the model", 0.0)
@@ -123,17 +108,7 @@ def measure_grid(
 def measure_again(
     service: Service, run_id: str, cells: Sequence[tuple[str, int, int]], *, progress: Progress
 ) -> list[dict[str, Any]]:
-    """Measure settings of a run once more, without storing them: everything but the times comes out as before.
-
-    Args:
-        cells: (kind, top_k, window) of each measurement, as `grid_cells` has them.
-
-    Returns:
-        A row of `comparisons` for each, with the times of one pass.
-
-    Raises:
-        InputError: the model or the centroids cannot be used.
-    """
+    """Rows of `comparisons` of cells measured once more, without storing them: only the times differ."""
     run = fetch_run(service.database, run_id)
     rows = []
     with lease_run_model(service, run) as loaded:
@@ -146,9 +121,8 @@ def measure_again(
 
 
 def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids) -> dict[str, Centroids]:
-    """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced on the sample texts.
-
-    Random centroids are balanced under the settings the run was executed with, as `measure_random` balances them.
+    """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced under the run's
+    settings.
     """
     from focus_runtime.routing.centroids import no_groups
     from focus_runtime.run.random_baseline import COMPARISON_SEED, baseline_seed, random_baseline, random_seed

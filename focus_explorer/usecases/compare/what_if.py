@@ -49,11 +49,7 @@ class ChangedRun:
 
 
 def checked_changes(service: Service, run_id: str, texts: Sequence[str]) -> tuple[Change, ...]:
-    """Changes of a run from their texts, refused before any model is loaded.
-
-    Raises:
-        InputError: a text is no change, or the change is impossible.
-    """
+    """Changes of a run from their texts, refused before any model is loaded."""
     run, changes = fetch_run(service.database, run_id), read_changes(texts)
     check_beginning(run, MOST_TOKENS)
     parts = layer_parts(service.database, run)
@@ -85,15 +81,7 @@ def save_changed(
     progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Analyse a run's text again with changes and store that as a run of its own; its own changes stay.
-
-    Returns:
-        The new run's id.
-
-    Raises:
-        InputError: a change is impossible, or the run cannot be made again here.
-        Cancelled: `cancelled` returned True.
-    """
+    """Analyse a run's text again with changes and store that as a run of its own; its own changes stay."""
     checked_changes(service, run_id, texts)
     run = fetch_run(service.database, run_id)
     request = request_again(service, run, texts)
@@ -122,12 +110,7 @@ class WhatIfs:
         progress: Progress = lambda stage, fraction: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> WhatIfResultPayload:
-        """Read a run's text again with changes, from the first changed layer on.
-
-        Raises:
-            InputError: a change is impossible, or the run's model or centroids are not here.
-            Cancelled: `cancelled` returned True.
-        """
+        """Read a run's text again with changes, from the first changed layer on."""
         from focus_runtime.explain.what_if import what_if
         from focus_runtime.run.text import stoppable
 
@@ -160,11 +143,8 @@ class WhatIfs:
         return self._kept[1]
 
     def measured(self, run_id: str, texts: Sequence[str], layer: int | None, token: int | None) -> WhatIfMeasured:
-        """What was measured of a changed run.
-
-        Args:
-            layer: whose pairs are wanted; None for none.
-            token: whose prediction is wanted; None for none.
+        """What was measured of a changed run, with the pairs of a layer and the prediction of a token if these are
+        given.
         """
         fetch_run(self.service.database, run_id)
         with self._lock:
@@ -184,11 +164,7 @@ class WhatIfs:
 
 
 def _summary(before: FocusPass, after: FocusPass, nll_full: float) -> WhatIfResultPayload:
-    """Losses, predictions, groups and pairs of two passes over the same tokens.
-
-    Args:
-        nll_full: mean loss of full attention on the same tokens, nats per token.
-    """
+    """Losses in nats per token, predictions, groups and pairs of two passes over the same tokens."""
     old, new = before.predictions, after.predictions
     differences = new.nll - old.nll
     mean, low, high = moving_block_interval(differences)

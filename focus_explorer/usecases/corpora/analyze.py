@@ -65,12 +65,8 @@ def analyze_corpus(
 ) -> dict[str, Any]:
     """Analyse every document of a source that is not done yet.
 
-    Returns:
-        The corpus's summary (see `CorpusData.summary`), with the work of this command as `this_time`.
-
-    Raises:
-        InputError: source, model, centroids or settings cannot be used, or results not be written.
-        CorpusStopped: on Ctrl-C; what is done is kept.
+    Returns the corpus's summary (see `CorpusData.summary`), with the work of this command as `this_time`. Ctrl-C raises
+    CorpusStopped; what is done is kept.
     """
     start = time.perf_counter()
     request.check()
@@ -177,11 +173,7 @@ def _device_and_dtype(request: CorpusRequest) -> tuple[str | None, str | None]:
 
 
 def _lease(service: Service, request: CorpusRequest) -> AbstractContextManager[LoadedModel]:
-    """The model in this process.
-
-    Raises:
-        InputError: it cannot be loaded, or this machine has no such device or precision.
-    """
+    """The model in this process."""
     device, dtype = _device_and_dtype(request)
     if request.gpus_per_worker and device == "cuda":
         check_gpu()

@@ -35,16 +35,7 @@ def measure_run(
     progress: Progress = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> list[str]:
-    """Measure what is requested and not stored yet.
-
-    Returns:
-        What could not be measured and why, in readable sentences: a missing tagger stops nothing else.
-
-    Raises:
-        InputError: there is no such run, its model cannot be loaded or has other weights now, or the database cannot
-            be written.
-        Cancelled: `cancelled` returned True.
-    """
+    """Measure what is requested and not stored yet; returns sentences on what could not be measured and why."""
     run = fetch_run(service.database, run_id)
     stored = {} if again else stored_measurements(service.database, run_id)
     problems = []
@@ -68,14 +59,7 @@ def measure_run(
 
 
 def tag_run(service: Service, run_id: str) -> str:
-    """Tag a stored run's words.
-
-    Returns:
-        What decided the tags.
-
-    Raises:
-        InputError: the tagger is not installed, or the stored tokens are not those of a text.
-    """
+    """Tag a stored run's words; returns what decided the tags."""
     rows = fetch(service.database, "tokens", run_id=run_id)
     pieces, starts, ends = (rows[name].to_pylist() for name in ("piece", "start_char", "end_char"))
     tags = tag(joined_text(pieces, starts, ends), starts, ends)
@@ -84,14 +68,7 @@ def tag_run(service: Service, run_id: str) -> str:
 
 
 def measure_random(service: Service, run: dict[str, Any], progress: Progress, *, seed: int | None = None) -> None:
-    """Run random centroids of the run's shape on its tokens and keep their groups.
-
-    Args:
-        seed: of the random centroids, where a manifest records it; that of `baseline_seed` when None.
-
-    Raises:
-        InputError: the model cannot be loaded or has other weights now, or the database cannot be written.
-    """
+    """Run random centroids of the run's shape on its tokens and keep their groups; a manifest may record their seed."""
     from focus_runtime.run.random_baseline import STATISTICS_SEED, baseline_seed, random_groups
 
     if seed is None:
@@ -146,9 +123,5 @@ def statistics_rows(service: Service, run_id: str, name: str) -> list[dict[str, 
 
 
 def agreement_table(service: Service, run_id: str, other_id: str) -> pa.Table:
-    """Agreement of two runs of the same tokens, a row for each layer they share.
-
-    Raises:
-        InputError: a run does not exist, or their tokens differ.
-    """
+    """Agreement of two runs of the same tokens, a row for each layer they share."""
     return tables.agreement_between(service.database, run_id, other_id)

@@ -77,14 +77,8 @@ class Films:
         self._lock = threading.Lock()
 
     def payload(self, row: dict[str, Any], layer: int | None, text: str) -> FilmPayload:
-        """The film of one layer; of many files only those read within some seconds, and `waiting` counts the rest.
-
-        Args:
-            layer: layer number. None: the middle one with a router.
-
-        Raises:
-            InputError: the training has no groups, kept no files here, or its model cannot be loaded or has changed.
-            NotFoundError: there is no such sample or layer.
+        """The film of one layer (None: the middle one); of many files only those read within some seconds, `waiting`
+        are left.
         """
         if text not in SAMPLES:
             raise NotFoundError(f"there is no sample text {text!r}", expected=", ".join(SAMPLES))
@@ -171,11 +165,7 @@ class Films:
 
 
 def kept_files(row: dict[str, Any]) -> list[tuple[int, Path]]:
-    """Step and path of the centroid files a training kept on this machine, `MOST_FRAMES` at most, the last one last.
-
-    Raises:
-        InputError: it trains more than groups, ran on another machine, or kept fewer than two.
-    """
+    """Step and path of the centroid files a training kept on this machine, `MOST_FRAMES` at most, the last one last."""
     name = row["name"]
     if row["kind"] != "centroids":
         raise InputError(f"{name} trains the model's weights too, of which none are kept on the way")
@@ -228,16 +218,11 @@ def _frame(model: Any, path: Path, ids: list[int]) -> Frame:
 
 
 def common_places(probabilities: NDArray[np.floating]) -> tuple[NDArray[np.float64], float]:
-    """Places of the tokens of all frames in one plane: two principal components of their square roots.
+    """(F, T, 2) places from -1 to 1 of the T tokens of F frames in one plane, and the share of the variance that it
+    shows.
 
-    The cosine of two square roots is the Bhattacharyya coefficient of the probabilities, so places are near each other
-    where groups are alike, in one frame and from one frame to the next.
-
-    Args:
-        probabilities: (F, T, K) of F frames.
-
-    Returns:
-        (F, T, 2) from -1 to 1 on both axes at the same scale, and the share of the variance that the plane shows.
+    The plane is that of the two principal components of the square roots of the (F, T, K) probabilities. Their cosine
+    is the Bhattacharyya coefficient, so places are near each other where groups are alike, also between frames.
     """
     frames, tokens, groups = probabilities.shape
     points = np.sqrt(probabilities.astype(np.float64)).reshape(-1, groups)

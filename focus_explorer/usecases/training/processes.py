@@ -85,11 +85,7 @@ class Trainings:
         atexit.register(self._warn_if_running)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every training, newest first, with the means of its newest steps.
-
-        `status` is running, stopping, done, stopped, failed, or interrupted when its process died. `resumable` and
-        `usable` say whether `resume` and `use` would work.
-        """
+        """Every training, newest first, with its status here; `interrupted` is one whose process died."""
         with self._lock:
             return [self._with_status(row) for row in fetch(self.service.database, "trainings").to_pylist()]
 
@@ -115,11 +111,8 @@ class Trainings:
         return self._with_status(fetch_training(self.service.database, training_id))
 
     def payload(self, shown: dict[str, dict[str, int]]) -> TrainingsPayload:
-        """What the Training tab needs now: `trainings`, `curves` (only newer steps) and `job`, the process started last
-        while it has no row.
-
-        Args:
-            shown: trainings whose curves are drawn, each with the last step the page already has of each mode.
+        """What the Training tab needs now; `shown` has the last step of each mode that the page has of each curve it
+        draws.
         """
         rows = self.rows()
         curves: dict[str, dict[str, CurvePayload]] = {}
@@ -169,10 +162,6 @@ class Trainings:
             uploads: text files, copied so that the training can be continued later; none means the sample texts.
             held_out: text files scored at the end, and during the training if `request` says so.
             domains: every file is a domain of its own, named after it: drawn from equally often, scored apart.
-            name: option -> its name in messages, as the user chose it.
-
-        Raises:
-            InputError: a setting or a text cannot be used, or another training is running.
         """
         with self._lock:
             self._refuse_a_second()
@@ -199,11 +188,7 @@ class Trainings:
             return request.out
 
     def resume(self, training_id: str) -> str:
-        """Continue a stopped, interrupted or failed training from its checkpoint; returns the path of its result.
-
-        Raises:
-            InputError: it cannot be continued or is another user's, or another training is running.
-        """
+        """Continue a stopped, interrupted or failed training from its checkpoint; returns the path of its result."""
         with self._lock:
             self._refuse_a_second()
             row = self.get(training_id)
@@ -268,14 +253,9 @@ class Trainings:
             )
 
     def stop(self, training_id: str | None = None, *, wait: float = 0.0) -> None:
-        """Make a training save its last finished step and end.
+        """Make a training save its last finished step and end, and wait so many seconds for that.
 
-        Args:
-            training_id: None: the process started last, even before its first step.
-            wait: seconds to wait until it has ended.
-
-        Raises:
-            InputError: it is not running here, is another user's, or has not ended within `wait` seconds.
+        None: the process started last, even before its first step.
         """
         with self._lock:
             pid = self._send_stop(training_id)
@@ -314,11 +294,7 @@ class Trainings:
         return self.films.payload(self.get(training_id), layer, text)
 
     def use(self, training_id: str) -> UsedTrainingPayload:
-        """Make a finished training's result a centroid file one can choose.
-
-        Raises:
-            InputError: it is not finished, or its file is gone or another one by now.
-        """
+        """Make a finished training's result a centroid file one can choose."""
         row = self.get(training_id)
         if not row["usable"]:
             raise InputError(f"the training {row['name']} has no finished file on this machine", fix="let it finish")

@@ -270,7 +270,6 @@ class TrainingPlan:
         settings: optimisation, of the last phase if there are several.
         result_config: `config` as the file is to be used, which may have another window.
         val_every: steps between scores during the training; 0: only at the end.
-        log_to: programs that log it, besides the database.
         regime: phases of a training of weights. None: centroids are trained.
     """
 
@@ -293,14 +292,8 @@ class TrainingPlan:
 def plan_training(
     request: TrainRequest, initial: Centroids | None = None, *, name: Callable[[str], str] = flag
 ) -> TrainingPlan:
-    """Check a request and translate it.
-
-    Args:
-        initial: the centroids that `request.init` names.
-        name: option -> its name in messages, as the user chose it.
-
-    Raises:
-        InputError: an option is out of range.
+    """Check a request and translate it; `initial` are the centroids that it names, and `name` is how messages call an
+    option.
     """
     _check_options(request, name)
     config = _config(request, initial)

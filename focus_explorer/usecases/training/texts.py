@@ -39,13 +39,7 @@ class DomainTexts:
 def parse_domains(words: Sequence[str], option: str, *, weighted: bool) -> list[DomainRequest]:
     """What the words after an option such as `--text` mean: paths, or NAME=PATH, with `weighted` also NAME=PATH:WEIGHT.
 
-    An existing path is a path, whatever its name.
-
-    Returns:
-        The domains; one without a name if the words are paths; none without words.
-
-    Raises:
-        InputError: a name is given twice or to some texts only, or a weight is no number above 0.
+    An existing path is a path, whatever its name. One domain without a name if the words are paths; none without words.
     """
     named = [None if _is_path(word) else _NAMED.fullmatch(word) for word in words]
     if not any(named):
@@ -92,11 +86,7 @@ def _weighed(name: str, source: str, option: str) -> tuple[str, float]:
 
 
 def gather_domains(domains: Sequence[DomainRequest], exclude: Sequence[DomainRequest] = ()) -> list[DomainTexts]:
-    """Read the texts of every domain, leaving out every text that is also in a domain of `exclude`.
-
-    Raises:
-        TextError: a file is no text, a folder has none, or nothing is left of a domain.
-    """
+    """Read the texts of every domain, leaving out every text that is also in a domain of `exclude`."""
     held_out = [source for domain in exclude for source in domain.sources]
     read = []
     for domain in domains:
@@ -115,13 +105,8 @@ def gather_domains(domains: Sequence[DomainRequest], exclude: Sequence[DomainReq
 
 
 def gather_texts(sources: Sequence[str], exclude: Sequence[str] = ()) -> tuple[list[str], list[Path]]:
-    """Read text files and folders of .txt files, leaving out every text that is also in `exclude`, wherever it lies.
-
-    Returns:
-        The texts and their files, in sorted order within each folder.
-
-    Raises:
-        TextError: a file is no text, a folder has none, or nothing is left.
+    """Texts and files of text files and folders of .txt files, sorted within each folder, without texts also in
+    `exclude`.
     """
     from focus_explorer.usecases.texts import read_text_file
 
@@ -158,11 +143,7 @@ def trained_on(domains: Sequence[DomainTexts]) -> Any:
 def held_out_sequences(
     tokenizer: Any, domains: Sequence[DomainTexts], *, count: int, length: int, special_tokens: str
 ) -> dict[str, Any]:
-    """(count, length) token ids of every domain, fewer of a short one; empty without held-out text.
-
-    Raises:
-        TextError: a domain is shorter than one sequence.
-    """
+    """(count, length) token ids of every domain, fewer of a short one; empty without held-out text."""
     from focus_runtime.text.sequences import encode_texts, even_sequences
 
     sequences = {}
@@ -184,14 +165,8 @@ def held_out_sequences(
 def score(model: Any, centroids: Any, sequences: Mapping[str, Any]) -> dict[str, Any]:
     """Held-out perplexities of finished centroids under the hard mask, for top-k 1 and 2, and of full attention.
 
-    Args:
-        model: the base model, Focus not composed.
-        centroids: trained and calibrated.
-        sequences: (N, T) token ids by domain.
-
-    Returns:
-        What `validate` reports. For several domains, or one with a name, that of each under `domains`, and means of
-        them in which each counts once (of perplexities the geometric mean).
+    `sequences` are (N, T) token ids by domain. For named domains: the report of each under `domains`, and means in
+    which each counts once (of perplexities the geometric mean).
     """
     from focus_runtime.fit.validation import validate
 
@@ -233,10 +208,7 @@ def describe_evaluation(evaluation: Any) -> str:
 
 
 def describe_scores(report: dict[str, Any], *, has_budget: bool = False) -> list[str]:
-    """What `score` returned, in lines: of all held-out text, then of every domain.
-
-    `has_budget`: some heads have a setting of their own, which they keep at every k.
-    """
+    """What `score` returned, in lines: of all held-out text, then of every domain."""
     if not report:
         return []
     domains = report.get("domains", {})

@@ -52,11 +52,7 @@ class LogTarget:
 
 
 def parse_targets(words: Sequence[str]) -> list[LogTarget]:
-    """The words after `--log-to`.
-
-    Raises:
-        InputError: a word names no program that can be logged to, or one of them twice.
-    """
+    """The words after `--log-to`."""
     targets = []
     for word in words:
         kind, _, place = word.partition(":")
@@ -121,11 +117,7 @@ def _finite(numbers: Mapping[str, float]) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrackedRun:
-    """One training as its logs know it.
-
-    Attributes:
-        key: letters, digits, dots and dashes; the same in all logs, and again when the training is resumed.
-    """
+    """One training as its logs know it; the key is the same in all logs, and again when the training is resumed."""
 
     key: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -136,7 +128,7 @@ class Tracker(Protocol):
     """A log of one training in one program, through the program's own client."""
 
     def open(self, run: TrackedRun, step: int) -> int | None:
-        """Start or continue the log; what it holds of `step` and later steps is replaced if that is possible.
+        """Start or continue the log, replacing what it holds from `step` on if possible.
 
         Returns the last step that the log holds and keeps, 0 for none. None: the program cannot say.
         """
@@ -264,12 +256,7 @@ CLASSES: dict[str, Callable[[str], Tracker]] = {
 
 @dataclass(slots=True)
 class _Log:
-    """A tracker with what is known of its log.
-
-    Attributes:
-        last: last step in it, which is not written again.
-        remembered: whether `TrainingTrackers` keeps `last` for a resume, because the program cannot say it.
-    """
+    """A tracker with the last step in its log, `remembered` for a resume where the program cannot say it."""
 
     target: LogTarget
     tracker: Tracker
@@ -282,14 +269,8 @@ class TrainingTrackers:
     """Context that logs one training; takes the same calls as `TrainingRecorder`.
 
     The programs are opened with the first step. Which log a resumed training continues is kept in `state`, a small file
-    that exists until the training is done.
-
-    Args:
-        name: of the training; its log has this name with the time of its start.
-        resume: continue the log that `state` names, if it names one.
-        warn: called once for each program that fails.
-        phases: of a training in several parts, each part's name and the steps before it; its steps are counted on, and
-            its numbers are named after it. None: they are named train/NAME.
+    that exists until the training is done. `phases` names each part of a training and the steps before it. None: its
+    numbers are named train/NAME.
     """
 
     def __init__(
@@ -353,11 +334,7 @@ class TrainingTrackers:
         stop_reason: str = "",
         weights_after: str = "",
     ) -> None:
-        """Say how it ended, as `TrainingRecorder.finish` does; written when the block is left.
-
-        Every number in `validation` is logged. `weights_after` is the sha256 of the model's weights if they were
-        trained.
-        """
+        """Say how it ended, as `TrainingRecorder.finish` does; written when the block is left."""
         notes = {
             "status": status,
             "message": message,

@@ -52,11 +52,9 @@ TERMINAL_BAR: Bar = partial(step_bar, layout=_LAYOUT)
 
 @dataclass(frozen=True, slots=True)
 class _Training:
-    """A training once its model and texts are loaded.
+    """A training once its model and texts are loaded; `held_out` are (N, T) token ids by domain.
 
     Attributes:
-        domains: the texts that are trained on; one domain without a name if the user named none.
-        held_out: (N, T) token ids that are scored, by domain; may be empty.
         initial: centroids to start from. None: random ones.
         hashes: of the model before training. None: the weights are trained, which hashes them itself.
     """
@@ -91,10 +89,8 @@ def train(
         bar: opens a progress display for a number of steps; it takes the steps done and a line of numbers.
 
     Returns:
-        Of centroids: out, sha256, training summary, and has_budget, whether heads have settings of their own. Of
-        weights: out, and what `training.json` in the folder holds; `seconds` is how long all phases trained together,
-        parts before a resume included and pauses left out. None: an older version began the training. Empty in a
-        process that only helps the first one.
+        Of centroids: out, sha256, training, has_budget. Of weights: out, and what `training.json` in the folder holds.
+            Empty in a process that only helps the first one.
 
     Raises:
         InputError: anything a user can put right; an older result is left as it was.
@@ -129,10 +125,7 @@ def train(
 
 
 def _load(request: TrainRequest, database: Any, held: ExitStack) -> _Training:
-    """Check everything that can be checked before the first step, and load model and texts.
-
-    `held` keeps the result from a second training.
-    """
+    """Check everything that can be checked before the first step, and load model and texts; `held` holds the lock."""
     from focus_runtime.fit.inputs import ModelHashes
     from focus_runtime.models.devices import native_dtype
     from focus_runtime.models.loading import load_model

@@ -1,2 +1,4 @@
-"""What page, command line and API offer, a function each; every one raises an `InputError` for what a user can put right,
-where it can before the costly part of the work."""
+"""What page, command line and API offer, a function each.
+
+Every one raises an `InputError` for what a user can put right, before the costly part of the work where it can.
+"""

@@ -14,7 +14,7 @@ from focus_explorer.errors import Cancelled, ConfigError, StoreBusyError
 from focus_explorer.progress import Progress
 from focus_explorer.usecases.centroids.files import load_named_centroids, shipped_names
 from focus_explorer.usecases.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
-from focus_explorer.usecases.jobs import Job, JobRunner
+from focus_explorer.usecases.jobs import Job, JobRunner, stop_requested
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import sample_text
@@ -69,7 +69,6 @@ class AnalyzeRequest(TextOptions):
 
     @property
     def drawn(self) -> DrawnCentroids:
-        """Shape and seed of random centroids."""
         return DrawnCentroids(
             top_k=self.top_k,
             window=self.window,
@@ -79,7 +78,6 @@ class AnalyzeRequest(TextOptions):
         )
 
     def check(self) -> None:
-        """Refuse what is invalid for every model."""
         read_changes(self.changes)
         drawn = (self.num_groups, self.routing_dim, self.seed) != (None, None, RANDOM_SEED)
         if drawn and self.centroids != "random":
@@ -116,7 +114,6 @@ class CorpusRequest:
     baseline: bool = True
 
     def check(self) -> None:
-        """Refuse invalid options before any work."""
         self.how.check()
         least = {
             "workers": (self.workers, 1),
@@ -147,7 +144,6 @@ def analyze(
     *,
     command: str = "",
     progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
     announce: Callable[[str], None] = lambda message: None,
     stored: Callable[[str], None] | None = None,
 ) -> str:
@@ -158,8 +154,7 @@ def analyze(
         text: the text.
         request: model, centroids and settings.
         command: recorded with the run.
-        progress: takes each stage and the fraction done.
-        cancelled: called between steps; True stops the analysis, and nothing is kept.
+        progress: takes each stage and the fraction done; a `Cancelled` that it raises stops the analysis.
         announce: takes remarks while it runs.
         stored: takes the id of a long text's run as soon as its numbers are known, and again after each further repeat
             of its timings, which are stored as they come. A stop then ends the repeats, and the run is kept.
@@ -169,7 +164,7 @@ def analyze(
 
     Raises:
         InputError: text, model, centroids or settings cannot be used, or the database not written.
-        Cancelled: `cancelled` returned True before the run was stored.
+        Cancelled: the job that this thread does was stopped before the run was stored.
     """
     from focus_runtime.run.text import Early
     from focus_runtime.run.text import analyze as run_both
@@ -203,7 +198,7 @@ def analyze(
                 model_id=loaded.name,
                 model_fingerprint=loaded.fingerprint,
                 progress=progress,
-                cancelled=cancelled,
+                cancelled=stop_requested,
                 announce=announce,
                 early=None if stored is None else Early(measured=kept.write, timed=kept.add),
             )
@@ -225,7 +220,6 @@ class _Kept:
         self.run_id = ""
 
     def write(self, trace: Trace) -> None:
-        """Store the run."""
         from focus_runtime.store.runs import write_run
 
         def write() -> str:
@@ -236,7 +230,6 @@ class _Kept:
         self._tell(self.run_id)
 
     def add(self, timings: list[Timing]) -> None:
-        """Store further repeats of its timings."""
         from focus_runtime.store.runs import add_timings
 
         trace = self._trace

@@ -78,7 +78,6 @@ def bench(request: BenchRequest, draw: Callable[[Any, str], bytes], *, bar: Stag
 
 
 def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
-    """Every measurement, JSON-ready."""
     import torch
 
     from focus_runtime.composition.attach import compose
@@ -150,7 +149,6 @@ def _lengths_within(model: Any, ids: Any, lengths: tuple[int, ...]) -> list[int]
 
 
 def _model_rows(focus: Any, ids: Any, lengths: list[int], repeats: int, progress: Progress) -> dict[str, Any]:
-    """Prefill and decode of the whole model."""
     from focus_runtime.measure.speed import decode_speed, prefill_speed
 
     rows: dict[str, Any] = {"prefill": [], "decode": []}

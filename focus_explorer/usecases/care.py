@@ -34,7 +34,6 @@ class Findings:
 
     @property
     def whole(self) -> bool:
-        """Nothing is damaged and nothing is missing."""
         return not self.damaged and not self.broken
 
 

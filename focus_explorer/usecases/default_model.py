@@ -39,8 +39,6 @@ Fetch = Callable[[Path, Progress], Path]  # an empty folder to work in, progress
 
 @dataclass(frozen=True, slots=True)
 class DefaultModel:
-    """Where the default model lies."""
-
     source: Path  # its GGUF file
     folder: Path  # what that was converted to and is loaded from
     is_new: bool  # the file was fetched just now
@@ -68,7 +66,6 @@ def set_up(
 
 
 def _keep(fetch: Fetch, cache: Path, progress: Progress) -> Path:
-    """Fetch the file, check it and move it to its place in the cache."""
     target = embedded.kept_gguf(cache)
     explain = cannot_write("set FOCUS_EXPLORER_CACHE to a writable folder with 1 GB of space", ModelError)
 

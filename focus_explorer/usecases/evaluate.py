@@ -61,11 +61,9 @@ class EvaluateRequest(FocusSettings):
 
     @property
     def has_tasks(self) -> bool:
-        """Whether tasks are to be run."""
         return bool(self.tasks) or self.task_folder is not None
 
     def check(self) -> None:
-        """Refuse a request that measures nothing or has a number out of range."""
         if not self.has_tasks and not self.text:
             raise InputError("there is nothing to evaluate", fix="give --text, --tasks or --task-folder")
         for option, least in (("seq_len", 2), ("sequences", 1), ("limit", 1), ("batch", 1), ("seed", 0)):

@@ -39,7 +39,6 @@ SHORTER = Advice(fits="type at most {0} tokens", otherwise="type a shorter text,
 
 
 def check_generation(service: Service, run_id: str, prompt: str, max_tokens: int, temperature: float) -> None:
-    """Refuse a generation that cannot be made."""
     if not prompt.strip():
         raise TextError("the prompt is empty", expected="some words to continue from")
     if not 1 <= max_tokens <= MOST_TOKENS:

@@ -60,7 +60,6 @@ _current: ContextVar[Job | None] = ContextVar("job", default=None)  # that this 
 
 
 def job_limits() -> JobLimits:
-    """The limits of this process."""
     return _limits
 
 
@@ -108,14 +107,16 @@ class Job:
     _begun: tuple[float, float] | None = None  # when the fraction began to grow, and the fraction then
     _stepped: float = 0.0  # when the last step was published
 
+    def __post_init__(self) -> None:
+        with _lock:
+            _live.add(self)
+
     @property
     def live(self) -> bool:
-        """Whether it waits or runs."""
         return self.state in LIVE
 
     @property
     def working(self) -> bool:
-        """Whether it computes, and does not wait for its turn."""
         return self._since is not None
 
     @property
@@ -134,19 +135,14 @@ class Job:
         self._stop.set()
 
     def stop_requested(self) -> bool:
-        """Whether it is to stop, also since it took too long; work passes this on as `cancelled`."""
+        """Whether it is to stop, also since it took too long."""
         most = _limits.seconds
         if most is not None and self.seconds > most:
             problem = f"this took longer than the {about(most)} that one job may work on this page"
             self.end(InputError(problem, fix=SMALLER))
         return self._stop.is_set()
 
-    def controls(self) -> dict[str, Any]:
-        """The arguments `progress` and `cancelled` by which work tells how far it is, and is limited and stopped."""
-        return {"progress": self.step, "cancelled": self.stop_requested}
-
     def step(self, stage: str, fraction: float) -> None:
-        """Publish the next step of the work."""
         if self.stop_requested():
             raise Cancelled("stopped")
         self._stepped = time.monotonic()
@@ -203,7 +199,7 @@ class Job:
             self._update(result=result, fraction=1.0, state="done")
         finally:
             _current.reset(token)
-            self._rest()
+            self._worked, self._since = self.seconds, None
             seconds = time.monotonic() - started
             with _lock:
                 _live.discard(self)
@@ -211,9 +207,6 @@ class Job:
                 _seconds[self.kind] = _seconds.get(self.kind, 0.0) + seconds
             fields = {"kind": self.kind, "state": self.state, "seconds": round(seconds, 3)}
             LOG.info("job ended", extra={"fields": fields})
-
-    def _rest(self) -> None:
-        self._worked, self._since = self.seconds, None
 
     def _update(self, **values: Any) -> None:
         """Set attributes in the given order: `state` last, since readers look at it first and take no lock."""
@@ -231,28 +224,28 @@ def waiting_for_turn() -> Iterator[None]:
     if job is None:
         yield
         return
-    job._rest()
+    job._worked, job._since = job.seconds, None
     try:
         yield
     finally:
         job._since = time.monotonic()
 
 
+def stop_requested() -> bool:
+    """Whether the job that this thread does, if any, is to stop: for work that publishes no step for long."""
+    job = _current.get()
+    return job is not None and job.stop_requested()
+
+
 def done_here(kind: str, work: Callable[[Job], Any]) -> Any:
     """Do work on this thread as a job of a kind, within its limits, and return its result."""
-    job = _registered(Job(kind))
+    job = Job(kind)
     job.execute(work)
     if job.error is not None:
         raise job.error
     if job.state == "stopped":
         raise InputError("the server ended this", fix="try again once it is back")
     return job.result
-
-
-def _registered(job: Job) -> Job:
-    with _lock:
-        _live.add(job)
-    return job
 
 
 class JobRunner:
@@ -305,7 +298,7 @@ class JobRunner:
             if job is None or not (job.live or (reuse_done and job.state == "done")):
                 self._jobs.pop(key, None)
                 self._forget()
-                job = self._jobs[key] = _registered(Job(kind, run_id, steady))
+                job = self._jobs[key] = Job(kind, run_id, steady)
                 threading.Thread(target=self._execute, args=(job, work, request_id()), daemon=True).start()
             self._jobs.move_to_end(key)
         return job
@@ -321,9 +314,8 @@ class JobRunner:
 
     def stop(self, key: Hashable) -> None:
         """Request that the job of a key stops; results it has stored stay."""
-        job = self._jobs.get(key)
-        if job is not None:
-            job.stop()
+        if key in self._jobs:
+            self._jobs[key].stop()
 
     def _execute(self, job: Job, work: Callable[[Job], Any], identity: str) -> None:
         # the log names the request that started it, and what it makes belongs to who did
@@ -372,7 +364,6 @@ def memory_watched() -> Iterator[None]:
 
 
 def resident_bytes() -> int:
-    """Memory that this process takes now."""
     return int(psutil.Process().memory_info().rss)
 
 
@@ -384,30 +375,21 @@ def _watch_memory(ended: threading.Event) -> None:
             _trim()
         if job is not None and not job.live:
             job = None
-            _collect_and_trim()
+            gc.collect()  # for which everything else waits half a second
+            _trim()
         most = _limits.memory_bytes
         patience = max(0, patience - 1)
         if most is None or patience or resident_bytes() <= most:
             continue
-        patience, job = LAST_LOOKS, _newest_at_work()
+        at_work = [job for job in live_jobs() if job.working and not job.stop_requested()]
+        patience, job = LAST_LOOKS, min(at_work, key=lambda job: job.seconds, default=None)  # begun last
         if job is None:  # nothing to end: garbage, or what the page itself keeps
-            _collect_and_trim()
+            gc.collect()
+            _trim()
         else:
             problem = f"this took more than the {most / 2**30:.3g} GiB of memory that one job may take on this page"
             job.end(MemoryShortError(problem, fix=SMALLER))
             LOG.warning("a job took too much memory", extra={"fields": {"kind": job.kind}})
-
-
-def _newest_at_work() -> Job | None:
-    """The job begun last of those that compute and were not ended yet."""
-    jobs = [job for job in live_jobs() if job.working and not job.stop_requested()]
-    return min(jobs, key=lambda job: job.seconds, default=None)
-
-
-def _collect_and_trim() -> None:
-    """Let Python collect its garbage, for which everything else waits half a second, and give it back."""
-    gc.collect()
-    _trim()
 
 
 def _trim() -> None:

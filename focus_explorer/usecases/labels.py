@@ -70,7 +70,6 @@ def delete_run(service: Service, run_id: str) -> None:
 
 
 def undelete_run(service: Service, run_id: str) -> None:
-    """Bring a deleted run back."""
     _write(service, run_id, deleted=False)
 
 
@@ -124,7 +123,6 @@ GROUP_NAME_LENGTH = 60
 
 
 def group_names(database: Database, run_id: str) -> GroupNamesPayload:
-    """Every group's name with its evidence."""
     with database.read():  # once: opening the file takes longer than most reads
         found, given = run_names(database, run_id), given_names(database, run_id)
     return {

@@ -248,7 +248,6 @@ def _make(database: Database, run_id: str, layer: int | None, *, quick: bool) ->
 
 
 def _shape(database: Database, run_id: str) -> tuple[int, int]:
-    """Tokens and groups of a run."""
     shape = fetch(database, "run_shape", run_id=run_id).to_pylist()
     if not shape:
         raise NotFoundError(f"there is no run {run_id!r} in {database.path.name}", fix="reload the page")

@@ -69,12 +69,10 @@ class FairLock:
             return free
 
     def is_mine(self) -> bool:
-        """Whether this thread holds it."""
         with self._changed:
             return self._is_mine()
 
     def release(self) -> None:
-        """Give it back, as often as it was taken."""
         with self._changed:
             self._depth -= 1
             if self._depth:
@@ -144,13 +142,11 @@ Load = Callable[[str, "Placement", Progress], "LoadedModel"]
 
 
 class Meter(Protocol):
-    """Who may use the model for how long."""
+    """Who may use the model for how long; `admit` raises an InputError for whoever may not now."""
 
-    def admit(self) -> None:
-        """Let whoever this code works for use the model, or raise an InputError."""
+    def admit(self) -> None: ...
 
-    def spend(self, seconds: float) -> None:
-        """Count seconds that they used it."""
+    def spend(self, seconds: float) -> None: ...
 
 
 @dataclass(slots=True)

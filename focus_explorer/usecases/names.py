@@ -84,7 +84,6 @@ class KnownNames:
 
 
 def known_to_page(service: Service, text: str, request: AnalyzeRequest) -> AnalyzeRequest:
-    """An analysis from a page's fields, as the page makes it."""
     if service.names is None:
         return request
     service.names.text(text)

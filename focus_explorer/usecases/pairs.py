@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ from focus_explorer.data.parts import (
     sums_by_part,
 )
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.errors import Cancelled, InputError, NotFoundError
+from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.progress import Progress
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.run_model import composed_run, lease_run_model, run_changes
@@ -66,13 +67,7 @@ MOST_TOKENS = 32_768
 BUSY = ("the attention of other tokens is being computed", "wait for it")
 
 
-def measure_attention(
-    service: Service,
-    run_id: str,
-    *,
-    progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> int:
+def measure_attention(service: Service, run_id: str, *, progress: Progress = lambda stage, fraction: None) -> int:
     """Run a stored run's model once on its tokens and keep where full attention goes under the run's mask.
 
     Returns how many of its first tokens were measured: no token sees a later one, so the rest changes nothing.
@@ -81,8 +76,6 @@ def measure_attention(
     from focus_runtime.store.measurements import write_attention
 
     def step(done: int, total: int) -> None:
-        if cancelled():
-            raise Cancelled("stopped")
         progress(f"Attention mass, layer {done} of {total}", 0.05 + 0.9 * done / total)
 
     run = fetch_run(service.database, run_id)
@@ -203,12 +196,9 @@ class PairViews:
 
     def start(self, run_id: str) -> AttentionState:
         """Measure a run in the background unless that is under way; `attention` returns its state."""
-
-        def measure(job: Job) -> None:
-            measure_attention(self.service, run_id, progress=job.step, cancelled=job.stop_requested)
-
         fetch_run(self.service.database, run_id)
-        self._jobs.start(run_id, measure, kind="attention", run_id=run_id)
+        measure = partial(measure_attention, self.service, run_id)
+        self._jobs.start(run_id, lambda job: measure(progress=job.step), kind="attention", run_id=run_id)
         return self.attention(run_id)
 
     def stop(self, run_id: str) -> AttentionState:
@@ -225,7 +215,6 @@ class TokenAttentions:
         self._jobs = JobRunner(most_live=4, busy=BUSY)
 
     def start(self, run_id: str, token: int) -> None:
-        """Compute the attention of a token, unless that is done or under way."""
         run = fetch_run(self.service.database, run_id)
         last = min(run["num_tokens"], MOST_TOKENS) - 1
         if not 0 <= token <= last:
@@ -255,7 +244,6 @@ class TokenAttentions:
         }
 
     def stop(self, run_id: str, token: int) -> None:
-        """Request that the work on a token stops."""
         self._jobs.stop((run_id, token))
 
     def _measure(self, run_id: str, token: int, job: Job) -> list[LayerAttentionOfTokenPayload]:

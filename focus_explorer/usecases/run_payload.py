@@ -192,7 +192,6 @@ def _classes(path: str, run_id: str, database: Database) -> NDArray[np.uint8]:
 def _cells(
     rows: pa.Table, layers: NDArray[np.int64], count: int, others: OtherMemberships
 ) -> dict[str, LayerCellsPayload]:
-    """Layer number, as text -> its cells."""
     probabilities = _probabilities(rows, layers, count)
     membership, entropy = (placed(rows, layers, count, name) for name in ("membership", "entropy"))
     return {

@@ -115,7 +115,6 @@ def _rows_of_tokens(database: Database, query: str, run_id: str, first: int, cou
 
 
 def token_ids(database: Database, run_id: str) -> list[int]:
-    """The token ids of a run's text."""
     return [int(value) for value in fetch(database, "token_ids", run_id=run_id)["token_id"].to_pylist()]
 
 
@@ -131,12 +130,10 @@ def checked_text(database: Database, run: Mapping[str, Any]) -> str:
 
 
 def token_pieces(database: Database, run_id: str) -> list[str]:
-    """The text of every token of a run."""
     return [str(piece) for piece in fetch(database, "pieces", run_id=run_id)["piece"].to_pylist()]
 
 
 def run_config(run: Mapping[str, Any]) -> FocusConfig:
-    """The settings a run was executed with, from its row."""
     return FocusConfig.from_json(run["config"])
 
 

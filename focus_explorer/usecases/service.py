@@ -14,19 +14,15 @@ Part = TypeVar("Part")
 
 
 class FieldNames(Protocol):
-    """What a page's fields may name and ask for, see names.py."""
+    """What a page's fields may name and ask for: `KnownNames` of names.py, which works on a service."""
 
-    def model(self, name: str) -> str:
-        """The name of a model that the page knows."""
+    def model(self, name: str) -> str: ...
 
-    def centroid_file(self, name: str) -> str:
-        """The name or hash of a centroid file that the page knows."""
+    def centroid_file(self, name: str) -> str: ...
 
-    def request(self, request: Any) -> Any:
-        """An `AnalyzeRequest` as the page makes it."""
+    def request(self, request: Any) -> Any: ...
 
-    def text(self, text: str) -> None:
-        """Refuse a text that the page does not take."""
+    def text(self, text: str) -> None: ...
 
 
 class Service:
@@ -55,7 +51,6 @@ class Service:
 
     @property
     def database(self) -> Database:
-        """The database."""
         return self._database
 
     @property

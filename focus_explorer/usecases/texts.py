@@ -29,7 +29,6 @@ SAMPLES = {
 
 
 def sample_text(name: str) -> str:
-    """One of the texts that ship with the project."""
     return asset_path("samples", SAMPLES[name]).read_text(encoding="utf-8").strip()
 
 

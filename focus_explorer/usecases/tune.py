@@ -122,7 +122,6 @@ def tune(service: Service, request: TuneRequest, *, bar: StageBar = no_stages) -
 
 
 def _written(found: Found, out: Path, request: TuneRequest) -> Tuned:
-    """The budget found for one target, written if it meets the target."""
     from focus_runtime.fit.tune import to_json
     from focus_runtime.routing.centroid_file import save_centroids
 
@@ -133,7 +132,6 @@ def _written(found: Found, out: Path, request: TuneRequest) -> Tuned:
 
 
 def _targets(request: TuneRequest) -> dict[Path, Target]:
-    """What is looked for, by the file it is written to."""
     from focus_runtime.files import cannot_write, check_writable
     from focus_runtime.fit.budget_search import Target
     from focus_runtime.fit.tune import resume_path
@@ -191,8 +189,6 @@ def _sequences(
 
 @dataclass(frozen=True, slots=True)
 class _Cutter:
-    """Cuts the sequences of a search from texts."""
-
     request: TuneRequest
     tokenizer: Any
 
@@ -223,7 +219,6 @@ class _Cutter:
 
 
 def describe(tuned: Tuned) -> str:
-    """The result as text."""
     record = tuned.record
     lines = [f"{'pairs kept':>10}  {'worst domain':>12}  budget"]
     for point in [record["without_budget"], *record["points"]]:
@@ -251,7 +246,6 @@ def _in_words(budget: list[dict[str, Any]]) -> str:
 
 
 def to_json(tuned: Tuned) -> dict[str, Any]:
-    """JSON-ready."""
     return asdict(tuned) | {"written": None if tuned.written is None else str(tuned.written)}
 
 

@@ -64,7 +64,6 @@ class Options(BaseModel):
 
     @classmethod
     def option(cls, field: str) -> str:
-        """The option that sets a field."""
         return cls.OPTIONS.get(field, cls.PREFIX + field.replace("_", "-"))
 
 
@@ -80,8 +79,6 @@ def matching(pattern: str, expected: str) -> AfterValidator:
 
 
 class VisitorLimits(Options):
-    """What one visitor of a public page may use."""
-
     PREFIX = "--visitor-"
 
     tokens: int = Field(default=2000, ge=2, description="longest text")
@@ -100,7 +97,6 @@ class Share:
         self._lock = threading.Lock()
 
     def admit(self, visitor: str, address: str) -> None:
-        """Let a visitor use more."""
         own, all_there = self.seconds_left(visitor), self.seconds_left(address, VISITORS_OF_ADDRESS)
         if not own and not all_there:
             return
@@ -111,7 +107,6 @@ class Share:
         )
 
     def spend(self, visitor: str, address: str, amount: float) -> None:
-        """Count what a visitor uses now."""
         with self._lock:
             for key in (visitor, address):
                 self._recent(key).append((self._clock(), amount))
@@ -144,7 +139,6 @@ class ShownDatabase(Database):
 
     @contextmanager
     def write(self) -> Iterator[Any]:
-        """Refuse to write."""
         raise StoreError(
             "the runs that this page shows to everyone cannot be changed", fix="explore a text of your own"
         )
@@ -161,7 +155,6 @@ class VisitorDatabase(Database):
 
     @property
     def path(self) -> Path:
-        """The file that is read now."""
         return self._own if self.is_begun() else self._shown.path
 
     @path.setter
@@ -169,18 +162,15 @@ class VisitorDatabase(Database):
         self._own = value
 
     def is_begun(self) -> bool:
-        """Whether the visitor has a file."""
         return os.path.exists(self._own)
 
     @contextmanager
     def read(self) -> Iterator[Any]:
-        """A read-only connection to the visitor's file, or to the shown one."""
         with super().read() if self.is_begun() else self._shown.read() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Any]:
-        """A connection inside one transaction to the visitor's file, which is made where there is none."""
         self._begin()
         with super().write() as connection:
             yield connection
@@ -275,7 +265,6 @@ class VisitorService(Service):
 
     @property
     def database(self) -> Database:
-        """The database of the visitor that this code works for."""
         own = self._own()
         return self.shown if own is None else own.database
 
@@ -318,13 +307,11 @@ class VisitorService(Service):
             self.seconds.admit(visitor, self._address(visitor))
 
     def spend(self, seconds: float) -> None:
-        """Count seconds for which they used it."""
         visitor = visitor_of(acting_user())
         if visitor is not None:
             self.seconds.spend(visitor, self._address(visitor), seconds)
 
     def seen(self, visitor: str, address: str) -> None:
-        """A request of a visitor has come from a network address."""
         with self._own_lock:
             self.addresses[visitor] = address
             self.addresses.move_to_end(visitor)
@@ -353,7 +340,6 @@ class VisitorService(Service):
                         shutil.rmtree(folder)
 
     def sweep_for_ever(self, stopping: threading.Event) -> None:
-        """Sweep now and then, until the event is set."""
         while True:
             self.sweep()
             if stopping.wait(SWEEP_SECONDS):

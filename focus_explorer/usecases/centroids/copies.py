@@ -188,7 +188,6 @@ def import_file(
 
 
 def _table(mapping: list[MappedTensor], others: list[str]) -> list[str]:
-    """The mapping as lines, and what is left out."""
     rows = [
         (row.name, str(row.shape), f"layers.*.{row.part}", str(row.shape[::-1]) if row.transposed else "")
         for row in mapping

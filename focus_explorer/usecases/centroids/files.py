@@ -168,7 +168,6 @@ def add_centroids(service: Service, path: str | Path, name: str, model: str | No
 
 
 def kept_folder(database: Database) -> Path:
-    """The folder of the copies of uploaded files."""
     return database.path.parent / "centroids"
 
 
@@ -256,7 +255,6 @@ def centroid_row(database: Database, sha256: str) -> dict[str, Any]:
 
 
 def load_row(row: dict[str, Any]) -> Centroids:
-    """The centroids of a row of `centroid_row`."""
     from focus_runtime.routing.centroid_file import load_centroids
 
     loaded = load_centroids(row.get("path", row["name"]))

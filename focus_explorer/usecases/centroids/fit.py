@@ -68,7 +68,6 @@ def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str = D
 
 
 def _inputs(loaded: LoadedModel, centroids: Centroids, ids: list[int]) -> str:
-    """Hash of all that potentials depend on."""
     from focus_runtime.models.devices import device_names
 
     model = loaded.model

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from focus_explorer.data.parts import part_groups
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.errors import Cancelled, InputError
+from focus_explorer.errors import InputError
 from focus_explorer.progress import Progress
+from focus_explorer.usecases.jobs import stop_requested
 from focus_explorer.usecases.run_model import composed_run, lease_run_model
 from focus_explorer.usecases.runs import check_beginning, layer_parts, token_ids
 from focus_explorer.usecases.service import Service
@@ -39,7 +40,6 @@ def measure_heads(
     *,
     verify: int = VERIFIED,
     progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> MeasuredHeads:
     """Estimate what every key-value head would win alone by full attention, measure the best, and store all."""
     import torch
@@ -52,23 +52,17 @@ def measure_heads(
     ids = token_ids(service.database, run_id)[:ESTIMATED_TOKENS]
     if len(ids) < 2:
         raise InputError("this run has no token with a prediction", fix="explore a longer text")
-
-    def step(stage: str, fraction: float) -> None:
-        if cancelled():
-            raise Cancelled
-        progress(stage, fraction)
-
-    step("Loading the model", 0.0)
-    with lease_run_model(service, run, progress=step) as loaded, composed_run(service, run, loaded) as focus:
-        step("Reading the text", 0.1)
+    progress("Loading the model", 0.0)
+    with lease_run_model(service, run, progress=progress) as loaded, composed_run(service, run, loaded) as focus:
+        progress("Reading the text", 0.1)
         meter = BudgetMeter(focus, {"text": torch.tensor([ids])})
-        costs = _costs(meter, focus.config, verify, step)
-    step("Saving", 0.98)
+        costs = _costs(meter, focus.config, verify, progress)
+    progress("Saving", 0.98)
     write_head_costs(service.database, run_id, len(ids), float(meter.full[0]), float(meter.base.nll[0]), costs)
     return measured_heads(service, run_id)
 
 
-def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress) -> list[HeadCost]:
+def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, progress: Progress) -> list[HeadCost]:
     """Every key-value head of every layer with groups: all estimated, those measured that promise most."""
     from focus_runtime.budget import HeadException, HeadSetting, query_settings
     from focus_runtime.composition.changes import ChangeHeads, changed_budget
@@ -76,7 +70,7 @@ def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress)
     from focus_runtime.store.measurements import HeadCost
 
     counts = head_counts(meter.focus.model)
-    step("Estimating every head", 0.2)
+    progress("Estimating every head", 0.2)
     found = meter.sensitivities(config.budget, [HeadSetting(0, 0, full=True)])
     settings = {layer: query_settings(config.head_groups(layer, counts), counts) for layer in found.layers}
     full = {
@@ -92,7 +86,7 @@ def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress)
     best = sorted((place for place in estimated if not full[place]), key=estimated.__getitem__)[:verify]
     measured = {}
     for number, (layer, head) in enumerate(best):
-        step(f"Measuring layer {layer}, head {head}", 0.5 + 0.45 * number / len(best))
+        progress(f"Measuring layer {layer}, head {head}", 0.5 + 0.45 * number / len(best))
         change = ChangeHeads(HeadException(layer=layer, head=head, full=True))
         budget = changed_budget(config, [change], counts)
         measured[layer, head] = float(meter.measure(budget).nll[0])
@@ -100,7 +94,6 @@ def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress)
 
 
 def measured_heads(service: Service, run_id: str) -> MeasuredHeads:
-    """What was measured of a run's heads; `heads` is empty before that."""
     fetch_run(service.database, run_id)
     rows = fetch(service.database, "head_cost_runs", run_id=run_id).to_pylist()
     heads = fetch(service.database, "head_costs", run_id=run_id).to_pylist()
@@ -146,7 +139,6 @@ def explain_token(
     token: int,
     *,
     progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> ExplainedTokenPayload:
     """Find the dropped pairs that would have helped one token, verify the best, and store them."""
     from focus_runtime.explain.missing_links import missing_links
@@ -159,16 +151,10 @@ def explain_token(
     progress("Loading the model", 0.0)
     with lease_run_model(service, run, progress=progress) as loaded, composed_run(service, run, loaded) as focus:
         found = missing_links(
-            focus, ids, token, progress=lambda stage, part: progress(stage, 0.8 * part), cancelled=cancelled
+            focus, ids, token, progress=lambda stage, part: progress(stage, 0.8 * part), cancelled=stop_requested
         )
         shared = loaded.model.config.get_text_config().num_attention_heads // num_key_value_heads(loaded.model)
-    measure_run(
-        service,
-        run_id,
-        tags=False,
-        progress=lambda stage, part: progress(stage, 0.8 + 0.18 * part),
-        cancelled=cancelled,
-    )
+    measure_run(service, run_id, tags=False, progress=lambda stage, part: progress(stage, 0.8 + 0.18 * part))
     kept = _random_keeps(service, run, found, shared)
     progress("Saving", 0.99)
     write_missing_links(service.database, run_id, found, kept)
@@ -194,7 +180,6 @@ def _random_keeps(service: Service, run: dict[str, Any], found: MissingLinks, sh
 
 
 def explained(service: Service, run_id: str, token: int) -> ExplainedTokenPayload:
-    """What was measured of one token."""
     rows = fetch(service.database, "explained_tokens", run_id=run_id).to_pylist()
     row = next((row for row in rows if row["token"] == token), None)
     if row is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -85,7 +85,6 @@ def crossing(points: Sequence[Mapping[str, Any]]) -> Crossing | None:
 
 
 def check_seconds(seconds: float) -> None:
-    """Refuse a budget out of range."""
     most = min(3600.0, job_limits().seconds or 3600.0)
     if not 1 <= seconds <= most:
         raise ConfigError(f"the time is {seconds:g} seconds", expected=f"1 to {most:,.0f}")
@@ -99,7 +98,6 @@ def measure_lengths(
     seconds: float = 30.0,
     repeats: int = REPEATS,
     progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> MeasuredLengths:
     """Time one layer of the run's model at 256, 512, ... tokens for as long as the time lasts.
 

@@ -6,7 +6,7 @@ stored as soon as it is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError
 from focus_explorer.progress import Progress, held_at
 from focus_explorer.usecases.centroids.fit import calibration_ids
+from focus_explorer.usecases.jobs import stop_requested
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.run_model import backend_again, lease_run_model, run_centroids, run_changes
 from focus_explorer.usecases.runs import run_config, run_special_tokens, token_ids
@@ -40,7 +41,6 @@ def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> Grid
 
 
 def check_grid(run: dict[str, Any], top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
-    """Refuse a grid that cannot be measured."""
     groups = run_config(run).num_groups
     if not top_k or not window:
         raise ConfigError("the grid is empty", expected="at least one top-k and one window")
@@ -84,7 +84,6 @@ def measure_grid(
     repeats: int = REPEATS,
     centroids: str | None = None,
     progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> list[GridCellPayload]:
     """Measure a run's text at every top-k and window: its centroids, window and sinks alone, and random centroids."""
     run = fetch_run(service.database, run_id)
@@ -100,7 +99,7 @@ def measure_grid(
         label = f"{NAMES[kind]}, " + (f"top-k {k}, " if k else "") + f"window {w}"
         progress(f"{label} ({number + 1} of {len(cells)})", number / len(cells))
         with lease_run_model(service, run, progress=held_at(progress, number / len(cells))) as loaded:
-            row = _measure_cell(service, run, loaded, sources[kind], cell, repeats=repeats, cancelled=cancelled)
+            row = _measure_cell(service, run, loaded, sources[kind], cell, repeats=repeats)
         write_setting(service.database, row)
     return grid_rows(service, run_id)
 
@@ -147,7 +146,6 @@ def _measure_cell(
     cell: tuple[str, int, int],
     *,
     repeats: int = 1,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     import torch
 
@@ -167,7 +165,7 @@ def _measure_cell(
         changes=tuple(map(str, run_changes(run))) if kind == "focus" else (),
         repeats=repeats,
     )
-    measured = measure_setting(loaded.model, centroids, ids, options, cancelled)
+    measured = measure_setting(loaded.model, centroids, ids, options, stop_requested)
     full, focus = (measured.predicted[mode].nll for mode in MODES)
     mean, low, high = moving_block_interval(focus - full)
     times = {

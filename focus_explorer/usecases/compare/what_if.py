@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.progress import Progress
 from focus_explorer.usecases.analyze import analyze
+from focus_explorer.usecases.jobs import stop_requested
 from focus_explorer.usecases.labels import NAME_LENGTH, label_run
 from focus_explorer.usecases.run_model import composed_run, lease_run_model, request_again, run_changes
 from focus_explorer.usecases.runs import check_beginning, checked_text, layer_parts, run_config, token_ids
@@ -40,8 +41,6 @@ KEPT_RESULTS = 8
 
 @dataclass(frozen=True, slots=True)
 class ChangedRun:
-    """A run with and without changes."""
-
     before: FocusPass
     after: FocusPass
     summary: WhatIfResultPayload
@@ -79,14 +78,13 @@ def save_changed(
     *,
     command: str = "",
     progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
     """Analyse a run's text again with changes and store that as a run of its own; its own changes stay."""
     checked_changes(service, run_id, texts)
     run = fetch_run(service.database, run_id)
     request = request_again(service, run, texts)
     text = checked_text(service.database, run)
-    made = analyze(service, text, request, command=command, progress=progress, cancelled=cancelled)
+    made = analyze(service, text, request, command=command, progress=progress)
     label_run(service, made, name=f"What if: {', '.join(texts)}"[:NAME_LENGTH])
     return made
 
@@ -108,7 +106,6 @@ class WhatIfs:
         texts: Sequence[str],
         *,
         progress: Progress = lambda stage, fraction: None,
-        cancelled: Callable[[], bool] = lambda: False,
     ) -> WhatIfResultPayload:
         """Read a run's text again with changes, from the first changed layer on."""
         from focus_runtime.explain.what_if import what_if
@@ -120,7 +117,7 @@ class WhatIfs:
         with (
             lease_run_model(self.service, run, progress=progress) as loaded,
             composed_run(self.service, run, loaded) as focus,
-            stoppable(loaded.model, cancelled),
+            stoppable(loaded.model, stop_requested),
         ):
             kept = self._keep(run_id, focus, progress)
             progress("Reading on from the first change", 0.6)

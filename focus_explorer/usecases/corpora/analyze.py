@@ -36,8 +36,6 @@ Counted = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class _Progress:
-    """What one command has done so far."""
-
     skipped: list[Skipped] = field(default_factory=list)
     kept: int = 0
     done: int = 0
@@ -173,7 +171,6 @@ def _device_and_dtype(request: CorpusRequest) -> tuple[str | None, str | None]:
 
 
 def _lease(service: Service, request: CorpusRequest) -> AbstractContextManager[LoadedModel]:
-    """The model in this process."""
     device, dtype = _device_and_dtype(request)
     if request.gpus_per_worker and device == "cuda":
         check_gpu()

@@ -34,7 +34,6 @@ def list_corpora(service: Service) -> list[dict[str, Any]]:
 
 
 def is_stored_corpus(service: Service, corpus_id: str) -> bool:
-    """Whether the register has a corpus of that id."""
     return corpus_row(service.database, corpus_id) is not None
 
 

@@ -65,7 +65,6 @@ def key(paragraph: str) -> bytes | None:
 
 
 def keys(text: str) -> set[bytes]:
-    """Keys of the long paragraphs of a text."""
     return {k for part in _BLANK_LINES.split(text)[::2] if (k := key(part)) is not None}
 
 
@@ -96,8 +95,6 @@ def first_bytes(text: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An unpacked package."""
-
     name: str
     version: str
     folder: Path
@@ -233,7 +230,6 @@ class _Text:
     dropped: int = 0
 
     def record(self) -> dict[str, Any]:
-        """The entry of `sources.json`."""
         content = self.content()
         return {
             "path": f"{self.split}/{self.domain}/{self.name}.txt",
@@ -249,7 +245,6 @@ class _Text:
         }
 
     def content(self) -> bytes:
-        """The file."""
         return f"{self.text}\n".encode()
 
 

@@ -52,12 +52,10 @@ class Source:
 
     @property
     def name(self) -> str:
-        """Of the package, without a version."""
         return self.package.partition("==")[0]
 
     @property
     def path(self) -> PurePosixPath:
-        """Of the text in the mixture."""
         return PurePosixPath(self.split, self.domain, f"{self.name}.txt")
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
 from focus_explorer.data.parts import by_top_k, part_groups
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.errors import Cancelled, InputError
+from focus_explorer.errors import InputError
 from focus_explorer.progress import Progress, held_at
 from focus_explorer.statistics import tables
 from focus_explorer.statistics.sample import stored_measurements
@@ -33,7 +32,6 @@ def measure_run(
     attention: bool = False,
     again: bool = False,
     progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> list[str]:
     """Measure what is requested and not stored yet; returns sentences on what could not be measured and why."""
     run = fetch_run(service.database, run_id)
@@ -45,16 +43,12 @@ def measure_run(
             tag_run(service, run_id)
         except InputError as error:
             problems.append(str(error))
-    if cancelled():
-        raise Cancelled("stopped")
     if random:
         own_seed, stored_seed = run_random_seed(service, run), stored.get("random_seed")
         if stored_seed is None or stored_seed == own_seed:  # older versions gave a random run itself as baseline
             measure_random(service, run, progress)
-    if cancelled():
-        raise Cancelled("stopped")
     if attention:
-        _measure_attention(service, run_id, stored, progress, cancelled)
+        _measure_attention(service, run_id, stored, progress)
     return problems
 
 
@@ -83,22 +77,18 @@ def measure_random(service: Service, run: dict[str, Any], progress: Progress, *,
     write_baseline(service.database, run_id, groups)
 
 
-def _measure_attention(
-    service: Service, run_id: str, stored: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]
-) -> None:
+def _measure_attention(service: Service, run_id: str, stored: dict[str, Any], progress: Progress) -> None:
     """Full attention under the run's mask, and under that of random centroids where these were run."""
     from focus_runtime.measure.attention_mass import measure_attention as measure
 
     measured = fetch(service.database, "attention_queries", run_id=run_id)["centroids"].unique().to_pylist()
     if not stored or "focus" not in measured:
-        measure_attention(service, run_id, progress=progress, cancelled=cancelled)
+        measure_attention(service, run_id, progress=progress)
     rows = fetch(service.database, "baseline_assignments", run_id=run_id)
     if not rows.num_rows or (stored and "random" in measured):
         return
 
     def step(done: int, total: int) -> None:
-        if cancelled():
-            raise Cancelled("stopped")
         progress(f"Attention under random centroids, layer {done} of {total}", 0.5 + 0.45 * done / total)
 
     run = fetch_run(service.database, run_id)
@@ -117,7 +107,6 @@ def computed_statistics(service: Service, run_id: str) -> RunStatistics:
 
 
 def statistics_rows(service: Service, run_id: str, name: str) -> list[dict[str, Any]]:
-    """The rows of one table of statistics."""
     rows: list[dict[str, Any]] = tables.statistics_table(service.database, run_id, name).to_pylist()
     return rows
 

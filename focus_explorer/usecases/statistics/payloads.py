@@ -68,7 +68,6 @@ class StatisticsPayloads:
         return _pairs(result, layer) if isinstance(result, RunStatistics) else result
 
     def agreement(self, run_id: str, other_id: str) -> RunAgreementPayload | ComputingPayload:
-        """Agreement of two runs of the same tokens, layer by layer."""
         database = self.service.database
         result = self._result(
             run_id, ("agreement", other_id), lambda job: agreement_between(database, run_id, other_id)
@@ -81,9 +80,7 @@ class StatisticsPayloads:
         """Measure what is missing in the background, unless that is under way; returns the job."""
 
         def work(job: Job) -> None:
-            problems = measure_run(
-                self.service, run_id, attention=attention, progress=job.step, cancelled=job.stop_requested
-            )
+            problems = measure_run(self.service, run_id, attention=attention, progress=job.step)
             job.message = " ".join(problems)
 
         fetch_run(self.service.database, run_id)

@@ -55,8 +55,6 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Shot:
-    """One text under the files of one training, as far as they have been read."""
-
     pieces: list[str]
     frames: dict[int, Frame]
     sliding: dict[int, int | None]
@@ -64,7 +62,6 @@ class _Shot:
 
     @property
     def layers(self) -> list[int]:
-        """Layers that ran Focus."""
         return list(self.sliding)
 
 

@@ -59,8 +59,6 @@ LEAVING_SECONDS = 15.0  # that a process may take to exit after it was killed or
 
 @dataclass(slots=True)
 class _Job:
-    """The process started last."""
-
     process: subprocess.Popen[bytes]
     out: str
     name: str
@@ -290,7 +288,6 @@ class Trainings:
         return is_alive(socket.gethostname(), pid, 0)
 
     def film(self, training_id: str, layer: int | None, text: str) -> FilmPayload:
-        """What the files a training kept on the way do with a sample text, see `Films.payload`."""
         return self.films.payload(self.get(training_id), layer, text)
 
     def use(self, training_id: str) -> UsedTrainingPayload:

@@ -194,7 +194,6 @@ class TrainRequest:
 
     @property
     def result(self) -> Path:
-        """The file or folder to write."""
         return Path(os.path.expanduser(self.out))
 
     @property
@@ -233,13 +232,11 @@ def usual(option: Any) -> str:
 
 
 def recipe_values(name: str) -> dict[str, Any]:
-    """The options that a recipe decides, with its values; an InputError for an unknown recipe."""
     recipe = recipe_named(name)
     return {option: getattr(recipe, setting) for option, setting in OF_RECIPE.items()}
 
 
 def flag(name: str) -> str:
-    """Field name -> command-line option."""
     return "--" + name.replace("_", "-")
 
 

@@ -28,8 +28,6 @@ class DomainRequest:
 
 @dataclass(frozen=True, slots=True)
 class DomainTexts:
-    """The texts of one domain and their files."""
-
     name: str
     texts: list[str]
     files: list[Path]
@@ -197,7 +195,6 @@ def _mean(reports: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def describe_evaluation(evaluation: Any) -> str:
-    """One line on an evaluation during a training."""
     words, mean = f"{evaluation.mean:.4f}", ""
     if len(evaluation.losses) > 1:
         words, mean = ", ".join(f"{name} {loss:.4f}" for name, loss in evaluation.losses.items()), f", mean {words}"

@@ -52,7 +52,6 @@ class LogTarget:
 
 
 def parse_targets(words: Sequence[str]) -> list[LogTarget]:
-    """The words after `--log-to`."""
     targets = []
     for word in words:
         kind, _, place = word.partition(":")
@@ -160,13 +159,11 @@ class TensorBoardTracker:
         return 0
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """One scalar for each number."""
         for name, value in numbers.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def close(self, step: int, numbers: Mapping[str, float], notes: Mapping[str, str], *, failed: bool) -> None:
-        """Results as scalars, notes as a text."""
         self.write(step, numbers)
         self._writer.add_text("result", _code(notes), step)
         self._writer.close()
@@ -185,7 +182,6 @@ class TrackioTracker:
         self._run: Any = None
 
     def open(self, run: TrackedRun, step: int) -> int:
-        """Start or continue the run; its steps stay."""
         import trackio
 
         self._run = trackio.init(
@@ -205,7 +201,6 @@ class TrackioTracker:
         self._run.log(dict(numbers), step=step)
 
     def close(self, step: int, numbers: Mapping[str, float], notes: Mapping[str, str], *, failed: bool) -> None:
-        """Results and notes as the last row."""
         import trackio
 
         self._run.log({**numbers, **notes}, step=step)
@@ -242,7 +237,6 @@ class WandbTracker:
         self._run.log(dict(numbers), step=step)
 
     def close(self, step: int, numbers: Mapping[str, float], notes: Mapping[str, str], *, failed: bool) -> None:
-        """Results and notes as the run's summary."""
         self._run.summary.update({**numbers, **notes})
         self._run.finish(exit_code=1 if failed else 0)
 
@@ -296,7 +290,6 @@ class TrainingTrackers:
 
     @property
     def key(self) -> str:
-        """The name that the training has in every program."""
         return self._run.key
 
     def __enter__(self) -> Self:
@@ -371,7 +364,6 @@ class TrainingTrackers:
             self._remember()
 
     def _open(self, step: int) -> None:
-        """Open what is not open yet, for `step` and what follows."""
         if all(log.opened for log in self._logs):
             return
 

@@ -69,7 +69,6 @@ class _Training:
 
     @property
     def request(self) -> TrainRequest:
-        """The user's request."""
         return self.plan.request
 
 
@@ -153,7 +152,6 @@ def _load(request: TrainRequest, database: Any, held: ExitStack) -> _Training:
 
 
 def _initial(name: str, database: Any) -> Centroids:
-    """The centroids to start from."""
     from focus_runtime.routing.centroid_file import load_centroids
 
     if database is None:
@@ -199,7 +197,6 @@ def _recorders(training: _Training, database: Any, command: str, announce: Annou
 
 
 def _info(training: _Training, command: str) -> TrainingInfo:
-    """The record of a training that is about to start in this process."""
     from focus_runtime.fit.inputs import texts_sha256
     from focus_runtime.models.devices import dtype_name, input_device
     from focus_runtime.models.loading import fingerprint
@@ -242,7 +239,6 @@ def _info(training: _Training, command: str) -> TrainingInfo:
 
 
 def describe_step(step: TrainStep) -> str:
-    """The numbers of a step, for a progress bar."""
     parts = {
         f"loss {step.loss:.3f}, perplexity {step.perplexity:.2f}, ": step.loss,
         f"divergence {step.divergence:.4f}, ": step.divergence,
@@ -307,7 +303,6 @@ def _train_centroids(training: _Training, recorders: Sequence[Any], bar: Bar, an
 
 
 def _train_weights(training: _Training, recorders: Sequence[Any], bar: Bar, announce: Announce) -> Any:
-    """Run the phases of a regime; every step goes to the recorders and the bar."""
     from focus_runtime.fit.regimes import run_regime
     from focus_runtime.measure.memory import within_memory
 
@@ -387,7 +382,6 @@ def _keep_file(
 
 
 def _keep_model(training: _Training, result: Any, recorders: Sequence[Any], announce: Announce) -> dict[str, Any]:
-    """Save model, tokenizer and centroids, score held-out text, and write training.json."""
     from focus_runtime.measure.memory import within_memory
 
     plan, request = training.plan, training.request
@@ -420,7 +414,6 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def _save_model(out: Path, result: Any, tokenizer: Any) -> dict[str, Any]:
-    """Write model, tokenizer and centroids; returns the centroids' hash, if there are any."""
     from safetensors import SafetensorError
 
     from focus_runtime.routing.centroid_file import save_centroids
@@ -456,7 +449,6 @@ def _model_scores(request: TrainRequest, result: Any, held_out: dict[str, Any]) 
 
 
 def describe(result: dict[str, Any]) -> str:
-    """The end of a training in a few lines."""
     if "regime" in result:
         lines = [f"wrote {result['out']} ({result['attention']} attention, {result['regime']})"]
         lines.append(f"trained for {_time(result['seconds'], result['phase_seconds'])}")

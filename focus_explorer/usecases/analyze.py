@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from focus_explorer import settings
 from focus_explorer.errors import Cancelled, ConfigError, StoreBusyError
 from focus_explorer.progress import Progress
-from focus_explorer.usecases.centroids.files import load_named_centroids, shipped_names
-from focus_explorer.usecases.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
+from focus_explorer.usecases.centroids.files import SHIPPED_CENTROIDS, load_named_centroids
+from focus_explorer.usecases.centroids.fit import RANDOM_SEED, calibrate, fit_centroids
 from focus_explorer.usecases.jobs import Job, JobRunner, stop_requested
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
@@ -66,16 +66,6 @@ class AnalyzeRequest(TextOptions):
     dtype: str | None = None
     num_groups: int | None = None
     routing_dim: int | None = None
-
-    @property
-    def drawn(self) -> DrawnCentroids:
-        return DrawnCentroids(
-            top_k=self.top_k,
-            window=self.window,
-            num_groups=self.num_groups,
-            routing_dim=self.routing_dim,
-            seed=self.seed,
-        )
 
     def check(self) -> None:
         read_changes(self.changes)
@@ -181,7 +171,7 @@ def analyze(
     progress("Loading the model", 0.0)
     read = load_named_centroids(service.database, request.centroids)  # before the model: a bad file is known at once
     with service.models.lease(request.model, device=request.device, dtype=request.dtype, progress=progress) as loaded:
-        centroids = fit_centroids(read, loaded, request.drawn)
+        centroids = fit_centroids(read, loaded, request, request.seed)
         if (request.assignment or centroids.config.assignment) == "causal" and not centroids.has_potentials:
             progress("Balancing the groups", 0.01)
             calibrate(loaded, centroids, request.special_tokens)
@@ -300,7 +290,7 @@ def check_first_run(service: Service, request: AnalyzeRequest) -> None:
         return
     with service.database.write():  # learn about a full disk or a foreign file
         pass
-    if request.centroids not in (*shipped_names(), "random"):
+    if request.centroids not in (*SHIPPED_CENTROIDS, "random"):
         load_named_centroids(service.database, request.centroids)
     if request.model == EMBEDDED:
         embedded_gguf(settings.cache_dir())

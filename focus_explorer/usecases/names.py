@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.settings import SETTINGS
-from focus_explorer.usecases.centroids.files import shipped_names, uploaded_row
+from focus_explorer.usecases.centroids.files import SHIPPED_CENTROIDS, uploaded_row
 from focus_runtime.routing.places import hub_name
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class KnownNames:
     def centroid_file(self, name: str) -> str:
         """A name or hash that stands for the same file everywhere: shipped, uploaded or in the folders."""
         name = name.strip()
-        if name == "random" or name in self.centroids or name in shipped_names():
+        if name == "random" or name in self.centroids or name in SHIPPED_CENTROIDS:
             return name
         if self._inside(name) and (hub_name(name) is None or os.path.lexists(name)):  # else a hub would be asked
             return name
@@ -64,7 +64,7 @@ class KnownNames:
             return str(row["sha256"])
         raise InputError(
             f"there are no centroids {name[:200]!r}",
-            expected=f"{', '.join(shipped_names())}, random, or an uploaded file",
+            expected=f"{', '.join(SHIPPED_CENTROIDS)}, random, or an uploaded file",
             fix=f"upload it, or {_FIX}",
         )
 

@@ -39,16 +39,8 @@ from focus_explorer.views.pairs import (
     mean_payload,
     tile_payload,
 )
+from focus_explorer.views.payloads import statistics as payloads
 from focus_explorer.views.payloads.runs import AttentionOfTokenPayload, LayerAttentionOfTokenPayload
-from focus_explorer.views.payloads.statistics import (
-    AttentionLinksPayload,
-    AttentionMassPayload,
-    AttentionPlannedPayload,
-    AttentionRunningPayload,
-    DistanceMeanPayload,
-    DistancePayload,
-    MaskTilePayload,
-)
 from focus_explorer.views.run import encode
 from focus_runtime.mask.counts import count_tile
 from focus_runtime.mask.distances import DistanceCounts, count_by_distance, shuffled_sharing
@@ -62,7 +54,7 @@ LARGE_TOKENS, LARGE_CELLS = 8192, 80  # wider areas in fewer cells: the count ta
 MEASURED_TOKENS = 4096  # full attention is measured on at most the first so many; its cost grows with their square
 KEPT_LAYERS = 16
 
-AttentionState = AttentionMassPayload | AttentionRunningPayload | AttentionPlannedPayload
+AttentionState = payloads.AttentionMassPayload | payloads.AttentionRunningPayload | payloads.AttentionPlannedPayload
 MOST_TOKENS = 32_768
 BUSY = ("the attention of other tokens is being computed", "wait for it")
 
@@ -108,7 +100,7 @@ class PairViews:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._layers: OrderedDict[tuple[str, int], tuple[PartGroups, ...]] = OrderedDict()
-        self._means: dict[str, DistanceMeanPayload] = {}
+        self._means: dict[str, payloads.DistanceMeanPayload] = {}
         self._jobs = JobRunner()
         self._lock = threading.Lock()
 
@@ -118,7 +110,7 @@ class PairViews:
 
     def tile(
         self, run_id: str, layer: int, rows: tuple[int, int], keys: tuple[int, int], part: int = 0
-    ) -> MaskTilePayload:
+    ) -> payloads.MaskTilePayload:
         """Pairs by cause in a rectangle, in at most `MOST_CELLS` cells a side; single pairs where they fit."""
         parts = self._layer(run_id, layer)
         if not 0 <= part < len(parts):
@@ -134,11 +126,11 @@ class PairViews:
         counts = count_tile(membership, rows, keys, rule, size)
         return tile_payload(counts, rows, keys, size)
 
-    def distances(self, run_id: str, layer: int) -> DistancePayload:
+    def distances(self, run_id: str, layer: int) -> payloads.DistancePayload:
         """Pairs of one layer by distance and cause, with both null models; means over its heads."""
         return distance_payload(_by_distance(self._layer(run_id, layer), self._rules(run_id)))
 
-    def distance_mean(self, run_id: str) -> DistanceMeanPayload:
+    def distance_mean(self, run_id: str) -> payloads.DistanceMeanPayload:
         """The same as shares, mean over the run's layers, and every layer's nulls over all distances."""
         run = fetch_run(self.service.database, run_id)  # which may have been deleted since
         if run_id not in self._means:
@@ -181,7 +173,7 @@ class PairViews:
             layers = executed(self.service.database, run)
             chances = [_chance(groups, far[layer == number], measured) for number, groups in layers.items()]
             return mass_payload(rows, chances)
-        planned: AttentionPlannedPayload = {
+        planned: payloads.AttentionPlannedPayload = {
             "state": "none",
             "num_tokens": min(run["num_tokens"], MEASURED_TOKENS),
             "whole": run["num_tokens"],
@@ -190,7 +182,7 @@ class PairViews:
             planned |= {"state": "failed", "problem": job.message}
         return planned
 
-    def links(self, run_id: str, layer: int) -> AttentionLinksPayload:
+    def links(self, run_id: str, layer: int) -> payloads.AttentionLinksPayload:
         """Strongest links of one layer, empty until it was measured."""
         return links_payload(fetch(self.service.database, "attention_links", run_id=run_id, layer=layer))
 

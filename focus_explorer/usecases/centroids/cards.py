@@ -22,18 +22,7 @@ from focus_explorer.usecases.centroids.files import (
     load_row,
 )
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.payloads.centroids import (
-    CentroidCardPayload,
-    CentroidChangesPayload,
-    CentroidDetailPayload,
-    CentroidRunPayload,
-    CentroidTrainingPayload,
-    HeldOutPayload,
-    HeldOutSettingPayload,
-    LayerMatch,
-    SimilarityPayload,
-    TrainedOnPayload,
-)
+from focus_explorer.views.payloads import centroids as payloads
 from focus_explorer.views.payloads.runs import SettingValue
 from focus_runtime.config import FocusConfig
 
@@ -66,7 +55,7 @@ def _match(a: Floats, b: Floats) -> list[tuple[int, int, float]]:
     return [(int(i), int(j), float(distance[i, j])) for i, j in zip(rows, columns, strict=True)]
 
 
-def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator) -> LayerMatch:
+def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator) -> payloads.LayerMatch:
     """Match the groups of one layer of two files (Hungarian method) by 1 - cosine of their directions.
 
     `null` is the same against untrained random centroids; `unmatched` are the groups of each file without a partner.
@@ -91,8 +80,8 @@ def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator)
 
 
 MOST_CACHED = 24
-FACTS = tuple(CentroidTrainingPayload.__annotations__)
-HELD_OUT_VALUES = tuple(HeldOutSettingPayload.__annotations__)
+FACTS = tuple(payloads.CentroidTrainingPayload.__annotations__)
+HELD_OUT_VALUES = tuple(payloads.HeldOutSettingPayload.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +103,7 @@ class CentroidCards:
     _kept: dict[str, _File] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def cards(self) -> list[CentroidCardPayload]:
+    def cards(self) -> list[payloads.CentroidCardPayload]:
         """Every shipped and uploaded file; one that cannot be read any more has `problem` in place of its details."""
         database = self.service.database
         with database.read():  # once: opening the file takes longer than the reads
@@ -122,8 +111,8 @@ class CentroidCards:
             rows = every_centroid_file(database)
         return [self._card(row, uses.get(row["sha256"], 0)) for row in rows]
 
-    def _card(self, row: dict[str, Any], runs: int) -> CentroidCardPayload:
-        card: CentroidCardPayload = {
+    def _card(self, row: dict[str, Any], runs: int) -> payloads.CentroidCardPayload:
+        card: payloads.CentroidCardPayload = {
             "name": row["name"],
             "sha256": row["sha256"],
             "base_model": row["base_model"],
@@ -145,14 +134,14 @@ class CentroidCards:
             card["budget_held_out"] = 0 if read.record is None else len(read.record.held_out)
         return card
 
-    def detail(self, sha256: str) -> CentroidDetailPayload:
+    def detail(self, sha256: str) -> payloads.CentroidDetailPayload:
         """(K, K) cosines of the centroids in every layer; the runs that used the file, newest first; its measured
         budgets.
         """
         row = self._row(sha256)
         read = self._read(row)
         budget = FocusConfig.from_json(row["config"]).budget
-        similar: list[SimilarityPayload] = [
+        similar: list[payloads.SimilarityPayload] = [
             {"layer": number, "similarity": np.round(cosines(layer.centroids, layer.centroids), 3).tolist()}
             for number, layer in read.layers.items()
         ]
@@ -164,7 +153,7 @@ class CentroidCards:
             "budgets": None if read.record is None else record_payload(read.record, budget),
         }
 
-    def trained_on(self, run_id: str) -> TrainedOnPayload:
+    def trained_on(self, run_id: str) -> payloads.TrainedOnPayload:
         """What a run's file says it was trained on; empty if it is not here, or says nothing."""
         sha256 = fetch_run(self.service.database, run_id)["centroids_sha256"]
         try:
@@ -176,8 +165,8 @@ class CentroidCards:
         names = texts if isinstance(texts, list) else [str(texts)]
         return {"texts": [name.rsplit("/", 1)[-1] for name in names]}
 
-    def _runs(self, sha256: str, num_groups: int) -> list[CentroidRunPayload]:
-        runs: dict[str, CentroidRunPayload] = {}
+    def _runs(self, sha256: str, num_groups: int) -> list[payloads.CentroidRunPayload]:
+        runs: dict[str, payloads.CentroidRunPayload] = {}
         for row in fetch(self.service.database, "centroid_uses", sha256=sha256).to_pylist():
             run = runs.setdefault(
                 row["run_id"],
@@ -204,7 +193,7 @@ class CentroidCards:
             )
         return list(runs.values())
 
-    def compare(self, first: str, second: str) -> CentroidChangesPayload:
+    def compare(self, first: str, second: str) -> payloads.CentroidChangesPayload:
         """What changed between two files: settings that differ, and the distance of the groups in every layer.
 
         Every training numbers groups anew, so those of a layer are matched; see `match_layers`. `problem` says why
@@ -215,7 +204,7 @@ class CentroidCards:
         rows = [self._row(first), self._row(second)]
         files = [self._read(row) for row in rows]
         a, b = (file.layers for file in files)
-        result: CentroidChangesPayload = {
+        result: payloads.CentroidChangesPayload = {
             "names": (rows[0]["name"], rows[1]["name"]),
             "problem": "",
             "layers": [],
@@ -265,7 +254,7 @@ def balance(sizes: Sequence[int], num_groups: int) -> float:
     return float(-(shares * np.log(shares)).sum() / np.log(num_groups)) + 0.0
 
 
-def _facts(training: dict[str, Any]) -> CentroidTrainingPayload:
+def _facts(training: dict[str, Any]) -> payloads.CentroidTrainingPayload:
     """Facts of the training; the file's own record is free-form, so only plain values are taken."""
     facts: dict[str, Any] = {}
     for key in FACTS:
@@ -277,18 +266,18 @@ def _facts(training: dict[str, Any]) -> CentroidTrainingPayload:
     for key, names in (("domains", domain_names(training)), ("balanced", balanced_on(training))):
         if names:
             facts[key] = [name[:200] for name in names[:20]]
-    return cast(CentroidTrainingPayload, facts)
+    return cast(payloads.CentroidTrainingPayload, facts)
 
 
-def held_out_payload(record: Any) -> HeldOutPayload | None:
+def held_out_payload(record: Any) -> payloads.HeldOutPayload | None:
     """The held-out perplexities a training wrote into its file, if it did."""
     if not isinstance(record, dict) or not _is_number(record.get("full")):
         return None
-    focus: dict[str, HeldOutSettingPayload] = {}
+    focus: dict[str, payloads.HeldOutSettingPayload] = {}
     for name, value in record.items():
         if isinstance(value, dict) and _is_number(value.get("perplexity")):
             measured = {key: float(value[key]) for key in HELD_OUT_VALUES if _is_number(value.get(key))}
-            focus[str(name)[:40]] = cast(HeldOutSettingPayload, measured)
+            focus[str(name)[:40]] = cast(payloads.HeldOutSettingPayload, measured)
     scored = int(record["scored_tokens"]) if _is_number(record.get("scored_tokens")) else None
     return {"full": float(record["full"]), "scored": scored, "focus": focus}
 

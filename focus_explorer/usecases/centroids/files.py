@@ -19,7 +19,7 @@ from focus_explorer.usecases.centroids.fit import check_model, groups_on_samples
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import check_owner, log_change, new_owner
 from focus_explorer.words import counted
-from focus_runtime.assets import SHIPPED_CENTROIDS
+from focus_runtime.assets import SHIPPED_CENTROIDS as SHIPPED_CENTROIDS
 from focus_runtime.config import growth_words
 from focus_runtime.files import replacing
 from focus_runtime.routing.places import hub_name
@@ -216,7 +216,7 @@ def rename_file(service: Service, file: str, name: str) -> None:
             expected=f"1 to {NAME_LENGTH} characters",
         )
     others = [each["name"] for each in uploaded_centroids(service.database) if each["sha256"] != row["sha256"]]
-    if name in (*others, "random") or name in shipped_names():
+    if name in (*others, "random") or name in SHIPPED_CENTROIDS:
         raise InputError(f"another file is called {name!r}", fix="choose a name that no file has yet")
     rename_centroids(service.database, row["sha256"], name)
     log_change("file renamed", file=row["sha256"])
@@ -236,7 +236,7 @@ def remove_file(service: Service, file: str) -> None:
 
 
 def _own_row(service: Service, file: str, what: str) -> dict[str, Any]:
-    shipped = file if file in shipped_names() else shipped_name(file)
+    shipped = file if file in SHIPPED_CENTROIDS else shipped_name(file)
     if shipped is not None:
         raise InputError(f"{shipped} ships with the project and cannot be {what}")
     row = uploaded_row(service.database, file)
@@ -265,12 +265,7 @@ def load_row(row: dict[str, Any]) -> Centroids:
 
 def every_centroid_file(database: Database) -> list[dict[str, Any]]:
     """The shipped files, the default first, and the uploaded ones, newest first."""
-    return shipped_centroids() + uploaded_centroids(database)
-
-
-def shipped_centroids() -> list[dict[str, Any]]:
-    """The shipped files in the form of rows of `uploaded_centroids`, the default first."""
-    return [_shipped_row(name) for name in SHIPPED_CENTROIDS]
+    return [shipped_row(name) for name in SHIPPED_CENTROIDS] + uploaded_centroids(database)
 
 
 def uploaded_centroids(database: Database) -> list[dict[str, Any]]:
@@ -283,18 +278,13 @@ def uploaded_row(database: Database, name: str) -> dict[str, Any] | None:
     return next((row for row in uploaded_centroids(database) if name in (row["sha256"], row["name"])), None)
 
 
-def shipped_names() -> tuple[str, ...]:
-    """Names that stand for shipped files, the default first; none of them is read."""
-    return tuple(SHIPPED_CENTROIDS)
-
-
 def shipped_name(sha256: str) -> str | None:
     """The name of the shipped file with a hash, if one has it."""
-    return next((name for name in SHIPPED_CENTROIDS if _shipped_row(name)["sha256"] == sha256), None)
+    return next((name for name in SHIPPED_CENTROIDS if shipped_row(name)["sha256"] == sha256), None)
 
 
 @functools.cache
-def _shipped_row(name: str) -> dict[str, Any]:
+def shipped_row(name: str) -> dict[str, Any]:
     from focus_runtime.routing.centroid_file import load_centroids
 
     centroids = load_centroids(name)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.texts import all_samples
@@ -23,6 +22,7 @@ CALIBRATION_TOKENS = 2048
 CHECKED_TOKENS = 1024  # that groups are tried on where a file is checked against a model
 KEPT_POTENTIALS = 16  # sets of them, each K numbers a layer
 RANDOM_SEED = 0  # of the centroids that a user gets under the name "random"
+DRAWN = ("num_groups", "routing_dim", "top_k", "window")  # what a user chooses of them
 LIKE_SHIPPED = {"num_groups": 8}  # what differs from `FocusConfig`: a baseline has the shape of what it stands beside
 
 
@@ -80,30 +80,18 @@ def _inputs(loaded: LoadedModel, centroids: Centroids, ids: list[int]) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DrawnCentroids:
-    """How random centroids are drawn, in the names of `FocusConfig`. None: what the shipped files have."""
-
-    num_groups: int | None = None
-    routing_dim: int | None = None
-    top_k: int | None = None
-    window: int | None = None
-    seed: int = RANDOM_SEED
-
-    def config(self) -> FocusConfig:
-        """The configuration they get; a ConfigError if a number is out of range."""
-        names = ("num_groups", "routing_dim", "top_k", "window")
-        chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return FocusConfig().replace(**LIKE_SHIPPED | chosen)
+def random_config(like: Any) -> FocusConfig:
+    """The configuration of random centroids: `DRAWN` of a request or configuration, else as the shipped files have."""
+    chosen = {name: getattr(like, name) for name in DRAWN if getattr(like, name) is not None}
+    return FocusConfig().replace(**LIKE_SHIPPED | chosen)
 
 
-def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, drawn: DrawnCentroids | None = None) -> Centroids:
+def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, like: Any, seed: int) -> Centroids:
     """Check centroids of a file against a model, or draw random ones for it if there are none."""
     from focus_runtime.routing.centroids import random_centroids
 
     if centroids is None:
-        drawn = drawn or DrawnCentroids()
-        centroids = random_centroids(loaded.model, drawn.config(), seed=drawn.seed)
+        centroids = random_centroids(loaded.model, random_config(like), seed=seed)
     check_model(centroids, loaded)
     return centroids
 

@@ -14,13 +14,7 @@ from focus_explorer.usecases.run_model import composed_run, lease_run_model
 from focus_explorer.usecases.runs import check_beginning, layer_parts, token_ids
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import measure_run
-from focus_explorer.views.payloads.comparisons import (
-    ExplainedTokenPayload,
-    HeadCostPayload,
-    MeasuredHeads,
-    MeasuredLinks,
-    MissingLinkPayload,
-)
+from focus_explorer.views.payloads import comparisons as payloads
 
 if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
@@ -40,7 +34,7 @@ def measure_heads(
     *,
     verify: int = VERIFIED,
     progress: Progress = lambda stage, fraction: None,
-) -> MeasuredHeads:
+) -> payloads.MeasuredHeads:
     """Estimate what every key-value head would win alone by full attention, measure the best, and store all."""
     import torch
 
@@ -93,7 +87,7 @@ def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, progress: Progr
     return [HeadCost(*place, value, measured.get(place)) for place, value in estimated.items()]
 
 
-def measured_heads(service: Service, run_id: str) -> MeasuredHeads:
+def measured_heads(service: Service, run_id: str) -> payloads.MeasuredHeads:
     fetch_run(service.database, run_id)
     rows = fetch(service.database, "head_cost_runs", run_id=run_id).to_pylist()
     heads = fetch(service.database, "head_costs", run_id=run_id).to_pylist()
@@ -102,7 +96,7 @@ def measured_heads(service: Service, run_id: str) -> MeasuredHeads:
         "num_tokens": first["num_tokens"],
         "nll_full": first["nll_full"],
         "nll_focus": first["nll_focus"],
-        "heads": cast(list[HeadCostPayload], heads),
+        "heads": cast(list[payloads.HeadCostPayload], heads),
     }
 
 
@@ -139,7 +133,7 @@ def explain_token(
     token: int,
     *,
     progress: Progress = lambda stage, fraction: None,
-) -> ExplainedTokenPayload:
+) -> payloads.ExplainedTokenPayload:
     """Find the dropped pairs that would have helped one token, verify the best, and store them."""
     from focus_runtime.explain.missing_links import missing_links
     from focus_runtime.models.structure import num_key_value_heads
@@ -179,7 +173,7 @@ def _random_keeps(service: Service, run: dict[str, Any], found: MissingLinks, sh
     return [keeps(link) for link in found.links]
 
 
-def explained(service: Service, run_id: str, token: int) -> ExplainedTokenPayload:
+def explained(service: Service, run_id: str, token: int) -> payloads.ExplainedTokenPayload:
     rows = fetch(service.database, "explained_tokens", run_id=run_id).to_pylist()
     row = next((row for row in rows if row["token"] == token), None)
     if row is None:
@@ -192,11 +186,11 @@ def explained(service: Service, run_id: str, token: int) -> ExplainedTokenPayloa
         "nll_focus": row["nll_focus"],
         "nll_together": row["nll_together"],
         "dropped_pairs": row["dropped_pairs"],
-        "links": cast(list[MissingLinkPayload], links),
+        "links": cast(list[payloads.MissingLinkPayload], links),
     }
 
 
-def measured_links(service: Service, run_id: str, token: int | None) -> MeasuredLinks:
+def measured_links(service: Service, run_id: str, token: int | None) -> payloads.MeasuredLinks:
     """Tokens of a run that were explained, and what was measured of one of them."""
     tokens = fetch(service.database, "explained_tokens", run_id=run_id)["token"].to_pylist()
     return {

@@ -15,20 +15,14 @@ from focus_explorer.statistics.agreement import align
 from focus_explorer.usecases.runs import list_runs, run_config, run_summary
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.config import config_payload
-from focus_explorer.views.payloads.comparisons import (
-    MatchedLayerPayload,
-    MatchedRunsPayload,
-    PartnerPayload,
-    RunNumbersPayload,
-    RunSummaryPayload,
-)
+from focus_explorer.views.payloads import comparisons as payloads
 from focus_explorer.views.run import encode
 from focus_runtime.measure.intervals import moving_block_interval
 
 NO_PARTNER = 255  # byte of a group without a partner in the other run
 
 
-def partners(service: Service, run_id: str) -> list[PartnerPayload]:
+def partners(service: Service, run_id: str) -> list[payloads.PartnerPayload]:
     """Other runs of exactly the same tokens, newest first."""
     same = _same_tokens(service, run_id)
     return [
@@ -48,7 +42,7 @@ def partners(service: Service, run_id: str) -> list[PartnerPayload]:
     ]
 
 
-def compare_runs(service: Service, run_id: str, other_id: str) -> MatchedRunsPayload:
+def compare_runs(service: Service, run_id: str, other_id: str) -> payloads.MatchedRunsPayload:
     """Two runs of the same tokens, the other's groups matched with this one's in every layer both have.
 
     `top` has the other run's groups in this run's names, 255 for one without a partner; `difference` is its loss minus
@@ -57,7 +51,7 @@ def compare_runs(service: Service, run_id: str, other_id: str) -> MatchedRunsPay
     if other_id not in _same_tokens(service, run_id):
         raise InputError(f"the run {other_id!r} has another text", expected="a run of the same tokens")
     first, other = (_routing(service, name) for name in (run_id, other_id))
-    layers: list[MatchedLayerPayload] = []
+    layers: list[payloads.MatchedLayerPayload] = []
     tops = []
     for layer in sorted(first.tops.keys() & other.tops.keys()):
         match = align(first.tops[layer], other.tops[layer], first.num_groups, other.num_groups)
@@ -73,7 +67,7 @@ def compare_runs(service: Service, run_id: str, other_id: str) -> MatchedRunsPay
     }
 
 
-def compare_numbers(service: Service, first: str, second: str) -> RunNumbersPayload:
+def compare_numbers(service: Service, first: str, second: str) -> payloads.RunNumbersPayload:
     """The numbers of any two runs, also of different texts, and the settings that differ."""
     a, b = (_summary(service, run_id) for run_id in (first, second))
     one, two = dict[str, Any](a["config"]), dict[str, Any](b["config"])
@@ -81,7 +75,7 @@ def compare_numbers(service: Service, first: str, second: str) -> RunNumbersPayl
     return {"first": a, "second": b, "settings_that_differ": differ}
 
 
-def _summary(service: Service, run_id: str) -> RunSummaryPayload:
+def _summary(service: Service, run_id: str) -> payloads.RunSummaryPayload:
     run = fetch_run(service.database, run_id)
     return {**run_summary(service.database, run_id), "title": run["title"], "name": run["name"]}
 

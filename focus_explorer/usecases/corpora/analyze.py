@@ -112,7 +112,7 @@ def _prepare(
     how = request.how
     read = load_named_centroids(service.database, how.centroids)  # before the model: a bad file is known at once
     with _lease(service, request) as loaded:
-        centroids = fit_centroids(read, loaded, how.drawn)
+        centroids = fit_centroids(read, loaded, how, how.seed)
         special_tokens = added_tokens(loaded.tokenizer, how.special_tokens).choice
     elsewhere = Placement("cuda", how.dtype or AUTO)  # its workers choose what is left to auto
     placement = elsewhere if _gpus_elsewhere(request) else service.models.place(*_device_and_dtype(request))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from focus_explorer.data.parts import by_top_k, part_groups
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.progress import Progress, held_at
-from focus_explorer.statistics import tables
 from focus_explorer.statistics.sample import stored_measurements
-from focus_explorer.statistics.tables import RunStatistics
+from focus_explorer.statistics.tables import agreement_between, run_statistics, statistics_table
 from focus_explorer.usecases.centroids.fit import calibration_ids
 from focus_explorer.usecases.pairs import MEASURED_TOKENS, measure_attention
 from focus_explorer.usecases.run_model import lease_run_model, run_random_seed
@@ -21,6 +18,8 @@ from focus_explorer.usecases.service import Service
 from focus_runtime.store.measurements import write_attention_queries, write_baseline, write_tags
 from focus_runtime.text.tagging import tag
 from focus_runtime.text.tokens import joined_text
+
+__all__ = ["agreement_between", "measure_random", "measure_run", "run_statistics", "statistics_rows", "tag_run"]
 
 
 def measure_run(
@@ -101,16 +100,6 @@ def _measure_attention(service: Service, run_id: str, stored: dict[str, Any], pr
     write_attention_queries(service.database, run_id, {"random": {one.layer: one.queries for one in layers}})
 
 
-def computed_statistics(service: Service, run_id: str) -> RunStatistics:
-    """The statistics of a run or corpus, computed when a table is read for the first time."""
-    return tables.run_statistics(service.database, run_id)
-
-
 def statistics_rows(service: Service, run_id: str, name: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = tables.statistics_table(service.database, run_id, name).to_pylist()
+    rows: list[dict[str, Any]] = statistics_table(service.database, run_id, name).to_pylist()
     return rows
-
-
-def agreement_table(service: Service, run_id: str, other_id: str) -> pa.Table:
-    """Agreement of two runs of the same tokens, a row for each layer they share."""
-    return tables.agreement_between(service.database, run_id, other_id)

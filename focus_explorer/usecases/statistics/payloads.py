@@ -15,20 +15,8 @@ from focus_explorer.statistics.tables import RunStatistics, agreement_between, r
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import measure_run
+from focus_explorer.views.payloads import statistics as payloads
 from focus_explorer.views.payloads.runs import JobAnswerPayload, JobPayload
-from focus_explorer.views.payloads.statistics import (
-    AgreementColumnsPayload,
-    CategoryColumnsPayload,
-    CharacteristicColumnsPayload,
-    ComputingPayload,
-    DistanceColumnsPayload,
-    DistantPairColumnsPayload,
-    LayerStatisticsPayload,
-    LinkColumnsPayload,
-    PairStatisticsPayload,
-    RunAgreementPayload,
-    StatisticsPayload,
-)
 from focus_explorer.views.statistics import columns, compact, judged, of_layer, shown_columns
 
 NEEDED = {
@@ -49,7 +37,7 @@ class StatisticsPayloads:
         self._computations = JobRunner(one_at_a_time=True, kept=KEPT_RESULTS)  # several would slow the page down
         self._measurements = JobRunner()
 
-    def overview(self, run_id: str) -> StatisticsPayload | ComputingPayload:
+    def overview(self, run_id: str) -> payloads.StatisticsPayload | payloads.ComputingPayload:
         """Statistics of the run and of its layers, with their sample and the measurements that are missing."""
         result = self._part(run_id, "overview")
         if not isinstance(result, RunStatistics):
@@ -57,24 +45,24 @@ class StatisticsPayloads:
         measured = stored_measurements(self.service.database, run_id)
         return _overview(result, measured, self.measurement(run_id)["job"])
 
-    def layer(self, run_id: str, layer: int) -> LayerStatisticsPayload | ComputingPayload:
+    def layer(self, run_id: str, layer: int) -> payloads.LayerStatisticsPayload | payloads.ComputingPayload:
         """Groups of one layer, with their tokens and categories."""
         result = self._part(run_id, "groups")
         return _groups(result, layer) if isinstance(result, RunStatistics) else result
 
-    def pairs(self, run_id: str, layer: int) -> PairStatisticsPayload | ComputingPayload:
+    def pairs(self, run_id: str, layer: int) -> payloads.PairStatisticsPayload | payloads.ComputingPayload:
         """Pairs kept by distance in one layer and over layers, and its strongest distant pairs and links."""
         result = self._part(run_id, "pairs")
         return _pairs(result, layer) if isinstance(result, RunStatistics) else result
 
-    def agreement(self, run_id: str, other_id: str) -> RunAgreementPayload | ComputingPayload:
+    def agreement(self, run_id: str, other_id: str) -> payloads.RunAgreementPayload | payloads.ComputingPayload:
         database = self.service.database
         result = self._result(
             run_id, ("agreement", other_id), lambda job: agreement_between(database, run_id, other_id)
         )
         if not isinstance(result, pa.Table):
-            return cast(ComputingPayload, result)
-        return {"state": "done", "rows": cast(AgreementColumnsPayload, columns(result))}
+            return cast(payloads.ComputingPayload, result)
+        return {"state": "done", "rows": cast(payloads.AgreementColumnsPayload, columns(result))}
 
     def measure(self, run_id: str, *, attention: bool) -> JobAnswerPayload:
         """Measure what is missing in the background, unless that is under way; returns the job."""
@@ -96,7 +84,7 @@ class StatisticsPayloads:
         job = self._measurements.get(run_id)
         return {"job": None if job is None else job.status()}
 
-    def _part(self, run_id: str, part: str) -> RunStatistics | ComputingPayload:
+    def _part(self, run_id: str, part: str) -> RunStatistics | payloads.ComputingPayload:
         """The statistics once the tables of a part are computed; until then the progress."""
 
         def compute(job: Job) -> RunStatistics:
@@ -107,7 +95,7 @@ class StatisticsPayloads:
                 result.table(name)
             return result
 
-        computed: RunStatistics | ComputingPayload = self._result(run_id, (part,), compute)
+        computed: RunStatistics | payloads.ComputingPayload = self._result(run_id, (part,), compute)
         return computed
 
     def _result(self, run_id: str, name: tuple[str, ...], compute: Callable[[Job], Any]) -> Any:
@@ -119,14 +107,14 @@ class StatisticsPayloads:
         )  # anew once measured
         job = self._computations.start(key, compute, kind="statistics", run_id=run_id, reuse_done=True)
         if not job.wait(PATIENCE):
-            computing: ComputingPayload = {"state": "computing", "fraction": job.fraction}
+            computing: payloads.ComputingPayload = {"state": "computing", "fraction": job.fraction}
             return computing
         if job.error is not None:
             raise InputError(job.message)
         return job.result
 
 
-def _overview(computed: RunStatistics, measured: dict[str, Any], job: JobPayload | None) -> StatisticsPayload:
+def _overview(computed: RunStatistics, measured: dict[str, Any], job: JobPayload | None) -> payloads.StatisticsPayload:
     table, sample = computed.table("statistics"), computed.sample
     run, layers = judged(table, "run"), judged(table, "layer")
     units = run[0]["units"] if run else 0
@@ -154,7 +142,7 @@ def _overview(computed: RunStatistics, measured: dict[str, Any], job: JobPayload
     }
 
 
-def _groups(computed: RunStatistics, layer: int) -> LayerStatisticsPayload:
+def _groups(computed: RunStatistics, layer: int) -> payloads.LayerStatisticsPayload:
     rows = [row for row in judged(computed.table("statistics"), "group") if row["layer"] == layer]
     if not rows:
         raise InputError(f"the run {computed.run_id!r} has no layer {layer}", fix="choose a layer of this run")
@@ -162,13 +150,13 @@ def _groups(computed: RunStatistics, layer: int) -> LayerStatisticsPayload:
         "state": "done",
         "groups": shown_columns(rows),
         "characteristic": cast(
-            CharacteristicColumnsPayload, columns(of_layer(computed.table("characteristic"), layer))
+            payloads.CharacteristicColumnsPayload, columns(of_layer(computed.table("characteristic"), layer))
         ),
-        "categories": cast(CategoryColumnsPayload, columns(of_layer(computed.table("categories"), layer))),
+        "categories": cast(payloads.CategoryColumnsPayload, columns(of_layer(computed.table("categories"), layer))),
     }
 
 
-def _pairs(computed: RunStatistics, layer: int) -> PairStatisticsPayload:
+def _pairs(computed: RunStatistics, layer: int) -> payloads.PairStatisticsPayload:
     distances = computed.table("distances").to_pylist()
     shown = [row for row in distances if row["layer"] in (layer, None)]
     links = computed.table("links")
@@ -176,9 +164,11 @@ def _pairs(computed: RunStatistics, layer: int) -> PairStatisticsPayload:
     kinds = {kind: strongest.filter(pa.compute.equal(strongest["kind"], kind)) for kind in ("kept", "dropped")}
     return {
         "state": "done",
-        "distances": cast(DistanceColumnsPayload, compact(shown, list(distances[0]))),
-        "pairs": cast(DistantPairColumnsPayload, columns(of_layer(computed.table("pairs"), layer))),
-        "links": cast(LinkColumnsPayload, columns(pa.concat_tables([rows.slice(0, LINKS) for rows in kinds.values()]))),
+        "distances": cast(payloads.DistanceColumnsPayload, compact(shown, list(distances[0]))),
+        "pairs": cast(payloads.DistantPairColumnsPayload, columns(of_layer(computed.table("pairs"), layer))),
+        "links": cast(
+            payloads.LinkColumnsPayload, columns(pa.concat_tables([rows.slice(0, LINKS) for rows in kinds.values()]))
+        ),
         "links_stored": {kind: rows.num_rows for kind, rows in kinds.items()},
         "links_measured": links.num_rows > 0,
         "query_heads": _query_heads(computed),

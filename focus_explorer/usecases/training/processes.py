@@ -37,14 +37,7 @@ from focus_explorer.usecases.training.film import Films
 from focus_explorer.usecases.training.request import TrainRequest, checkpoint_of, flag, plan_training
 from focus_explorer.usecases.training.texts import gather_texts
 from focus_explorer.usecases.users import acting_user, check_owner, log_change
-from focus_explorer.views.payloads.centroids import (
-    CurvePayload,
-    FilmPayload,
-    TrainingJobPayload,
-    TrainingJobState,
-    TrainingsPayload,
-    UsedTrainingPayload,
-)
+from focus_explorer.views.payloads import centroids as payloads
 from focus_explorer.views.training import curves_payload, training_summary
 from focus_runtime.store.training import is_alive
 
@@ -108,12 +101,12 @@ class Trainings:
         """One training, as `rows` has it; a NotFoundError if there is none."""
         return self._with_status(fetch_training(self.service.database, training_id))
 
-    def payload(self, shown: dict[str, dict[str, int]]) -> TrainingsPayload:
+    def payload(self, shown: dict[str, dict[str, int]]) -> payloads.TrainingsPayload:
         """What the Training tab needs now; `shown` has the last step of each mode that the page has of each curve it
         draws.
         """
         rows = self.rows()
-        curves: dict[str, dict[str, CurvePayload]] = {}
+        curves: dict[str, dict[str, payloads.CurvePayload]] = {}
         if shown:
             seen = [(key, mode, step) for key, modes in shown.items() for mode, step in modes.items()]
             ids, modes, steps = zip(*seen, ("", "", 0), strict=True)  # an empty list has no type in SQL
@@ -124,7 +117,7 @@ class Trainings:
                     curves.setdefault(key, {}).update(made)
         return {"trainings": [training_summary(row) for row in rows], "curves": curves, "job": self._job_state(rows)}
 
-    def _job_state(self, rows: list[dict[str, Any]]) -> TrainingJobPayload | None:
+    def _job_state(self, rows: list[dict[str, Any]]) -> payloads.TrainingJobPayload | None:
         """The process started last; None when its row says the same."""
         with self._lock:
             job = self._job
@@ -135,7 +128,7 @@ class Trainings:
             if status is None:
                 if row is not None and (row["status"] in LIVE or job.has_recorded_its_end(row)):
                     return None
-                state: TrainingJobState = "stopping" if job.out in self._stopping else "starting"
+                state: payloads.TrainingJobState = "stopping" if job.out in self._stopping else "starting"
                 return {"name": job.name, "out": job.out, "state": state, "message": ""}
             # the signal may come while Python starts, which then ends in ways of its own
             if status == STOPPED_STATUS or (row is None and status != 0 and job.out in self._stopping):
@@ -287,10 +280,10 @@ class Trainings:
             return self._job.process.poll() is None
         return is_alive(socket.gethostname(), pid, 0)
 
-    def film(self, training_id: str, layer: int | None, text: str) -> FilmPayload:
+    def film(self, training_id: str, layer: int | None, text: str) -> payloads.FilmPayload:
         return self.films.payload(self.get(training_id), layer, text)
 
-    def use(self, training_id: str) -> UsedTrainingPayload:
+    def use(self, training_id: str) -> payloads.UsedTrainingPayload:
         """Make a finished training's result a centroid file one can choose."""
         row = self.get(training_id)
         if not row["usable"]:

@@ -16,7 +16,7 @@ from focus_explorer.usecases.centroids.cards import CentroidCards, balance
 from focus_explorer.usecases.centroids.files import (
     add_centroids,
     load_named_centroids,
-    shipped_centroids,
+    shipped_row,
     uploaded_centroids,
 )
 from focus_explorer.usecases.run_payload import load_run
@@ -144,17 +144,17 @@ def test_files_with_other_numbers_of_groups_leave_some_without_a_partner(shelf):
 
 def test_budgets_are_among_the_settings(shelf):
     service, _, _ = shelf
-    default, quality = (row["sha256"] for row in shipped_centroids()[:2])
+    default, quality = (shipped_row(name)["sha256"] for name in ("default", "default-quality"))
     settings = {name: sides for name, *sides in CentroidCards(service).compare(default, quality)["settings"]}
     assert settings.keys() == {"budget", "steps", "tokens_seen", "seconds"}  # trained apart for their factors
-    configs = [json.loads(row["config"]) for row in shipped_centroids()[:2]]
+    configs = [json.loads(shipped_row(name)["config"]) for name in ("default", "default-quality")]
     assert settings["budget"] == [config["budget"] for config in configs]
 
 
 def test_what_cannot_be_compared_is_said(shelf):
     service, files, _ = shelf
     cards = CentroidCards(service)
-    default = shipped_centroids()[0]["sha256"]
+    default = shipped_row("default")["sha256"]
     assert "different models" in cards.compare(files["first"], default)["problem"]
     for pair in ((files["first"], files["first"]), ("nope", files["first"])):
         with pytest.raises(InputError):

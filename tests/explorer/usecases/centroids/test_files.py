@@ -181,7 +181,7 @@ def test_a_file_elsewhere_is_only_taken_from_the_list(own, tmp_path):
 
 def test_shipped_files_and_those_of_others_are_refused(own, tmp_path):
     with pytest.raises(InputError, match="ships with the project"):
-        remove_file(own, files.shipped_centroids()[0]["sha256"])
+        remove_file(own, files.shipped_row("default")["sha256"])
     with acting_as("ada"):
         sha256 = add_centroids(own, saved(tmp_path, "mine"), "mine", None).sha256
     with acting_as("ben"):

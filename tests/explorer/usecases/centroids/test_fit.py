@@ -7,8 +7,9 @@ import copy
 import pytest
 import torch
 
+from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.centroids import fit
-from focus_explorer.usecases.centroids.fit import DrawnCentroids, calibrate, fit_centroids
+from focus_explorer.usecases.centroids.fit import calibrate, fit_centroids
 from focus_explorer.usecases.models import LoadedModel
 from focus_runtime.fit import calibrate as runtime
 from tests.helpers import build_model, build_tokenizer
@@ -31,9 +32,8 @@ def passes(monkeypatch):
 
 
 def drawn(loaded, **changes):
-    centroids = fit_centroids(
-        None, loaded, DrawnCentroids(**{"num_groups": 4, "routing_dim": 6, "window": 8} | changes)
-    )
+    chosen = {"num_groups": 4, "routing_dim": 6, "window": 8, "seed": 0} | changes
+    centroids = fit_centroids(None, loaded, AnalyzeRequest(**chosen), chosen["seed"])
     calibrate(loaded, centroids)
     return centroids
 

@@ -12,7 +12,8 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
-from focus_explorer.usecases.texts import SAMPLES, read_text_file, sample_text, special_token_notes
+from focus_explorer.usecases.models import load_at
+from focus_explorer.usecases.texts import all_samples, read_text_file, special_token_notes
 from focus_runtime.config import FocusSettings
 from focus_runtime.failures import Advice
 from focus_runtime.files import cannot_write, check_writable_folder
@@ -83,28 +84,18 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
     from focus_runtime.composition.attach import compose
     from focus_runtime.measure.memory import within_memory
     from focus_runtime.measure.timing import machine
-    from focus_runtime.models.devices import input_device, place
-    from focus_runtime.models.loading import load_model
+    from focus_runtime.models.devices import input_device
     from focus_runtime.routing.centroid_file import load_centroids
     from focus_runtime.run.text import versions
     from focus_runtime.text.special import text_ids
 
-    text = _text(request.text)
+    text = all_samples() if request.text is None else read_text_file(Path(os.path.expanduser(request.text)))
     progress("Loading the model", 0.0)
-    placement = place(request.device, request.dtype)
-    model, tokenizer = load_model(
-        request.model, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir()
-    )
+    model, tokenizer, placement = load_at(request.model, request.device, request.dtype)
     ids = torch.tensor([text_ids(tokenizer, text, request.special_tokens)], device=placement.device)
     lengths = _lengths_within(model, ids, request.lengths)
     centroids = load_centroids(request.centroids)
-    focus = compose(
-        model,
-        centroids,
-        settings=request,
-        assignment="causal",
-        backend=request.backend,
-    )
+    focus = compose(model, centroids, settings=request, assignment="causal", backend=request.backend)
     try:
         with within_memory(model, SHORTER_LENGTHS):
             measured = {
@@ -178,20 +169,8 @@ def _perplexities(
     with torch.no_grad(), focus.full_attention():
         full = perplexity(model, scored, tokenizer=tokenizer, length=window)
     sparse = perplexity(focus, scored, tokenizer=tokenizer, length=window)
-    quality = {
-        "full": full.value,
-        "focus": sparse.value,
-        "scored_tokens": full.scored,
-        "window_tokens": window,
-        "stride": full.stride,
-    }
-    return {"perplexity": quality}
-
-
-def _text(source: str | None) -> str:
-    if source is not None:
-        return read_text_file(Path(os.path.expanduser(source)))
-    return "\n\n".join(sample_text(name) for name in SAMPLES)
+    values = {"full": full.value, "focus": sparse.value, "scored_tokens": full.scored}
+    return {"perplexity": values | {"window_tokens": window, "stride": full.stride}}
 
 
 def _layer_rows(model: Any, config: Any, request: BenchRequest, progress: Progress) -> list[Any]:

@@ -14,12 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationErr
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, InputError
 from focus_explorer.usecases.runs import run_config
-from focus_explorer.views.payloads.centroids import (
-    BudgetHeldOutPayload,
-    BudgetIntervalPayload,
-    BudgetPointPayload,
-    BudgetRecordPayload,
-)
+from focus_explorer.views.payloads.centroids import BudgetHeldOutPayload, BudgetPointPayload, BudgetRecordPayload
 from focus_explorer.words import counted
 from focus_runtime.budget import EXPECTED, HeadException, budget_digest, read_budget
 from focus_runtime.config import CONSTANT, FocusConfig, growth_words
@@ -167,26 +162,13 @@ class _Interval(_Read):
             raise ValueError("one end of an interval")
         return self
 
-    def payload(self) -> BudgetIntervalPayload:
-        return {"value": self.value, "low": self.low, "high": self.high}
-
 
 class _HeldOut(_Read):
-    relative_difference: _Interval
-    full_perplexity: _Interval
-    focus_perplexity: _Interval
+    change: _Interval = Field(alias="relative_difference")
+    full: _Interval = Field(alias="full_perplexity")
+    focus: _Interval = Field(alias="focus_perplexity")
     retained_pairs: _Share
     sequences: _Count
-
-    def payload(self, domain: str) -> BudgetHeldOutPayload:
-        return {
-            "domain": domain,
-            "change": self.relative_difference.payload(),
-            "full": self.full_perplexity.payload(),
-            "focus": self.focus_perplexity.payload(),
-            "retained_pairs": self.retained_pairs,
-            "sequences": self.sequences,
-        }
 
 
 class _Loss(_Read, extra="forbid"):
@@ -270,13 +252,15 @@ def read_record(training: Mapping[str, Any], config: FocusConfig, layers: Iterab
     points: dict[Budget, BudgetPoint] = {}
     for point in (record.without_budget, *record.points):
         points.setdefault(point.budget, point)
-    ((name, number),) = record.target.model_dump().items()
+    ((kind, number),) = record.target.model_dump().items()
     return BudgetRecord(
         points=tuple(sorted(points.values(), key=lambda point: point.retained_pairs)),
-        target=(name, number),
+        target=(kind, number),
         met=record.met,
         calibration=record.calibration,
-        held_out=[row.payload(domain) for domain, row in record.held_out.items()],
+        held_out=[
+            cast(BudgetHeldOutPayload, {"domain": name} | row.model_dump()) for name, row in record.held_out.items()
+        ],
         held_out_budget=config.budget if record.copied is None else record.copied.held_out_budget,
         source="" if record.copied is None else record.copied.source,
         before_factors=written.get("before_factors") is True,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer import settings
 from focus_explorer.errors import CentroidFileError, InputError, TextError
 from focus_explorer.progress import Progress, StageBar, held_at, no_stages
-from focus_explorer.usecases.texts import read_text_file, special_token_notes
+from focus_explorer.usecases.models import load_at
+from focus_explorer.usecases.texts import read_text_file, special_token_notes, text_files
 from focus_runtime.config import FocusSettings
 from focus_runtime.failures import SEQUENCES, Advice
 from focus_runtime.files import cannot_write, check_writable, replacing
@@ -101,7 +102,7 @@ def evaluate(request: EvaluateRequest, *, bar: StageBar = no_stages) -> dict[str
     explain = cannot_write("choose another file for --out")
     if out is not None:
         check_writable(out, explain=explain)  # before minutes of work
-    texts = _gather(request.text)
+    texts = [(path.name, read_text_file(path)) for path in text_files(request.text)]
     with bar() as progress:
         result = measure(request, texts, progress)
     if out is not None:
@@ -113,18 +114,13 @@ def evaluate(request: EvaluateRequest, *, bar: StageBar = no_stages) -> dict[str
 def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Progress) -> dict[str, Any]:
     """Every measurement, JSON-ready; the held-out texts by name and content."""
     from focus_runtime.evaluate.lm_eval.run import load_tasks
-    from focus_runtime.models.devices import place
-    from focus_runtime.models.loading import load_model
     from focus_runtime.routing.centroid_file import load_centroids
     from focus_runtime.run.text import versions
 
     progress("Loading", 0.0)
     files = [load_centroids(source) for source in request.centroids]  # before the model: bad files are known at once
     tasks = load_tasks(list(request.tasks), task_folder=request.task_folder) if request.has_tasks else {}
-    placement = place(request.device, request.dtype)
-    model, tokenizer = load_model(
-        request.model, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir()
-    )
+    model, tokenizer, placement = load_at(request.model, request.device, request.dtype)
     sample = _sequences(model, tokenizer, texts, request) if texts else None
     work = _Work(request, model, tokenizer, tasks, sample, progress, steps=len(files) + 1)
     config, runs = _run_all(work, model, files)
@@ -156,14 +152,15 @@ def _run_all(work: _Work, model: Any, files: list[Any]) -> tuple[Any, list[Run]]
     config: Any = None
     runs: list[Run] = []
     for centroids in files:
-        focus = compose(
-            model,
-            centroids,
-            settings=request,
-            backend=request.backend,
-        )
+        focus = compose(model, centroids, settings=request, backend=request.backend)
         try:
-            config = _same_config(config, focus.config, centroids.name)
+            if config not in (None, focus.config):
+                raise CentroidFileError(
+                    f"{centroids.name} has other settings than the first centroid file",
+                    expected="centroids that differ in their training seed alone",
+                    fix="evaluate them one by one",
+                )
+            config = focus.config
             if not runs:
                 with focus.full_attention():
                     runs.append(work.run(model, focus.config))
@@ -232,28 +229,6 @@ class _Work:
         return scores, results
 
 
-def _same_config(before: Any, config: Any, name: str) -> Any:
-    if before is not None and before != config:
-        raise CentroidFileError(
-            f"{name} has other settings than the first centroid file",
-            expected="centroids that differ in their training seed alone",
-            fix="evaluate them one by one",
-        )
-    return config
-
-
-def _gather(sources: Sequence[str]) -> list[tuple[str, str]]:
-    """(name, text) of text files and of the .txt files in folders, sorted within each folder."""
-    files: list[Path] = []
-    for source in sources:
-        path = Path(os.path.expanduser(source))
-        matches = sorted(path.glob("*.txt")) if path.is_dir() else [path]
-        if not matches:
-            raise TextError(f"the folder {source} has no text", expected="files ending in .txt")
-        files += matches
-    return [(path.name, read_text_file(path)) for path in files]
-
-
 def _sequences(model: Any, tokenizer: Any, texts: list[tuple[str, str]], request: EvaluateRequest) -> _Sample:
     """Sequences spread evenly over each text, as many of each as it has room for."""
     import torch
@@ -288,7 +263,7 @@ def make_task(request: TaskRequest, *, bar: StageBar = no_stages) -> dict[str, A
     from focus_runtime.evaluate.last_word import write_last_word_tasks
     from focus_runtime.models.loading import load_model
 
-    texts = _gather(request.text)
+    texts = [(path.name, read_text_file(path)) for path in text_files(request.text)]
     with bar() as progress:
         progress("Loading the tokenizer", 0.0)
         _, tokenizer = load_model(request.model, cache_dir=settings.cache_dir())
@@ -323,15 +298,9 @@ def registered(attention: str) -> str:
 def examine(name: str, *, attention: str, tokens: int, device: str, progress: Progress) -> Report:
     """The doctor's findings on a model with an implementation of attention, on texts of so many tokens."""
     from focus_runtime.evaluate.doctor.doctor import doctor
-    from focus_runtime.models.devices import place
-    from focus_runtime.models.loading import load_model
 
     implementation = registered(attention)
-    placement = place(device, "float32")
-    loading = held_at(progress, 0.0)
-    model, tokenizer = load_model(
-        name, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir(), progress=loading
-    )
+    model, tokenizer, _ = load_at(name, device, "float32", held_at(progress, 0.0))
     with redirect_stdout(sys.stderr):  # models print warnings
         return doctor(model, tokenizer, attention=implementation, tokens=tokens, progress=progress)
 

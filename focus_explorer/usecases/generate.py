@@ -3,9 +3,7 @@ Focus, and the groups of a text while it is being typed."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from focus_explorer.usecases.jobs import Job
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.run_model import backend_again, compose_run, composed_run, lease_run_model
 from focus_explorer.usecases.runs import check_beginning, run_special_tokens
-from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.service import Latest, Service
 from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
 from focus_explorer.views.payloads.runs import LiveTextPayload
 from focus_explorer.views.run import encode
@@ -145,8 +143,7 @@ class LiveTexts:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._texts: OrderedDict[tuple[str, str], LiveText] = OrderedDict()
-        self._lock = threading.Lock()
+        self._texts: Latest[tuple[str, str], LiveText] = Latest(KEPT_TEXTS)
 
     def read(self, run_id: str, text: str, session: str) -> LiveTextPayload:
         """Groups of every token of a text; only what differs from the session's last text is computed."""
@@ -176,15 +173,11 @@ class LiveTexts:
         from focus_runtime.run.cached_text import LiveText
 
         key = (str(run["run_id"]), session)
-        with self._lock:
-            live = self._texts.get(key)
-            if live is None or live.focus.model is not loaded.model:
-                focus = compose_run(self.service, run, loaded)
-                focus.detach()
-                self._texts[key] = live = LiveText(focus)
-            self._texts.move_to_end(key)
-            while len(self._texts) > KEPT_TEXTS:
-                self._texts.popitem(last=False)
+        live = self._texts.get(key)
+        if live is None or live.focus.model is not loaded.model:
+            focus = compose_run(self.service, run, loaded)
+            focus.detach()
+            live = self._texts.keep(key, LiveText(focus))
         return live
 
 

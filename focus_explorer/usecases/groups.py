@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from pyarrow import Table
 
 from focus_explorer.data.parts import placed
-from focus_explorer.data.queries import fetch
-from focus_explorer.errors import NotFoundError
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.statistics.agreement import layer_agreement, shuffled_agreement
 from focus_explorer.statistics.groups import (
     DRAWS,
@@ -54,17 +53,15 @@ class Routes:
 @lru_cache(maxsize=KEPT_RUNS)  # a stored run never changes
 def read_routes(database: Database, run_id: str) -> Routes:
     """Read a run's most probable groups and classify its words."""
-    shape = fetch(database, "run_shape", run_id=run_id).to_pylist()
-    if not shape:
-        raise NotFoundError(f"there is no run {run_id!r} in {database.path.name}", fix="reload the page")
+    run = fetch_run(database, run_id)
     rows = fetch(database, "top_groups", run_id=run_id)
     numbers = np.unique(rows["layer"].to_numpy())
-    tops = placed(rows, numbers, shape[0]["num_tokens"], "top_group").astype(np.uint8)
+    tops = placed(rows, numbers, run["num_tokens"], "top_group").astype(np.uint8)
     pieces = fetch(database, "tokens", run_id=run_id)["piece"].to_pylist()
     known: dict[str, int] = {}
     codes = np.array([known.setdefault(piece, len(known)) for piece in pieces], dtype=np.int64)
     classes = class_numbers(pieces)
-    groups = json.loads(shape[0]["config"])["num_groups"]
+    groups = json.loads(run["config"])["num_groups"]
     return Routes(numbers.tolist(), groups, tops, classes, list(known), codes)
 
 

@@ -11,6 +11,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.statistics.group_names import LEAST_PHI, LEAST_SHARE, MOST_P_VALUE, run_names, trait_words
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import check_owner, log_change
+from focus_explorer.views.payloads import picked
 from focus_explorer.views.payloads.runs import RunLabelPayload
 from focus_explorer.views.payloads.statistics import GroupNamePayload, GroupNamesPayload
 from focus_runtime.store.database import Database
@@ -40,7 +41,7 @@ def label_run(
         _check_length("the note", note, NOTE_LENGTH)
     _write(service, run_id, name=name, note=note, tags=None if tags is None else clean_tags(tags))
     row = next(row for row in all_runs(service) if row["run_id"] == run_id)
-    return {"run_id": row["run_id"], "name": row["name"], "note": row["note"], "tags": row["tags"]}
+    return picked(RunLabelPayload, row)
 
 
 def clean_tags(tags: Sequence[str]) -> list[str]:

@@ -260,6 +260,20 @@ def load_by_name(name: str, placement: Placement, progress: Progress = lambda st
     return LoadedModel(name, model, tokenizer, fingerprint(model))
 
 
+def load_at(
+    name: str, device: str, dtype: str, progress: Progress = lambda stage, fraction: None
+) -> tuple[Any, Any, Placement]:
+    """A model and its tokenizer for one command that needs no lease, and where they are."""
+    from focus_runtime.models.devices import place
+    from focus_runtime.models.loading import load_model
+
+    placement, cache = place(device, dtype), settings.cache_dir()
+    model, tokenizer = load_model(
+        name, dtype=placement.dtype, device=placement.device, cache_dir=cache, progress=progress
+    )
+    return model, tokenizer, placement
+
+
 def device_choices(*, training: bool = False) -> list[tuple[str, str]]:
     """(label, value): auto with what it means here, then this machine's devices; trainings do not split over GPUs."""
     from focus_runtime.models.devices import SPLIT, devices, place

@@ -6,8 +6,6 @@ once, by running the model on the run's stored tokens, and kept in the database.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,7 +28,7 @@ from focus_explorer.progress import Progress
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.run_model import composed_run, lease_run_model, run_changes
 from focus_explorer.usecases.runs import layer_parts, run_config, token_ids
-from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.service import Latest, Service
 from focus_explorer.views.pairs import (
     distance_payload,
     links_payload,
@@ -99,10 +97,9 @@ class PairViews:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._layers: OrderedDict[tuple[str, int], tuple[PartGroups, ...]] = OrderedDict()
+        self._layers: Latest[tuple[str, int], tuple[PartGroups, ...]] = Latest(KEPT_LAYERS)
         self._means: dict[str, payloads.DistanceMeanPayload] = {}
         self._jobs = JobRunner()
-        self._lock = threading.Lock()
 
     def part_with(self, run_id: str, layer: int, head: int | None, fix: str) -> Part:
         """The heads of a layer that are alike with one of them, which must be named where they differ."""
@@ -147,18 +144,9 @@ class PairViews:
 
     def _layer(self, run_id: str, layer: int) -> tuple[PartGroups, ...]:
         """What the heads of one layer executed; the latest few are kept, runs never change."""
-        key = (run_id, layer)
         run = fetch_run(self.service.database, run_id)  # which may have been deleted since
-        with self._lock:
-            if key in self._layers:
-                self._layers.move_to_end(key)
-                return self._layers[key]
-        parts = executed(self.service.database, run, layer)[layer]
-        with self._lock:
-            self._layers[key] = parts
-            while len(self._layers) > KEPT_LAYERS:
-                self._layers.popitem(last=False)
-        return parts
+        kept = self._layers.get((run_id, layer))
+        return kept or self._layers.keep((run_id, layer), executed(self.service.database, run, layer)[layer])
 
     def attention(self, run_id: str) -> AttentionState:
         """State of a run's measurement: "none", "running", "failed" or, with the results, "done"."""

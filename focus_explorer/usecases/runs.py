@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from focus_explorer.data.parts import Part, mean_distant_kept, part_pairs, run_parts
 from focus_explorer.data.queries import fetch, fetch_run, rows_of
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.views.payloads.comparisons import RunSummary, StagePayload
+from focus_explorer.views.payloads import picked
+from focus_explorer.views.payloads.comparisons import RunSummary
 from focus_explorer.views.payloads.runs import MaskPayload
 from focus_explorer.views.run import mask_payload
 from focus_runtime.config import FocusConfig
@@ -42,27 +43,17 @@ def run_summary(database: Database, run_id: str) -> RunSummary:
         timings[row["stage"]].setdefault("peak_memory_bytes", {})[row["mode"]] = row["peak_memory_bytes"]
     layers = part_pairs(run["config"], fetch(database, "part_pairs", run_id=run_id))
     shares = [mean_distant_kept(parts, run["num_tokens"]) for parts in layers.values()]
-    return {
-        "run_id": run_id,
-        "num_tokens": run["num_tokens"],
-        "special_tokens": run["special_tokens"],
-        "added_tokens": run["added_tokens"],
-        "scored_tokens": run["num_tokens"] - 1,
-        "perplexity": {"full": run["perplexity_full"], "focus": run["perplexity_focus"]},
-        "retained_pairs": run["retained_pairs"],
-        "distant_pairs_kept": mean_of_some(shares),
-        "dominance": run["dominance"],
-        "milliseconds": cast(dict[str, StagePayload], timings),
-        "config": run["config"],
-        "changes": run["changes"],
-        "model": run["model_id"],
-        "centroids": run["centroids_name"],
-        "device": run["device"],
-        "dtype": run["dtype"],
-        "backend": run["backend"],
-        "notes": run["notes"],
-        "db": str(database.path),
-    }
+    return picked(
+        RunSummary,
+        run,
+        scored_tokens=run["num_tokens"] - 1,
+        perplexity={"full": run["perplexity_full"], "focus": run["perplexity_focus"]},
+        distant_pairs_kept=mean_of_some(shares),
+        milliseconds=timings,
+        model=run["model_id"],
+        centroids=run["centroids_name"],
+        db=str(database.path),
+    )
 
 
 def run_special_tokens(run: Mapping[str, Any]) -> str:

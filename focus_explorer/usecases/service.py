@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from focus_explorer import settings
 from focus_explorer.usecases.models import FairLock, ModelStore
 from focus_runtime.store.database import Database
 
 Part = TypeVar("Part")
+Key = TypeVar("Key")
+Kept = TypeVar("Kept")
+
+
+class Latest(Generic[Key, Kept]):
+    """What was used last of results that never change, at most so many; safe to use from several threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[Key, Kept] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Key) -> Kept | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def keep(self, key: Key, value: Kept) -> Kept:
+        """Keep a value, and return it."""
+        with self._lock:
+            self._kept[key] = value
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return value
 
 
 class FieldNames(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -99,3 +100,15 @@ def read_text_file(path: Path) -> str:
         raise TextError(
             f"cannot read {path}: {error.strerror}", expected="a text file, or - for standard input"
         ) from error
+
+
+def text_files(sources: Sequence[str]) -> list[Path]:
+    """Text files, and the .txt files in folders, sorted within each folder."""
+    files: list[Path] = []
+    for source in sources:
+        path = Path(os.path.expanduser(source))
+        matches = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+        if not matches:
+            raise TextError(f"the folder {path} has no .txt files", expected="text files, or folders with .txt files")
+        files += matches
+    return files

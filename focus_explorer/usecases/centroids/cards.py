@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
@@ -21,8 +20,9 @@ from focus_explorer.usecases.centroids.files import (
     every_centroid_file,
     load_row,
 )
-from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.service import Latest, Service
 from focus_explorer.views.payloads import centroids as payloads
+from focus_explorer.views.payloads import picked
 from focus_explorer.views.payloads.runs import SettingValue
 from focus_runtime.config import FocusConfig
 
@@ -80,6 +80,7 @@ def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator)
 
 
 MOST_CACHED = 24
+CARD = ("name", "sha256", "base_model", "num_groups", "routing_dim", "layers")  # of a file's row
 FACTS = tuple(payloads.CentroidTrainingPayload.__annotations__)
 HELD_OUT_VALUES = tuple(payloads.HeldOutSettingPayload.__annotations__)
 
@@ -100,8 +101,7 @@ class CentroidCards:
     LARGE: ClassVar[bool] = True  # see `VisitorService.part`
 
     service: Service
-    _kept: dict[str, _File] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _kept: Latest[str, _File] = field(default_factory=lambda: Latest(MOST_CACHED))
 
     def cards(self) -> list[payloads.CentroidCardPayload]:
         """Every shipped and uploaded file; one that cannot be read any more has `problem` in place of its details."""
@@ -113,12 +113,7 @@ class CentroidCards:
 
     def _card(self, row: dict[str, Any], runs: int) -> payloads.CentroidCardPayload:
         card: payloads.CentroidCardPayload = {
-            "name": row["name"],
-            "sha256": row["sha256"],
-            "base_model": row["base_model"],
-            "num_groups": row["num_groups"],
-            "routing_dim": row["routing_dim"],
-            "layers": row["layers"],
+            **{name: row[name] for name in CARD},  # type: ignore[typeddict-item]
             "config": json.loads(row["config"]),
             "added": row["uploaded_at"].isoformat() if row.get("uploaded_at") else None,
             "owner": row.get("owner"),
@@ -170,15 +165,7 @@ class CentroidCards:
         for row in fetch(self.service.database, "centroid_uses", sha256=sha256).to_pylist():
             run = runs.setdefault(
                 row["run_id"],
-                {
-                    "run_id": row["run_id"],
-                    "title": row["title"],
-                    "name": row["name"],
-                    "num_tokens": row["num_tokens"],
-                    "model_id": row["model_id"],
-                    "created_at": row["created_at"].isoformat(),
-                    "layers": [],
-                },
+                picked(payloads.CentroidRunPayload, row, created_at=row["created_at"].isoformat(), layers=[]),
             )
             shares = [0.0] * num_groups
             for group, tokens in zip(row["groups"], row["tokens"], strict=True):
@@ -225,22 +212,16 @@ class CentroidCards:
         return centroid_row(self.service.database, sha256)
 
     def _read(self, row: dict[str, Any]) -> _File:
-        sha256 = row["sha256"]
-        with self._lock:
-            if sha256 in self._kept:
-                return self._kept[sha256]
+        kept = self._kept.get(row["sha256"])
+        if kept is not None:
+            return kept
         loaded = load_row(row)
         layers = {}
         for number, router in sorted(loaded.routers.items()):
             centroids = router.centroids.detach().double().numpy()
             layers[number] = LayerCentroids(centroids, centroids @ router.projection.detach().double().numpy().T)
         record = read_record(loaded.training, FocusConfig.from_json(row["config"]), layers)
-        read = _File(loaded.training, layers, record)
-        with self._lock:
-            self._kept[sha256] = read
-            while len(self._kept) > MOST_CACHED:
-                self._kept.pop(next(iter(self._kept)))
-        return read
+        return self._kept.keep(row["sha256"], _File(loaded.training, layers, record))
 
 
 def balance(sizes: Sequence[int], num_groups: int) -> float:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import threading
 from typing import TYPE_CHECKING, Any
 
 from focus_explorer.usecases.models import LoadedModel
+from focus_explorer.usecases.service import Latest
 from focus_explorer.usecases.texts import all_samples
 from focus_runtime.config import FocusConfig
 from focus_runtime.text.special import DEFAULT, text_ids, training_note
@@ -24,10 +24,8 @@ KEPT_POTENTIALS = 16  # sets of them, each K numbers a layer
 RANDOM_SEED = 0  # of the centroids that a user gets under the name "random"
 DRAWN = ("num_groups", "routing_dim", "top_k", "window")  # what a user chooses of them
 LIKE_SHIPPED = {"num_groups": 8}  # what differs from `FocusConfig`: a baseline has the shape of what it stands beside
-
-
-_potentials: dict[str, dict[int, Tensor]] = {}  # layer -> (K,), by hash of what they were estimated from
-_potentials_lock = threading.Lock()
+# layer -> (K,), by hash of what they were estimated from
+_potentials: Latest[str, dict[int, Tensor]] = Latest(KEPT_POTENTIALS)
 
 
 def calibration_ids(loaded: LoadedModel, special_tokens: str = DEFAULT) -> list[int]:
@@ -51,15 +49,10 @@ def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str = D
 
     ids = calibration_ids(loaded, special_tokens)
     key = _inputs(loaded, centroids, ids)
-    with _potentials_lock:
-        known = _potentials.get(key)
+    known = _potentials.get(key)
     if known is None:
         calibrate_potentials(loaded.model, centroids, torch.tensor([ids], device=input_device(loaded.model)))
-        known = {layer: router.potential.clone() for layer, router in centroids.routers.items()}
-        with _potentials_lock:
-            _potentials[key] = known
-            while len(_potentials) > KEPT_POTENTIALS:
-                del _potentials[next(iter(_potentials))]
+        known = _potentials.keep(key, {layer: one.potential.clone() for layer, one in centroids.routers.items()})
     for layer, router in centroids.routers.items():
         router.potential.copy_(known[layer])
         router.has_potential = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from focus_explorer.data.parts import part_groups
 from focus_explorer.data.queries import fetch, fetch_run
@@ -15,6 +15,7 @@ from focus_explorer.usecases.runs import check_beginning, layer_parts, token_ids
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import measure_run
 from focus_explorer.views.payloads import comparisons as payloads
+from focus_explorer.views.payloads import picked
 
 if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
@@ -91,13 +92,8 @@ def measured_heads(service: Service, run_id: str) -> payloads.MeasuredHeads:
     fetch_run(service.database, run_id)
     rows = fetch(service.database, "head_cost_runs", run_id=run_id).to_pylist()
     heads = fetch(service.database, "head_costs", run_id=run_id).to_pylist()
-    first = rows[0] if rows else {"num_tokens": None, "nll_full": None, "nll_focus": None}
-    return {
-        "num_tokens": first["num_tokens"],
-        "nll_full": first["nll_full"],
-        "nll_focus": first["nll_focus"],
-        "heads": cast(list[payloads.HeadCostPayload], heads),
-    }
+    of_run = rows[0] if rows else {"num_tokens": None, "nll_full": None, "nll_focus": None}
+    return picked(payloads.MeasuredHeads, of_run, heads=heads)
 
 
 def check_token(run: Mapping[str, Any], token: int) -> None:
@@ -179,15 +175,7 @@ def explained(service: Service, run_id: str, token: int) -> payloads.ExplainedTo
     if row is None:
         raise InputError(f"token {token:,} of this run was not explained yet", fix="explain it first")
     links = fetch(service.database, "missing_links", run_id=run_id, token=token).to_pylist()
-    return {
-        "token": token,
-        "measured_at": row["measured_at"].isoformat(),
-        "nll_full": row["nll_full"],
-        "nll_focus": row["nll_focus"],
-        "nll_together": row["nll_together"],
-        "dropped_pairs": row["dropped_pairs"],
-        "links": cast(list[payloads.MissingLinkPayload], links),
-    }
+    return picked(payloads.ExplainedTokenPayload, row, measured_at=row["measured_at"].isoformat(), links=links)
 
 
 def measured_links(service: Service, run_id: str, token: int | None) -> payloads.MeasuredLinks:

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.queries import fetch, fetch_run, fetch_several
+from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
 from focus_explorer.errors import InputError
 from focus_explorer.statistics.agreement import align
 from focus_explorer.usecases.runs import list_runs, run_config, run_summary
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.config import config_payload
 from focus_explorer.views.payloads import comparisons as payloads
-from focus_explorer.views.run import encode
+from focus_explorer.views.payloads import picked
+from focus_explorer.views.run import config_payload, encode
 from focus_runtime.measure.intervals import moving_block_interval
 
 NO_PARTNER = 255  # byte of a group without a partner in the other run
@@ -26,17 +26,12 @@ def partners(service: Service, run_id: str) -> list[payloads.PartnerPayload]:
     """Other runs of exactly the same tokens, newest first."""
     same = _same_tokens(service, run_id)
     return [
-        {
-            "run_id": run["run_id"],
-            "name": run["name"],
-            "created_at": run["created_at"].isoformat(),
-            "model_id": run["model_id"],
-            "centroids_name": run["centroids_name"],
-            "centroids_sha256": run["centroids_sha256"],
-            "config": config_payload(run["config"]),
-            "perplexity_focus": run["perplexity_focus"],
-            "retained_pairs": run["retained_pairs"],
-        }
+        picked(
+            payloads.PartnerPayload,
+            run,
+            created_at=run["created_at"].isoformat(),
+            config=config_payload(run["config"]),
+        )
         for run in list_runs(service.database)
         if run["run_id"] in same
     ]
@@ -94,10 +89,10 @@ def _same_tokens(service: Service, run_id: str) -> set[str]:
 
 
 def _routing(service: Service, run_id: str) -> _Routing:
-    rows = fetch_several(service.database, ("run_shape", "tops", "focus_losses"), run_id=run_id)
-    shape = rows["run_shape"].to_pylist()[0]
+    rows = fetch_several(service.database, ("run", "tops", "focus_losses"), run_id=run_id)
+    run = only_run(service.database, run_id, rows["run"])
     losses = np.asarray(rows["focus_losses"]["nll"].to_numpy(), dtype=np.float64)
-    return _Routing(run_config(shape).num_groups, _by_layer(rows["tops"], shape["num_tokens"]), losses)
+    return _Routing(run_config(run).num_groups, _by_layer(rows["tops"], run["num_tokens"]), losses)
 
 
 def _by_layer(rows: pa.Table, count: int) -> dict[int, NDArray[np.uint8]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +16,7 @@ from focus_explorer.usecases.jobs import stop_requested
 from focus_explorer.usecases.labels import NAME_LENGTH, label_run
 from focus_explorer.usecases.run_model import composed_run, lease_run_model, request_again, run_changes
 from focus_explorer.usecases.runs import check_beginning, checked_text, layer_parts, run_config, token_ids
-from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.service import Latest, Service
 from focus_explorer.views.pairs import changed_pairs
 from focus_explorer.views.payloads.comparisons import (
     ChangedPairsPayload,
@@ -97,8 +95,7 @@ class WhatIfs:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._kept: tuple[str, KeptPass] | None = None
-        self._results: OrderedDict[tuple[str, tuple[str, ...]], ChangedRun] = OrderedDict()
-        self._lock = threading.Lock()
+        self._results: Latest[tuple[str, tuple[str, ...]], ChangedRun] = Latest(KEPT_RESULTS)
 
     def measure(
         self,
@@ -123,10 +120,7 @@ class WhatIfs:
             progress("Reading on from the first change", 0.6)
             made = what_if(focus, kept, (*run_changes(run, before=kept.ids.shape[1]), *changes))
         summary = _summary(kept.result, made, self._full_loss(run_id, made.predictions.nll.size))
-        with self._lock:
-            self._results[run_id, tuple(texts)] = ChangedRun(kept.result, made, summary, loaded.tokenizer)
-            while len(self._results) > KEPT_RESULTS:
-                self._results.popitem(last=False)
+        self._results.keep((run_id, tuple(texts)), ChangedRun(kept.result, made, summary, loaded.tokenizer))
         return summary
 
     def _keep(self, run_id: str, focus: Any, progress: Progress) -> KeptPass:
@@ -144,8 +138,7 @@ class WhatIfs:
         given.
         """
         fetch_run(self.service.database, run_id)
-        with self._lock:
-            result = self._results.get((run_id, tuple(texts)))
+        result = self._results.get((run_id, tuple(texts)))
         if result is None or not texts:
             return {"result": None, "pairs": None, "prediction": None}
         return {

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,7 @@ from numpy.typing import NDArray
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.usecases.maps import evenly_spaced
 from focus_explorer.usecases.run_model import device_here
-from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.service import Latest, Service
 from focus_explorer.usecases.texts import SAMPLES, sample_text
 from focus_explorer.usecases.training.request import snapshots_of
 from focus_explorer.views.payloads.centroids import FilmPayload
@@ -70,8 +68,7 @@ class Films:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._frames: OrderedDict[tuple[Any, ...], Frame] = OrderedDict()
-        self._lock = threading.Lock()
+        self._frames: Latest[tuple[Any, ...], Frame] = Latest(KEPT_FRAMES)
 
     def payload(self, row: dict[str, Any], layer: int | None, text: str) -> FilmPayload:
         """The film of one layer (None: the middle one); of many files only those read within some seconds, `waiting`
@@ -135,30 +132,17 @@ class Films:
             for step, path in files:
                 state = path.stat()
                 key = (text, str(path), state.st_mtime_ns, state.st_size)
-                frame = self._kept(key)
+                frame = self._frames.get(key)
                 if frame is None:
                     if read and time.monotonic() - started > SECONDS_OF_WORK:
                         continue
-                    frame = _frame(loaded.model, path, tokens.ids)
-                    self._keep(key, frame)
+                    frame = self._frames.keep(key, _frame(loaded.model, path, tokens.ids))
                     read += 1
                 frames[step] = frame
             modules = attention_modules(loaded.model)
             layers = next(iter(frames.values())).layers
             sliding = {layer: sliding_window_of(modules[layer]) for layer in layers}
         return _Shot(tokens.pieces, frames, sliding, len(files) - len(frames))
-
-    def _kept(self, key: tuple[Any, ...]) -> Frame | None:
-        with self._lock:
-            if key in self._frames:
-                self._frames.move_to_end(key)
-            return self._frames.get(key)
-
-    def _keep(self, key: tuple[Any, ...], frame: Frame) -> None:
-        with self._lock:
-            self._frames[key] = frame
-            while len(self._frames) > KEPT_FRAMES:
-                self._frames.popitem(last=False)
 
 
 def kept_files(row: dict[str, Any]) -> list[tuple[int, Path]]:

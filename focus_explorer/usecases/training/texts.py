@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from focus_explorer.errors import InputError, TextError
+from focus_explorer.usecases.texts import read_text_file, text_files
 from focus_explorer.words import counted
 
 HELD_OUT = "held-out"  # the one domain of held-out text without names
@@ -106,10 +107,8 @@ def gather_texts(sources: Sequence[str], exclude: Sequence[str] = ()) -> tuple[l
     """Texts and files of text files and folders of .txt files, sorted within each folder, without texts also in
     `exclude`.
     """
-    from focus_explorer.usecases.texts import read_text_file
-
-    held_out = {read_text_file(path) for path in _text_files(exclude)}
-    texts = [(read_text_file(path), path) for path in _text_files(sources)]
+    held_out = {read_text_file(path) for path in text_files(exclude)}
+    texts = [(read_text_file(path), path) for path in text_files(sources)]
     kept = [(text, path) for text, path in texts if text not in held_out]
     if not kept:
         raise TextError(
@@ -117,17 +116,6 @@ def gather_texts(sources: Sequence[str], exclude: Sequence[str] = ()) -> tuple[l
             expected="text files, or folders with .txt files",
         )
     return [text for text, _ in kept], [path for _, path in kept]
-
-
-def _text_files(sources: Sequence[str]) -> list[Path]:
-    files: list[Path] = []
-    for source in sources:
-        path = Path(os.path.expanduser(source))
-        matches = sorted(path.glob("*.txt")) if path.is_dir() else [path]
-        if not matches:
-            raise TextError(f"the folder {path} has no .txt files", expected="text files, or folders with .txt files")
-        files += matches
-    return files
 
 
 def trained_on(domains: Sequence[DomainTexts]) -> Any:

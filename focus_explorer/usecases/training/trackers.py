@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from focus_explorer.progress import bars_hidden
 from focus_explorer.usecases.training.texts import HELD_OUT
@@ -123,9 +124,14 @@ class TrackedRun:
     resumed: bool = False
 
 
-class Tracker(Protocol):
-    """A log of one training in one program, through the program's own client."""
+class Tracker(ABC):
+    """A log of one training in a project or folder of one program, through the program's own client."""
 
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._client: Any = None  # of this training, once it is open
+
+    @abstractmethod
     def open(self, run: TrackedRun, step: int) -> int | None:
         """Start or continue the log, replacing what it holds from `step` on if possible.
 
@@ -133,40 +139,37 @@ class Tracker(Protocol):
         """
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Add finite numbers by name; several calls may come for one step."""
+        """Add finite numbers by name; several calls may come for one step, which the client joins."""
+        self._client.log(dict(numbers), step=step)
 
+    @abstractmethod
     def close(self, step: int, numbers: Mapping[str, float], notes: Mapping[str, str], *, failed: bool) -> None:
         """Add results, and status and hashes as notes, to the last step, and end the log."""
 
 
-class TensorBoardTracker:
-    """Writes to FOLDER/KEY; a step is on the disk once it is written."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = Path(os.path.expanduser(folder))
-        self._writer: Any = None
+class TensorBoardTracker(Tracker):
+    """Writes to FOLDER/KEY; a step is on the disk once it is written, and replaces later ones of an earlier file."""
 
     def open(self, run: TrackedRun, step: int) -> int:
-        """Start an event file; TensorBoard leaves out later steps of an earlier file."""
         from torch.utils.tensorboard import SummaryWriter
 
-        folder = self._folder / run.key
+        folder = Path(os.path.expanduser(self._place)) / run.key
         continued = run.resumed and folder.is_dir()
-        self._writer = SummaryWriter(str(folder), purge_step=step if continued else None)
+        self._client = SummaryWriter(str(folder), purge_step=step if continued else None)
         if not continued:
-            self._writer.add_text("settings", _code(run.settings), 0)
-            self._writer.flush()
+            self._client.add_text("settings", _code(run.settings), 0)
+            self._client.flush()
         return 0
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         for name, value in numbers.items():
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()
+            self._client.add_scalar(name, value, step)
+        self._client.flush()
 
     def close(self, step: int, numbers: Mapping[str, float], notes: Mapping[str, str], *, failed: bool) -> None:
         self.write(step, numbers)
-        self._writer.add_text("result", _code(notes), step)
-        self._writer.close()
+        self._client.add_text("result", _code(notes), step)
+        self._client.close()
 
 
 def _code(values: Mapping[str, Any]) -> str:
@@ -174,18 +177,14 @@ def _code(values: Mapping[str, Any]) -> str:
     return "".join(f"    {line}\n" for line in json.dumps(values, indent=1).splitlines())
 
 
-class TrackioTracker:
-    """A run of trackio, a SQLite file for each project, with the training's key for its name."""
-
-    def __init__(self, project: str) -> None:
-        self._project = project
-        self._run: Any = None
+class TrackioTracker(Tracker):
+    """A run of trackio, a SQLite file for each project, which its thread writes twice a second."""
 
     def open(self, run: TrackedRun, step: int) -> int:
         import trackio
 
-        self._run = trackio.init(
-            project=self._project,
+        self._client = trackio.init(
+            project=self._place,
             name=run.key,
             config=dict(run.settings),
             resume="allow" if run.resumed else "never",
@@ -193,37 +192,28 @@ class TrackioTracker:
             auto_log_cpu=False,
             auto_log_gpu=False,
         )
-        following = getattr(self._run, "_next_step", 0)  # also of a run on a server; no public name says so
+        following = getattr(self._client, "_next_step", 0)  # also of a run on a server; no public name says so
         return max(0, int(following) - 1)
-
-    def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Hand a row to trackio's thread, which writes twice a second."""
-        self._run.log(dict(numbers), step=step)
 
     def close(self, step: int, numbers: Mapping[str, float], notes: Mapping[str, str], *, failed: bool) -> None:
         import trackio
 
-        self._run.log({**numbers, **notes}, step=step)
+        self._client.log({**numbers, **notes}, step=step)
         trackio.finish()
 
 
-class WandbTracker:
-    """A run of wandb, online if a key is known, otherwise offline into its folder; its id and name are the key."""
-
-    def __init__(self, project: str) -> None:
-        self._project = project
-        self._run: Any = None
+class WandbTracker(Tracker):
+    """A run of wandb, online if a key is known, otherwise offline into its folder, which cannot say what it holds."""
 
     def open(self, run: TrackedRun, step: int) -> None:
-        """Start or continue the run; offline wandb does not know what the run holds."""
         import wandb
 
         online = wandb.setup().settings.mode in ("online", "shared")
         settings: dict[str, Any] = {"console": "off"}
         if FLUSH in wandb.Settings.model_fields:
             settings[FLUSH] = FLUSH_SECONDS
-        self._run = wandb.init(
-            project=self._project,
+        self._client = wandb.init(
+            project=self._place,
             id=run.key,
             name=run.key,
             config=dict(run.settings),
@@ -232,16 +222,12 @@ class WandbTracker:
             settings=wandb.Settings(**settings),
         )
 
-    def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Hand numbers to wandb's own process; those of one step make one row."""
-        self._run.log(dict(numbers), step=step)
-
     def close(self, step: int, numbers: Mapping[str, float], notes: Mapping[str, str], *, failed: bool) -> None:
-        self._run.summary.update({**numbers, **notes})
-        self._run.finish(exit_code=1 if failed else 0)
+        self._client.summary.update({**numbers, **notes})
+        self._client.finish(exit_code=1 if failed else 0)
 
 
-CLASSES: dict[str, Callable[[str], Tracker]] = {
+CLASSES: dict[str, type[Tracker]] = {
     "tensorboard": TensorBoardTracker,
     "trackio": TrackioTracker,
     "wandb": WandbTracker,

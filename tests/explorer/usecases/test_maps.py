@@ -143,7 +143,7 @@ def test_all_layers_are_placed_by_the_overlap_of_probabilities(service, run_id):
     rows = rows_of(service, run_id)
     layers = len(read_routes(service.database, run_id).layers)
     positions = np.array([3, 17])
-    vectors = np.sqrt(maps._vectors(service.database, "all_probabilities", "probabilities", 2, run_id, positions))
+    vectors = np.sqrt(maps._vectors(service.database, "all_probabilities", "probabilities", run_id, positions))
     by_token = {p: np.array([r["probabilities"] for r in rows if r["position"] == p]) for p in (3, 17)}
     expected = np.sqrt(by_token[3] * by_token[17]).sum(axis=1).mean()
     cosine = vectors[0] @ vectors[1] / (np.linalg.norm(vectors[0]) * np.linalg.norm(vectors[1]))

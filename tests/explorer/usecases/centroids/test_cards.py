@@ -142,15 +142,6 @@ def test_files_with_other_numbers_of_groups_leave_some_without_a_partner(shelf):
         assert layer["mean"] > 0.3
 
 
-def test_budgets_are_among_the_settings(shelf):
-    service, _, _ = shelf
-    default, quality = (shipped_row(name)["sha256"] for name in ("default", "default-quality"))
-    settings = {name: sides for name, *sides in CentroidCards(service).compare(default, quality)["settings"]}
-    assert settings.keys() == {"budget", "steps", "tokens_seen", "seconds"}  # trained apart for their factors
-    configs = [json.loads(shipped_row(name)["config"]) for name in ("default", "default-quality")]
-    assert settings["budget"] == [config["budget"] for config in configs]
-
-
 def test_what_cannot_be_compared_is_said(shelf):
     service, files, _ = shelf
     cards = CentroidCards(service)

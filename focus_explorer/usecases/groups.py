@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pyarrow import Table
 
 from focus_explorer.data.parts import placed
 from focus_explorer.data.queries import fetch, fetch_run
@@ -70,7 +69,8 @@ def group_payload(database: Database, run_id: str) -> GroupsPayload:
     routes = read_routes(database, run_id)
     stored = fetch(database, "groups", run_id=run_id).to_pylist()
     measured = fetch(database, "attention_mass", run_id=run_id)
-    mass = _mass_kept(measured)
+    by_layer = measured.group_by("layer").aggregate([("mass_kept", "mean")])  # over heads; empty until measured
+    mass = dict(zip(by_layer["layer"].to_pylist(), by_layer["mass_kept_mean"].to_pylist(), strict=True))
     base = np.bincount(routes.classes, minlength=len(CLASSES)) / len(routes.classes)
     groups = [
         [row | {"attention_mass": mass.get(layer)} for row in _layer_rows(routes, place, base)]
@@ -91,12 +91,6 @@ def group_payload(database: Database, run_id: str) -> GroupsPayload:
         "attention_tokens": measured["num_tokens"][0].as_py() if mass else None,
         "attention_heads": len(measured["head"].unique()) if mass else None,
     }
-
-
-def _mass_kept(measured: Table) -> dict[int, float]:
-    """Layer -> share of full attention inside its mask, mean over heads; empty until somebody measures it."""
-    by_layer = measured.group_by("layer").aggregate([("mass_kept", "mean")])
-    return dict(zip(by_layer["layer"].to_pylist(), by_layer["mass_kept_mean"].to_pylist(), strict=True))
 
 
 def _layer_rows(routes: Routes, place: int, base: NDArray[np.float64]) -> list[Row]:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from focus_explorer import settings
-from focus_explorer.progress import Progress, about
+from focus_explorer.progress import Progress, about, silent
 from focus_explorer.usecases.jobs import WAITING, waiting_for_turn
 from focus_explorer.usecases.users import acting_user
+from focus_runtime.config import FocusSettings
 from focus_runtime.failures import LONGEST_TEXT, Advice
+from focus_runtime.text.special import DEFAULT
 
 if TYPE_CHECKING:
     from focus_runtime.models.devices import Placement
@@ -60,7 +62,7 @@ class FairLock:
     def try_acquire(self) -> bool:
         """Take it where nobody holds it or waits; whether it was taken. `release` gives it back."""
         with self._changed:
-            if self._is_mine():
+            if self.is_mine():
                 self._depth += 1
                 return True
             free = self._holder is None and not self._waiting
@@ -69,8 +71,9 @@ class FairLock:
             return free
 
     def is_mine(self) -> bool:
-        with self._changed:
-            return self._is_mine()
+        """Whether this thread holds it."""
+        holder = self._holder
+        return holder is not None and holder.thread == threading.get_ident()
 
     def release(self) -> None:
         with self._changed:
@@ -87,18 +90,18 @@ class FairLock:
 
     def _acquire(self, ticket: _Ticket, waiting: Waiting | None) -> None:
         with self._changed:
-            if self._is_mine():
+            if self.is_mine():
                 self._depth += 1
                 return
             self._waiting.append(ticket)
         try:
             while True:
                 with self._changed:
-                    if self._changed.wait_for(lambda: self._is_next(ticket), LOOK_SECONDS):
+                    if self._changed.wait_for(lambda: self._holder is None and self._line()[0] is ticket, LOOK_SECONDS):
                         self._waiting.remove(ticket)
                         self._take(ticket)
                         return
-                    ahead = self._ahead(ticket)
+                    ahead = self._line().index(ticket) + (self._holder is not None)
                     seconds = self._estimate(ahead)
                 if waiting is not None:
                     waiting(ahead, seconds)
@@ -112,12 +115,6 @@ class FairLock:
         self._holder, self._since, self._depth = ticket, time.monotonic(), 1
         self._served[ticket.user] += 1
 
-    def _is_mine(self) -> bool:
-        return self._holder is not None and self._holder.thread == threading.get_ident()
-
-    def _is_next(self, ticket: _Ticket) -> bool:
-        return self._holder is None and self._line()[0] is ticket
-
     def _line(self) -> list[_Ticket]:
         """Who waits, in the order in which they will be served if nobody else comes."""
         served, left, line = Counter(self._served), list(self._waiting), []
@@ -127,9 +124,6 @@ class FairLock:
             left.remove(first)
             line.append(first)
         return line
-
-    def _ahead(self, ticket: _Ticket) -> int:
-        return self._line().index(ticket) + (self._holder is not None)
 
     def _estimate(self, ahead: int) -> float | None:
         if not self._holds:
@@ -187,7 +181,7 @@ class ModelStore:
         *,
         device: str | None = None,
         dtype: str | None = None,
-        progress: Progress = lambda stage, fraction: None,
+        progress: Progress = silent,
         advice: Advice = LONGEST_TEXT,
     ) -> Iterator[LoadedModel]:
         """The named model, for this thread alone until the block ends; within it the thread may take further leases.
@@ -250,7 +244,7 @@ def in_line(ahead: int, seconds: float | None) -> str:
     return f"{WAITING}: {ahead:,} before you{time_left}"
 
 
-def load_by_name(name: str, placement: Placement, progress: Progress = lambda stage, fraction: None) -> LoadedModel:
+def load_by_name(name: str, placement: Placement, progress: Progress = silent) -> LoadedModel:
     """Load a model by embedded name, Hugging Face id, folder or .gguf file."""
     from focus_runtime.models.loading import fingerprint, load_model
 
@@ -260,9 +254,21 @@ def load_by_name(name: str, placement: Placement, progress: Progress = lambda st
     return LoadedModel(name, model, tokenizer, fingerprint(model))
 
 
-def load_at(
-    name: str, device: str, dtype: str, progress: Progress = lambda stage, fraction: None
-) -> tuple[Any, Any, Placement]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OnModel(FocusSettings):
+    """A request that measures a model at settings of Focus; None means the centroid file's own.
+
+    `special_tokens` is "auto" where every text begins with what the tokenizer puts before one, or "none".
+    """
+
+    model: str = settings.SETTINGS["model"].default
+    device: str = "auto"
+    dtype: str = "auto"
+    backend: str = "auto"
+    special_tokens: str = DEFAULT
+
+
+def load_at(name: str, device: str, dtype: str, progress: Progress = silent) -> tuple[Any, Any, Placement]:
     """A model and its tokenizer for one command that needs no lease, and where they are."""
     from focus_runtime.models.devices import place
     from focus_runtime.models.loading import load_model

@@ -13,18 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import (
-    Part,
-    PartGroups,
-    by_top_k,
-    chance_beyond,
-    executed,
-    named_part,
-    sums_by_part,
-)
+from focus_explorer.data.parts import Part, PartGroups, by_top_k, chance_beyond, executed, named_part, sums_by_part
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, silent
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.run_model import composed_run, lease_run_model, run_changes
 from focus_explorer.usecases.runs import layer_parts, run_config, token_ids
@@ -43,6 +35,7 @@ from focus_explorer.views.run import encode
 from focus_runtime.mask.counts import count_tile
 from focus_runtime.mask.distances import DistanceCounts, count_by_distance, shuffled_sharing
 from focus_runtime.mask.rule import PairRule
+from focus_runtime.store.measurements import write_attention
 
 if TYPE_CHECKING:
     from focus_runtime.explain.token_attention import LayerAttention
@@ -57,13 +50,12 @@ MOST_TOKENS = 32_768
 BUSY = ("the attention of other tokens is being computed", "wait for it")
 
 
-def measure_attention(service: Service, run_id: str, *, progress: Progress = lambda stage, fraction: None) -> int:
+def measure_attention(service: Service, run_id: str, *, progress: Progress = silent) -> int:
     """Run a stored run's model once on its tokens and keep where full attention goes under the run's mask.
 
     Returns how many of its first tokens were measured: no token sees a later one, so the rest changes nothing.
     """
     from focus_runtime.measure.attention_mass import measure_attention as measure
-    from focus_runtime.store.measurements import write_attention
 
     def step(done: int, total: int) -> None:
         progress(f"Attention mass, layer {done} of {total}", 0.05 + 0.9 * done / total)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, silent
 from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.centroids.files import load_named_centroids, shipped_name, uploaded_centroids
 from focus_explorer.usecases.centroids.fit import calibrate, fit_centroids
@@ -19,7 +19,7 @@ from focus_explorer.usecases.service import Service
 from focus_runtime.composition.changes import Change, last_token, read_changes
 from focus_runtime.config import FocusConfig, FocusSettings
 from focus_runtime.failures import Advice
-from focus_runtime.routing.places import CENTROIDS_FILE
+from focus_runtime.routing.places import CENTROIDS_FILE, cached, hub_name
 
 if TYPE_CHECKING:
     from focus_runtime.composition.attach import FocusModel
@@ -34,11 +34,7 @@ SHORTER_RUN = Advice(
 
 @contextmanager
 def lease_run_model(
-    service: Service,
-    run: dict[str, Any],
-    advice: Advice = SHORTER_RUN,
-    *,
-    progress: Progress = lambda stage, fraction: None,
+    service: Service, run: dict[str, Any], advice: Advice = SHORTER_RUN, *, progress: Progress = silent
 ) -> Iterator[LoadedModel]:
     """A lease of the model a run was made with, in its precision, on its device or, where that is missing, the CPU."""
     where = {"device": device_here(run["device"]), "dtype": run["dtype"]}
@@ -161,8 +157,6 @@ def _centroid_name(service: Service, run: dict[str, Any]) -> str:
 
 def _fetched(name: str, digest: str) -> str | None:
     """A run's name of a hub's repository and commit, where the hub's cache has that file; nothing is fetched."""
-    from focus_runtime.routing.places import cached, hub_name
-
     repository = hub_name(name)
     found = cached(repository) if repository is not None and repository.pinned else None
     if found is None:

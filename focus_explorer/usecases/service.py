@@ -62,11 +62,7 @@ class Service:
     """
 
     def __init__(
-        self,
-        database: str | Path | None = None,
-        *,
-        models: ModelStore | None = None,
-        opened: Database | None = None,
+        self, database: str | Path | None = None, *, models: ModelStore | None = None, opened: Database | None = None
     ) -> None:
         self._database = opened or Database(database or settings.default_database())
         self.models = models or ModelStore()

@@ -11,10 +11,12 @@ from focus_explorer.errors import InputError, TextError
 from focus_explorer.progress import StageBar, no_stages
 from focus_explorer.usecases.centroids.files import check_new, find_centroids, load_named_centroids
 from focus_explorer.usecases.centroids.fit import check_model
+from focus_explorer.usecases.models import OnModel
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.session import one_writer, stop_on_signal
 from focus_explorer.usecases.training.texts import gather_domains, parse_domains, trained_on
 from focus_explorer.words import counted
+from focus_runtime.files import cannot_write, check_writable
 from focus_runtime.text.special import DEFAULT
 
 if TYPE_CHECKING:
@@ -25,8 +27,8 @@ FEWEST = 2  # sequences of a domain that an interval needs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TuneRequest:
-    """A search; its settings of Focus replace the file's. `text` and `held_out` are as `parse_domains` reads them.
+class TuneRequest(OnModel):
+    """A search. `text` and `held_out` are as `parse_domains` reads them.
 
     Attributes:
         held_out: text for the check, left out of `text`. Empty: other sequences of the calibration text.
@@ -40,26 +42,17 @@ class TuneRequest:
     text: tuple[str, ...]
     out: tuple[str, ...]
     held_out: tuple[str, ...] = ()
-    model: str = settings.SETTINGS["model"].default
     centroids: str = settings.SETTINGS["centroids"].default
     loss: tuple[float, ...] = ()
     pairs: tuple[float, ...] = ()
-    top_k: int | None = None
-    window: int | None = None
-    window_growth: tuple[int, int] | None = None
-    num_sinks: int | None = None
     top_ks: tuple[int, ...] = (0, 2)
     windows: tuple[int, ...] = (16, 32, 64, 128, 256, 512)
     by_query: bool = True
     sequences: int = 6
     held_out_sequences: int = 8
     seq_lens: tuple[int, ...] = (1024,)
-    device: str = "auto"
-    dtype: str = "auto"
-    backend: str = "auto"
     write_best: bool = False
     resume: bool = False
-    special_tokens: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +96,7 @@ def tune(service: Service, request: TuneRequest, *, bar: StageBar = no_stages) -
                 checked,
                 list(targets.values()),
                 choices=HeadChoices(top_ks=request.top_ks, windows=request.windows, by_query=request.by_query),
-                settings={
-                    "top_k": request.top_k,
-                    "window": request.window,
-                    "window_growth": request.window_growth,
-                    "num_sinks": request.num_sinks,
-                    "backend": request.backend,
-                },
+                settings=request.chosen() | {"backend": request.backend},
                 kept=resume_path(first),
                 resume=request.resume,
                 on_progress=progress,
@@ -132,7 +119,6 @@ def _written(found: Found, out: Path, request: TuneRequest) -> Tuned:
 
 
 def _targets(request: TuneRequest) -> dict[Path, Target]:
-    from focus_runtime.files import cannot_write, check_writable
     from focus_runtime.fit.budget_search import Target
     from focus_runtime.fit.tune import resume_path
 
@@ -278,7 +264,6 @@ class Balanced:
 
 def balance(service: Service, request: BalanceRequest, *, bar: StageBar = no_stages) -> Balanced:
     """Write a copy of a centroid file whose groups are as large as each other on the given text."""
-    from focus_runtime.files import cannot_write, check_writable
     from focus_runtime.fit.calibrate import balance_groups
     from focus_runtime.routing.centroid_file import save_centroids
 

@@ -26,7 +26,7 @@ from focus_explorer.usecases.centroids.fit import calibrate
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.centroids import UsedBudgetPayload
 from focus_runtime.config import FocusConfig
-from focus_runtime.files import cannot_write
+from focus_runtime.files import cannot_write, check_writable
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
@@ -155,7 +155,6 @@ def import_file(
     service: Service, request: ImportRequest, *, show: Callable[[list[str]], None] = lambda table: None
 ) -> Imported:
     """Recognise centroids of other code and write them in our format; `show` takes the mapping as lines before that."""
-    from focus_runtime.files import check_writable
     from focus_runtime.routing.centroid_file import save_centroids
     from focus_runtime.routing.centroid_import import recognise_centroids
 

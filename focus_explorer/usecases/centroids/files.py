@@ -22,8 +22,9 @@ from focus_explorer.words import counted
 from focus_runtime.assets import SHIPPED_CENTROIDS as SHIPPED_CENTROIDS
 from focus_runtime.config import growth_words
 from focus_runtime.files import replacing
-from focus_runtime.routing.places import hub_name
+from focus_runtime.routing.places import hub_name, locate_centroids, named_repository
 from focus_runtime.store.database import Database
+from focus_runtime.store.user_records import forget_centroids, register_centroids, rename_centroids
 
 if TYPE_CHECKING:
     from focus_runtime.routing.centroids import Centroids
@@ -42,7 +43,6 @@ def load_named_centroids(database: Database, name: str) -> Centroids | None:
 def find_centroids(database: Database, name: str) -> tuple[Place, Centroids]:
     """Where a named file lies, and what is in it; `load_named_centroids` says what names there are, but not random."""
     from focus_runtime.routing.centroid_file import MAX_BYTES, load_place
-    from focus_runtime.routing.places import locate_centroids
 
     if name == "random":
         raise InputError("random centroids are in no file", expected="a centroid file", fix="name one")
@@ -56,8 +56,6 @@ def find_centroids(database: Database, name: str) -> tuple[Place, Centroids]:
 
 def pinned_name(service: Service, name: str) -> str:
     """A name that means the same centroids from now on: of a hub's repository with its commit, which is fetched."""
-    from focus_runtime.routing.places import named_repository
-
     return name if named_repository(name) is None else find_centroids(service.database, name)[0].origin or name
 
 
@@ -152,8 +150,6 @@ def add_centroids(service: Service, path: str | Path, name: str, model: str | No
 
     It must fit the model. None: it was made from the model.
     """
-    from focus_runtime.store.user_records import register_centroids
-
     centroids, report = check_centroids(service, path, model)
     for row in every_centroid_file(service.database):
         if row["sha256"] == centroids.sha256 and os.path.exists(row.get("path", path)):
@@ -199,15 +195,12 @@ def file_sha256(path: str | Path) -> str:
 def register_in_place(database: Database, path: str | Path) -> None:
     """Register a centroid file without a copy or a report; an InputError if it cannot be used."""
     from focus_runtime.routing.centroid_file import load_centroids
-    from focus_runtime.store.user_records import register_centroids
 
     register_centroids(database, load_centroids(path), [], str(path))
 
 
 def rename_file(service: Service, file: str, name: str) -> None:
     """Give an uploaded file, by sha256 or name, another name in every list; runs made with it keep theirs."""
-    from focus_runtime.store.user_records import rename_centroids
-
     row = _own_row(service, file, "renamed")
     name = " ".join(name.split())
     if not name or len(name) > NAME_LENGTH:
@@ -224,8 +217,6 @@ def rename_file(service: Service, file: str, name: str) -> None:
 
 def remove_file(service: Service, file: str) -> None:
     """Remove an uploaded file, by sha256 or name, and its copy; a file in a training's folder stays in that folder."""
-    from focus_runtime.store.user_records import forget_centroids
-
     row = _own_row(service, file, "removed")
     forget_centroids(service.database, row["sha256"])
     path = Path(row["path"])

@@ -21,7 +21,14 @@ from focus_explorer.views.payloads.centroids import HeldOutPayload
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
 from focus_runtime.files import replacing, replacing_folder
-from focus_runtime.routing.places import CENTROIDS_FILE, SavedSettings, hub_name, write_settings
+from focus_runtime.routing.places import (
+    CENTROIDS_FILE,
+    SavedSettings,
+    hub_name,
+    locate_centroids,
+    named_repository,
+    write_settings,
+)
 
 CARD_FILE = "README.md"
 EMBEDDED = SETTINGS["model"].default
@@ -160,12 +167,7 @@ class Pushed:
 
 
 def push(
-    publication: Publication,
-    card: str,
-    *,
-    private: bool = False,
-    branch: str | None = None,
-    message: str | None = None,
+    publication: Publication, card: str, *, private: bool = False, branch: str | None = None, message: str | None = None
 ) -> Pushed:
     """Put file, settings and card into a repository in one commit; a missing repository or branch is made."""
     from huggingface_hub import CommitOperationAdd, HfApi
@@ -222,7 +224,6 @@ class Pulled:
 def pull(name: str, *, revision: str | None = None, sha256: str | None = None, out: str | None = None) -> Pulled:
     """Fetch a repository's centroids into the hub's cache, check them, and copy the file to `out` if asked to."""
     from focus_runtime.routing.centroid_file import MAX_BYTES, load_place
-    from focus_runtime.routing.places import locate_centroids, named_repository
 
     if named_repository(name) is None:
         raise InputError(f"{name[:80]!r} is no repository of a hub", expected="user/repo, or user/repo@revision")

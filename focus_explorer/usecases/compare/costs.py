@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.data.parts import part_groups
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, silent
 from focus_explorer.usecases.jobs import stop_requested
 from focus_explorer.usecases.run_model import composed_run, lease_run_model
 from focus_explorer.usecases.runs import check_beginning, layer_parts, token_ids
@@ -16,6 +16,9 @@ from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import measure_run
 from focus_explorer.views.payloads import comparisons as payloads
 from focus_explorer.views.payloads import picked
+from focus_runtime.budget import HeadException, HeadSetting, query_settings
+from focus_runtime.composition.changes import ChangeHeads, changed_budget
+from focus_runtime.store.measurements import HeadCost, write_head_costs, write_missing_links
 
 if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
@@ -30,17 +33,12 @@ MOST_TOKENS = 8192  # hidden states of all layers are kept up to the token: half
 
 
 def measure_heads(
-    service: Service,
-    run_id: str,
-    *,
-    verify: int = VERIFIED,
-    progress: Progress = lambda stage, fraction: None,
+    service: Service, run_id: str, *, verify: int = VERIFIED, progress: Progress = silent
 ) -> payloads.MeasuredHeads:
     """Estimate what every key-value head would win alone by full attention, measure the best, and store all."""
     import torch
 
     from focus_runtime.fit.budget_meter import BudgetMeter
-    from focus_runtime.store.measurements import write_head_costs
 
     run = fetch_run(service.database, run_id)
     check_beginning(run, ESTIMATED_TOKENS)
@@ -59,10 +57,7 @@ def measure_heads(
 
 def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, progress: Progress) -> list[HeadCost]:
     """Every key-value head of every layer with groups: all estimated, those measured that promise most."""
-    from focus_runtime.budget import HeadException, HeadSetting, query_settings
-    from focus_runtime.composition.changes import ChangeHeads, changed_budget
     from focus_runtime.models.structure import head_counts
-    from focus_runtime.store.measurements import HeadCost
 
     counts = head_counts(meter.focus.model)
     progress("Estimating every head", 0.2)
@@ -124,16 +119,11 @@ def most_hurt(service: Service, run_id: str) -> int:
 
 
 def explain_token(
-    service: Service,
-    run_id: str,
-    token: int,
-    *,
-    progress: Progress = lambda stage, fraction: None,
+    service: Service, run_id: str, token: int, *, progress: Progress = silent
 ) -> payloads.ExplainedTokenPayload:
     """Find the dropped pairs that would have helped one token, verify the best, and store them."""
     from focus_runtime.explain.missing_links import missing_links
     from focus_runtime.models.structure import num_key_value_heads
-    from focus_runtime.store.measurements import write_missing_links
 
     run = fetch_run(service.database, run_id)
     check_token(run, token)

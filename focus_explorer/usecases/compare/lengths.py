@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from focus_explorer.data.parts import by_top_k, executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError, MemoryShortError
-from focus_explorer.progress import Progress, held_at
+from focus_explorer.progress import Progress, held_at, silent
 from focus_explorer.usecases.jobs import job_limits
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.run_model import backend_again, compose_run, lease_run_model, run_changes
@@ -73,12 +73,7 @@ def check_seconds(seconds: float) -> None:
 
 
 def measure_lengths(
-    service: Service,
-    run_id: str,
-    layer: int,
-    *,
-    seconds: float = 30.0,
-    progress: Progress = lambda stage, fraction: None,
+    service: Service, run_id: str, layer: int, *, seconds: float = 30.0, progress: Progress = silent
 ) -> MeasuredLengths:
     """Time one layer of the run's model at 256, 512, ... tokens for as long as the time lasts.
 

@@ -27,10 +27,7 @@ def partners(service: Service, run_id: str) -> list[payloads.PartnerPayload]:
     same = _same_tokens(service, run_id)
     return [
         picked(
-            payloads.PartnerPayload,
-            run,
-            created_at=run["created_at"].isoformat(),
-            config=config_payload(run["config"]),
+            payloads.PartnerPayload, run, created_at=run["created_at"].isoformat(), config=config_payload(run["config"])
         )
         for run in list_runs(service.database)
         if run["run_id"] in same

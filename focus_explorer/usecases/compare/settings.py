@@ -13,7 +13,7 @@ import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError
-from focus_explorer.progress import Progress, held_at
+from focus_explorer.progress import Progress, held_at, silent
 from focus_explorer.usecases.centroids.fit import calibration_ids
 from focus_explorer.usecases.jobs import stop_requested
 from focus_explorer.usecases.models import LoadedModel
@@ -68,11 +68,7 @@ def grid_cells(top_k: Sequence[int], window: Sequence[int]) -> list[tuple[str, i
     """(kind, top_k, window) of every measurement, the run's own centroids first; without groups top-k is 0."""
     ks, ws = sorted(set(top_k)), sorted(set(window))
     full = [(k, w) for w in ws for k in ks]
-    return [
-        *(("focus", k, w) for k, w in full),
-        *(("window", 0, w) for w in ws),
-        *(("random", k, w) for k, w in full),
-    ]
+    return [*(("focus", k, w) for k, w in full), *(("window", 0, w) for w in ws), *(("random", k, w) for k, w in full)]
 
 
 def measure_grid(
@@ -83,7 +79,7 @@ def measure_grid(
     *,
     repeats: int = REPEATS,
     centroids: str | None = None,
-    progress: Progress = lambda stage, fraction: None,
+    progress: Progress = silent,
 ) -> list[GridCellPayload]:
     """Measure a run's text at every top-k and window: its centroids, window and sinks alone, and random centroids."""
     run = fetch_run(service.database, run_id)

@@ -10,7 +10,7 @@ import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, silent
 from focus_explorer.usecases.analyze import analyze
 from focus_explorer.usecases.jobs import stop_requested
 from focus_explorer.usecases.labels import NAME_LENGTH, label_run
@@ -29,6 +29,7 @@ from focus_explorer.views.run import encode
 from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.changes import Change, check_changes, last_token, read_changes
 from focus_runtime.measure.intervals import moving_block_interval
+from focus_runtime.text.tokens import vocabulary_piece
 
 if TYPE_CHECKING:
     from focus_runtime.explain.what_if import FocusPass, KeptPass
@@ -70,12 +71,7 @@ def repeated_by(run_id: str, texts: Sequence[str]) -> str:
 
 
 def save_changed(
-    service: Service,
-    run_id: str,
-    texts: Sequence[str],
-    *,
-    command: str = "",
-    progress: Progress = lambda stage, fraction: None,
+    service: Service, run_id: str, texts: Sequence[str], *, command: str = "", progress: Progress = silent
 ) -> str:
     """Analyse a run's text again with changes and store that as a run of its own; its own changes stay."""
     checked_changes(service, run_id, texts)
@@ -97,13 +93,7 @@ class WhatIfs:
         self._kept: tuple[str, KeptPass] | None = None
         self._results: Latest[tuple[str, tuple[str, ...]], ChangedRun] = Latest(KEPT_RESULTS)
 
-    def measure(
-        self,
-        run_id: str,
-        texts: Sequence[str],
-        *,
-        progress: Progress = lambda stage, fraction: None,
-    ) -> WhatIfResultPayload:
+    def measure(self, run_id: str, texts: Sequence[str], *, progress: Progress = silent) -> WhatIfResultPayload:
         """Read a run's text again with changes, from the first changed layer on."""
         from focus_runtime.explain.what_if import what_if
         from focus_runtime.run.text import stoppable
@@ -119,7 +109,9 @@ class WhatIfs:
             kept = self._keep(run_id, focus, progress)
             progress("Reading on from the first change", 0.6)
             made = what_if(focus, kept, (*run_changes(run, before=kept.ids.shape[1]), *changes))
-        summary = _summary(kept.result, made, self._full_loss(run_id, made.predictions.nll.size))
+        rows = fetch(self.service.database, "losses", run_id=run_id).to_pylist()
+        full = [row["nll"] for row in rows if row["mode"] == "full"][: made.predictions.nll.size]
+        summary = _summary(kept.result, made, float(np.mean(full)))
         self._results.keep((run_id, tuple(texts)), ChangedRun(kept.result, made, summary, loaded.tokenizer))
         return summary
 
@@ -146,11 +138,6 @@ class WhatIfs:
             "pairs": None if layer is None or layer not in result.after.masks else _pairs(result, layer),
             "prediction": None if token is None else _prediction(result, token),
         }
-
-    def _full_loss(self, run_id: str, count: int) -> float:
-        """Mean loss of full attention on the first so many predicted tokens, nats per token."""
-        rows = fetch(self.service.database, "losses", run_id=run_id).to_pylist()
-        return float(np.mean([row["nll"] for row in rows if row["mode"] == "full"][:count]))
 
 
 def _summary(before: FocusPass, after: FocusPass, nll_full: float) -> WhatIfResultPayload:
@@ -188,7 +175,6 @@ def _pairs(result: ChangedRun, layer: int) -> ChangedPairsPayload:
 
 def _prediction(result: ChangedRun, token: int) -> ChangedPredictionPayload:
     """The most probable tokens at one place without and with the changes; None beyond the tokens read."""
-    from focus_runtime.text.tokens import vocabulary_piece
 
     def of(one: FocusPass) -> PredictionPayload | None:
         made, place = one.predictions, token - 1

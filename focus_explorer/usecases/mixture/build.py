@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from focus_explorer.errors import InputError, TextError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, silent
 from focus_explorer.usecases.mixture.documents import Files, document_text
 from focus_explorer.usecases.mixture.sources import (
     DEBIAN,
@@ -281,7 +281,7 @@ def build_mixture(
     novels: Path,
     *,
     held_out: str | None = None,
-    progress: Progress = lambda stage, fraction: None,
+    progress: Progress = silent,
     sources: Sequence[Source] = SOURCES,
     download: Fetch = fetch,
 ) -> Mixture:

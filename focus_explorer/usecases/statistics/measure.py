@@ -7,7 +7,7 @@ from typing import Any
 from focus_explorer.data.parts import by_top_k, part_groups
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.progress import Progress, held_at
+from focus_explorer.progress import Progress, held_at, silent
 from focus_explorer.statistics.sample import stored_measurements
 from focus_explorer.statistics.tables import agreement_between, run_statistics, statistics_table
 from focus_explorer.usecases.centroids.fit import calibration_ids
@@ -30,7 +30,7 @@ def measure_run(
     random: bool = True,
     attention: bool = False,
     again: bool = False,
-    progress: Progress = lambda stage, fraction: None,
+    progress: Progress = silent,
 ) -> list[str]:
     """Measure what is requested and not stored yet; returns sentences on what could not be measured and why."""
     run = fetch_run(service.database, run_id)

@@ -100,11 +100,7 @@ class StatisticsPayloads:
 
     def _result(self, run_id: str, name: tuple[str, ...], compute: Callable[[Job], Any]) -> Any:
         """The result of a computation, or its progress when it takes longer than `PATIENCE`."""
-        key = (
-            run_id,
-            *name,
-            repr(stored_measurements(self.service.database, run_id)),
-        )  # anew once measured
+        key = (run_id, *name, repr(stored_measurements(self.service.database, run_id)))  # anew once measured
         job = self._computations.start(key, compute, kind="statistics", run_id=run_id, reuse_done=True)
         if not job.wait(PATIENCE):
             computing: payloads.ComputingPayload = {"state": "computing", "fraction": job.fraction}
@@ -131,11 +127,7 @@ def _overview(computed: RunStatistics, measured: dict[str, Any], job: JobPayload
             "notes": list(sample.notes),
             "length": "few" if units < FEW_UNITS else "rough" if units < ENOUGH_UNITS else "enough",
         },
-        "missing": {
-            "tags": not measured.get("tagger"),
-            "random": sample.random is None,
-            "attention": mass_missing,
-        },
+        "missing": {"tags": not measured.get("tagger"), "random": sample.random is None, "attention": mass_missing},
         "run": shown_columns(run),
         "layers": shown_columns(layers),
         "job": job,
@@ -161,6 +153,7 @@ def _pairs(computed: RunStatistics, layer: int) -> payloads.PairStatisticsPayloa
     shown = [row for row in distances if row["layer"] in (layer, None)]
     links = computed.table("links")
     strongest = of_layer(links, layer).sort_by([("probability", "descending")])
+    last_head = pa.compute.max(fetch(computed.database, "attention_mass", run_id=computed.run_id)["head"]).as_py()
     kinds = {kind: strongest.filter(pa.compute.equal(strongest["kind"], kind)) for kind in ("kept", "dropped")}
     return {
         "state": "done",
@@ -171,11 +164,5 @@ def _pairs(computed: RunStatistics, layer: int) -> payloads.PairStatisticsPayloa
         ),
         "links_stored": {kind: rows.num_rows for kind, rows in kinds.items()},
         "links_measured": links.num_rows > 0,
-        "query_heads": _query_heads(computed),
+        "query_heads": None if last_head is None else last_head + 1,  # None before full attention is measured
     }
-
-
-def _query_heads(computed: RunStatistics) -> int | None:
-    """Query heads of a layer, of which the links are; None before full attention is measured."""
-    last = pa.compute.max(fetch(computed.database, "attention_mass", run_id=computed.run_id)["head"]).as_py()
-    return None if last is None else last + 1

@@ -80,8 +80,7 @@ class Films:
         shot = self._shot(row, files, text)
         if layer is not None and layer not in shot.layers:
             raise NotFoundError(
-                f"the training {row['name']} has no groups in layer {layer}",
-                expected=", ".join(map(str, shot.layers)),
+                f"the training {row['name']} has no groups in layer {layer}", expected=", ".join(map(str, shot.layers))
             )
         chosen = shot.layers[len(shot.layers) // 2] if layer is None else layer
         at = shot.layers.index(chosen)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError
+from focus_explorer.usecases.budget import budget_of
 from focus_explorer.usecases.training.texts import DomainRequest, parse_domains
 from focus_explorer.usecases.training.trackers import LogTarget, parse_targets
 from focus_runtime.config import FocusConfig
@@ -292,7 +293,14 @@ def plan_training(
     """
     _check_options(request, name)
     config = _config(request, initial)
-    weights = _phase(request, request.steps, request.lr)
+    weights, regime = _phase(request, request.steps, request.lr), None
+    if request.trains_weights:
+        from focus_runtime.fit.regimes import RegimePlan
+
+        first = _phase(request, request.centroid_steps, request.centroid_lr) if request.regime == "two-phase" else None
+        regime = RegimePlan(
+            regime=REGIMES[request.regime], centroids=first, weights=weights, router_rate=request.router_lr
+        )
     return TrainingPlan(
         request,
         config,
@@ -302,14 +310,12 @@ def plan_training(
         parse_domains(request.val, "--val", weighted=False),
         request.val_every or (VAL_EVERY if request.patience else 0),
         parse_targets(request.log_to),
-        _regime(request, weights),
+        regime,
     )
 
 
 def _config(request: TrainRequest, initial: Centroids | None) -> FocusConfig:
     """The settings of attention during training; what is not given is that of `initial`."""
-    from focus_explorer.usecases.budget import budget_of
-
     start = initial.config if initial is not None else None
     return FocusConfig(
         num_groups=_given(request.groups, start and start.num_groups, recipe_named(request.recipe).num_groups),
@@ -367,15 +373,6 @@ def _phase(request: TrainRequest, steps: int, rate: float) -> TrainConfig:
         gradient_checkpointing=request.gradient_checkpointing,
         checkpoint_every=request.checkpoint_every,
     )
-
-
-def _regime(request: TrainRequest, weights: TrainConfig) -> RegimePlan | None:
-    if not request.trains_weights:
-        return None
-    from focus_runtime.fit.regimes import RegimePlan
-
-    first = _phase(request, request.centroid_steps, request.centroid_lr) if request.regime == "two-phase" else None
-    return RegimePlan(regime=REGIMES[request.regime], centroids=first, weights=weights, router_rate=request.router_lr)
 
 
 def _check_options(request: TrainRequest, name: Callable[[str], str]) -> None:

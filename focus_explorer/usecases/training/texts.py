@@ -13,6 +13,7 @@ from typing import Any
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.usecases.texts import read_text_file, text_files
 from focus_explorer.words import counted
+from focus_runtime.mask.distances import mean_of_some
 
 HELD_OUT = "held-out"  # the one domain of held-out text without names
 _NAMED = re.compile(r"(?P<name>[\w.-]+)=(?P<source>.+)", re.DOTALL)
@@ -164,8 +165,6 @@ def score(model: Any, centroids: Any, sequences: Mapping[str, Any]) -> dict[str,
 
 
 def _mean(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    from focus_runtime.mask.distances import mean_of_some
-
     made: dict[str, Any] = {}
     for name, value in reports[0].items():
         values = [report[name] for report in reports]

@@ -84,11 +84,6 @@ def trackers_state(out: Path) -> Path:
     return out.with_name(f"{out.stem if out.suffix == '.safetensors' else out.name}.log-to.json")
 
 
-def step_numbers(step: Any, group: str) -> dict[str, float]:
-    """A `TrainStep` as GROUP/NAME; what was not measured is left out."""
-    return _finite({f"{group}/{name}": getattr(step, name) for name in _OF_STEP})
-
-
 def evaluation_numbers(evaluation: Any) -> dict[str, float]:
     """An `Evaluation` as held_out/NAME, and as held_out/DOMAIN/NAME of domains with a name."""
     numbers = {"held_out/loss": evaluation.mean}
@@ -285,7 +280,8 @@ class TrainingTrackers:
     def step(self, step: Any) -> None:
         """Log a `TrainStep`, unless the log has it from before a resume."""
         group, before = ("train", 0) if self._phases is None else (step.phase, self._phases[step.phase])
-        number, numbers = before + step.step, step_numbers(step, group)
+        number = before + step.step
+        numbers = _finite({f"{group}/{name}": getattr(step, name) for name in _OF_STEP})  # without what is not measured
         self._open(number)
         self._remember()  # a program may hold a step back until the next one comes
 

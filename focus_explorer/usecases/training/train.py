@@ -128,6 +128,7 @@ def _load(request: TrainRequest, database: Any, held: ExitStack) -> _Training:
     from focus_runtime.fit.inputs import ModelHashes
     from focus_runtime.models.devices import native_dtype
     from focus_runtime.models.loading import load_model
+    from focus_runtime.models.structure import attention_modules
 
     initial = None if request.init is None else _initial(request.init, database)
     plan = plan_training(request, initial)
@@ -139,13 +140,12 @@ def _load(request: TrainRequest, database: Any, held: ExitStack) -> _Training:
     device = training_device(request.device)
     dtype = native_dtype(device) if request.dtype == "auto" else request.dtype
     model, tokenizer = load_model(request.model, dtype=dtype, device=device, cache_dir=settings.cache_dir())
-    _check_layers(plan, model)
+    layers = attention_modules(model)
+    missing = [layer for layer in plan.config.layers or () if layer not in layers]
+    if missing:
+        raise InputError(f"the model has no layer {missing[0]}", expected=f"--layers from 0 to {max(layers)}")
     sequences = held_out_sequences(  # too short a text is known now
-        tokenizer,
-        held_out,
-        count=request.val_sequences,
-        length=request.seq_len,
-        special_tokens=request.special_tokens,
+        tokenizer, held_out, count=request.val_sequences, length=request.seq_len, special_tokens=request.special_tokens
     )
     hashes = None if request.trains_weights else ModelHashes.of(model)
     return _Training(plan, model, tokenizer, domains, sequences, initial, hashes)
@@ -160,15 +160,6 @@ def _initial(name: str, database: Any) -> Centroids:
     if centroids is None:
         raise InputError("--init is random", expected="trained centroids", fix="leave it out: random is the default")
     return centroids
-
-
-def _check_layers(plan: TrainingPlan, model: Any) -> None:
-    from focus_runtime.models.structure import attention_modules
-
-    layers = attention_modules(model)
-    missing = [layer for layer in plan.config.layers or () if layer not in layers]
-    if missing:
-        raise InputError(f"the model has no layer {missing[0]}", expected=f"--layers from 0 to {max(layers)}")
 
 
 def _recorders(training: _Training, database: Any, command: str, announce: Announce) -> list[Any]:

@@ -58,9 +58,8 @@ def test_uploaded_file_is_kept_listed_and_usable(tmp_path, service, model_folder
     assert (added.sha256, added.name, added.known) == (digest, "mine.safetensors", False)
     assert any("K = 5" in line for line in added.report)
     path.unlink()
-    assert [row["sha256"] for row in uploaded_centroids(service.database) if row["name"] == "mine.safetensors"] == [
-        digest
-    ]
+    rows = uploaded_centroids(service.database)
+    assert [row["sha256"] for row in rows if row["name"] == "mine.safetensors"] == [digest]
     for name in ("mine.safetensors", digest):
         run = analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids=name, repeats=1))
         assert run_summary(service.database, run)["config"]["num_groups"] == 5

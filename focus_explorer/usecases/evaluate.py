@@ -114,8 +114,7 @@ def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Pr
     tasks = load_tasks(list(request.tasks), task_folder=request.task_folder) if request.has_tasks else {}
     model, tokenizer, placement = load_at(request.model, request.device, request.dtype)
     sample = _sequences(model, tokenizer, texts, request) if texts else None
-    work = _Work(request, model, tokenizer, tasks, sample, progress, steps=len(files) + 1)
-    config, runs = _run_all(work, model, files)
+    config, runs = _run_all(request, (model, tokenizer), files, sample, tasks, progress)
     result: dict[str, Any] = {
         "model": request.model,
         "device": placement.device,
@@ -136,13 +135,45 @@ def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Pr
 Run = tuple[Any, dict[str, Any]]  # scores of the sequences, and results of the tasks
 
 
-def _run_all(work: _Work, model: Any, files: list[Any]) -> tuple[Any, list[Run]]:
+def _run_all(
+    request: EvaluateRequest,
+    loaded: tuple[Any, Any],
+    files: list[Any],
+    sample: _Sample | None,
+    tasks: dict[str, Any],
+    progress: Progress,
+) -> tuple[Any, list[Run]]:
     """The configuration of all centroid files, and the runs: full attention first, then each file."""
     from focus_runtime.composition.attach import compose
+    from focus_runtime.evaluate.lm_eval.run import run_tasks
+    from focus_runtime.measure.memory import within_memory
+    from focus_runtime.measure.perplexity import score
 
-    request = work.request
+    (model, tokenizer), steps = loaded, len(files) + 1
     config: Any = None
     runs: list[Run] = []
+
+    def run(attending: Any) -> None:
+        start, scores, results = len(runs) / steps, None, {}
+        if sample is not None:
+            progress("Perplexity", start)
+            with within_memory(model, SEQUENCES):
+                scores = score(attending, sample.sequences)
+        if tasks:
+            with within_memory(model, TASKS):
+                results = run_tasks(
+                    attending,
+                    tokenizer,
+                    tasks,
+                    window=config.shortest_window,
+                    full_up_to=config.full_up_to,
+                    limit=request.limit,
+                    batch_size=request.batch,
+                    special_tokens=request.special_tokens,
+                    progress=lambda part: progress("Tasks", start + (0.5 + part / 2) / steps),
+                )
+        runs.append((scores, results))
+
     for centroids in files:
         focus = compose(model, centroids, settings=request, backend=request.backend)
         try:
@@ -155,8 +186,8 @@ def _run_all(work: _Work, model: Any, files: list[Any]) -> tuple[Any, list[Run]]
             config = focus.config
             if not runs:
                 with focus.full_attention():
-                    runs.append(work.run(model, focus.config))
-            runs.append(work.run(focus, focus.config))
+                    run(model)
+            run(focus)
         finally:
             focus.detach()
     return config, runs
@@ -178,47 +209,6 @@ def _compared(
     if tasks:
         compared["tasks"] = [compare_tasks(plain, results, seed=request.seed) for _, results in focused]
     return compared
-
-
-@dataclass(slots=True)
-class _Work:
-    """The measurements that full attention and every centroid file have in common."""
-
-    request: EvaluateRequest
-    network: Any
-    tokenizer: Any
-    tasks: dict[str, Any]
-    sample: _Sample | None
-    progress: Progress
-    steps: int
-    done: int = 0
-
-    def run(self, model: Any, config: Any) -> Run:
-        """Scores of the sequences, and results of the tasks."""
-        from focus_runtime.evaluate.lm_eval.run import run_tasks
-        from focus_runtime.measure.memory import within_memory
-        from focus_runtime.measure.perplexity import score
-
-        start, scores, results = self.done / self.steps, None, {}
-        if self.sample is not None:
-            self.progress("Perplexity", start)
-            with within_memory(self.network, SEQUENCES):
-                scores = score(model, self.sample.sequences)
-        if self.tasks:
-            with within_memory(self.network, TASKS):
-                results = run_tasks(
-                    model,
-                    self.tokenizer,
-                    self.tasks,
-                    window=config.shortest_window,
-                    full_up_to=config.full_up_to,
-                    limit=self.request.limit,
-                    batch_size=self.request.batch,
-                    special_tokens=self.request.special_tokens,
-                    progress=lambda part: self.progress("Tasks", start + (0.5 + part / 2) / self.steps),
-                )
-        self.done += 1
-        return scores, results
 
 
 def _sequences(model: Any, tokenizer: Any, texts: list[tuple[str, str]], request: EvaluateRequest) -> _Sample:

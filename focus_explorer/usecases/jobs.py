@@ -107,10 +107,6 @@ class Job:
     _begun: tuple[float, float] | None = None  # when the fraction began to grow, and the fraction then
     _stepped: float = 0.0  # when the last step was published
 
-    def __post_init__(self) -> None:
-        with _lock:
-            _live.add(self)
-
     @property
     def live(self) -> bool:
         return self.state in LIVE
@@ -239,13 +235,19 @@ def stop_requested() -> bool:
 
 def done_here(kind: str, work: Callable[[Job], Any]) -> Any:
     """Do work on this thread as a job of a kind, within its limits, and return its result."""
-    job = Job(kind)
+    job = _registered(Job(kind))
     job.execute(work)
     if job.error is not None:
         raise job.error
     if job.state == "stopped":
         raise InputError("the server ended this", fix="try again once it is back")
     return job.result
+
+
+def _registered(job: Job) -> Job:
+    with _lock:
+        _live.add(job)
+    return job
 
 
 class JobRunner:
@@ -298,7 +300,7 @@ class JobRunner:
             if job is None or not (job.live or (reuse_done and job.state == "done")):
                 self._jobs.pop(key, None)
                 self._forget()
-                job = self._jobs[key] = Job(kind, run_id, steady)
+                job = self._jobs[key] = _registered(Job(kind, run_id, steady))
                 threading.Thread(target=self._execute, args=(job, work, request_id()), daemon=True).start()
             self._jobs.move_to_end(key)
         return job

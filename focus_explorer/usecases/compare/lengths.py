@@ -158,20 +158,18 @@ def _measure(focus: FocusModel, run: dict[str, Any], tokens: _Tokens, length: in
         repeats=REPEATS,
         seed=length,
     )
-    full, sparse, routing = measured["full_ms"], measured["focus_ms"], measured["routing_ms"]
-    return {
+    times = {
+        f"{mode}_{value}": measured[f"{mode}_ms"][value]
+        for mode in ("full", "focus")
+        for value in ("median", "low", "high")
+    }
+    return times | {
         "run_id": run["run_id"],
         "layer": tokens.layer,
         "tokens": length,
         "top_k": config.top_k,
         "window_size": config.window,
-        "full_median": full["median"],
-        "full_low": full["low"],
-        "full_high": full["high"],
-        "focus_median": sparse["median"],
-        "focus_low": sparse["low"],
-        "focus_high": sparse["high"],
-        "routing_median": routing["median"],
+        "routing_median": measured["routing_ms"]["median"],
         "retained_pairs": measured["retained_pairs"],
         "repeats": REPEATS,
         "backend": measured["backend"],

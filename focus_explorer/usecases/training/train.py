@@ -89,7 +89,7 @@ def train(
 
     Returns:
         Of centroids: out, sha256, training, has_budget. Of weights: out, and what `training.json` in the folder holds.
-            Empty in a process that only helps the first one.
+        Empty in a process that only helps the first one.
 
     Raises:
         InputError: anything a user can put right; an older result is left as it was.

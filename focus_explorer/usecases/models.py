@@ -221,9 +221,7 @@ class ModelStore:
                     meter.spend(time.monotonic() - since)
 
     def tokenizer(self, name: str) -> Any | None:
-        """The tokenizer of a model. None: it would have to be fetched or converted first, or somebody works with a
-        model: transformers cannot be imported by two threads at a time.
-        """
+        """The tokenizer of a model. None: it is not on this machine, or somebody works with a model."""
         from focus_runtime.models.loading import load_tokenizer
 
         if not self._lock.try_acquire():

@@ -55,9 +55,7 @@ def device_here(recorded: str) -> str:
 
 
 def backend_again(execution: Mapping[str, Any]) -> str:
-    """The backend that measures a run again; before 0.2, when the requested one was not stored, one that must have been
-    named.
-    """
+    """The backend that measures a run again; before 0.2, which did not store the request, one that was named."""
     executed = execution["backend"]
     return execution.get("requested_backend") or (
         executed if executed in ("reference", "decomposed", "flex") else "auto"

@@ -52,9 +52,7 @@ _REQUEST: ContextVar[_Request | None] = ContextVar("request", default=None)
 
 @contextmanager
 def acting_as(user: str | None) -> Iterator[None]:
-    """Within the block this code works for a user: a name, "" for somebody not logged in, None for who owns the
-    machine.
-    """
+    """Within the block this code works for a user: a name, "" for one not logged in, None for the machine's owner."""
     token = _USER.set(user)
     try:
         yield
@@ -94,9 +92,7 @@ def check_owner(what: str, owner: str | None) -> None:
 
 @contextmanager
 def working_for(identity: str) -> Iterator[None]:
-    """Within the block this code works for the request of that id; what it started and goes on, as in a queue, does
-    not.
-    """
+    """Within the block this code works for the request of that id; what it started and goes on does not."""
     request = _Request(identity)
     token = _REQUEST.set(request)
     try:

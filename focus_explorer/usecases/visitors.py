@@ -269,9 +269,7 @@ class VisitorService(Service):
         return self.shown if own is None else own.database
 
     def part(self, kind: type[Part]) -> Part:
-        """The visitor's object of a class; of a `LARGE` class, which keeps passes of the model, only the latest few
-        have one.
-        """
+        """The visitor's object of a class; of one that is `LARGE` (passes of the model) only the latest few have one."""
         own = self._own()
         if own is None:
             return super().part(kind)

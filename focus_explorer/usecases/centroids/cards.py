@@ -32,7 +32,7 @@ RANDOM_SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class LayerCentroids:
-    """Centroids of one layer, (K, d_g), and the hidden states that score highest with each, (K, d): projection times
+    """(K, d_g) centroids of a layer, and the (K, d) hidden states that score highest with each: projection times
     centroid.
     """
 
@@ -130,9 +130,7 @@ class CentroidCards:
         return card
 
     def detail(self, sha256: str) -> payloads.CentroidDetailPayload:
-        """(K, K) cosines of the centroids in every layer; the runs that used the file, newest first; its measured
-        budgets.
-        """
+        """(K, K) cosines of the centroids in every layer; the runs that used the file, newest first; its budgets."""
         row = self._row(sha256)
         read = self._read(row)
         budget = FocusConfig.from_json(row["config"]).budget
@@ -225,7 +223,7 @@ class CentroidCards:
 
 
 def balance(sizes: Sequence[int], num_groups: int) -> float:
-    """Entropy of the group sizes over that of even groups: 1 for even ones (or a single group), 0 when one has every
+    """Entropy of the group sizes over that of even groups: 1 for even ones or a single group, 0 when one has every
     token.
     """
     if num_groups == 1:

@@ -126,9 +126,7 @@ def _scratch(database: Database) -> Iterator[Path]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportRequest:
-    """What is imported from a file or folder of other code, see `import_centroids`. Without a model: unchecked and
-    without new potentials.
-    """
+    """What is imported from a file or folder of other code; without a model unchecked and without new potentials."""
 
     source: str
     out: str

@@ -34,9 +34,7 @@ NAME_LENGTH = 120
 
 
 def load_named_centroids(database: Database, name: str) -> Centroids | None:
-    """Centroids by name: a shipped file's, an uploaded file's name or hash, a path, or a repository of a hub. None for
-    "random".
-    """
+    """Centroids by name: shipped, uploaded (also by hash), a path, or a repository of a hub. None for "random"."""
     return None if name == "random" else find_centroids(database, name)[1]
 
 

@@ -116,9 +116,7 @@ def measure_again(
 
 
 def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids) -> dict[str, Centroids]:
-    """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced under the run's
-    settings.
-    """
+    """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced at its settings."""
     from focus_runtime.routing.centroids import no_groups
     from focus_runtime.run.random_baseline import COMPARISON_SEED, baseline_seed, random_baseline, random_seed
 

@@ -126,9 +126,7 @@ class WhatIfs:
         return self._kept[1]
 
     def measured(self, run_id: str, texts: Sequence[str], layer: int | None, token: int | None) -> WhatIfMeasured:
-        """What was measured of a changed run, with the pairs of a layer and the prediction of a token if these are
-        given.
-        """
+        """What was measured of a changed run, with the pairs of a layer and the prediction of a token if given."""
         fetch_run(self.service.database, run_id)
         result = self._results.get((run_id, tuple(texts)))
         if result is None or not texts:

@@ -100,9 +100,7 @@ class Package:
     folder: Path
 
     def files(self, patterns: Sequence[str], without: Sequence[str] = (), *, mixed: bool = False) -> Files:
-        """Files whose paths match patterns (`*` also stands for `/`), ordered by path or, `mixed`, by a hash of it; no
-        links.
-        """
+        """Files whose paths match patterns (`*` also stands for `/`), ordered by path or by a hash of it; no links."""
         real = (path for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink())
         files = {PurePosixPath(path.relative_to(self.folder).as_posix()): path for path in real}
         found = [name for name in files if _matches(name, patterns) and not _matches(name, without)]

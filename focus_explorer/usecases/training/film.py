@@ -71,9 +71,7 @@ class Films:
         self._frames: Latest[tuple[Any, ...], Frame] = Latest(KEPT_FRAMES)
 
     def payload(self, row: dict[str, Any], layer: int | None, text: str) -> FilmPayload:
-        """The film of one layer (None: the middle one); of many files only those read within some seconds, `waiting`
-        are left.
-        """
+        """The film of one layer (None: the middle one); of many files only those read within some seconds."""
         if text not in SAMPLES:
             raise NotFoundError(f"there is no sample text {text!r}", expected=", ".join(SAMPLES))
         files = kept_files(row)

@@ -102,9 +102,7 @@ class Trainings:
         return self._with_status(fetch_training(self.service.database, training_id))
 
     def payload(self, shown: dict[str, dict[str, int]]) -> payloads.TrainingsPayload:
-        """What the Training tab needs now; `shown` has the last step of each mode that the page has of each curve it
-        draws.
-        """
+        """What the Training tab needs now; `shown` has the last step of each mode of each curve that it draws."""
         rows = self.rows()
         curves: dict[str, dict[str, payloads.CurvePayload]] = {}
         if shown:

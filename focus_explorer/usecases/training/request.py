@@ -288,9 +288,7 @@ class TrainingPlan:
 def plan_training(
     request: TrainRequest, initial: Centroids | None = None, *, name: Callable[[str], str] = flag
 ) -> TrainingPlan:
-    """Check a request and translate it; `initial` are the centroids that it names, and `name` is how messages call an
-    option.
-    """
+    """Check a request and translate it; `name` is how messages call an option."""
     _check_options(request, name)
     config = _config(request, initial)
     weights, regime = _phase(request, request.steps, request.lr), None

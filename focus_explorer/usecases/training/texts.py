@@ -105,9 +105,7 @@ def gather_domains(domains: Sequence[DomainRequest], exclude: Sequence[DomainReq
 
 
 def gather_texts(sources: Sequence[str], exclude: Sequence[str] = ()) -> tuple[list[str], list[Path]]:
-    """Texts and files of text files and folders of .txt files, sorted within each folder, without texts also in
-    `exclude`.
-    """
+    """Texts and files of files and folders of .txt files, in sorted order, without texts that are also in `exclude`."""
     held_out = {read_text_file(path) for path in text_files(exclude)}
     texts = [(read_text_file(path), path) for path in text_files(sources)]
     kept = [(text, path) for text, path in texts if text not in held_out]

@@ -68,18 +68,13 @@ class Service:
         self.models = models or ModelStore()
         self.names: FieldNames | None = None
         self.drawing = FairLock()
-        self._map_lock = threading.Lock()
+        self.map_lock = threading.Lock()  # held while a map is computed and stored, so that none is made twice
         self._parts: dict[type[Any], Any] = {}
         self._lock = threading.RLock()
 
     @property
     def database(self) -> Database:
         return self._database
-
-    @property
-    def map_lock(self) -> threading.Lock:
-        """Held while a map is computed and stored, so that no map is made twice."""
-        return self._map_lock
 
     def admit_run(self) -> None:
         """Count a run that is to be stored; a page for strangers refuses too many."""

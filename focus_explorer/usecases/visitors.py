@@ -230,7 +230,7 @@ class OwnService(Service):
     def __init__(self, visitor: str, page: VisitorService, folder: Path) -> None:
         database = VisitorDatabase(folder / page.shown.path.name, page.shown, page.check_space)
         super().__init__(models=page.models, opened=database)
-        self.names, self.drawing, self._map_lock = page.names, page.drawing, page.map_lock  # one at a time for all
+        self.names, self.drawing, self.map_lock = page.names, page.drawing, page.map_lock  # one at a time for all
         self.visitor, self.folder, self._page = visitor, folder, page
         self.used = 0.0  # when it was last asked for
 
@@ -269,7 +269,7 @@ class VisitorService(Service):
         return self.shown if own is None else own.database
 
     def part(self, kind: type[Part]) -> Part:
-        """The visitor's object of a class; of one that is `LARGE` (passes of the model) only the latest few have one."""
+        """The visitor's object of a class; of a `LARGE` one (passes of the model) only the latest few have one."""
         own = self._own()
         if own is None:
             return super().part(kind)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.data.parts import full_layers, head_memberships, part_pairs, placed, run_parts
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
-from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.errors import NotFoundError
 from focus_explorer.usecases.runs import run_config
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import old_text_note
@@ -81,9 +81,8 @@ def run_timings(database: Database, run_id: str) -> payloads.TimingsPayload:
     return {"timings": timing_payloads(rows["timings"].to_pylist())}
 
 
-def layer_cells(database: Database, run_id: str, layer: Any) -> payloads.LayerCellsPayload:
-    """Membership, probabilities and entropy of one layer's tokens; the layer as the page sent it."""
-    layer = _layer_number(layer)
+def layer_cells(database: Database, run_id: str, layer: int) -> payloads.LayerCellsPayload:
+    """Membership, probabilities and entropy of one layer's tokens."""
     with database.read():  # once, as above
         rows = fetch(database, "cells", run_id=run_id, layer=layer)
         if not rows.num_rows:
@@ -92,9 +91,8 @@ def layer_cells(database: Database, run_id: str, layer: Any) -> payloads.LayerCe
     return _cells(rows, np.array([layer]), rows.num_rows, others)[str(layer)]
 
 
-def group_orders(database: Database, run_id: str, layer: Any) -> payloads.GroupOrdersPayload:
+def group_orders(database: Database, run_id: str, layer: int) -> payloads.GroupOrdersPayload:
     """The groups of every token by probability: the first k are those of top-k. Of all layers where that is little."""
-    layer = _layer_number(layer)
     with database.read():
         run = fetch_run(database, run_id)
         numbers = np.array([one["layer"] for one in fetch(database, "layers", run_id=run_id).to_pylist()])
@@ -120,12 +118,6 @@ def _differing(stored: NDArray[np.int64], first: NDArray[np.int64]) -> list[tupl
     places = np.flatnonzero(stored != first)
     words = stored[places].astype(np.int64).view(np.uint32).reshape(-1, 2)
     return [(int(at), int(low), int(high)) for at, (low, high) in zip(places, words, strict=True)]
-
-
-def _layer_number(layer: Any) -> int:
-    if not isinstance(layer, int) or isinstance(layer, bool):
-        raise InputError(f"the layer is {layer!r}", expected="a layer number")
-    return layer
 
 
 def _no_layer(run_id: str, layer: int) -> NotFoundError:

@@ -150,7 +150,7 @@ def test_rows_are_placed_by_layer_and_position_whatever_their_order(service, run
 def test_questions_about_missing_layers_and_runs_are_named(service, run_id):
     for layer in (None, "3", True, 1.5):
         for what in ("layer_cells", "group_orders"):
-            with pytest.raises(InputError, match="layer is .*; expected a whole number"):
+            with pytest.raises(InputError, match=r"layer is .*; expected a whole number"):
                 dispatch(service, {"what": what, "run": run_id, "layer": layer})
     for what in ("layer_cells", "group_orders"):
         with pytest.raises(NotFoundError, match="no layer 99"):

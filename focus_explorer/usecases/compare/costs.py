@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
     from focus_runtime.explain.missing_links import MissingLink, MissingLinks
     from focus_runtime.fit.budget_meter import BudgetMeter
-    from focus_runtime.store.measurements import HeadCost
 
 ESTIMATED_TOKENS = 4096  # the backward pass keeps every layer's activations
 VERIFIED = 10

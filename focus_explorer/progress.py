@@ -52,6 +52,10 @@ class _Lines:
         print(f"{words}, about {about(left)} left" if left else words, file=sys.stderr, flush=True)
 
 
+def silent(stage: str, fraction: float) -> None:
+    """A `Progress` that shows nothing."""
+
+
 def held_at(progress: Progress, fraction: float) -> Progress:
     """A `Progress` for stages in which the fraction stays as it is."""
     return lambda stage, _: progress(stage, fraction)
@@ -85,7 +89,7 @@ def stage_bar() -> Iterator[Progress]:
 @contextmanager
 def no_stages() -> Iterator[Progress]:
     """Takes the same as a `stage_bar` and shows nothing."""
-    yield lambda stage, fraction: None
+    yield silent
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from focus_explorer.usecases.corpora.register import is_stored_corpus
 from focus_explorer.usecases.request import argument, option
 from focus_explorer.usecases.runs import check_run, token_pieces
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.statistics.measure import agreement_table, computed_statistics, measure_run
+from focus_explorer.usecases.statistics.measure import measure_run
 from focus_explorer.words import counted, ends
 
 if TYPE_CHECKING:
@@ -179,6 +179,9 @@ class StatisticsOptions(OnRun):
 
 
 def run_statistics(options: StatisticsOptions) -> None:
+    """Measure what is missing, then print the statistics."""
+    from focus_explorer.usecases.service import Service
+    from focus_explorer.usecases.statistics.measure import agreement_between, run_statistics
 
     service = Service(options.db)
     if is_stored_corpus(service, options.run_id):
@@ -187,11 +190,11 @@ def run_statistics(options: StatisticsOptions) -> None:
             raise InputError(f"{given} is for a run, not for a corpus", fix="leave it out, or name a run")
     elif not options.no_measure:
         _measure(service, options)
-    computed = computed_statistics(service, options.run_id)
+    computed = run_statistics(service.database, options.run_id)
     with stage_bar() as progress:
         computed.measured(lambda done, total: progress(f"Layer {done} of {total}", done / total))
     rows = computed.table("statistics")
-    between = agreement_table(service, options.run_id, options.other) if options.other else None
+    between = agreement_between(service.database, options.run_id, options.other) if options.other else None
     result = {"run_id": options.run_id, "notes": list(computed.sample.notes), "statistics": rows.to_pylist()}
     if between is not None:
         result["agreement"] = between.to_pylist()

@@ -162,7 +162,6 @@ QUERIES: dict[str, str] = {
         SELECT m.method, m.parameters, m.seed, m.trustworthiness, p.position, p.x, p.y
         FROM projection_meta m JOIN projections p USING (projection_id)
         WHERE m.run_id = $run_id AND m.layer = $layer ORDER BY p.position""",
-    "run_shape": "SELECT num_tokens, config FROM runs WHERE run_id = $run_id AND status = 'complete'",
     "top_groups": "SELECT layer, position, top_group FROM assignments WHERE run_id = $run_id",
     "all_probabilities": """
         SELECT layer, position, probabilities FROM assignments

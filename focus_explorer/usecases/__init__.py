@@ -1,1 +1,4 @@
-"""Use cases shared by the command line and the page."""
+"""What page, command line and API offer, a function each.
+
+Every one raises an `InputError` for what a user can put right, before the costly part of the work where it can.
+"""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from focus_explorer import settings
 from focus_explorer.errors import Cancelled, ConfigError, StoreBusyError
-from focus_explorer.progress import Progress
-from focus_explorer.usecases.centroids.files import load_named_centroids, shipped_names
-from focus_explorer.usecases.centroids.fit import RANDOM_SEED, DrawnCentroids, calibrate, fit_centroids
-from focus_explorer.usecases.jobs import Job, JobRunner
+from focus_explorer.progress import Progress, silent
+from focus_explorer.usecases.centroids.files import SHIPPED_CENTROIDS, load_named_centroids
+from focus_explorer.usecases.centroids.fit import RANDOM_SEED, calibrate, fit_centroids
+from focus_explorer.usecases.jobs import Job, JobRunner, stop_requested
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import sample_text
@@ -23,6 +23,8 @@ from focus_runtime.composition.changes import read_changes
 from focus_runtime.config import TextOptions
 from focus_runtime.models.embedded import EMBEDDED, embedded_gguf
 from focus_runtime.run.source import GLOB, TEXT_COLUMN, is_corpus
+from focus_runtime.text.special import chat_text, read_turns
+from focus_runtime.text.tokens import check_text
 
 if TYPE_CHECKING:
     from focus_runtime.run.trace import Timing, Trace
@@ -55,9 +57,8 @@ class AnalyzeRequest(TextOptions):
         model: embedded name, Hugging Face id, folder or .gguf file.
         centroids: a shipped file's name such as default, random, an uploaded file's name or hash, or a path.
         chat: the text holds the turns of a chat, which go through the model's own template.
-        device: auto, cpu, cuda, cuda:N, mps or split; the service's own when None.
-        dtype: of the model: auto, float32, bfloat16 or float16; the service's own when None.
-        num_groups, routing_dim: K and d_g of random centroids, whose default they replace.
+        device: auto, cpu, cuda, cuda:N, mps or split. None: the service's own; so of `dtype`.
+        num_groups, routing_dim: K and d_g of random centroids.
     """
 
     model: str = settings.SETTINGS["model"].default
@@ -68,23 +69,7 @@ class AnalyzeRequest(TextOptions):
     num_groups: int | None = None
     routing_dim: int | None = None
 
-    @property
-    def drawn(self) -> DrawnCentroids:
-        """Shape and seed of random centroids."""
-        return DrawnCentroids(
-            top_k=self.top_k,
-            window=self.window,
-            num_groups=self.num_groups,
-            routing_dim=self.routing_dim,
-            seed=self.seed,
-        )
-
     def check(self) -> None:
-        """Refuse what is invalid for every model.
-
-        Raises:
-            ConfigError: a change cannot be read, or an option is for random centroids only.
-        """
         read_changes(self.changes)
         drawn = (self.num_groups, self.routing_dim, self.seed) != (None, None, RANDOM_SEED)
         if drawn and self.centroids != "random":
@@ -96,15 +81,13 @@ class AnalyzeRequest(TextOptions):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusRequest:
-    """A corpus, and how it is analysed.
+    """A corpus (a folder, a .jsonl or a .parquet file), and how it is analysed.
 
     Attributes:
-        source: a folder, a .jsonl or a .parquet file.
         how: model, centroids, settings and most tokens of a document; repeats are not used.
         name: shown in lists; the source's own when empty.
-        out: folder to write to; `corpora` in the database's folder when None.
-        engine, address, workers, gpus_per_worker: `local`, or `ray` with as many workers.
-        threads: of torch in each worker; all of the machine's, shared among its workers, when None.
+        out: folder to write to. None: `corpora` in the database's folder.
+        threads: of torch in each worker. None: all of the machine's, shared among its workers.
         tags, baseline: parts of speech; a pass with random centroids.
     """
 
@@ -123,11 +106,6 @@ class CorpusRequest:
     baseline: bool = True
 
     def check(self) -> None:
-        """Refuse invalid options before any work.
-
-        Raises:
-            ConfigError: a number is out of range, or an option does not go with the engine.
-        """
         self.how.check()
         least = {
             "workers": (self.workers, 1),
@@ -157,8 +135,7 @@ def analyze(
     request: AnalyzeRequest,
     *,
     command: str = "",
-    progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
+    progress: Progress = silent,
     announce: Callable[[str], None] = lambda message: None,
     stored: Callable[[str], None] | None = None,
 ) -> str:
@@ -169,8 +146,7 @@ def analyze(
         text: the text.
         request: model, centroids and settings.
         command: recorded with the run.
-        progress: takes each stage and the fraction done.
-        cancelled: called between steps; True stops the analysis, and nothing is kept.
+        progress: takes each stage and the fraction done; a `Cancelled` that it raises stops the analysis.
         announce: takes remarks while it runs.
         stored: takes the id of a long text's run as soon as its numbers are known, and again after each further repeat
             of its timings, which are stored as they come. A stop then ends the repeats, and the run is kept.
@@ -180,12 +156,10 @@ def analyze(
 
     Raises:
         InputError: text, model, centroids or settings cannot be used, or the database not written.
-        Cancelled: `cancelled` returned True before the run was stored.
+        Cancelled: the job that this thread does was stopped before the run was stored.
     """
     from focus_runtime.run.text import Early
     from focus_runtime.run.text import analyze as run_both
-    from focus_runtime.text.special import chat_text, read_turns
-    from focus_runtime.text.tokens import check_text
 
     check_text(text)
     if request.chat:
@@ -197,7 +171,7 @@ def analyze(
     progress("Loading the model", 0.0)
     read = load_named_centroids(service.database, request.centroids)  # before the model: a bad file is known at once
     with service.models.lease(request.model, device=request.device, dtype=request.dtype, progress=progress) as loaded:
-        centroids = fit_centroids(read, loaded, request.drawn)
+        centroids = fit_centroids(read, loaded, request, request.seed)
         if (request.assignment or centroids.config.assignment) == "causal" and not centroids.has_potentials:
             progress("Balancing the groups", 0.01)
             calibrate(loaded, centroids, request.special_tokens)
@@ -214,7 +188,7 @@ def analyze(
                 model_id=loaded.name,
                 model_fingerprint=loaded.fingerprint,
                 progress=progress,
-                cancelled=cancelled,
+                cancelled=stop_requested,
                 announce=announce,
                 early=None if stored is None else Early(measured=kept.write, timed=kept.add),
             )
@@ -228,12 +202,7 @@ def analyze(
 
 
 class _Kept:
-    """A run as it is stored: at once, or before its timings are repeated.
-
-    Args:
-        tell: takes the run's id after everything that is stored.
-        progress: takes a stage while another program writes the database; what it raises ends the waiting.
-    """
+    """A run as it is stored, at once or before its timings are repeated; `tell` takes its id after each of these."""
 
     def __init__(self, service: Service, command: str, tell: Callable[[str], None], progress: Progress) -> None:
         self._service, self._command, self._tell, self._progress = service, command, tell, progress
@@ -241,7 +210,6 @@ class _Kept:
         self.run_id = ""
 
     def write(self, trace: Trace) -> None:
-        """Store the run."""
         from focus_runtime.store.runs import write_run
 
         def write() -> str:
@@ -252,7 +220,6 @@ class _Kept:
         self._tell(self.run_id)
 
     def add(self, timings: list[Timing]) -> None:
-        """Store further repeats of its timings."""
         from focus_runtime.store.runs import add_timings
 
         trace = self._trace
@@ -281,10 +248,9 @@ class FirstRun:
         self._lock = threading.Lock()
 
     def job(self, request: AnalyzeRequest, *, retry: bool = False) -> Job | None:
-        """The job that makes the run, started where the database is empty and none was started.
+        """The job that makes the run, started where the database is empty and none was started; it may have failed.
 
-        Returns:
-            The job, which may have failed; None where the database has a run and no job is live.
+        None: the database has a run and no job is live.
         """
         with self._lock:
             job = self._jobs.get(KEY)
@@ -298,14 +264,7 @@ class FirstRun:
 
 
 def analyze_sample(service: Service, request: AnalyzeRequest, progress: Progress) -> str:
-    """Analyse a sample text; the page makes the map of a layer when it shows one.
-
-    Returns:
-        The run's id.
-
-    Raises:
-        InputError: the model, the centroids or the settings cannot be used, or the database not written.
-    """
+    """Analyse a sample text; the page makes the map of a layer when it shows one."""
 
     def within(low: float, high: float) -> Progress:
         return lambda stage, fraction: progress(stage, low + (high - low) * fraction)
@@ -314,11 +273,7 @@ def analyze_sample(service: Service, request: AnalyzeRequest, progress: Progress
     load_named_centroids(service.database, request.centroids)  # before the model: a bad file is known at once
     with service.models.lease(request.model, progress=within(0.0, LOADED)):
         return analyze(
-            service,
-            sample_text(SAMPLE),
-            request,
-            command="focus-explorer serve",
-            progress=within(LOADED, 1.0),
+            service, sample_text(SAMPLE), request, command="focus-explorer serve", progress=within(LOADED, 1.0)
         )
 
 
@@ -326,15 +281,12 @@ def check_first_run(service: Service, request: AnalyzeRequest) -> None:
     """Refuse names of a model or a centroid file that the first run could not use, before the page is served.
 
     Nothing is imported or loaded for the defaults, and nothing is checked where the database has a run.
-
-    Raises:
-        InputError: there is no such model or file, or the database cannot be used.
     """
     if list_runs(service.database):
         return
     with service.database.write():  # learn about a full disk or a foreign file
         pass
-    if request.centroids not in (*shipped_names(), "random"):
+    if request.centroids not in (*SHIPPED_CENTROIDS, "random"):
         load_named_centroids(service.database, request.centroids)
     if request.model == EMBEDDED:
         embedded_gguf(settings.cache_dir())

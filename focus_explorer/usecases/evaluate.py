@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer import settings
 from focus_explorer.errors import CentroidFileError, InputError, TextError
 from focus_explorer.progress import Progress, StageBar, held_at, no_stages
-from focus_explorer.usecases.texts import read_text_file, special_token_notes
-from focus_runtime.config import FocusSettings
+from focus_explorer.usecases.models import OnModel, load_at
+from focus_explorer.usecases.texts import read_text_file, special_token_notes, text_files
 from focus_runtime.failures import SEQUENCES, Advice
 from focus_runtime.files import cannot_write, check_writable, replacing
-from focus_runtime.text.special import DEFAULT
 
 if TYPE_CHECKING:
     from focus_runtime.evaluate.doctor.doctor import Report
@@ -30,8 +29,8 @@ TASKS = Advice(otherwise="set a smaller --batch, choose tasks with shorter texts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluateRequest(FocusSettings):
-    """What is measured; None means the centroid file's own setting.
+class EvaluateRequest(OnModel):
+    """What is measured.
 
     Attributes:
         centroids: names or files; several that differ in their training seed give intervals over seeds.
@@ -40,10 +39,8 @@ class EvaluateRequest(FocusSettings):
         tasks, task_folder: names of lm-eval tasks, and a folder with task files; all of the folder without names.
         limit: only the first so many items of each task.
         out: JSON file to write; None writes none.
-        special_tokens: "auto" where every sequence begins with what the tokenizer puts before a text, or "none".
     """
 
-    model: str = settings.SETTINGS["model"].default
     centroids: tuple[str, ...] = ("default",)
     text: tuple[str, ...] = ()
     seq_len: int = 1024
@@ -52,20 +49,14 @@ class EvaluateRequest(FocusSettings):
     task_folder: str | None = None
     limit: int | None = None
     batch: int = 1
-    device: str = "auto"
-    dtype: str = "auto"
-    backend: str = "auto"
     seed: int = 0
     out: str | None = None
-    special_tokens: str = DEFAULT
 
     @property
     def has_tasks(self) -> bool:
-        """Whether tasks are to be run."""
         return bool(self.tasks) or self.task_folder is not None
 
     def check(self) -> None:
-        """Refuse a request that measures nothing or has a number out of range."""
         if not self.has_tasks and not self.text:
             raise InputError("there is nothing to evaluate", fix="give --text, --tasks or --task-folder")
         for option, least in (("seq_len", 2), ("sequences", 1), ("limit", 1), ("batch", 1), ("seed", 0)):
@@ -76,15 +67,7 @@ class EvaluateRequest(FocusSettings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskRequest:
-    """A folder of last-word tasks; see `write_last_word_tasks`.
-
-    Attributes:
-        text: text files, or folders of .txt files.
-        lengths: most tokens of a passage, ascending; each is a task.
-        items: passages of each length.
-        window: in longer passages the last word occurred before, but not within so many tokens.
-        seed: which passages are taken.
-    """
+    """A folder of last-word tasks, one for each length in tokens; see `write_last_word_tasks`."""
 
     text: tuple[str, ...]
     out: str
@@ -111,7 +94,7 @@ def evaluate(request: EvaluateRequest, *, bar: StageBar = no_stages) -> dict[str
     explain = cannot_write("choose another file for --out")
     if out is not None:
         check_writable(out, explain=explain)  # before minutes of work
-    texts = _gather(request.text)
+    texts = [(path.name, read_text_file(path)) for path in text_files(request.text)]
     with bar() as progress:
         result = measure(request, texts, progress)
     if out is not None:
@@ -123,21 +106,15 @@ def evaluate(request: EvaluateRequest, *, bar: StageBar = no_stages) -> dict[str
 def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Progress) -> dict[str, Any]:
     """Every measurement, JSON-ready; the held-out texts by name and content."""
     from focus_runtime.evaluate.lm_eval.run import load_tasks
-    from focus_runtime.models.devices import place
-    from focus_runtime.models.loading import load_model
     from focus_runtime.routing.centroid_file import load_centroids
     from focus_runtime.run.text import versions
 
     progress("Loading", 0.0)
     files = [load_centroids(source) for source in request.centroids]  # before the model: bad files are known at once
     tasks = load_tasks(list(request.tasks), task_folder=request.task_folder) if request.has_tasks else {}
-    placement = place(request.device, request.dtype)
-    model, tokenizer = load_model(
-        request.model, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir()
-    )
+    model, tokenizer, placement = load_at(request.model, request.device, request.dtype)
     sample = _sequences(model, tokenizer, texts, request) if texts else None
-    work = _Work(request, model, tokenizer, tasks, sample, progress, steps=len(files) + 1)
-    config, runs = _run_all(work, model, files)
+    config, runs = _run_all(request, (model, tokenizer), files, sample, tasks, progress)
     result: dict[str, Any] = {
         "model": request.model,
         "device": placement.device,
@@ -158,26 +135,59 @@ def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Pr
 Run = tuple[Any, dict[str, Any]]  # scores of the sequences, and results of the tasks
 
 
-def _run_all(work: _Work, model: Any, files: list[Any]) -> tuple[Any, list[Run]]:
+def _run_all(
+    request: EvaluateRequest,
+    loaded: tuple[Any, Any],
+    files: list[Any],
+    sample: _Sample | None,
+    tasks: dict[str, Any],
+    progress: Progress,
+) -> tuple[Any, list[Run]]:
     """The configuration of all centroid files, and the runs: full attention first, then each file."""
     from focus_runtime.composition.attach import compose
+    from focus_runtime.evaluate.lm_eval.run import run_tasks
+    from focus_runtime.measure.memory import within_memory
+    from focus_runtime.measure.perplexity import score
 
-    request = work.request
+    (model, tokenizer), steps = loaded, len(files) + 1
     config: Any = None
     runs: list[Run] = []
+
+    def run(attending: Any) -> None:
+        start, scores, results = len(runs) / steps, None, {}
+        if sample is not None:
+            progress("Perplexity", start)
+            with within_memory(model, SEQUENCES):
+                scores = score(attending, sample.sequences)
+        if tasks:
+            with within_memory(model, TASKS):
+                results = run_tasks(
+                    attending,
+                    tokenizer,
+                    tasks,
+                    window=config.shortest_window,
+                    full_up_to=config.full_up_to,
+                    limit=request.limit,
+                    batch_size=request.batch,
+                    special_tokens=request.special_tokens,
+                    progress=lambda part: progress("Tasks", start + (0.5 + part / 2) / steps),
+                )
+        runs.append((scores, results))
+
     for centroids in files:
-        focus = compose(
-            model,
-            centroids,
-            settings=request,
-            backend=request.backend,
-        )
+        focus = compose(model, centroids, settings=request, backend=request.backend)
         try:
-            config = _same_config(config, focus.config, centroids.name)
+            if config not in (None, focus.config):
+                raise CentroidFileError(
+                    f"{centroids.name} has other settings than the first centroid file",
+                    expected="centroids that differ in their training seed alone",
+                    fix="evaluate them one by one",
+                )
+            config = focus.config
             if not runs:
                 with focus.full_attention():
-                    runs.append(work.run(model, focus.config))
-            runs.append(work.run(focus, focus.config))
+                    run(model)
+            run(focus)
         finally:
             focus.detach()
     return config, runs
@@ -199,69 +209,6 @@ def _compared(
     if tasks:
         compared["tasks"] = [compare_tasks(plain, results, seed=request.seed) for _, results in focused]
     return compared
-
-
-@dataclass(slots=True)
-class _Work:
-    """The measurements that full attention and every centroid file have in common."""
-
-    request: EvaluateRequest
-    network: Any
-    tokenizer: Any
-    tasks: dict[str, Any]
-    sample: _Sample | None
-    progress: Progress
-    steps: int
-    done: int = 0
-
-    def run(self, model: Any, config: Any) -> Run:
-        """Scores of the sequences, and results of the tasks."""
-        from focus_runtime.evaluate.lm_eval.run import run_tasks
-        from focus_runtime.measure.memory import within_memory
-        from focus_runtime.measure.perplexity import score
-
-        start, scores, results = self.done / self.steps, None, {}
-        if self.sample is not None:
-            self.progress("Perplexity", start)
-            with within_memory(self.network, SEQUENCES):
-                scores = score(model, self.sample.sequences)
-        if self.tasks:
-            with within_memory(self.network, TASKS):
-                results = run_tasks(
-                    model,
-                    self.tokenizer,
-                    self.tasks,
-                    window=config.shortest_window,
-                    full_up_to=config.full_up_to,
-                    limit=self.request.limit,
-                    batch_size=self.request.batch,
-                    special_tokens=self.request.special_tokens,
-                    progress=lambda part: self.progress("Tasks", start + (0.5 + part / 2) / self.steps),
-                )
-        self.done += 1
-        return scores, results
-
-
-def _same_config(before: Any, config: Any, name: str) -> Any:
-    if before is not None and before != config:
-        raise CentroidFileError(
-            f"{name} has other settings than the first centroid file",
-            expected="centroids that differ in their training seed alone",
-            fix="evaluate them one by one",
-        )
-    return config
-
-
-def _gather(sources: Sequence[str]) -> list[tuple[str, str]]:
-    """(name, text) of text files and of the .txt files in folders, sorted within each folder."""
-    files: list[Path] = []
-    for source in sources:
-        path = Path(os.path.expanduser(source))
-        matches = sorted(path.glob("*.txt")) if path.is_dir() else [path]
-        if not matches:
-            raise TextError(f"the folder {source} has no text", expected="files ending in .txt")
-        files += matches
-    return [(path.name, read_text_file(path)) for path in files]
 
 
 def _sequences(model: Any, tokenizer: Any, texts: list[tuple[str, str]], request: EvaluateRequest) -> _Sample:
@@ -286,8 +233,7 @@ def _sequences(model: Any, tokenizer: Any, texts: list[tuple[str, str]], request
         sample.documents += [number] * parts[-1].shape[0]
     if not parts:
         raise TextError(
-            f"none of the {len(texts)} texts has {request.seq_len} tokens",
-            fix="give more text or a shorter --seq-len",
+            f"none of the {len(texts)} texts has {request.seq_len} tokens", fix="give more text or a shorter --seq-len"
         )
     sample.sequences = torch.cat(parts)
     return sample
@@ -298,7 +244,7 @@ def make_task(request: TaskRequest, *, bar: StageBar = no_stages) -> dict[str, A
     from focus_runtime.evaluate.last_word import write_last_word_tasks
     from focus_runtime.models.loading import load_model
 
-    texts = _gather(request.text)
+    texts = [(path.name, read_text_file(path)) for path in text_files(request.text)]
     with bar() as progress:
         progress("Loading the tokenizer", 0.0)
         _, tokenizer = load_model(request.model, cache_dir=settings.cache_dir())
@@ -316,11 +262,7 @@ def make_task(request: TaskRequest, *, bar: StageBar = no_stages) -> dict[str, A
 
 
 def registered(attention: str) -> str:
-    """The name of an implementation of attention, after importing the module that registers it.
-
-    Args:
-        attention: NAME, or MODULE:NAME; modules are also looked for in the working directory.
-    """
+    """The name in NAME or MODULE:NAME of an implementation of attention, after importing its module."""
     module, _, name = attention.rpartition(":")
     if not module:
         return attention
@@ -337,15 +279,9 @@ def registered(attention: str) -> str:
 def examine(name: str, *, attention: str, tokens: int, device: str, progress: Progress) -> Report:
     """The doctor's findings on a model with an implementation of attention, on texts of so many tokens."""
     from focus_runtime.evaluate.doctor.doctor import doctor
-    from focus_runtime.models.devices import place
-    from focus_runtime.models.loading import load_model
 
     implementation = registered(attention)
-    placement = place(device, "float32")
-    loading = held_at(progress, 0.0)
-    model, tokenizer = load_model(
-        name, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir(), progress=loading
-    )
+    model, tokenizer, _ = load_at(name, device, "float32", held_at(progress, 0.0))
     with redirect_stdout(sys.stderr):  # models print warnings
         return doctor(model, tokenizer, attention=implementation, tokens=tokens, progress=progress)
 
@@ -367,7 +303,6 @@ def write_page(path: Path, rows: Sequence[FamilyRow], command: str) -> None:
     import transformers
 
     from focus_runtime.evaluate.doctor.families import page
-    from focus_runtime.files import replacing
 
     versions = f"transformers {transformers.__version__} and torch {torch.__version__.partition('+')[0]}"
     with replacing(path) as part:

@@ -3,9 +3,7 @@ Focus, and the groups of a text while it is being typed."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +14,13 @@ from focus_explorer.usecases.jobs import Job
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.run_model import backend_again, compose_run, composed_run, lease_run_model
 from focus_explorer.usecases.runs import check_beginning, run_special_tokens
-from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.service import Latest, Service
 from focus_explorer.views.payloads.comparisons import GeneratedSidePayload
 from focus_explorer.views.payloads.runs import LiveTextPayload
 from focus_explorer.views.run import encode
 from focus_runtime.failures import Advice
+from focus_runtime.text.special import text_ids
+from focus_runtime.text.tokens import vocabulary_piece
 
 if TYPE_CHECKING:
     from focus_runtime.run.cached_text import LiveText
@@ -39,11 +39,6 @@ SHORTER = Advice(fits="type at most {0} tokens", otherwise="type a shorter text,
 
 
 def check_generation(service: Service, run_id: str, prompt: str, max_tokens: int, temperature: float) -> None:
-    """Refuse a generation that cannot be made.
-
-    Raises:
-        InputError: with what is wrong.
-    """
     if not prompt.strip():
         raise TextError("the prompt is empty", expected="some words to continue from")
     if not 1 <= max_tokens <= MOST_TOKENS:
@@ -63,20 +58,14 @@ def generate(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> None:
-    """Continue a prompt with full attention and with Focus.
+    """Continue a prompt with full attention and with Focus, published in `job.partial` by mode.
 
-    Args:
-        job: publishes in `job.partial`, by mode, `ids`, `pieces`, `groups` (by token, by layer; filled at the end for
-            full attention, whose text Focus reads afterwards) and `ms`, and `prompt_tokens`.
-
-    Raises:
-        Cancelled: the job was stopped; what was generated stays.
-        InputError: the model, centroids or prompt cannot be used.
+    `groups` (by token, by layer) of full attention, whose text Focus reads afterwards, are filled at the end. What was
+    generated before a stop stays.
     """
     import torch
 
     from focus_runtime.models.devices import input_device
-    from focus_runtime.text.special import text_ids
 
     run = fetch_run(service.database, run_id)
     with lease_run_model(service, run, SHORTER_PROMPT, progress=job.step) as loaded:
@@ -103,12 +92,7 @@ def _generate_both(
     try:
         job.step("Reading the prompt", 0.0)
         for step in generate_both(
-            focus,
-            start,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seed=seed,
-            stop_ids=_stop_ids(loaded.model),
+            focus, start, max_tokens=max_tokens, temperature=temperature, seed=seed, stop_ids=_stop_ids(loaded.model)
         ):
             job.step("Writing", len(written[step.mode]) / max_tokens)
             written[step.mode].append(step.token_id)
@@ -155,15 +139,10 @@ class LiveTexts:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._texts: OrderedDict[tuple[str, str], LiveText] = OrderedDict()
-        self._lock = threading.Lock()
+        self._texts: Latest[tuple[str, str], LiveText] = Latest(KEPT_TEXTS)
 
     def read(self, run_id: str, text: str, session: str) -> LiveTextPayload:
-        """Groups of every token of a text; only what differs from the session's last text is computed.
-
-        Raises:
-            InputError: the text is too long, or the run's model, centroids or settings cannot be used.
-        """
+        """Groups of every token of a text; only what differs from the session's last text is computed."""
         run = fetch_run(self.service.database, run_id)
         with lease_run_model(self.service, run, SHORTER) as loaded:
             from focus_runtime.text.tokens import pieces_of
@@ -190,22 +169,16 @@ class LiveTexts:
         from focus_runtime.run.cached_text import LiveText
 
         key = (str(run["run_id"]), session)
-        with self._lock:
-            live = self._texts.get(key)
-            if live is None or live.focus.model is not loaded.model:
-                focus = compose_run(self.service, run, loaded)
-                focus.detach()
-                self._texts[key] = live = LiveText(focus)
-            self._texts.move_to_end(key)
-            while len(self._texts) > KEPT_TEXTS:
-                self._texts.popitem(last=False)
+        live = self._texts.get(key)
+        if live is None or live.focus.model is not loaded.model:
+            focus = compose_run(self.service, run, loaded)
+            focus.detach()
+            live = self._texts.keep(key, LiveText(focus))
         return live
 
 
 def _next(live: LiveText, tokenizer: Any) -> list[tuple[str, float]]:
     """The most probable tokens after the last one, with their probabilities; none after an empty text."""
-    from focus_runtime.text.tokens import vocabulary_piece
-
     if live.logits is None:
         return []
     best = live.logits.softmax(dim=-1).topk(min(NEXT_TOKENS, live.logits.shape[-1]))

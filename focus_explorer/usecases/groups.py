@@ -9,11 +9,9 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pyarrow import Table
 
 from focus_explorer.data.parts import placed
-from focus_explorer.data.queries import fetch
-from focus_explorer.errors import NotFoundError
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.statistics.agreement import layer_agreement, shuffled_agreement
 from focus_explorer.statistics.groups import (
     DRAWS,
@@ -39,12 +37,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The groups of a run's T tokens in its L layers.
-
-    Attributes:
-        tops: (L, T) most probable groups.
-        classes: (T,) numbers of `CLASSES`.
-        pieces: V different texts of tokens; codes: (T,) numbers of them.
+    """The groups of a run's T tokens in its L layers: (L, T) most probable groups, (T,) classes (numbers of `CLASSES`),
+    V different pieces and (T,) numbers of them.
     """
 
     layers: list[int]
@@ -58,32 +52,25 @@ class Routes:
 @lru_cache(maxsize=KEPT_RUNS)  # a stored run never changes
 def read_routes(database: Database, run_id: str) -> Routes:
     """Read a run's most probable groups and classify its words."""
-    shape = fetch(database, "run_shape", run_id=run_id).to_pylist()
-    if not shape:
-        raise NotFoundError(f"there is no run {run_id!r} in {database.path.name}", fix="reload the page")
+    run = fetch_run(database, run_id)
     rows = fetch(database, "top_groups", run_id=run_id)
     numbers = np.unique(rows["layer"].to_numpy())
-    tops = placed(rows, numbers, shape[0]["num_tokens"], "top_group").astype(np.uint8)
+    tops = placed(rows, numbers, run["num_tokens"], "top_group").astype(np.uint8)
     pieces = fetch(database, "tokens", run_id=run_id)["piece"].to_pylist()
     known: dict[str, int] = {}
     codes = np.array([known.setdefault(piece, len(known)) for piece in pieces], dtype=np.int64)
     classes = class_numbers(pieces)
-    groups = json.loads(shape[0]["config"])["num_groups"]
+    groups = json.loads(run["config"])["num_groups"]
     return Routes(numbers.tolist(), groups, tops, classes, list(known), codes)
 
 
 def group_payload(database: Database, run_id: str) -> GroupsPayload:
-    """Every group of every layer.
-
-    Returns:
-        `groups`: L x K rows (see `_layer_rows`); `class_names`, `class_shares` of the text, `classes` of the tokens
-        as base64 of bytes; `seed` and `draws` of the shuffled baseline; `prior_size` of the log-odds in tokens;
-        `attention_tokens` and `attention_heads` that the rows' `attention_mass` is a mean over, None until measured.
-    """
+    """Every group of every layer, L x K rows."""
     routes = read_routes(database, run_id)
     stored = fetch(database, "groups", run_id=run_id).to_pylist()
     measured = fetch(database, "attention_mass", run_id=run_id)
-    mass = _mass_kept(measured)
+    by_layer = measured.group_by("layer").aggregate([("mass_kept", "mean")])  # over heads; empty until measured
+    mass = dict(zip(by_layer["layer"].to_pylist(), by_layer["mass_kept_mean"].to_pylist(), strict=True))
     base = np.bincount(routes.classes, minlength=len(CLASSES)) / len(routes.classes)
     groups = [
         [row | {"attention_mass": mass.get(layer)} for row in _layer_rows(routes, place, base)]
@@ -104,12 +91,6 @@ def group_payload(database: Database, run_id: str) -> GroupsPayload:
         "attention_tokens": measured["num_tokens"][0].as_py() if mass else None,
         "attention_heads": len(measured["head"].unique()) if mass else None,
     }
-
-
-def _mass_kept(measured: Table) -> dict[int, float]:
-    """Layer -> share of full attention inside its mask, mean over heads; empty until somebody measures it."""
-    by_layer = measured.group_by("layer").aggregate([("mass_kept", "mean")])
-    return dict(zip(by_layer["layer"].to_pylist(), by_layer["mass_kept_mean"].to_pylist(), strict=True))
 
 
 def _layer_rows(routes: Routes, place: int, base: NDArray[np.float64]) -> list[Row]:
@@ -149,11 +130,10 @@ def _characteristic(
 
 
 def agreement_payload(database: Database, run_id: str) -> LayerAgreementPayload:
-    """How far every two layers sort the tokens alike.
+    """How far every two layers sort the tokens alike: L x L adjusted Rand indices.
 
-    Returns:
-        `agreement`: L x L adjusted Rand indices; `shuffled`: the smallest and largest one of neighbouring layers when
-        one of them is shuffled, with its `seed`; None for a single layer.
+    `shuffled` are the smallest and largest one of neighbouring layers when one of them is shuffled. None: a single
+    layer.
     """
     routes = read_routes(database, run_id)
     shuffled = shuffled_agreement(routes.tops, routes.num_groups, seed=SEED)

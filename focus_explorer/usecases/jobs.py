@@ -35,11 +35,7 @@ LAST_LOOKS = 25  # for a job to reach its next step, before the next one is ende
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """What one job may take; None: no limit.
-
-    Attributes:
-        seconds: of work; waiting for its turn is not counted.
-    """
+    """What one job may take: memory, and seconds of work, not of waiting for its turn. None: no limit."""
 
     seconds: float | None = None
     memory_bytes: int | None = None
@@ -47,13 +43,7 @@ class JobLimits:
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """Jobs of this process so far.
-
-    Attributes:
-        live: (kind, state) of each that waits or runs.
-        ended: (kind, state) -> how many ended so.
-        seconds: kind -> seconds that its ended jobs ran.
-    """
+    """Jobs of this process so far: (kind, state) of those live, how many ended so, and the seconds of each kind."""
 
     live: list[tuple[str, str]]
     ended: Counter[tuple[str, str]]
@@ -70,7 +60,6 @@ _current: ContextVar[Job | None] = ContextVar("job", default=None)  # that this 
 
 
 def job_limits() -> JobLimits:
-    """The limits of this process."""
     return _limits
 
 
@@ -94,7 +83,6 @@ class Job:
 
     Attributes:
         steady: its fraction grows evenly with time, so that the time left is known from what was done.
-        fraction: done so far, 0 to 1.
         message: why it failed, or notes on the result.
         partial: results published while the work runs, such as generated tokens.
     """
@@ -121,12 +109,10 @@ class Job:
 
     @property
     def live(self) -> bool:
-        """Whether it waits or runs."""
         return self.state in LIVE
 
     @property
     def working(self) -> bool:
-        """Whether it computes, and does not wait for its turn."""
         return self._since is not None
 
     @property
@@ -145,23 +131,14 @@ class Job:
         self._stop.set()
 
     def stop_requested(self) -> bool:
-        """Whether it is to stop, also since it took too long; work passes this on as `cancelled`."""
+        """Whether it is to stop, also since it took too long."""
         most = _limits.seconds
         if most is not None and self.seconds > most:
             problem = f"this took longer than the {about(most)} that one job may work on this page"
             self.end(InputError(problem, fix=SMALLER))
         return self._stop.is_set()
 
-    def controls(self) -> dict[str, Any]:
-        """The arguments `progress` and `cancelled` by which work tells how far it is, and is limited and stopped."""
-        return {"progress": self.step, "cancelled": self.stop_requested}
-
     def step(self, stage: str, fraction: float) -> None:
-        """Publish the next step of the work.
-
-        Raises:
-            Cancelled: a stop was requested, or it took too long.
-        """
         if self.stop_requested():
             raise Cancelled("stopped")
         self._stepped = time.monotonic()
@@ -218,7 +195,7 @@ class Job:
             self._update(result=result, fraction=1.0, state="done")
         finally:
             _current.reset(token)
-            self._rest()
+            self._worked, self._since = self.seconds, None
             seconds = time.monotonic() - started
             with _lock:
                 _live.discard(self)
@@ -226,9 +203,6 @@ class Job:
                 _seconds[self.kind] = _seconds.get(self.kind, 0.0) + seconds
             fields = {"kind": self.kind, "state": self.state, "seconds": round(seconds, 3)}
             LOG.info("job ended", extra={"fields": fields})
-
-    def _rest(self) -> None:
-        self._worked, self._since = self.seconds, None
 
     def _update(self, **values: Any) -> None:
         """Set attributes in the given order: `state` last, since readers look at it first and take no lock."""
@@ -246,19 +220,21 @@ def waiting_for_turn() -> Iterator[None]:
     if job is None:
         yield
         return
-    job._rest()
+    job._worked, job._since = job.seconds, None
     try:
         yield
     finally:
         job._since = time.monotonic()
 
 
-def done_here(kind: str, work: Callable[[Job], Any]) -> Any:
-    """Do work on this thread as a job of a kind, within its limits, and return its result.
+def stop_requested() -> bool:
+    """Whether the job that this thread does, if any, is to stop: for work that publishes no step for long."""
+    job = _current.get()
+    return job is not None and job.stop_requested()
 
-    Raises:
-        InputError: what the work raised, the limit it reached, or the server ends.
-    """
+
+def done_here(kind: str, work: Callable[[Job], Any]) -> Any:
+    """Do work on this thread as a job of a kind, within its limits, and return its result."""
     job = _registered(Job(kind))
     job.execute(work)
     if job.error is not None:
@@ -278,8 +254,7 @@ class JobRunner:
     """Starts jobs, each under a key and on a thread of its own; safe to call from several threads.
 
     Args:
-        most_live: further jobs are refused while so many wait or run; None: no limit.
-        busy: problem and fix that a refused start names.
+        most_live: further jobs are refused with `busy` (problem and fix) while so many wait or run. None: no limit.
         kept: ended jobs that can still be looked up; the one used longest ago goes first.
     """
 
@@ -307,20 +282,13 @@ class JobRunner:
         join: bool = False,
         steady: bool = False,
     ) -> Job:
-        """Start work, unless a job of this key is live already.
+        """Start work on a thread of its own, unless a job of this key is live already; what it returns becomes
+        `Job.result`.
 
         Args:
-            key: under which the job is looked up.
-            work: called with the job on a thread of its own; what it returns becomes `Job.result`.
             reuse_done: return a job of this key that is done instead of doing its work again.
             join: return a live job of this key where `most_live` are live too; for keys that name all of the work.
             steady: the fraction it publishes grows evenly with time.
-
-        Returns:
-            The new job, or the one of this key that is live (or done).
-
-        Raises:
-            InputError: `most_live` jobs are live.
         """
         with self._lock:
             job = self._jobs.get(key)
@@ -348,9 +316,8 @@ class JobRunner:
 
     def stop(self, key: Hashable) -> None:
         """Request that the job of a key stops; results it has stored stay."""
-        job = self._jobs.get(key)
-        if job is not None:
-            job.stop()
+        if key in self._jobs:
+            self._jobs[key].stop()
 
     def _execute(self, job: Job, work: Callable[[Job], Any], identity: str) -> None:
         # the log names the request that started it, and what it makes belongs to who did
@@ -399,7 +366,6 @@ def memory_watched() -> Iterator[None]:
 
 
 def resident_bytes() -> int:
-    """Memory that this process takes now."""
     return int(psutil.Process().memory_info().rss)
 
 
@@ -411,30 +377,21 @@ def _watch_memory(ended: threading.Event) -> None:
             _trim()
         if job is not None and not job.live:
             job = None
-            _collect_and_trim()
+            gc.collect()  # for which everything else waits half a second
+            _trim()
         most = _limits.memory_bytes
         patience = max(0, patience - 1)
         if most is None or patience or resident_bytes() <= most:
             continue
-        patience, job = LAST_LOOKS, _newest_at_work()
+        at_work = [job for job in live_jobs() if job.working and not job.stop_requested()]
+        patience, job = LAST_LOOKS, min(at_work, key=lambda job: job.seconds, default=None)  # begun last
         if job is None:  # nothing to end: garbage, or what the page itself keeps
-            _collect_and_trim()
+            gc.collect()
+            _trim()
         else:
             problem = f"this took more than the {most / 2**30:.3g} GiB of memory that one job may take on this page"
             job.end(MemoryShortError(problem, fix=SMALLER))
             LOG.warning("a job took too much memory", extra={"fields": {"kind": job.kind}})
-
-
-def _newest_at_work() -> Job | None:
-    """The job begun last of those that compute and were not ended yet."""
-    jobs = [job for job in live_jobs() if job.working and not job.stop_requested()]
-    return min(jobs, key=lambda job: job.seconds, default=None)
-
-
-def _collect_and_trim() -> None:
-    """Let Python collect its garbage, for which everything else waits half a second, and give it back."""
-    gc.collect()
-    _trim()
 
 
 def _trim() -> None:

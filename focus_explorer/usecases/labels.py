@@ -11,6 +11,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.statistics.group_names import LEAST_PHI, LEAST_SHARE, MOST_P_VALUE, run_names, trait_words
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import check_owner, log_change
+from focus_explorer.views.payloads import picked
 from focus_explorer.views.payloads.runs import RunLabelPayload
 from focus_explorer.views.payloads.statistics import GroupNamePayload, GroupNamesPayload
 from focus_runtime.store.database import Database
@@ -31,11 +32,7 @@ def label_run(
     note: str | None = None,
     tags: Sequence[str] | None = None,
 ) -> RunLabelPayload:
-    """Change a run's name, note or all of its tags; None leaves one as it is, "" and [] clear it.
-
-    Raises:
-        InputError: something is too long, or there is no such run.
-    """
+    """Change a run's name, note or all of its tags; None leaves one as it is, "" and [] clear it."""
     if name is not None:
         name = " ".join(name.split())
         _check_length("the name", name, NAME_LENGTH)
@@ -44,15 +41,11 @@ def label_run(
         _check_length("the note", note, NOTE_LENGTH)
     _write(service, run_id, name=name, note=note, tags=None if tags is None else clean_tags(tags))
     row = next(row for row in all_runs(service) if row["run_id"] == run_id)
-    return {"run_id": row["run_id"], "name": row["name"], "note": row["note"], "tags": row["tags"]}
+    return picked(RunLabelPayload, row)
 
 
 def clean_tags(tags: Sequence[str]) -> list[str]:
-    """Tags without spaces around them, sorted, none twice.
-
-    Raises:
-        InputError: too many, or one too long or with a comma.
-    """
+    """Tags without spaces around them, sorted, none twice."""
     cleaned = sorted({" ".join(tag.split()) for tag in tags} - {""})
     if len(cleaned) > MOST_TAGS:
         raise InputError(f"there are {len(cleaned)} tags", expected=f"at most {MOST_TAGS}")
@@ -78,16 +71,11 @@ def delete_run(service: Service, run_id: str) -> None:
 
 
 def undelete_run(service: Service, run_id: str) -> None:
-    """Bring a deleted run back."""
     _write(service, run_id, deleted=False)
 
 
 def purge_deleted(service: Service, *, days: float = KEEP_DAYS) -> list[str]:
-    """Remove for good the runs that were deleted at least so many days ago; returns their ids.
-
-    Raises:
-        InputError: `days` is negative.
-    """
+    """Remove for good the runs that were deleted at least so many days ago; returns their ids."""
     if not days >= 0:
         raise InputError(f"days is {days:g}", expected="0 or more")
     return purge_runs(service.database, days=days)
@@ -136,7 +124,6 @@ GROUP_NAME_LENGTH = 60
 
 
 def group_names(database: Database, run_id: str) -> GroupNamesPayload:
-    """Every group's name with its evidence."""
     with database.read():  # once: opening the file takes longer than most reads
         found, given = run_names(database, run_id), given_names(database, run_id)
     return {
@@ -177,14 +164,7 @@ def given_names(database: Database, run_id: str) -> dict[tuple[int, int], str]:
 
 
 def name_group(service: Service, run_id: str, layer: int, group: int, name: str) -> GroupNamePayload:
-    """Give a group a name of one's own, in every run with the same centroid file; an empty one takes it back.
-
-    Returns:
-        The group's names and evidence as they are now.
-
-    Raises:
-        InputError: the name is too long, or the run has no such group, counted from 0.
-    """
+    """Give a group a name of one's own, in every run with the same centroid file; an empty one takes it back."""
     run: dict[str, Any] = fetch_run(service.database, run_id)
     clean = " ".join(name.split())
     if len(clean) > GROUP_NAME_LENGTH:

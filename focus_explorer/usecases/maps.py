@@ -7,11 +7,11 @@ cosine of two such points is the Bhattacharyya coefficient of their probabilitie
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 import threading
 import warnings
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_explorer.data.queries import fetch
+from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import NotFoundError
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.runs import MapParametersPayload, MapPayload, NeighboursPayload
@@ -52,12 +52,9 @@ class Projection:
 def project(
     routing: NDArray[np.float32], centroids: NDArray[np.float32], *, seed: int = 0, quick: bool = False
 ) -> Projection:
-    """Lay out tokens and centroids together by the angle between their vectors.
+    """Lay out (T, G) tokens and (K, G) centroids together by the angle between their vectors; K may be 0.
 
     Scores are dot products with the centroids, so direction decides the group and the metric is cosine.
-
-    Args:
-        routing: (T, G); centroids: (K, G), K may be 0.
     """
     points = np.concatenate([routing, centroids]).astype(np.float64)
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
@@ -122,7 +119,7 @@ def _keep_compiled() -> None:
     for module in (umap_, layouts, utils):
         for value in vars(module).values():
             if isinstance(value, Dispatcher) and isinstance(getattr(value, "_cache", None), NullCache):
-                with contextlib.suppress(RuntimeError):  # no folder that can be written: compiled each time, as before
+                with suppress(RuntimeError):  # no folder that can be written: compiled each time, as before
                     value.enable_caching()
 
 
@@ -161,26 +158,30 @@ def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:
 
 
 def map_payload(service: Service, run_id: str, layer: int | None, *, quick: bool = False) -> MapPayload:
-    """The map of a layer, or of all layers; computed and stored when it is requested for the first time.
-
-    Args:
-        layer: layer number; None for the map of all layers.
-    """
+    """The map of a layer, or of all layers (None); computed and stored when it is requested for the first time."""
     database = service.database
-    if quick:
-        return _stored(database, run_id, layer) or _quick(database, run_id, layer)
-    with service.map_lock:
-        return _stored(database, run_id, layer) or _computed(database, run_id, layer)
+    with nullcontext() if quick else service.map_lock:
+        rows = _read(database, run_id, layer)
+        if not rows.num_rows:
+            made, positions = _make(database, run_id, layer, quick=quick)
+            if quick:
+                return _preliminary(made, positions)
+            meta = {
+                "method": made.method,
+                "parameters": made.parameters,
+                "seed": made.seed,
+                "trustworthiness": made.trustworthiness,
+                "num_centroids": len(made.xy) - len(positions),
+            }
+            write_projection(database, run_id, _number(layer), made.xy, meta, positions)
+            rows = _read(database, run_id, layer)
+        return projection_payload(rows)
 
 
 def map_neighbours(service: Service, run_id: str, layer: int | None, token: int) -> NeighboursPayload:
-    """The tokens of a map whose vectors are most like one token's: exact in the full space, whatever the map shows.
-
-    Args:
-        layer: layer number; None for the group probabilities of all layers.
-    """
+    """The tokens of a map whose vectors are most like one token's: exact in the full space, whatever the map shows."""
     database = service.database
-    count, _ = _shape(database, run_id)
+    count = fetch_run(database, run_id)["num_tokens"]
     if not 0 <= token < count:
         raise NotFoundError(f"run {run_id!r} has no token {token}", expected=f"0 to {count - 1:,}")
     positions = np.union1d(evenly_spaced(count, MOST_TOKENS), [token])
@@ -199,34 +200,11 @@ def map_neighbours(service: Service, run_id: str, layer: int | None, token: int)
 
 
 def has_map(database: Database, run_id: str, layer: int | None) -> bool:
-    """Whether a map is stored.
-
-    Args:
-        layer: layer number; None for the map of all layers.
-    """
+    """Whether the map of a layer, or of all layers (None), is stored."""
     return bool(_read(database, run_id, layer).num_rows)
 
 
-def _stored(database: Database, run_id: str, layer: int | None) -> MapPayload | None:
-    rows = _read(database, run_id, layer)
-    return projection_payload(rows) if rows.num_rows else None
-
-
-def _computed(database: Database, run_id: str, layer: int | None) -> MapPayload:
-    made, positions = _make(database, run_id, layer, quick=False)
-    meta = {
-        "method": made.method,
-        "parameters": made.parameters,
-        "seed": made.seed,
-        "trustworthiness": made.trustworthiness,
-        "num_centroids": len(made.xy) - len(positions),
-    }
-    write_projection(database, run_id, _number(layer), made.xy, meta, positions)
-    return projection_payload(_read(database, run_id, layer))
-
-
-def _quick(database: Database, run_id: str, layer: int | None) -> MapPayload:
-    made, positions = _make(database, run_id, layer, quick=True)
+def _preliminary(made: Projection, positions: NDArray[np.int64]) -> MapPayload:
     tokens, centroids = np.split(np.round(made.xy, 4), [len(positions)])
     return {
         "method": made.method,
@@ -252,7 +230,8 @@ def _read(database: Database, run_id: str, layer: int | None) -> Any:
 
 def _make(database: Database, run_id: str, layer: int | None, *, quick: bool) -> tuple[Projection, NDArray[np.int64]]:
     """A projection of the tokens of a layer or of all, and which tokens these are."""
-    count, groups = _shape(database, run_id)
+    run = fetch_run(database, run_id)
+    count, groups = run["num_tokens"], json.loads(run["config"])["num_groups"]
     positions = evenly_spaced(count, MOST_TOKENS)
     vectors, centroids = _space(database, run_id, layer, positions)
     layers = {"space": "probabilities", "layers": vectors.shape[1] // groups}
@@ -262,32 +241,24 @@ def _make(database: Database, run_id: str, layer: int | None, *, quick: bool) ->
     return made, positions
 
 
-def _shape(database: Database, run_id: str) -> tuple[int, int]:
-    """Tokens and groups of a run."""
-    shape = fetch(database, "run_shape", run_id=run_id).to_pylist()
-    if not shape:
-        raise NotFoundError(f"there is no run {run_id!r} in {database.path.name}", fix="reload the page")
-    return shape[0]["num_tokens"], json.loads(shape[0]["config"])["num_groups"]
-
-
 def _space(
     database: Database, run_id: str, layer: int | None, positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Vectors of tokens (N, D) and of centroids in the space of a layer or of all layers, which has no centroids."""
     if layer is None:
-        vectors = np.sqrt(_vectors(database, "all_probabilities", "probabilities", len(positions), run_id, positions))
+        vectors = np.sqrt(_vectors(database, "all_probabilities", "probabilities", run_id, positions))
         return vectors, np.empty((0, vectors.shape[1]), dtype=np.float32)
     stored = fetch(database, "layer_centroids", run_id=run_id, layer=layer)
     if not stored.num_rows:
         raise NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
     centroids = np.array(stored["centroids"][0].as_py(), dtype=np.float32)
-    return _vectors(database, "routing", "routing", len(positions), run_id, positions, layer=layer), centroids
+    return _vectors(database, "routing", "routing", run_id, positions, layer=layer), centroids
 
 
 def _vectors(
-    database: Database, query: str, column: str, count: int, run_id: str, positions: NDArray[np.int64], **more: Any
+    database: Database, query: str, column: str, run_id: str, positions: NDArray[np.int64], **more: Any
 ) -> NDArray[np.float32]:
-    """(count, D) from rows of lists, all lists of one token one after the other."""
+    """(N, D) from rows of lists, all lists of one token one after the other."""
     rows = fetch(database, query, run_id=run_id, positions=positions.tolist(), **more)
     flat = rows[column].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return np.asarray(flat, dtype=np.float32).reshape(count, -1)
+    return np.asarray(flat, dtype=np.float32).reshape(len(positions), -1)

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from focus_explorer import settings
-from focus_explorer.progress import Progress, about
+from focus_explorer.progress import Progress, about, silent
 from focus_explorer.usecases.jobs import WAITING, waiting_for_turn
 from focus_explorer.usecases.users import acting_user
+from focus_runtime.config import FocusSettings
 from focus_runtime.failures import LONGEST_TEXT, Advice
+from focus_runtime.text.special import DEFAULT
 
 if TYPE_CHECKING:
     from focus_runtime.models.devices import Placement
@@ -33,10 +35,7 @@ class _Ticket:
 
 
 class FairLock:
-    """A re-entrant lock. Of the users that wait the one served least goes next; one user's requests keep their order.
-
-    So somebody who asks for ten things at once waits behind somebody who asks for one.
-    """
+    """A re-entrant lock. Of the users that wait the one served least goes next; a user's requests keep their order."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -51,9 +50,8 @@ class FairLock:
     def held(self, user: Hashable = None, waiting: Waiting | None = None) -> Iterator[None]:
         """Hold the lock while the block runs.
 
-        Args:
-            waiting: called every now and then while others are before: how many, the one who holds it included, and
-                about how many seconds that takes, None while nobody knows. What it raises ends the waiting.
+        `waiting` is called every now and then with how many are before, the holder included, and about how many seconds
+        that takes. None: unknown. What it raises ends the waiting.
         """
         self._acquire(_Ticket(user), waiting)
         try:
@@ -64,7 +62,7 @@ class FairLock:
     def try_acquire(self) -> bool:
         """Take it where nobody holds it or waits; whether it was taken. `release` gives it back."""
         with self._changed:
-            if self._is_mine():
+            if self.is_mine():
                 self._depth += 1
                 return True
             free = self._holder is None and not self._waiting
@@ -74,11 +72,10 @@ class FairLock:
 
     def is_mine(self) -> bool:
         """Whether this thread holds it."""
-        with self._changed:
-            return self._is_mine()
+        holder = self._holder
+        return holder is not None and holder.thread == threading.get_ident()
 
     def release(self) -> None:
-        """Give it back, as often as it was taken."""
         with self._changed:
             self._depth -= 1
             if self._depth:
@@ -93,18 +90,18 @@ class FairLock:
 
     def _acquire(self, ticket: _Ticket, waiting: Waiting | None) -> None:
         with self._changed:
-            if self._is_mine():
+            if self.is_mine():
                 self._depth += 1
                 return
             self._waiting.append(ticket)
         try:
             while True:
                 with self._changed:
-                    if self._changed.wait_for(lambda: self._is_next(ticket), LOOK_SECONDS):
+                    if self._changed.wait_for(lambda: self._holder is None and self._line()[0] is ticket, LOOK_SECONDS):
                         self._waiting.remove(ticket)
                         self._take(ticket)
                         return
-                    ahead = self._ahead(ticket)
+                    ahead = self._line().index(ticket) + (self._holder is not None)
                     seconds = self._estimate(ahead)
                 if waiting is not None:
                     waiting(ahead, seconds)
@@ -118,12 +115,6 @@ class FairLock:
         self._holder, self._since, self._depth = ticket, time.monotonic(), 1
         self._served[ticket.user] += 1
 
-    def _is_mine(self) -> bool:
-        return self._holder is not None and self._holder.thread == threading.get_ident()
-
-    def _is_next(self, ticket: _Ticket) -> bool:
-        return self._holder is None and self._line()[0] is ticket
-
     def _line(self) -> list[_Ticket]:
         """Who waits, in the order in which they will be served if nobody else comes."""
         served, left, line = Counter(self._served), list(self._waiting), []
@@ -133,9 +124,6 @@ class FairLock:
             left.remove(first)
             line.append(first)
         return line
-
-    def _ahead(self, ticket: _Ticket) -> int:
-        return self._line().index(ticket) + (self._holder is not None)
 
     def _estimate(self, ahead: int) -> float | None:
         if not self._holds:
@@ -148,13 +136,11 @@ Load = Callable[[str, "Placement", Progress], "LoadedModel"]
 
 
 class Meter(Protocol):
-    """Who may use the model for how long."""
+    """Who may use the model for how long; `admit` raises an InputError for whoever may not now."""
 
-    def admit(self) -> None:
-        """Let whoever this code works for use the model, or raise an InputError."""
+    def admit(self) -> None: ...
 
-    def spend(self, seconds: float) -> None:
-        """Count seconds that they used it."""
+    def spend(self, seconds: float) -> None: ...
 
 
 @dataclass(slots=True)
@@ -170,12 +156,7 @@ class LoadedModel:
 class ModelStore:
     """Loads models by name and keeps the one loaded last.
 
-    Args:
-        load: loads a model by name, placement and progress; raises InputError where it cannot.
-        device, dtype: where and in which precision models run whose lease does not say; see `place`.
-
-    Attributes:
-        meter: who may use it for how long; None where anybody may for ever.
+    `meter` says who may use it for how long. None: anybody for ever.
     """
 
     def __init__(self, load: Load | None = None, *, device: str = "auto", dtype: str = "auto") -> None:
@@ -200,21 +181,16 @@ class ModelStore:
         *,
         device: str | None = None,
         dtype: str | None = None,
-        progress: Progress = lambda stage, fraction: None,
+        progress: Progress = silent,
         advice: Advice = LONGEST_TEXT,
     ) -> Iterator[LoadedModel]:
         """The named model, for this thread alone until the block ends; within it the thread may take further leases.
 
         Args:
-            device: auto, cpu, cuda, cuda:N, mps or split; the store's own when None.
-            dtype: auto, float32, bfloat16 or float16; the store's own when None.
-            progress: takes the place in line, and each stage of loading with the fraction done; not called where nobody
-                else works with a model and the right one is kept. What it raises ends the waiting.
+            device: auto, cpu, cuda, cuda:N, mps or split. None: the store's own.
+            dtype: auto, float32, bfloat16 or float16. None: the store's own.
+            progress: takes the place in line and the stages of loading; what it raises ends the waiting.
             advice: what to do when the memory does not suffice for the work in the block.
-
-        Raises:
-            InputError: it cannot be loaded, this machine has no such device or precision, the memory does not suffice
-                for the work in the block, or the GPU fails.
         """
         from focus_runtime.measure.memory import within_memory
 
@@ -245,11 +221,7 @@ class ModelStore:
                     meter.spend(time.monotonic() - since)
 
     def tokenizer(self, name: str) -> Any | None:
-        """The tokenizer of a model, loaded alone where another model is kept.
-
-        None while somebody works with a model (transformers cannot be imported by two threads at a time), and where the
-        model would have to be fetched or converted first.
-        """
+        """The tokenizer of a model. None: it is not on this machine, or somebody works with a model."""
         from focus_runtime.models.loading import load_tokenizer
 
         if not self._lock.try_acquire():
@@ -270,7 +242,7 @@ def in_line(ahead: int, seconds: float | None) -> str:
     return f"{WAITING}: {ahead:,} before you{time_left}"
 
 
-def load_by_name(name: str, placement: Placement, progress: Progress = lambda stage, fraction: None) -> LoadedModel:
+def load_by_name(name: str, placement: Placement, progress: Progress = silent) -> LoadedModel:
     """Load a model by embedded name, Hugging Face id, folder or .gguf file."""
     from focus_runtime.models.loading import fingerprint, load_model
 
@@ -280,11 +252,34 @@ def load_by_name(name: str, placement: Placement, progress: Progress = lambda st
     return LoadedModel(name, model, tokenizer, fingerprint(model))
 
 
-def device_choices(*, training: bool = False) -> list[tuple[str, str]]:
-    """(label, value): auto with what it takes here, then every device of this machine with its name and memory.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OnModel(FocusSettings):
+    """A request that measures a model at settings of Focus; None means the centroid file's own.
 
-    What trainings do not use is left out for them: all GPUs together, and the precision that analyses run in.
+    `special_tokens` is "auto" where every text begins with what the tokenizer puts before one, or "none".
     """
+
+    model: str = settings.SETTINGS["model"].default
+    device: str = "auto"
+    dtype: str = "auto"
+    backend: str = "auto"
+    special_tokens: str = DEFAULT
+
+
+def load_at(name: str, device: str, dtype: str, progress: Progress = silent) -> tuple[Any, Any, Placement]:
+    """A model and its tokenizer for one command that needs no lease, and where they are."""
+    from focus_runtime.models.devices import place
+    from focus_runtime.models.loading import load_model
+
+    placement, cache = place(device, dtype), settings.cache_dir()
+    model, tokenizer = load_model(
+        name, dtype=placement.dtype, device=placement.device, cache_dir=cache, progress=progress
+    )
+    return model, tokenizer, placement
+
+
+def device_choices(*, training: bool = False) -> list[tuple[str, str]]:
+    """(label, value): auto with what it means here, then this machine's devices; trainings do not split over GPUs."""
     from focus_runtime.models.devices import SPLIT, devices, place
 
     auto = place()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.settings import SETTINGS
-from focus_explorer.usecases.centroids.files import shipped_names, uploaded_row
+from focus_explorer.usecases.centroids.files import SHIPPED_CENTROIDS, uploaded_row
 from focus_runtime.routing.places import hub_name
 
 if TYPE_CHECKING:
@@ -30,11 +30,7 @@ _FIX = "start the page with --model or --allow-path FOLDER for files of its mach
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownNames:
-    """What the fields of one page may name.
-
-    Attributes:
-        folders: whose files and folders may be named by path.
-    """
+    """What the fields of one page may name; `folders` hold what may be named by path."""
 
     database: Database
     models: frozenset[str] = frozenset()
@@ -59,7 +55,7 @@ class KnownNames:
     def centroid_file(self, name: str) -> str:
         """A name or hash that stands for the same file everywhere: shipped, uploaded or in the folders."""
         name = name.strip()
-        if name == "random" or name in self.centroids or name in shipped_names():
+        if name == "random" or name in self.centroids or name in SHIPPED_CENTROIDS:
             return name
         if self._inside(name) and (hub_name(name) is None or os.path.lexists(name)):  # else a hub would be asked
             return name
@@ -68,7 +64,7 @@ class KnownNames:
             return str(row["sha256"])
         raise InputError(
             f"there are no centroids {name[:200]!r}",
-            expected=f"{', '.join(shipped_names())}, random, or an uploaded file",
+            expected=f"{', '.join(SHIPPED_CENTROIDS)}, random, or an uploaded file",
             fix=f"upload it, or {_FIX}",
         )
 
@@ -88,11 +84,6 @@ class KnownNames:
 
 
 def known_to_page(service: Service, text: str, request: AnalyzeRequest) -> AnalyzeRequest:
-    """An analysis from a page's fields, as the page makes it.
-
-    Raises:
-        InputError: it names a model or centroids that the page does not know, or asks for more than the page gives.
-    """
     if service.names is None:
         return request
     service.names.text(text)

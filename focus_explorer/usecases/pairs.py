@@ -6,30 +6,21 @@ once, by running the model on the run's stored tokens, and kept in the database.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import (
-    Part,
-    PartGroups,
-    by_top_k,
-    chance_beyond,
-    executed,
-    named_part,
-    sums_by_part,
-)
+from focus_explorer.data.parts import Part, PartGroups, by_top_k, chance_beyond, executed, named_part, sums_by_part
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.errors import Cancelled, InputError, NotFoundError
-from focus_explorer.progress import Progress
+from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.progress import Progress, silent
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.run_model import composed_run, lease_run_model, run_changes
 from focus_explorer.usecases.runs import layer_parts, run_config, token_ids
-from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.service import Latest, Service
 from focus_explorer.views.pairs import (
     distance_payload,
     links_payload,
@@ -38,20 +29,13 @@ from focus_explorer.views.pairs import (
     mean_payload,
     tile_payload,
 )
+from focus_explorer.views.payloads import statistics as payloads
 from focus_explorer.views.payloads.runs import AttentionOfTokenPayload, LayerAttentionOfTokenPayload
-from focus_explorer.views.payloads.statistics import (
-    AttentionLinksPayload,
-    AttentionMassPayload,
-    AttentionPlannedPayload,
-    AttentionRunningPayload,
-    DistanceMeanPayload,
-    DistancePayload,
-    MaskTilePayload,
-)
 from focus_explorer.views.run import encode
 from focus_runtime.mask.counts import count_tile
 from focus_runtime.mask.distances import DistanceCounts, count_by_distance, shuffled_sharing
 from focus_runtime.mask.rule import PairRule
+from focus_runtime.store.measurements import write_attention
 
 if TYPE_CHECKING:
     from focus_runtime.explain.token_attention import LayerAttention
@@ -61,35 +45,19 @@ LARGE_TOKENS, LARGE_CELLS = 8192, 80  # wider areas in fewer cells: the count ta
 MEASURED_TOKENS = 4096  # full attention is measured on at most the first so many; its cost grows with their square
 KEPT_LAYERS = 16
 
-AttentionState = AttentionMassPayload | AttentionRunningPayload | AttentionPlannedPayload
+AttentionState = payloads.AttentionMassPayload | payloads.AttentionRunningPayload | payloads.AttentionPlannedPayload
 MOST_TOKENS = 32_768
 BUSY = ("the attention of other tokens is being computed", "wait for it")
 
 
-def measure_attention(
-    service: Service,
-    run_id: str,
-    *,
-    progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> int:
+def measure_attention(service: Service, run_id: str, *, progress: Progress = silent) -> int:
     """Run a stored run's model once on its tokens and keep where full attention goes under the run's mask.
 
-    Returns:
-        Tokens measured: the run's first `MEASURED_TOKENS`. No token sees a later one, so nothing that is measured would
-        differ within the whole text.
-
-    Raises:
-        InputError: there is no such run, its model cannot be loaded or has other weights now, or the database cannot be
-            written.
-        Cancelled: `cancelled` returned True.
+    Returns how many of its first tokens were measured: no token sees a later one, so the rest changes nothing.
     """
     from focus_runtime.measure.attention_mass import measure_attention as measure
-    from focus_runtime.store.measurements import write_attention
 
     def step(done: int, total: int) -> None:
-        if cancelled():
-            raise Cancelled("stopped")
         progress(f"Attention mass, layer {done} of {total}", 0.05 + 0.9 * done / total)
 
     run = fetch_run(service.database, run_id)
@@ -121,27 +89,18 @@ class PairViews:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._layers: OrderedDict[tuple[str, int], tuple[PartGroups, ...]] = OrderedDict()
-        self._means: dict[str, DistanceMeanPayload] = {}
+        self._layers: Latest[tuple[str, int], tuple[PartGroups, ...]] = Latest(KEPT_LAYERS)
+        self._means: dict[str, payloads.DistanceMeanPayload] = {}
         self._jobs = JobRunner()
-        self._lock = threading.Lock()
 
     def part_with(self, run_id: str, layer: int, head: int | None, fix: str) -> Part:
-        """The heads of a layer that are alike with one of them, which must be named where they differ.
-
-        Raises:
-            InputError: there is no such run, layer or head, or the heads differ and none was named.
-        """
+        """The heads of a layer that are alike with one of them, which must be named where they differ."""
         return named_part([one.part for one in self._layer(run_id, layer)], layer, head, fix)
 
     def tile(
         self, run_id: str, layer: int, rows: tuple[int, int], keys: tuple[int, int], part: int = 0
-    ) -> MaskTilePayload:
-        """Pairs by cause in a rectangle, in at most `MOST_CELLS` cells a side; single pairs where they fit.
-
-        Raises:
-            InputError: nothing of the rectangle lies within the text, or there is no such layer or part.
-        """
+    ) -> payloads.MaskTilePayload:
+        """Pairs by cause in a rectangle, in at most `MOST_CELLS` cells a side; single pairs where they fit."""
         parts = self._layer(run_id, layer)
         if not 0 <= part < len(parts):
             raise NotFoundError(f"the heads of layer {layer} have no part {part}", expected=f"0 to {len(parts) - 1}")
@@ -156,11 +115,11 @@ class PairViews:
         counts = count_tile(membership, rows, keys, rule, size)
         return tile_payload(counts, rows, keys, size)
 
-    def distances(self, run_id: str, layer: int) -> DistancePayload:
+    def distances(self, run_id: str, layer: int) -> payloads.DistancePayload:
         """Pairs of one layer by distance and cause, with both null models; means over its heads."""
         return distance_payload(_by_distance(self._layer(run_id, layer), self._rules(run_id)))
 
-    def distance_mean(self, run_id: str) -> DistanceMeanPayload:
+    def distance_mean(self, run_id: str) -> payloads.DistanceMeanPayload:
         """The same as shares, mean over the run's layers, and every layer's nulls over all distances."""
         run = fetch_run(self.service.database, run_id)  # which may have been deleted since
         if run_id not in self._means:
@@ -177,18 +136,9 @@ class PairViews:
 
     def _layer(self, run_id: str, layer: int) -> tuple[PartGroups, ...]:
         """What the heads of one layer executed; the latest few are kept, runs never change."""
-        key = (run_id, layer)
         run = fetch_run(self.service.database, run_id)  # which may have been deleted since
-        with self._lock:
-            if key in self._layers:
-                self._layers.move_to_end(key)
-                return self._layers[key]
-        parts = executed(self.service.database, run, layer)[layer]
-        with self._lock:
-            self._layers[key] = parts
-            while len(self._layers) > KEPT_LAYERS:
-                self._layers.popitem(last=False)
-        return parts
+        kept = self._layers.get((run_id, layer))
+        return kept or self._layers.keep((run_id, layer), executed(self.service.database, run, layer)[layer])
 
     def attention(self, run_id: str) -> AttentionState:
         """State of a run's measurement: "none", "running", "failed" or, with the results, "done"."""
@@ -203,7 +153,7 @@ class PairViews:
             layers = executed(self.service.database, run)
             chances = [_chance(groups, far[layer == number], measured) for number, groups in layers.items()]
             return mass_payload(rows, chances)
-        planned: AttentionPlannedPayload = {
+        planned: payloads.AttentionPlannedPayload = {
             "state": "none",
             "num_tokens": min(run["num_tokens"], MEASURED_TOKENS),
             "whole": run["num_tokens"],
@@ -212,18 +162,15 @@ class PairViews:
             planned |= {"state": "failed", "problem": job.message}
         return planned
 
-    def links(self, run_id: str, layer: int) -> AttentionLinksPayload:
+    def links(self, run_id: str, layer: int) -> payloads.AttentionLinksPayload:
         """Strongest links of one layer, empty until it was measured."""
         return links_payload(fetch(self.service.database, "attention_links", run_id=run_id, layer=layer))
 
     def start(self, run_id: str) -> AttentionState:
         """Measure a run in the background unless that is under way; `attention` returns its state."""
-
-        def measure(job: Job) -> None:
-            measure_attention(self.service, run_id, progress=job.step, cancelled=job.stop_requested)
-
         fetch_run(self.service.database, run_id)
-        self._jobs.start(run_id, measure, kind="attention", run_id=run_id)
+        measure = partial(measure_attention, self.service, run_id)
+        self._jobs.start(run_id, lambda job: measure(progress=job.step), kind="attention", run_id=run_id)
         return self.attention(run_id)
 
     def stop(self, run_id: str) -> AttentionState:
@@ -240,11 +187,6 @@ class TokenAttentions:
         self._jobs = JobRunner(most_live=4, busy=BUSY)
 
     def start(self, run_id: str, token: int) -> None:
-        """Compute the attention of a token, unless that is done or under way.
-
-        Raises:
-            InputError: the token or the run cannot be used, or too many others are computed.
-        """
         run = fetch_run(self.service.database, run_id)
         last = min(run["num_tokens"], MOST_TOKENS) - 1
         if not 0 <= token <= last:
@@ -273,7 +215,6 @@ class TokenAttentions:
         }
 
     def stop(self, run_id: str, token: int) -> None:
-        """Request that the work on a token stops."""
         self._jobs.stop((run_id, token))
 
     def _measure(self, run_id: str, token: int, job: Job) -> list[LayerAttentionOfTokenPayload]:

@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, silent
 from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.centroids.files import load_named_centroids, shipped_name, uploaded_centroids
-from focus_explorer.usecases.centroids.fit import DrawnCentroids, calibrate, fit_centroids
+from focus_explorer.usecases.centroids.fit import calibrate, fit_centroids
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.runs import run_config, run_special_tokens
 from focus_explorer.usecases.service import Service
 from focus_runtime.composition.changes import Change, last_token, read_changes
 from focus_runtime.config import FocusConfig, FocusSettings
 from focus_runtime.failures import Advice
-from focus_runtime.routing.places import CENTROIDS_FILE
+from focus_runtime.routing.places import CENTROIDS_FILE, cached, hub_name
 
 if TYPE_CHECKING:
     from focus_runtime.composition.attach import FocusModel
@@ -34,17 +34,9 @@ SHORTER_RUN = Advice(
 
 @contextmanager
 def lease_run_model(
-    service: Service,
-    run: dict[str, Any],
-    advice: Advice = SHORTER_RUN,
-    *,
-    progress: Progress = lambda stage, fraction: None,
+    service: Service, run: dict[str, Any], advice: Advice = SHORTER_RUN, *, progress: Progress = silent
 ) -> Iterator[LoadedModel]:
-    """A lease of the model a run was made with, in its precision, on its device or, where that is missing, the CPU.
-
-    Raises:
-        InputError: it cannot be loaded, has other weights than the run's, or the memory does not suffice for the work.
-    """
+    """A lease of the model a run was made with, in its precision, on its device or, where that is missing, the CPU."""
     where = {"device": device_here(run["device"]), "dtype": run["dtype"]}
     with service.models.lease(run["model_id"], **where, advice=advice, progress=progress) as loaded:
         if run["model_fingerprint"] and loaded.fingerprint != run["model_fingerprint"]:
@@ -63,12 +55,7 @@ def device_here(recorded: str) -> str:
 
 
 def backend_again(execution: Mapping[str, Any]) -> str:
-    """The backend that measures a run again.
-
-    Args:
-        execution: `requested_backend` and `backend` of the run. Runs stored before 0.2 lack the first; of those, the
-            one that ran is taken where it must have been requested by name.
-    """
+    """The backend that measures a run again; before 0.2, which did not store the request, one that was named."""
     executed = execution["backend"]
     return execution.get("requested_backend") or (
         executed if executed in ("reference", "decomposed", "flex") else "auto"
@@ -76,21 +63,10 @@ def backend_again(execution: Mapping[str, Any]) -> str:
 
 
 def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, name: str | None = None) -> Centroids:
-    """The centroids a run was made with, looked up by their hash, balanced where the run needed that.
-
-    Raises:
-        NotFoundError: they are neither shipped, random nor uploaded.
-    """
+    """The centroids a run was made with, looked up by their hash, balanced where the run needed that."""
     config = run_config(run)
     read = load_named_centroids(service.database, name or _centroid_name(service, run))
-    drawn = DrawnCentroids(
-        num_groups=config.num_groups,
-        routing_dim=config.routing_dim,
-        top_k=config.top_k,
-        window=config.window,
-        seed=run["seed"],
-    )
-    centroids = fit_centroids(read, loaded, drawn)
+    centroids = fit_centroids(read, loaded, config, run["seed"])
     if config.assignment == "causal" and not centroids.has_potentials:
         calibrate(loaded, centroids, run_special_tokens(run))
     return centroids
@@ -99,14 +75,7 @@ def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, na
 def compose_run(
     service: Service, run: dict[str, Any], loaded: LoadedModel, *, assignment: str | None = None, backend: str = "auto"
 ) -> FocusModel:
-    """Focus with a run's centroids and settings on its model, without changes made by hand; detach it afterwards.
-
-    Args:
-        assignment: the run's when None.
-
-    Raises:
-        NotFoundError: the centroids are not here.
-    """
+    """Focus with a run's centroids and settings on its model, without changes made by hand; detach it afterwards."""
     from focus_runtime.composition.attach import compose
 
     config = run_config(run)
@@ -118,11 +87,7 @@ def compose_run(
 def composed_run(
     service: Service, run: dict[str, Any], loaded: LoadedModel, *, assignment: str | None = None, backend: str = "auto"
 ) -> Iterator[FocusModel]:
-    """The same with the run's changes, until the block ends, however it ends.
-
-    Raises:
-        NotFoundError: the centroids are not here.
-    """
+    """The same with the run's changes, until the block ends, however it ends."""
     focus = compose_run(service, run, loaded, assignment=assignment, backend=backend)
     try:
         with focus.with_changes(run_changes(run), run["num_tokens"]):
@@ -132,21 +97,13 @@ def composed_run(
 
 
 def run_changes(run: Mapping[str, Any], before: int | None = None) -> tuple[Change, ...]:
-    """The changes made by hand that a run was executed with.
-
-    Args:
-        before: leave out changes of tokens from this position on; None for none.
-    """
+    """The changes made by hand that a run was executed with; `before` leaves out those of tokens from there on."""
     changes = read_changes(json.loads(run["changes"] or "[]"))
     return tuple(change for change in changes if before is None or last_token(change) < before)
 
 
 def request_again(service: Service, run: dict[str, Any], texts: Sequence[str] = ()) -> AnalyzeRequest:
-    """What analyses a stored run's text again as it was analysed, with further changes.
-
-    Raises:
-        NotFoundError: the centroids are not here.
-    """
+    """What analyses a stored run's text again as it was analysed, with further changes."""
     return request_of(
         run_config(run).to_dict(),
         _centroid_name(service, run),
@@ -198,8 +155,6 @@ def _centroid_name(service: Service, run: dict[str, Any]) -> str:
 
 def _fetched(name: str, digest: str) -> str | None:
     """A run's name of a hub's repository and commit, where the hub's cache has that file; nothing is fetched."""
-    from focus_runtime.routing.places import cached, hub_name
-
     repository = hub_name(name)
     found = cached(repository) if repository is not None and repository.pinned else None
     if found is None:

@@ -16,20 +16,11 @@ from numpy.typing import NDArray
 
 from focus_explorer.data.parts import full_layers, head_memberships, part_pairs, placed, run_parts
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
-from focus_explorer.errors import InputError, NotFoundError
+from focus_explorer.errors import NotFoundError
 from focus_explorer.usecases.runs import run_config
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import old_text_note
-from focus_explorer.views.payloads.runs import (
-    GroupOrdersPayload,
-    LayerCellsPayload,
-    PredictionChangesPayload,
-    PredictionPayload,
-    PredictionsPayload,
-    RunPayload,
-    TimingsPayload,
-    WordClassesPayload,
-)
+from focus_explorer.views.payloads import runs as payloads
 from focus_explorer.views.run import cells_payload, encode, membership_width, run_payload, timing_payloads
 from focus_runtime.store.database import Database
 from focus_runtime.text.tagging import CLASSES, class_numbers
@@ -40,13 +31,13 @@ ORDER_BYTES = 4_000_000  # of all layers' orders of groups: beyond, each layer's
 OtherMemberships = dict[int, dict[int, NDArray[np.int64]]]  # layer -> part -> (T,)
 
 
-def load_run(database: Database, run_id: str) -> RunPayload:
+def load_run(database: Database, run_id: str) -> payloads.RunPayload:
     """Payload the page draws a run from, with every layer's cells where they are small together."""
     with database.read():  # once: opening the file takes longer than most reads
         return _load_run(database, run_id)
 
 
-def load_run_of(service: Service, run_id: str) -> RunPayload:
+def load_run_of(service: Service, run_id: str) -> payloads.RunPayload:
     """The same, with a note where an older version read the text without special tokens."""
     payload = load_run(service.database, run_id)
     run = fetch_run(service.database, run_id)
@@ -56,7 +47,7 @@ def load_run_of(service: Service, run_id: str) -> RunPayload:
     return payload
 
 
-def _load_run(database: Database, run_id: str) -> RunPayload:
+def _load_run(database: Database, run_id: str) -> payloads.RunPayload:
     names = ("run", "layers", "part_pairs", "tops", "pieces", "groups", "group_pieces", "losses", "timings")
     rows = fetch_several(database, names, run_id=run_id)
     run = only_run(database, run_id, rows["run"])
@@ -83,16 +74,15 @@ def _load_run(database: Database, run_id: str) -> RunPayload:
     return payload
 
 
-def run_timings(database: Database, run_id: str) -> TimingsPayload:
+def run_timings(database: Database, run_id: str) -> payloads.TimingsPayload:
     """The timings of a run's payload, which grow while a long text is timed again."""
     rows = fetch_several(database, ("run", "timings"), run_id=run_id)
     only_run(database, run_id, rows["run"])
     return {"timings": timing_payloads(rows["timings"].to_pylist())}
 
 
-def layer_cells(database: Database, run_id: str, layer: Any) -> LayerCellsPayload:
-    """Membership, probabilities and entropy of one layer's tokens; the layer as the page sent it."""
-    layer = _layer_number(layer)
+def layer_cells(database: Database, run_id: str, layer: int) -> payloads.LayerCellsPayload:
+    """Membership, probabilities and entropy of one layer's tokens."""
     with database.read():  # once, as above
         rows = fetch(database, "cells", run_id=run_id, layer=layer)
         if not rows.num_rows:
@@ -101,12 +91,8 @@ def layer_cells(database: Database, run_id: str, layer: Any) -> LayerCellsPayloa
     return _cells(rows, np.array([layer]), rows.num_rows, others)[str(layer)]
 
 
-def group_orders(database: Database, run_id: str, layer: Any) -> GroupOrdersPayload:
-    """The groups of every token by probability, so that the groups of any top-k are known: the first k.
-
-    Of all layers where that is little, else of the one that the page sent.
-    """
-    layer = _layer_number(layer)
+def group_orders(database: Database, run_id: str, layer: int) -> payloads.GroupOrdersPayload:
+    """The groups of every token by probability: the first k are those of top-k. Of all layers where that is little."""
     with database.read():
         run = fetch_run(database, run_id)
         numbers = np.array([one["layer"] for one in fetch(database, "layers", run_id=run_id).to_pylist()])
@@ -134,32 +120,26 @@ def _differing(stored: NDArray[np.int64], first: NDArray[np.int64]) -> list[tupl
     return [(int(at), int(low), int(high)) for at, (low, high) in zip(places, words, strict=True)]
 
 
-def _layer_number(layer: Any) -> int:
-    if not isinstance(layer, int) or isinstance(layer, bool):
-        raise InputError(f"the layer is {layer!r}", expected="a layer number")
-    return layer
-
-
 def _no_layer(run_id: str, layer: int) -> NotFoundError:
     return NotFoundError(f"run {run_id!r} has no layer {layer}", fix="choose a layer of this run")
 
 
-def predictions(database: Database, run_id: str, token: int) -> PredictionsPayload:
+def predictions(database: Database, run_id: str, token: int) -> payloads.PredictionsPayload:
     """The most probable tokens at one place, of the token that is predicted, under both kinds of attention."""
     fetch_run(database, run_id)
     return _predictions(database, run_id, token, token)[0]
 
 
-def all_predictions(database: Database, run_id: str) -> list[PredictionsPayload]:
+def all_predictions(database: Database, run_id: str) -> list[payloads.PredictionsPayload]:
     """The same for every token of a run."""
     return _predictions(database, run_id, 0, fetch_run(database, run_id)["num_tokens"] - 1)
 
 
-def _predictions(database: Database, run_id: str, first: int, last: int) -> list[PredictionsPayload]:
+def _predictions(database: Database, run_id: str, first: int, last: int) -> list[payloads.PredictionsPayload]:
     names = ("predictions", "prediction_changes")
     rows = fetch_several(database, names, run_id=run_id, first=first, last=last)
     changed = {row["position"]: row["changed"] for row in rows["prediction_changes"].to_pylist()}
-    modes: dict[int, dict[str, PredictionPayload]] = {}
+    modes: dict[int, dict[str, payloads.PredictionPayload]] = {}
     for row in rows["predictions"].to_pylist():
         tokens = list(zip(row["pieces"], row["probabilities"], strict=True))
         modes.setdefault(row["position"], {})[row["mode"]] = {"rank": row["rank"], "tokens": tokens}
@@ -170,7 +150,7 @@ def _predictions(database: Database, run_id: str, first: int, last: int) -> list
     ]
 
 
-def prediction_changes(database: Database, run_id: str) -> PredictionChangesPayload:
+def prediction_changes(database: Database, run_id: str) -> payloads.PredictionChangesPayload:
     """Where the most probable token differs between full attention and Focus, and where each is right."""
     run = fetch_run(database, run_id)
     rows = fetch(database, "prediction_changes", run_id=run_id, first=0, last=run["num_tokens"] - 1)
@@ -180,7 +160,7 @@ def prediction_changes(database: Database, run_id: str) -> PredictionChangesPayl
     return {"stored": rows.num_rows > 0, "codes": encode(codes)}
 
 
-def word_classes(database: Database, run_id: str) -> WordClassesPayload:
+def word_classes(database: Database, run_id: str) -> payloads.WordClassesPayload:
     """The kind of word of every token, from word lists (focus_runtime/text/tagging.py)."""
     fetch_run(database, run_id)
     return {"names": list(CLASSES), "classes": encode(_classes(str(database.path), run_id, database))}
@@ -194,8 +174,7 @@ def _classes(path: str, run_id: str, database: Database) -> NDArray[np.uint8]:
 
 def _cells(
     rows: pa.Table, layers: NDArray[np.int64], count: int, others: OtherMemberships
-) -> dict[str, LayerCellsPayload]:
-    """Layer number, as text -> its cells."""
+) -> dict[str, payloads.LayerCellsPayload]:
     probabilities = _probabilities(rows, layers, count)
     membership, entropy = (placed(rows, layers, count, name) for name in ("membership", "entropy"))
     return {

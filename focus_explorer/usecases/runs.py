@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from focus_explorer.data.parts import Part, mean_distant_kept, part_pairs, run_parts
 from focus_explorer.data.queries import fetch, fetch_run, rows_of
 from focus_explorer.errors import InputError, NotFoundError
-from focus_explorer.views.payloads.comparisons import RunSummary, StagePayload
+from focus_explorer.views.payloads import picked
+from focus_explorer.views.payloads.comparisons import RunSummary
 from focus_explorer.views.payloads.runs import MaskPayload
 from focus_explorer.views.run import mask_payload
 from focus_runtime.config import FocusConfig
@@ -42,27 +43,17 @@ def run_summary(database: Database, run_id: str) -> RunSummary:
         timings[row["stage"]].setdefault("peak_memory_bytes", {})[row["mode"]] = row["peak_memory_bytes"]
     layers = part_pairs(run["config"], fetch(database, "part_pairs", run_id=run_id))
     shares = [mean_distant_kept(parts, run["num_tokens"]) for parts in layers.values()]
-    return {
-        "run_id": run_id,
-        "num_tokens": run["num_tokens"],
-        "special_tokens": run["special_tokens"],
-        "added_tokens": run["added_tokens"],
-        "scored_tokens": run["num_tokens"] - 1,
-        "perplexity": {"full": run["perplexity_full"], "focus": run["perplexity_focus"]},
-        "retained_pairs": run["retained_pairs"],
-        "distant_pairs_kept": mean_of_some(shares),
-        "dominance": run["dominance"],
-        "milliseconds": cast(dict[str, StagePayload], timings),
-        "config": run["config"],
-        "changes": run["changes"],
-        "model": run["model_id"],
-        "centroids": run["centroids_name"],
-        "device": run["device"],
-        "dtype": run["dtype"],
-        "backend": run["backend"],
-        "notes": run["notes"],
-        "db": str(database.path),
-    }
+    return picked(
+        RunSummary,
+        run,
+        scored_tokens=run["num_tokens"] - 1,
+        perplexity={"full": run["perplexity_full"], "focus": run["perplexity_focus"]},
+        distant_pairs_kept=mean_of_some(shares),
+        milliseconds=timings,
+        model=run["model_id"],
+        centroids=run["centroids_name"],
+        db=str(database.path),
+    )
 
 
 def run_special_tokens(run: Mapping[str, Any]) -> str:
@@ -115,7 +106,6 @@ def _rows_of_tokens(database: Database, query: str, run_id: str, first: int, cou
 
 
 def token_ids(database: Database, run_id: str) -> list[int]:
-    """The token ids of a run's text."""
     return [int(value) for value in fetch(database, "token_ids", run_id=run_id)["token_id"].to_pylist()]
 
 
@@ -131,12 +121,10 @@ def checked_text(database: Database, run: Mapping[str, Any]) -> str:
 
 
 def token_pieces(database: Database, run_id: str) -> list[str]:
-    """The text of every token of a run."""
     return [str(piece) for piece in fetch(database, "pieces", run_id=run_id)["piece"].to_pylist()]
 
 
 def run_config(run: Mapping[str, Any]) -> FocusConfig:
-    """The settings a run was executed with, from its row."""
     return FocusConfig.from_json(run["config"])
 
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -84,14 +84,7 @@ class Limits:
 
 
 def run_sql(database: Database, sql: str, limits: Limits | None = None) -> SqlResultPayload:
-    """Answer one SELECT statement.
-
-    Returns:
-        columns, types, rows (JSON values), truncated ("" or what is missing), seconds.
-
-    Raises:
-        InputError: the query is not one SELECT, fails, takes too long, or needs too much memory.
-    """
+    """Answer one SELECT statement; `truncated` says what is missing."""
     limits = limits or Limits()
     if not isinstance(sql, str) or not sql.strip():
         raise InputError("there is no query", expected="one SELECT statement")
@@ -102,7 +95,13 @@ def run_sql(database: Database, sql: str, limits: Limits | None = None) -> SqlRe
     if not _PLACES.acquire(blocking=False):
         raise InputError("six other queries are running or waiting", fix="try again in a moment")
     try:
-        result = _in_turn(database, sql, limits)
+        if not _BUSY.acquire(timeout=limits.seconds):
+            raise InputError("two other queries are still running", fix="try again in a moment")
+        try:
+            let_writers_in(database.path, limits.seconds)  # queries in a row would keep them out
+            result = _execute(database, sql, limits)
+        finally:
+            _BUSY.release()
     finally:
         _PLACES.release()
     if "problem" in result:
@@ -110,24 +109,8 @@ def run_sql(database: Database, sql: str, limits: Limits | None = None) -> SqlRe
     return cast(SqlResultPayload, result)
 
 
-def _in_turn(database: Database, sql: str, limits: Limits) -> dict[str, Any]:
-    if not _BUSY.acquire(timeout=limits.seconds):
-        raise InputError("two other queries are still running", fix="try again in a moment")
-    try:
-        let_writers_in(database.path, limits.seconds)  # queries in a row would keep them out
-        return _execute(database, sql, limits)
-    finally:
-        _BUSY.release()
-
-
 def _execute(database: Database, sql: str, limits: Limits) -> dict[str, Any]:
-    request = {
-        "path": str(database.path.absolute()),
-        "sql": sql,
-        "seconds": limits.seconds,
-        "rows": limits.rows,
-        "memory": limits.memory,
-    }
+    request = asdict(limits) | {"path": str(database.path.absolute()), "sql": sql}
     command = [sys.executable, "-m", "focus_explorer.data.sql_worker"]
     try:
         done = subprocess.run(

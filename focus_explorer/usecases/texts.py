@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -29,7 +30,6 @@ SAMPLES = {
 
 
 def sample_text(name: str) -> str:
-    """One of the texts that ship with the project."""
     return asset_path("samples", SAMPLES[name]).read_text(encoding="utf-8").strip()
 
 
@@ -45,11 +45,7 @@ def count_tokens(service: Service, model: str, text: str, special_tokens: str = 
 
 
 def old_text_note(service: Service, model: str, special_tokens: str | None) -> str | None:
-    """What to say of a run or corpus of a version before 0.3, which read texts without special tokens.
-
-    Args:
-        special_tokens: that it records; None before 0.3.
-    """
+    """What to say of a run or corpus of a version before 0.3, which read texts without special tokens."""
     if special_tokens is not None or model == EMBEDDED:
         return None
     tokenizer = service.models.tokenizer(model)
@@ -104,3 +100,15 @@ def read_text_file(path: Path) -> str:
         raise TextError(
             f"cannot read {path}: {error.strerror}", expected="a text file, or - for standard input"
         ) from error
+
+
+def text_files(sources: Sequence[str]) -> list[Path]:
+    """Text files, and the .txt files in folders, sorted within each folder."""
+    files: list[Path] = []
+    for source in sources:
+        path = Path(os.path.expanduser(source))
+        matches = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+        if not matches:
+            raise TextError(f"the folder {path} has no .txt files", expected="text files, or folders with .txt files")
+        files += matches
+    return files

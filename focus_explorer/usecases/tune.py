@@ -11,10 +11,12 @@ from focus_explorer.errors import InputError, TextError
 from focus_explorer.progress import StageBar, no_stages
 from focus_explorer.usecases.centroids.files import check_new, find_centroids, load_named_centroids
 from focus_explorer.usecases.centroids.fit import check_model
+from focus_explorer.usecases.models import OnModel
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.session import one_writer, stop_on_signal
 from focus_explorer.usecases.training.texts import gather_domains, parse_domains, trained_on
 from focus_explorer.words import counted
+from focus_runtime.files import cannot_write, check_writable
 from focus_runtime.text.special import DEFAULT
 
 if TYPE_CHECKING:
@@ -25,54 +27,37 @@ FEWEST = 2  # sequences of a domain that an interval needs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TuneRequest:
-    """A search.
+class TuneRequest(OnModel):
+    """A search. `text` and `held_out` are as `parse_domains` reads them.
 
     Attributes:
-        text: calibration text by domain, NAME=PATH each, or only paths; see `parse_domains`.
-        held_out: text for the check, likewise, and left out of `text`. Empty: other sequences of the calibration text.
+        held_out: text for the check, left out of `text`. Empty: other sequences of the calibration text.
         out: centroid files to write, one for each target.
-        window_growth: positions from which to which windows grow, see `FocusConfig`. None: the file's.
         loss, pairs: the targets, one or more of one kind; see `Target`. All are looked for by the same estimates.
         sequences: calibration sequences of each domain, of the shortest length; of longer ones as many tokens.
         seq_lens: tokens of a sequence; of several lengths each is read, and pairs are counted at the shortest.
         write_best: write the closest budget if none meets a target.
-        resume: continue an unfinished search for the same files.
-        special_tokens: "auto" (every sequence begins with what the tokenizer puts before a text) or "none".
     """
 
     text: tuple[str, ...]
     out: tuple[str, ...]
     held_out: tuple[str, ...] = ()
-    model: str = settings.SETTINGS["model"].default
     centroids: str = settings.SETTINGS["centroids"].default
     loss: tuple[float, ...] = ()
     pairs: tuple[float, ...] = ()
-    top_k: int | None = None
-    window: int | None = None
-    window_growth: tuple[int, int] | None = None
-    num_sinks: int | None = None
     top_ks: tuple[int, ...] = (0, 2)
     windows: tuple[int, ...] = (16, 32, 64, 128, 256, 512)
     by_query: bool = True
     sequences: int = 6
     held_out_sequences: int = 8
     seq_lens: tuple[int, ...] = (1024,)
-    device: str = "auto"
-    dtype: str = "auto"
-    backend: str = "auto"
     write_best: bool = False
     resume: bool = False
-    special_tokens: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What a search found for one target.
-
-    Attributes:
-        written: the file. None: the target was not met.
-    """
+    """What a search found for one target; `written` is None where it was not met."""
 
     record: dict[str, Any]
     budget: list[dict[str, Any]]
@@ -82,10 +67,7 @@ class Tuned:
 def tune(service: Service, request: TuneRequest, *, bar: StageBar = no_stages) -> list[Tuned]:
     """Search, check on held-out text, write the files; in the order of the targets.
 
-    A signal that stops it is waited for until the measurement under way is done.
-    Raises:
-        InputError: text, target, model or centroids cannot be used, or a file not written. Cancelled: a signal stopped
-        it; what was measured is kept for `resume`.
+    A signal stops it once the measurement under way is done; what was measured is kept for `resume`.
     """
     from focus_runtime.fit.tune import HeadChoices, forget_progress, resume_path, tune_budgets
 
@@ -114,13 +96,7 @@ def tune(service: Service, request: TuneRequest, *, bar: StageBar = no_stages) -
                 checked,
                 list(targets.values()),
                 choices=HeadChoices(top_ks=request.top_ks, windows=request.windows, by_query=request.by_query),
-                settings={
-                    "top_k": request.top_k,
-                    "window": request.window,
-                    "window_growth": request.window_growth,
-                    "num_sinks": request.num_sinks,
-                    "backend": request.backend,
-                },
+                settings=request.chosen() | {"backend": request.backend},
                 kept=resume_path(first),
                 resume=request.resume,
                 on_progress=progress,
@@ -145,8 +121,6 @@ def _written(found: Centroids, out: Path, request: TuneRequest) -> Tuned:
 
 
 def _targets(request: TuneRequest) -> dict[Path, Target]:
-    """What is looked for, by the file it is written to."""
-    from focus_runtime.files import cannot_write, check_writable
     from focus_runtime.fit.budget_search import Target
     from focus_runtime.fit.tune import resume_path
 
@@ -203,8 +177,6 @@ def _sequences(
 
 @dataclass(frozen=True, slots=True)
 class _Cutter:
-    """Cuts the sequences of a search from texts."""
-
     request: TuneRequest
     tokenizer: Any
 
@@ -235,7 +207,6 @@ class _Cutter:
 
 
 def describe(tuned: Tuned) -> str:
-    """The result as text."""
     record = tuned.record
     lines = [f"{'pairs kept':>10}  {'worst domain':>12}  budget"]
     for point in [record["without_budget"], *record["points"]]:
@@ -263,7 +234,6 @@ def _in_words(budget: list[dict[str, Any]]) -> str:
 
 
 def to_json(tuned: Tuned) -> dict[str, Any]:
-    """JSON-ready."""
     return asdict(tuned) | {"written": None if tuned.written is None else str(tuned.written)}
 
 
@@ -296,7 +266,6 @@ class Balanced:
 
 def balance(service: Service, request: BalanceRequest, *, bar: StageBar = no_stages) -> Balanced:
     """Write a copy of a centroid file whose groups are as large as each other on the given text."""
-    from focus_runtime.files import cannot_write, check_writable
     from focus_runtime.fit.calibrate import balance_groups
     from focus_runtime.routing.centroid_file import save_centroids
 

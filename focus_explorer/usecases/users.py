@@ -52,11 +52,7 @@ _REQUEST: ContextVar[_Request | None] = ContextVar("request", default=None)
 
 @contextmanager
 def acting_as(user: str | None) -> Iterator[None]:
-    """Within the block this code works for a user.
-
-    Args:
-        user: name of a lab's user, empty for somebody who has not logged in; None for whoever owns the machine.
-    """
+    """Within the block this code works for a user: a name, "" for one not logged in, None for the machine's owner."""
     token = _USER.set(user)
     try:
         yield
@@ -82,15 +78,7 @@ def new_owner() -> str | None:
 
 
 def check_owner(what: str, owner: str | None) -> None:
-    """Refuse to change what belongs to somebody else.
-
-    Args:
-        what: begins the message, such as "the run 20261124-…".
-        owner: name of the user it belongs to; None or empty for what the command line made.
-
-    Raises:
-        InputError: a lab's user wants to change what is not theirs.
-    """
+    """Refuse a lab's user who wants to change what is not theirs, such as `what` "the run 20261124-…"."""
     user = acting_user()
     if user is None or visitor_of(user) is not None or (user and user == owner):
         return
@@ -104,11 +92,7 @@ def check_owner(what: str, owner: str | None) -> None:
 
 @contextmanager
 def working_for(identity: str) -> Iterator[None]:
-    """Within the block this code works for the request of that id.
-
-    What it started may go on afterwards with a copy of its context, such as a server's queue; that no longer belongs
-    to this request.
-    """
+    """Within the block this code works for the request of that id; what it started and goes on does not."""
     request = _Request(identity)
     token = _REQUEST.set(request)
     try:
@@ -126,20 +110,12 @@ def request_id() -> str:
 
 
 def log_change(what: str, **names: str) -> None:
-    """Log who has changed what for good, for a host's audit trail.
-
-    Args:
-        what: such as "run deleted"; never a word of a user's.
-    """
+    """Log who has changed what for good, such as "run deleted", for a host's audit trail; never a word of a user's."""
     LOG.info(what, extra={"fields": dict(names)})
 
 
 def read_users(path: str) -> Users:
-    """Users of a lab's page by name, each with salt, hash and the cost of it.
-
-    Raises:
-        InputError: the file cannot be read, or has another format.
-    """
+    """Users of a lab's page by name, each with salt, hash and the cost of it."""
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as stream:
             content = json.load(stream)
@@ -157,11 +133,7 @@ def read_users(path: str) -> Users:
 
 
 def add_user(path: str, name: str, password: str) -> None:
-    """Add a user, or give one another password; the file is made where it is missing, readable for its owner alone.
-
-    Raises:
-        InputError: name, password or file cannot be used.
-    """
+    """Add a user, or give one another password; the file is made where it is missing, readable for its owner alone."""
     if not NAME.fullmatch(name):
         raise InputError(f"the name is {name!r}", expected="letters, digits and . _ @ -, at most 64")
     if len(password) < LEAST_LENGTH:

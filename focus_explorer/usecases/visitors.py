@@ -45,11 +45,7 @@ _FOLDER = re.compile(r"[0-9a-f]{16,64}")
 
 
 class Options(BaseModel):
-    """Options of `focus-explorer serve`, checked when they are given.
-
-    Raises:
-        InputError: names the option that cannot be used.
-    """
+    """Options of `focus-explorer serve`, checked when they are given."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     PREFIX: ClassVar[str] = "--"
@@ -68,7 +64,6 @@ class Options(BaseModel):
 
     @classmethod
     def option(cls, field: str) -> str:
-        """The option that sets a field."""
         return cls.OPTIONS.get(field, cls.PREFIX + field.replace("_", "-"))
 
 
@@ -84,8 +79,6 @@ def matching(pattern: str, expected: str) -> AfterValidator:
 
 
 class VisitorLimits(Options):
-    """What one visitor of a public page may use."""
-
     PREFIX = "--visitor-"
 
     tokens: int = Field(default=2000, ge=2, description="longest text")
@@ -96,13 +89,7 @@ class VisitorLimits(Options):
 
 
 class Share:
-    """What visitors and their network addresses used of something within the last hour; safe for several threads.
-
-    Args:
-        most: that one visitor may use.
-        what: that is, in words.
-        clock: seconds, growing.
-    """
+    """What visitors and their network addresses used of something within the last hour; safe for several threads."""
 
     def __init__(self, most: float, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.most, self.what, self._clock = most, what, clock
@@ -110,11 +97,6 @@ class Share:
         self._lock = threading.Lock()
 
     def admit(self, visitor: str, address: str) -> None:
-        """Let a visitor use more.
-
-        Raises:
-            InputError: they, or everyone of their address together, have used what they may within an hour.
-        """
         own, all_there = self.seconds_left(visitor), self.seconds_left(address, VISITORS_OF_ADDRESS)
         if not own and not all_there:
             return
@@ -125,7 +107,6 @@ class Share:
         )
 
     def spend(self, visitor: str, address: str, amount: float) -> None:
-        """Count what a visitor uses now."""
         with self._lock:
             for key in (visitor, address):
                 self._recent(key).append((self._clock(), amount))
@@ -158,7 +139,6 @@ class ShownDatabase(Database):
 
     @contextmanager
     def write(self) -> Iterator[Any]:
-        """Refuse to write."""
         raise StoreError(
             "the runs that this page shows to everyone cannot be changed", fix="explore a text of your own"
         )
@@ -166,13 +146,7 @@ class ShownDatabase(Database):
 
 
 class VisitorDatabase(Database):
-    """What one visitor sees and changes.
-
-    Args:
-        own: file of the visitor, made when something is first written.
-        shown: database that it begins as a copy of.
-        admit: called before the copy is made; may raise.
-    """
+    """What one visitor sees and changes: the shown database until something is written, then a copy of their own."""
 
     def __init__(self, own: Path, shown: Database, admit: Callable[[], None] = lambda: None) -> None:
         self._shown, self._admit = shown, admit
@@ -181,7 +155,6 @@ class VisitorDatabase(Database):
 
     @property
     def path(self) -> Path:
-        """The file that is read now."""
         return self._own if self.is_begun() else self._shown.path
 
     @path.setter
@@ -189,18 +162,15 @@ class VisitorDatabase(Database):
         self._own = value
 
     def is_begun(self) -> bool:
-        """Whether the visitor has a file."""
         return os.path.exists(self._own)
 
     @contextmanager
     def read(self) -> Iterator[Any]:
-        """A read-only connection to the visitor's file, or to the shown one."""
         with super().read() if self.is_begun() else self._shown.read() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Any]:
-        """A connection inside one transaction to the visitor's file, which is made where there is none."""
         self._begin()
         with super().write() as connection:
             yield connection
@@ -260,7 +230,7 @@ class OwnService(Service):
     def __init__(self, visitor: str, page: VisitorService, folder: Path) -> None:
         database = VisitorDatabase(folder / page.shown.path.name, page.shown, page.check_space)
         super().__init__(models=page.models, opened=database)
-        self.names, self.drawing, self._map_lock = page.names, page.drawing, page.map_lock  # one at a time for all
+        self.names, self.drawing, self.map_lock = page.names, page.drawing, page.map_lock  # one at a time for all
         self.visitor, self.folder, self._page = visitor, folder, page
         self.used = 0.0  # when it was last asked for
 
@@ -275,11 +245,7 @@ class OwnService(Service):
 
 
 class VisitorService(Service):
-    """The service of a public page. Whoever works for no visitor reads the shown runs and writes nothing.
-
-    Args:
-        models: where models are leased from.
-    """
+    """The service of a public page. Whoever works for no visitor reads the shown runs and writes nothing."""
 
     def __init__(self, database: str | Path, models: ModelStore, limits: VisitorLimits) -> None:
         if not Database(database).path.exists():
@@ -299,15 +265,11 @@ class VisitorService(Service):
 
     @property
     def database(self) -> Database:
-        """The database of the visitor that this code works for."""
         own = self._own()
         return self.shown if own is None else own.database
 
     def part(self, kind: type[Part]) -> Part:
-        """The one object of a class that belongs to the visitor this code works for.
-
-        Of a class that says it is `LARGE`, as it keeps passes of the model, only the latest few visitors have one.
-        """
+        """The visitor's object of a class; of a `LARGE` one (passes of the model) only the latest few have one."""
         own = self._own()
         if own is None:
             return super().part(kind)
@@ -321,11 +283,7 @@ class VisitorService(Service):
         return own.part(kind)
 
     def admit_run(self, own: OwnService | None = None) -> None:
-        """Count a run that is to be stored, of a visitor or of the one this code works for.
-
-        Raises:
-            InputError: the visitor has stored as many as they may, or there is no visitor.
-        """
+        """Count a run that is to be stored, of a visitor or of the one this code works for."""
         own = own or self._own()
         if own is None:
             raise StoreError("there is no visitor to store a run for", fix="reload the page")
@@ -341,23 +299,17 @@ class VisitorService(Service):
         self.runs.spend(own.visitor, address, 1)
 
     def admit(self) -> None:
-        """Let the visitor this code works for use the model; see `Meter`.
-
-        Raises:
-            InputError: they have used it as long as they may.
-        """
+        """Let the visitor this code works for use the model; see `Meter`."""
         visitor = visitor_of(acting_user())
         if visitor is not None:
             self.seconds.admit(visitor, self._address(visitor))
 
     def spend(self, seconds: float) -> None:
-        """Count seconds for which they used it."""
         visitor = visitor_of(acting_user())
         if visitor is not None:
             self.seconds.spend(visitor, self._address(visitor), seconds)
 
     def seen(self, visitor: str, address: str) -> None:
-        """A request of a visitor has come from a network address."""
         with self._own_lock:
             self.addresses[visitor] = address
             self.addresses.move_to_end(visitor)
@@ -386,7 +338,6 @@ class VisitorService(Service):
                         shutil.rmtree(folder)
 
     def sweep_for_ever(self, stopping: threading.Event) -> None:
-        """Sweep now and then, until the event is set."""
         while True:
             self.sweep()
             if stopping.wait(SWEEP_SECONDS):

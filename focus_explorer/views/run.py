@@ -5,17 +5,17 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.data.parts import PartPairs, mean_over_heads
-from focus_explorer.views.config import config_payload
 from focus_explorer.views.payloads import picked
 from focus_explorer.views.payloads.runs import (
     CausesPayload,
+    ConfigPayload,
     LayerCellsPayload,
     LayerPayload,
     MapPayload,
@@ -28,6 +28,7 @@ from focus_explorer.views.payloads.runs import (
     RunPayload,
     TimingPayload,
 )
+from focus_runtime.budget import budget_digest
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.intervals import moving_block_interval
 
@@ -39,6 +40,12 @@ def encode(values: NDArray[Any]) -> str:
     """Raw little-endian bytes as base64."""
     little = values.astype(values.dtype.newbyteorder("<"), copy=False)
     return base64.b64encode(np.ascontiguousarray(little).tobytes()).decode("ascii")
+
+
+def config_payload(config: Mapping[str, Any]) -> ConfigPayload:
+    """A configuration as JSON has it; one with a budget says what tells that from others."""
+    named = {"budget_id": budget_digest(config["budget"])} if config.get("budget") else {}
+    return cast(ConfigPayload, {**config, **named})
 
 
 def run_payload(

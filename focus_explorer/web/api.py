@@ -139,7 +139,7 @@ def _analyze(request: AnalyzeRequest) -> UseCase:
         chosen = known_to_page(service, text, chosen)
 
         def work(job: Job) -> str:
-            return analyze_text(service, text, chosen, command="focus-explorer serve (API)", **job.controls())
+            return analyze_text(service, text, chosen, command="focus-explorer serve (API)", progress=job.step)
 
         return runs.run(service, done_here("analysis", work))
 

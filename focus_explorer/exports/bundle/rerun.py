@@ -18,7 +18,7 @@ from focus_explorer.exports.bundle.manifest import Row, ids_sha256
 from focus_explorer.exports.bundle.read import Bundle, Run
 from focus_explorer.progress import Progress
 from focus_explorer.usecases.analyze import analyze
-from focus_explorer.usecases.centroids.files import file_sha256, register_in_place, shipped_name, shipped_names
+from focus_explorer.usecases.centroids.files import SHIPPED_CENTROIDS, file_sha256, register_in_place, shipped_name
 from focus_explorer.usecases.models import LoadedModel, ModelStore, load_by_name
 from focus_explorer.usecases.run_model import backend_again, device_here, request_of
 from focus_explorer.usecases.service import Service
@@ -136,7 +136,7 @@ def run_again(
         progress("Loading the model", 0.0)
         with service.models.lease(run.model.id) as loaded:
             text, cut = _matching(run, texts, loaded.tokenizer)
-        if centroids not in (*shipped_names(), "random"):
+        if centroids not in (*SHIPPED_CENTROIDS, "random"):
             register_in_place(service.database, centroids)
         request = request_of(
             run.config,

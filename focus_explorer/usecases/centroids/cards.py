@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
@@ -21,19 +20,9 @@ from focus_explorer.usecases.centroids.files import (
     every_centroid_file,
     load_row,
 )
-from focus_explorer.usecases.service import Service
-from focus_explorer.views.payloads.centroids import (
-    CentroidCardPayload,
-    CentroidChangesPayload,
-    CentroidDetailPayload,
-    CentroidRunPayload,
-    Fact,
-    HeldOutPayload,
-    HeldOutSettingPayload,
-    LayerMatch,
-    SimilarityPayload,
-    TrainedOnPayload,
-)
+from focus_explorer.usecases.service import Latest, Service
+from focus_explorer.views.payloads import centroids as payloads
+from focus_explorer.views.payloads import picked
 from focus_explorer.views.payloads.runs import SettingValue
 from focus_runtime.config import FocusConfig
 
@@ -43,11 +32,8 @@ RANDOM_SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class LayerCentroids:
-    """Centroids of one layer.
-
-    Attributes:
-        centroids: (K, d_g) in routing space.
-        directions: (K, d) hidden states that score highest with each centroid: projection times centroid.
+    """(K, d_g) centroids of a layer, and the (K, d) hidden states that score highest with each: projection times
+    centroid.
     """
 
     centroids: Floats
@@ -69,11 +55,10 @@ def _match(a: Floats, b: Floats) -> list[tuple[int, int, float]]:
     return [(int(i), int(j), float(distance[i, j])) for i, j in zip(rows, columns, strict=True)]
 
 
-def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator) -> LayerMatch:
-    """Match the groups of one layer of two files by the distance of their directions, 1 - cosine.
+def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator) -> payloads.LayerMatch:
+    """Match the groups of one layer of two files (Hungarian method) by 1 - cosine of their directions.
 
-    `rng` draws the untrained random centroids of the `null` distance, matched the same way; `unmatched` are the groups
-    of each file without a partner.
+    `null` is the same against untrained random centroids; `unmatched` are the groups of each file without a partner.
     """
     pairs = _match(a.directions, b.directions)
     groups, width = b.directions.shape
@@ -95,11 +80,12 @@ def match_layers(a: LayerCentroids, b: LayerCentroids, rng: np.random.Generator)
 
 
 MOST_CACHED = 24
+CARD = ("name", "sha256", "base_model", "num_groups", "routing_dim", "layers")  # of a file's row
 FACTS = (
     *("texts", "domains", "balanced", "loss", "learn", "hard_steps", "training_tokens", "tokens_seen", "steps"),
     *("seq_len", "batch", "learning_rate", "train_window", "dtype", "seed", "seconds", "random_seed"),
 )
-HELD_OUT_VALUES = tuple(HeldOutSettingPayload.__annotations__)
+HELD_OUT_VALUES = tuple(payloads.HeldOutSettingPayload.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +104,9 @@ class CentroidCards:
     LARGE: ClassVar[bool] = True  # see `VisitorService.part`
 
     service: Service
-    _kept: dict[str, _File] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _kept: Latest[str, _File] = field(default_factory=lambda: Latest(MOST_CACHED))
 
-    def cards(self) -> list[CentroidCardPayload]:
+    def cards(self) -> list[payloads.CentroidCardPayload]:
         """Every shipped and uploaded file; one that cannot be read any more has `problem` in place of its details."""
         database = self.service.database
         with database.read():  # once: opening the file takes longer than the reads
@@ -129,14 +114,9 @@ class CentroidCards:
             rows = every_centroid_file(database)
         return [self._card(row, uses.get(row["sha256"], 0)) for row in rows]
 
-    def _card(self, row: dict[str, Any], runs: int) -> CentroidCardPayload:
-        card: CentroidCardPayload = {
-            "name": row["name"],
-            "sha256": row["sha256"],
-            "base_model": row["base_model"],
-            "num_groups": row["num_groups"],
-            "routing_dim": row["routing_dim"],
-            "layers": row["layers"],
+    def _card(self, row: dict[str, Any], runs: int) -> payloads.CentroidCardPayload:
+        card: payloads.CentroidCardPayload = {
+            **{name: row[name] for name in CARD},  # type: ignore[typeddict-item]
             "config": json.loads(row["config"]),
             "added": row["uploaded_at"].isoformat() if row.get("uploaded_at") else None,
             "owner": row.get("owner"),
@@ -152,17 +132,12 @@ class CentroidCards:
             card["budget_held_out"] = 0 if read.record is None else len(read.record.held_out)
         return card
 
-    def detail(self, sha256: str) -> CentroidDetailPayload:
-        """Similarity of the centroids in every layer, (K, K) cosines in routing space; the runs that used the file, the
-        newest first; and the budgets measured for it.
-
-        Raises:
-            InputError: there is no such file, or it cannot be read any more.
-        """
+    def detail(self, sha256: str) -> payloads.CentroidDetailPayload:
+        """(K, K) cosines of the centroids in every layer; the runs that used the file, newest first; its budgets."""
         row = self._row(sha256)
         read = self._read(row)
         budget = FocusConfig.from_json(row["config"]).budget
-        similar: list[SimilarityPayload] = [
+        similar: list[payloads.SimilarityPayload] = [
             {"layer": number, "similarity": np.round(cosines(layer.centroids, layer.centroids), 3).tolist()}
             for number, layer in read.layers.items()
         ]
@@ -174,7 +149,7 @@ class CentroidCards:
             "budgets": None if read.record is None else record_payload(read.record, budget),
         }
 
-    def trained_on(self, run_id: str) -> TrainedOnPayload:
+    def trained_on(self, run_id: str) -> payloads.TrainedOnPayload:
         """What a run's file says it was trained on; empty if it is not here, or says nothing."""
         sha256 = fetch_run(self.service.database, run_id)["centroids_sha256"]
         try:
@@ -186,18 +161,12 @@ class CentroidCards:
         names = texts if isinstance(texts, list) else [str(texts)]
         return {"texts": [name.rsplit("/", 1)[-1] for name in names]}
 
-    def _runs(self, sha256: str, num_groups: int) -> list[CentroidRunPayload]:
-        runs: dict[str, CentroidRunPayload] = {}
+    def _runs(self, sha256: str, num_groups: int) -> list[payloads.CentroidRunPayload]:
+        runs: dict[str, payloads.CentroidRunPayload] = {}
         for row in fetch(self.service.database, "centroid_uses", sha256=sha256).to_pylist():
             run = runs.setdefault(
                 row["run_id"],
-                {
-                    "run_id": row["run_id"],
-                    "title": row["title"],
-                    "name": row["name"],
-                    "num_tokens": row["num_tokens"],
-                    "layers": [],
-                },
+                picked(payloads.CentroidRunPayload, row, created_at=row["created_at"].isoformat(), layers=[]),
             )
             shares = [0.0] * num_groups
             for group, tokens in zip(row["groups"], row["tokens"], strict=True):
@@ -212,22 +181,18 @@ class CentroidCards:
             )
         return list(runs.values())
 
-    def compare(self, first: str, second: str) -> CentroidChangesPayload:
+    def compare(self, first: str, second: str) -> payloads.CentroidChangesPayload:
         """What changed between two files: settings that differ, and the distance of the groups in every layer.
 
-        Groups are numbered by every training anew, so those of a layer are matched by the Hungarian method. Distance is
-        1 - cosine between the directions of the hidden state that two centroids answer to (projection times centroid);
-        `null` is the same against untrained random centroids. `problem` says why layers cannot be compared.
-
-        Raises:
-            InputError: a file does not exist or cannot be read any more, or both are the same one.
+        Every training numbers groups anew, so those of a layer are matched; see `match_layers`. `problem` says why
+        layers cannot be compared.
         """
         if first == second:
             raise InputError("both sides are the same file", expected="two different files")
         rows = [self._row(first), self._row(second)]
         files = [self._read(row) for row in rows]
         a, b = (file.layers for file in files)
-        result: CentroidChangesPayload = {
+        result: payloads.CentroidChangesPayload = {
             "names": (rows[0]["name"], rows[1]["name"]),
             "problem": "",
             "layers": [],
@@ -248,28 +213,21 @@ class CentroidCards:
         return centroid_row(self.service.database, sha256)
 
     def _read(self, row: dict[str, Any]) -> _File:
-        sha256 = row["sha256"]
-        with self._lock:
-            if sha256 in self._kept:
-                return self._kept[sha256]
+        kept = self._kept.get(row["sha256"])
+        if kept is not None:
+            return kept
         loaded = load_row(row)
         layers = {}
         for number, router in sorted(loaded.routers.items()):
             centroids = router.centroids.detach().double().numpy()
             layers[number] = LayerCentroids(centroids, centroids @ router.projection.detach().double().numpy().T)
         record = read_record(loaded.training, FocusConfig.from_json(row["config"]), layers)
-        read = _File(loaded.training, layers, record)
-        with self._lock:
-            self._kept[sha256] = read
-            while len(self._kept) > MOST_CACHED:
-                self._kept.pop(next(iter(self._kept)))
-        return read
+        return self._kept.keep(row["sha256"], _File(loaded.training, layers, record))
 
 
 def balance(sizes: Sequence[int], num_groups: int) -> float:
-    """Entropy of the group sizes over that of even groups: 1 for even ones, 0 when one group has every token.
-
-    Groups without any token may be left out of `sizes`; a single group counts as even.
+    """Entropy of the group sizes over that of even groups: 1 for even ones or a single group, 0 when one has every
+    token.
     """
     if num_groups == 1:
         return 1.0
@@ -278,9 +236,9 @@ def balance(sizes: Sequence[int], num_groups: int) -> float:
     return float(-(shares * np.log(shares)).sum() / np.log(num_groups)) + 0.0
 
 
-def _facts(training: dict[str, Any]) -> dict[str, Fact]:
+def _facts(training: dict[str, Any]) -> dict[str, payloads.Fact]:
     """Facts of the training; the file's own record is free-form, so only plain values are taken."""
-    facts: dict[str, Fact] = {}
+    facts: dict[str, payloads.Fact] = {}
     for key in FACTS:
         value = training.get(key)
         if isinstance(value, str | int | float) and not isinstance(value, bool):
@@ -293,15 +251,15 @@ def _facts(training: dict[str, Any]) -> dict[str, Fact]:
     return facts
 
 
-def held_out_payload(record: Any) -> HeldOutPayload | None:
+def held_out_payload(record: Any) -> payloads.HeldOutPayload | None:
     """The held-out perplexities a training wrote into its file, if it did."""
     if not isinstance(record, dict) or not _is_number(record.get("full")):
         return None
-    focus: dict[str, HeldOutSettingPayload] = {}
+    focus: dict[str, payloads.HeldOutSettingPayload] = {}
     for name, value in record.items():
         if isinstance(value, dict) and _is_number(value.get("perplexity")):
             measured = {key: float(value[key]) for key in HELD_OUT_VALUES if _is_number(value.get(key))}
-            focus[str(name)[:40]] = cast(HeldOutSettingPayload, measured)
+            focus[str(name)[:40]] = cast(payloads.HeldOutSettingPayload, measured)
     scored = int(record["scored_tokens"]) if _is_number(record.get("scored_tokens")) else None
     return {"full": float(record["full"]), "scored": scored, "focus": focus}
 

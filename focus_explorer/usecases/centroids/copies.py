@@ -26,7 +26,7 @@ from focus_explorer.usecases.centroids.fit import calibrate
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.centroids import UsedBudgetPayload
 from focus_runtime.config import FocusConfig
-from focus_runtime.files import cannot_write
+from focus_runtime.files import cannot_write, check_writable
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
@@ -37,17 +37,7 @@ _cannot_keep = cannot_write("free some space")
 
 
 def copy_with(service: Service, path: str, out: str, **changes: Any) -> str:
-    """Write a copy of a centroid file with some settings changed, such as `text_sinks` or `window_growth`.
-
-    Args:
-        path: of the file, or its name.
-
-    Returns:
-        Its sha256.
-
-    Raises:
-        InputError: the file or a value cannot be used, or there is a file of that name.
-    """
+    """Write a copy of a centroid file with some settings changed, such as `text_sinks`; returns its sha256."""
     from focus_runtime.routing.centroid_file import save_centroids
 
     centroids = find_centroids(service.database, path)[1]
@@ -57,15 +47,10 @@ def copy_with(service: Service, path: str, out: str, **changes: Any) -> str:
 
 
 def use_budget(service: Service, sha256: str, point: int) -> UsedBudgetPayload:
-    """Keep a copy of a file with one of the budgets measured for it; a file that has this budget is used as it is.
+    """Keep a copy of a file with one of its measured budgets, counted from 0 with the fewest pairs first.
 
-    The same point gives the same copy, from the file of the search and from other copies of it.
-
-    Args:
-        point: number of the budget in the file's record, from 0, fewest pairs first.
-
-    Raises:
-        InputError: there is no such file or point, or the copy cannot be kept.
+    The same point gives the same copy, from the file of the search and from other copies of it; a file that has this
+    budget already is used as it is.
     """
     from focus_runtime.routing.centroid_file import save_centroids
 
@@ -141,12 +126,7 @@ def _scratch(database: Database) -> Iterator[Path]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportRequest:
-    """What is imported; see `import_centroids` for all but the first three.
-
-    Attributes:
-        source: a file or folder of other code.
-        model: name of the model that the centroids are for. None: unchecked and without new potentials.
-    """
+    """What is imported from a file or folder of other code; without a model unchecked and without new potentials."""
 
     source: str
     out: str
@@ -162,11 +142,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A file that was written.
-
-    Attributes:
-        notes: what was assumed, estimated or is missing.
-    """
+    """A file that was written; the notes say what was assumed, estimated or is missing."""
 
     sha256: str
     mapping: list[MappedTensor]
@@ -176,15 +152,7 @@ class Imported:
 def import_file(
     service: Service, request: ImportRequest, *, show: Callable[[list[str]], None] = lambda table: None
 ) -> Imported:
-    """Recognise centroids of other code and write them in our format.
-
-    Args:
-        show: takes the mapping as lines before any setting is asked for.
-
-    Raises:
-        InputError: nothing is recognised, several mappings fit, a setting is missing, or there is a file of that name.
-    """
-    from focus_runtime.files import check_writable
+    """Recognise centroids of other code and write them in our format; `show` takes the mapping as lines before that."""
     from focus_runtime.routing.centroid_file import save_centroids
     from focus_runtime.routing.centroid_import import recognise_centroids
 
@@ -217,7 +185,6 @@ def import_file(
 
 
 def _table(mapping: list[MappedTensor], others: list[str]) -> list[str]:
-    """The mapping as lines, and what is left out."""
     rows = [
         (row.name, str(row.shape), f"layers.*.{row.part}", str(row.shape[::-1]) if row.transposed else "")
         for row in mapping

@@ -19,11 +19,12 @@ from focus_explorer.usecases.centroids.fit import check_model, groups_on_samples
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import check_owner, log_change, new_owner
 from focus_explorer.words import counted
-from focus_runtime.assets import SHIPPED_CENTROIDS
+from focus_runtime.assets import SHIPPED_CENTROIDS as SHIPPED_CENTROIDS
 from focus_runtime.config import growth_words
 from focus_runtime.files import replacing
-from focus_runtime.routing.places import hub_name
+from focus_runtime.routing.places import hub_name, locate_centroids, named_repository
 from focus_runtime.store.database import Database
+from focus_runtime.store.user_records import forget_centroids, register_centroids, rename_centroids
 
 if TYPE_CHECKING:
     from focus_runtime.routing.centroids import Centroids
@@ -33,21 +34,13 @@ NAME_LENGTH = 120
 
 
 def load_named_centroids(database: Database, name: str) -> Centroids | None:
-    """Centroids by name: a shipped file's, an uploaded file's name or hash, a path, or a repository of a hub.
-
-    None for "random", which are drawn for a model. An InputError if there is no such file, or it cannot be used.
-    """
+    """Centroids by name: shipped, uploaded (also by hash), a path, or a repository of a hub. None for "random"."""
     return None if name == "random" else find_centroids(database, name)[1]
 
 
 def find_centroids(database: Database, name: str) -> tuple[Place, Centroids]:
-    """Where a named file lies, and what is in it; `load_named_centroids` says what names there are, but not random.
-
-    Raises:
-        InputError: there is no such file, or it cannot be used.
-    """
+    """Where a named file lies, and what is in it; `load_named_centroids` says what names there are, but not random."""
     from focus_runtime.routing.centroid_file import load_place
-    from focus_runtime.routing.places import locate_centroids
 
     if name == "random":
         raise InputError("random centroids are in no file", expected="a centroid file", fix="name one")
@@ -60,13 +53,7 @@ def find_centroids(database: Database, name: str) -> tuple[Place, Centroids]:
 
 
 def pinned_name(service: Service, name: str) -> str:
-    """A name that means the same centroids from now on: of a hub's repository its commit, which is fetched and checked.
-
-    Raises:
-        InputError: the hub does not give it.
-    """
-    from focus_runtime.routing.places import named_repository
-
+    """A name that means the same centroids from now on: of a hub's repository with its commit, which is fetched."""
     return name if named_repository(name) is None else find_centroids(service.database, name)[0].origin or name
 
 
@@ -87,11 +74,7 @@ def _path_of(database: Database, name: str) -> str:
 
 
 def check_centroids(service: Service, path: str | Path, model: str | None = None) -> tuple[Centroids, list[str]]:
-    """Validate a centroid file, against a model too when one is named; returns the centroids and a readable report.
-
-    Raises:
-        InputError: the file or the model cannot be used.
-    """
+    """Validate a centroid file, against a model too when one is named; returns the centroids and a readable report."""
     from focus_runtime.routing.centroid_file import load_centroids
 
     centroids, tried = load_centroids(path), []
@@ -152,12 +135,7 @@ def check_new(out: str | Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AddedCentroids:
-    """A file that can be used from now on.
-
-    Attributes:
-        name: shown in lists: the name asked for, or the one it is known by already.
-        known: it was here before, and nothing was added.
-    """
+    """A file that can be used, under its name in lists; one `known` was here before, and nothing was added."""
 
     sha256: str
     name: str
@@ -168,14 +146,8 @@ class AddedCentroids:
 def add_centroids(service: Service, path: str | Path, name: str, model: str | None) -> AddedCentroids:
     """Validate a file, keep a copy in the folder of the database and register it, unless the same file is here already.
 
-    Args:
-        model: check that it fits this one. None: the file was made from the model.
-
-    Raises:
-        InputError: the file is bad, or the kept files take too much space; nothing is kept.
+    It must fit the model. None: it was made from the model.
     """
-    from focus_runtime.store.user_records import register_centroids
-
     centroids, report = check_centroids(service, path, model)
     for row in every_centroid_file(service.database):
         if row["sha256"] == centroids.sha256 and os.path.exists(row.get("path", path)):
@@ -190,7 +162,6 @@ def add_centroids(service: Service, path: str | Path, name: str, model: str | No
 
 
 def kept_folder(database: Database) -> Path:
-    """The folder of the copies of uploaded files."""
     return database.path.parent / "centroids"
 
 
@@ -222,19 +193,12 @@ def file_sha256(path: str | Path) -> str:
 def register_in_place(database: Database, path: str | Path) -> None:
     """Register a centroid file without a copy or a report; an InputError if it cannot be used."""
     from focus_runtime.routing.centroid_file import load_centroids
-    from focus_runtime.store.user_records import register_centroids
 
     register_centroids(database, load_centroids(path), [], str(path))
 
 
 def rename_file(service: Service, file: str, name: str) -> None:
-    """Give an uploaded file, by sha256 or name, another name in every list; runs made with it keep the name they have.
-
-    Raises:
-        InputError: the name is too long or another file's, or the file is shipped, unknown or another user's.
-    """
-    from focus_runtime.store.user_records import rename_centroids
-
+    """Give an uploaded file, by sha256 or name, another name in every list; runs made with it keep theirs."""
     row = _own_row(service, file, "renamed")
     name = " ".join(name.split())
     if not name or len(name) > NAME_LENGTH:
@@ -243,22 +207,14 @@ def rename_file(service: Service, file: str, name: str) -> None:
             expected=f"1 to {NAME_LENGTH} characters",
         )
     others = [each["name"] for each in uploaded_centroids(service.database) if each["sha256"] != row["sha256"]]
-    if name in (*others, "random") or name in shipped_names():
+    if name in (*others, "random") or name in SHIPPED_CENTROIDS:
         raise InputError(f"another file is called {name!r}", fix="choose a name that no file has yet")
     rename_centroids(service.database, row["sha256"], name)
     log_change("file renamed", file=row["sha256"])
 
 
 def remove_file(service: Service, file: str) -> None:
-    """Remove an uploaded file, by sha256 or name, and its copy; a file in a training's folder stays in that folder.
-
-    Runs made with it stay; what is measured for them later needs it again.
-
-    Raises:
-        InputError: the file is shipped, unknown or another user's.
-    """
-    from focus_runtime.store.user_records import forget_centroids
-
+    """Remove an uploaded file, by sha256 or name, and its copy; a file in a training's folder stays in that folder."""
     row = _own_row(service, file, "removed")
     forget_centroids(service.database, row["sha256"])
     path = Path(row["path"])
@@ -269,7 +225,7 @@ def remove_file(service: Service, file: str) -> None:
 
 
 def _own_row(service: Service, file: str, what: str) -> dict[str, Any]:
-    shipped = file if file in shipped_names() else shipped_name(file)
+    shipped = file if file in SHIPPED_CENTROIDS else shipped_name(file)
     if shipped is not None:
         raise InputError(f"{shipped} ships with the project and cannot be {what}")
     row = uploaded_row(service.database, file)
@@ -288,11 +244,6 @@ def centroid_row(database: Database, sha256: str) -> dict[str, Any]:
 
 
 def load_row(row: dict[str, Any]) -> Centroids:
-    """The centroids of a row of `centroid_row`.
-
-    Raises:
-        InputError: the file cannot be read, or is another one than when it was added.
-    """
     from focus_runtime.routing.centroid_file import load_centroids
 
     loaded = load_centroids(row.get("path", row["name"]))
@@ -303,12 +254,7 @@ def load_row(row: dict[str, Any]) -> Centroids:
 
 def every_centroid_file(database: Database) -> list[dict[str, Any]]:
     """The shipped files, the default first, and the uploaded ones, newest first."""
-    return shipped_centroids() + uploaded_centroids(database)
-
-
-def shipped_centroids() -> list[dict[str, Any]]:
-    """The shipped files in the form of rows of `uploaded_centroids`, the default first."""
-    return [_shipped_row(name) for name in SHIPPED_CENTROIDS]
+    return [shipped_row(name) for name in SHIPPED_CENTROIDS] + uploaded_centroids(database)
 
 
 def uploaded_centroids(database: Database) -> list[dict[str, Any]]:
@@ -321,18 +267,13 @@ def uploaded_row(database: Database, name: str) -> dict[str, Any] | None:
     return next((row for row in uploaded_centroids(database) if name in (row["sha256"], row["name"])), None)
 
 
-def shipped_names() -> tuple[str, ...]:
-    """Names that stand for shipped files, the default first; none of them is read."""
-    return tuple(SHIPPED_CENTROIDS)
-
-
 def shipped_name(sha256: str) -> str | None:
     """The name of the shipped file with a hash, if one has it."""
-    return next((name for name in SHIPPED_CENTROIDS if _shipped_row(name)["sha256"] == sha256), None)
+    return next((name for name in SHIPPED_CENTROIDS if shipped_row(name)["sha256"] == sha256), None)
 
 
 @functools.cache
-def _shipped_row(name: str) -> dict[str, Any]:
+def shipped_row(name: str) -> dict[str, Any]:
     from focus_runtime.routing.centroid_file import load_centroids
 
     centroids = load_centroids(name)

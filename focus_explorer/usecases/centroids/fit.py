@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from focus_explorer.usecases.models import LoadedModel
+from focus_explorer.usecases.service import Latest
 from focus_explorer.usecases.texts import all_samples
 from focus_runtime.config import FocusConfig
 from focus_runtime.text.special import DEFAULT, text_ids, training_note
@@ -23,18 +22,14 @@ CALIBRATION_TOKENS = 2048
 CHECKED_TOKENS = 1024  # that groups are tried on where a file is checked against a model
 KEPT_POTENTIALS = 16  # sets of them, each K numbers a layer
 RANDOM_SEED = 0  # of the centroids that a user gets under the name "random"
+DRAWN = ("num_groups", "routing_dim", "top_k", "window")  # what a user chooses of them
 LIKE_SHIPPED = {"num_groups": 8}  # what differs from `FocusConfig`: a baseline has the shape of what it stands beside
-
-
-_potentials: dict[str, dict[int, Tensor]] = {}  # layer -> (K,), by hash of what they were estimated from
-_potentials_lock = threading.Lock()
+# layer -> (K,), by hash of what they were estimated from
+_potentials: Latest[str, dict[int, Tensor]] = Latest(KEPT_POTENTIALS)
 
 
 def calibration_ids(loaded: LoadedModel, special_tokens: str = DEFAULT) -> list[int]:
-    """The tokens of the sample texts that groups are balanced on if nothing better is known; they fit the context.
-
-    `special_tokens` is "auto" or "none", as the text is read that the groups are for.
-    """
+    """The tokens of the sample texts that groups are balanced on if nothing better is known; they fit the context."""
     from focus_runtime.models.structure import context_length
 
     ids = text_ids(loaded.tokenizer, all_samples(), special_tokens)
@@ -44,8 +39,8 @@ def calibration_ids(loaded: LoadedModel, special_tokens: str = DEFAULT) -> list[
 def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str = DEFAULT) -> None:
     """Estimate the column potentials of centroids on the sample texts, in place, and note that in their warnings.
 
-    A process that has estimated them before, for the same model, centroids and settings, uses them again: random
-    centroids are drawn and balanced for every run that names them.
+    They are kept for the same model, centroids and settings: random centroids are balanced for every run that names
+    them.
     """
     import torch
 
@@ -54,15 +49,10 @@ def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str = D
 
     ids = calibration_ids(loaded, special_tokens)
     key = _inputs(loaded, centroids, ids)
-    with _potentials_lock:
-        known = _potentials.get(key)
+    known = _potentials.get(key)
     if known is None:
         calibrate_potentials(loaded.model, centroids, torch.tensor([ids], device=input_device(loaded.model)))
-        known = {layer: router.potential.clone() for layer, router in centroids.routers.items()}
-        with _potentials_lock:
-            _potentials[key] = known
-            while len(_potentials) > KEPT_POTENTIALS:
-                del _potentials[next(iter(_potentials))]
+        known = _potentials.keep(key, {layer: one.potential.clone() for layer, one in centroids.routers.items()})
     for layer, router in centroids.routers.items():
         router.potential.copy_(known[layer])
         router.has_potential = True
@@ -71,7 +61,6 @@ def calibrate(loaded: LoadedModel, centroids: Centroids, special_tokens: str = D
 
 
 def _inputs(loaded: LoadedModel, centroids: Centroids, ids: list[int]) -> str:
-    """Hash of all that potentials depend on."""
     from focus_runtime.models.devices import device_names
 
     model = loaded.model
@@ -84,43 +73,24 @@ def _inputs(loaded: LoadedModel, centroids: Centroids, ids: list[int]) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DrawnCentroids:
-    """How random centroids are drawn, in the names of `FocusConfig`. None: what the shipped files have."""
-
-    num_groups: int | None = None
-    routing_dim: int | None = None
-    top_k: int | None = None
-    window: int | None = None
-    seed: int = RANDOM_SEED
-
-    def config(self) -> FocusConfig:
-        """The configuration they get; a ConfigError if a number is out of range."""
-        names = ("num_groups", "routing_dim", "top_k", "window")
-        chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return FocusConfig().replace(**LIKE_SHIPPED | chosen)
+def random_config(like: Any) -> FocusConfig:
+    """The configuration of random centroids: `DRAWN` of a request or configuration, else as the shipped files have."""
+    chosen = {name: getattr(like, name) for name in DRAWN if getattr(like, name) is not None}
+    return FocusConfig().replace(**LIKE_SHIPPED | chosen)
 
 
-def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, drawn: DrawnCentroids | None = None) -> Centroids:
-    """Check centroids of a file against a model, or draw random ones for it if there are none.
-
-    Raises:
-        CentroidFileError: they are for a model of another shape. ConfigError: random ones cannot be drawn like that.
-    """
+def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, like: Any, seed: int) -> Centroids:
+    """Check centroids of a file against a model, or draw random ones for it if there are none."""
     from focus_runtime.routing.centroids import random_centroids
 
     if centroids is None:
-        drawn = drawn or DrawnCentroids()
-        centroids = random_centroids(loaded.model, drawn.config(), seed=drawn.seed)
+        centroids = random_centroids(loaded.model, random_config(like), seed=seed)
     check_model(centroids, loaded)
     return centroids
 
 
 def groups_on_samples(loaded: LoadedModel, centroids: Centroids) -> list[str]:
-    """Lines on what the groups do with a sample text: the pairs kept, and groups that no token chooses.
-
-    Missing potentials are estimated only for this.
-    """
+    """Lines on what the groups do with a sample text: the pairs kept, and groups that no token chooses."""
     import torch
 
     from focus_runtime.composition.attach import compose

@@ -21,7 +21,14 @@ from focus_explorer.views.payloads.centroids import HeldOutPayload
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
 from focus_runtime.files import replacing, replacing_folder
-from focus_runtime.routing.places import CENTROIDS_FILE, SavedSettings, hub_name, write_settings
+from focus_runtime.routing.places import (
+    CENTROIDS_FILE,
+    SavedSettings,
+    hub_name,
+    locate_centroids,
+    named_repository,
+    write_settings,
+)
 
 CARD_FILE = "README.md"
 EMBEDDED = SETTINGS["model"].default
@@ -33,9 +40,6 @@ class Publication:
     """A centroid file as it is published, and all that its card tells of it.
 
     Attributes:
-        settings: that are written beside it.
-        held_out: perplexities that the training measured, if it did.
-        budget_record: measurements of the search for a budget, if there was one.
         table: content of a file of benchmarks/domains.py about this file, with the name it has there.
         licence: identifier that the hub knows.
         hub_base_model: hub id of the base model, if known.
@@ -69,15 +73,8 @@ def prepare(
 ) -> Publication:
     """Check a file and gather what its card tells; nothing is written or sent.
 
-    Args:
-        file: a path, a shipped or uploaded file's name, or a folder of `FocusModel.save_pretrained`.
-        repo: where it goes.
-        base_model: hub id of the base model. None: what the file says.
-        licence: of the centroids, an identifier that the hub knows.
-        table: JSON file of benchmarks/domains.py that has measured this file.
-
-    Raises:
-        InputError: the file cannot be published, or a name or the table is wrong.
+    `file` may be a folder of `FocusModel.save_pretrained` too; `table` is a JSON file of benchmarks/domains.py that has
+    measured it.
     """
     target = hub_name(repo)
     if target is None or target.revision is not None:
@@ -150,11 +147,7 @@ def _table(path: Path, sha256: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def write_folder(publication: Publication, card: str, folder: str | Path) -> None:
-    """Write what a push would send to a new or empty folder.
-
-    Raises:
-        InputError: it has files already, or cannot be written.
-    """
+    """Write what a push would send to a new or empty folder."""
     with replacing_folder(folder) as part:
         _fill(part, publication, card)
 
@@ -174,22 +167,9 @@ class Pushed:
 
 
 def push(
-    publication: Publication,
-    card: str,
-    *,
-    private: bool = False,
-    branch: str | None = None,
-    message: str | None = None,
+    publication: Publication, card: str, *, private: bool = False, branch: str | None = None, message: str | None = None
 ) -> Pushed:
-    """Put file, settings and card (README.md) into a repository in one commit; a missing repository or branch is made.
-
-    Args:
-        private: whether a repository that is made is private.
-        branch: None: the hub's main one.
-
-    Raises:
-        InputError: the hub refuses or cannot be reached; nothing is committed then.
-    """
+    """Put file, settings and card into a repository in one commit; a missing repository or branch is made."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
     api = HfApi(library_name="focus-explorer", library_version=VERSION)
@@ -242,18 +222,8 @@ class Pulled:
 
 
 def pull(name: str, *, revision: str | None = None, sha256: str | None = None, out: str | None = None) -> Pulled:
-    """Fetch a repository's centroids into the hub's cache, check them, and copy the file if asked to.
-
-    Args:
-        name: user/repo, or user/repo@revision.
-        revision: branch, tag or commit. None: the newest.
-        out: where a copy goes.
-
-    Raises:
-        InputError: the hub does not give the file, it is not as it should be, or there is a file in its way.
-    """
+    """Fetch a repository's centroids into the hub's cache, check them, and copy the file to `out` if asked to."""
     from focus_runtime.routing.centroid_file import load_place
-    from focus_runtime.routing.places import locate_centroids, named_repository
 
     if named_repository(name) is None:
         raise InputError(f"{name[:80]!r} is no repository of a hub", expected="user/repo, or user/repo@revision")

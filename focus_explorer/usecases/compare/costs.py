@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from focus_explorer.data.parts import part_groups
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.errors import Cancelled, InputError
-from focus_explorer.progress import Progress
+from focus_explorer.errors import InputError
+from focus_explorer.progress import Progress, silent
+from focus_explorer.usecases.jobs import stop_requested
 from focus_explorer.usecases.run_model import composed_run, lease_run_model
 from focus_explorer.usecases.runs import check_beginning, layer_parts, token_ids
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import measure_run
-from focus_explorer.views.payloads.comparisons import (
-    ExplainedTokenPayload,
-    HeadCostPayload,
-    MeasuredHeads,
-    MeasuredLinks,
-    MissingLinkPayload,
-)
+from focus_explorer.views.payloads import comparisons as payloads
+from focus_explorer.views.payloads import picked
+from focus_runtime.budget import HeadException, HeadSetting, query_settings
+from focus_runtime.composition.changes import ChangeHeads, changed_budget
+from focus_runtime.store.measurements import HeadCost, write_head_costs, write_missing_links
 
 if TYPE_CHECKING:
     from focus_runtime.config import FocusConfig
     from focus_runtime.explain.missing_links import MissingLink, MissingLinks
     from focus_runtime.fit.budget_meter import BudgetMeter
-    from focus_runtime.store.measurements import HeadCost
 
 ESTIMATED_TOKENS = 4096  # the backward pass keeps every layer's activations
 VERIFIED = 10
@@ -34,57 +32,34 @@ MOST_TOKENS = 8192  # hidden states of all layers are kept up to the token: half
 
 
 def measure_heads(
-    service: Service,
-    run_id: str,
-    *,
-    verify: int = VERIFIED,
-    progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> MeasuredHeads:
-    """Estimate what every key-value head would win alone by full attention, measure the best, and store all.
-
-    Returns:
-        What `measured_heads` does.
-
-    Raises:
-        InputError: the model or the centroids of the run cannot be used.
-        Cancelled: `cancelled` returned True.
-    """
+    service: Service, run_id: str, *, verify: int = VERIFIED, progress: Progress = silent
+) -> payloads.MeasuredHeads:
+    """Estimate what every key-value head would win alone by full attention, measure the best, and store all."""
     import torch
 
     from focus_runtime.fit.budget_meter import BudgetMeter
-    from focus_runtime.store.measurements import write_head_costs
 
     run = fetch_run(service.database, run_id)
     check_beginning(run, ESTIMATED_TOKENS)
     ids = token_ids(service.database, run_id)[:ESTIMATED_TOKENS]
     if len(ids) < 2:
         raise InputError("this run has no token with a prediction", fix="explore a longer text")
-
-    def step(stage: str, fraction: float) -> None:
-        if cancelled():
-            raise Cancelled
-        progress(stage, fraction)
-
-    step("Loading the model", 0.0)
-    with lease_run_model(service, run, progress=step) as loaded, composed_run(service, run, loaded) as focus:
-        step("Reading the text", 0.1)
+    progress("Loading the model", 0.0)
+    with lease_run_model(service, run, progress=progress) as loaded, composed_run(service, run, loaded) as focus:
+        progress("Reading the text", 0.1)
         meter = BudgetMeter(focus, {"text": torch.tensor([ids])})
-        costs = _costs(meter, focus.config, verify, step)
-    step("Saving", 0.98)
+        costs = _costs(meter, focus.config, verify, progress)
+    progress("Saving", 0.98)
     write_head_costs(service.database, run_id, len(ids), float(meter.full[0]), float(meter.base.nll[0]), costs)
     return measured_heads(service, run_id)
 
 
-def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress) -> list[HeadCost]:
+def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, progress: Progress) -> list[HeadCost]:
     """Every key-value head of every layer with groups: all estimated, those measured that promise most."""
-    from focus_runtime.budget import HeadException, HeadSetting, query_settings
-    from focus_runtime.composition.changes import ChangeHeads, changed_budget
     from focus_runtime.models.structure import head_counts
-    from focus_runtime.store.measurements import HeadCost
 
     counts = head_counts(meter.focus.model)
-    step("Estimating every head", 0.2)
+    progress("Estimating every head", 0.2)
     gains = meter.sensitivities([HeadSetting(0, 0, full=True)])
     settings = {layer: query_settings(config.head_groups(layer, counts), counts) for layer in gains}
     full = {
@@ -100,33 +75,23 @@ def _costs(meter: BudgetMeter, config: FocusConfig, verify: int, step: Progress)
     best = sorted((place for place in estimated if not full[place]), key=estimated.__getitem__)[:verify]
     measured = {}
     for number, (layer, head) in enumerate(best):
-        step(f"Measuring layer {layer}, head {head}", 0.5 + 0.45 * number / len(best))
+        progress(f"Measuring layer {layer}, head {head}", 0.5 + 0.45 * number / len(best))
         change = ChangeHeads(HeadException(layer=layer, head=head, full=True))
         budget = changed_budget(config, [change], counts)
         measured[layer, head] = float(meter.measure(budget).nll[0])
     return [HeadCost(*place, value, measured.get(place)) for place, value in estimated.items()]
 
 
-def measured_heads(service: Service, run_id: str) -> MeasuredHeads:
-    """What was measured of a run's heads; `heads` is empty before that."""
+def measured_heads(service: Service, run_id: str) -> payloads.MeasuredHeads:
     fetch_run(service.database, run_id)
     rows = fetch(service.database, "head_cost_runs", run_id=run_id).to_pylist()
     heads = fetch(service.database, "head_costs", run_id=run_id).to_pylist()
-    first = rows[0] if rows else {"num_tokens": None, "nll_full": None, "nll_focus": None}
-    return {
-        "num_tokens": first["num_tokens"],
-        "nll_full": first["nll_full"],
-        "nll_focus": first["nll_focus"],
-        "heads": cast(list[HeadCostPayload], heads),
-    }
+    of_run = rows[0] if rows else {"num_tokens": None, "nll_full": None, "nll_focus": None}
+    return picked(payloads.MeasuredHeads, of_run, heads=heads)
 
 
 def check_token(run: Mapping[str, Any], token: int) -> None:
-    """Refuse a token that has no prediction, lies too far into the text, or whose groups depend on later ones.
-
-    Raises:
-        InputError: with what can be explained.
-    """
+    """Refuse a token that has no prediction, lies too far into the text, or whose groups depend on later ones."""
     check_beginning(run, token)
     last = min(run["num_tokens"] - 1, MOST_TOKENS)
     if not 1 <= token <= last:
@@ -138,11 +103,7 @@ def check_token(run: Mapping[str, Any], token: int) -> None:
 
 
 def most_hurt(service: Service, run_id: str) -> int:
-    """The token that Focus predicts worst against full attention, of those that can be explained.
-
-    Raises:
-        InputError: the run has no token with a prediction.
-    """
+    """The token that Focus predicts worst against full attention, of those that can be explained."""
     losses: dict[str, dict[int, float]] = {"full": {}, "focus": {}}
     for row in fetch(service.database, "losses", run_id=run_id).to_pylist():
         losses[row["mode"]][row["position"]] = row["nll"]
@@ -157,22 +118,11 @@ def most_hurt(service: Service, run_id: str) -> int:
 
 
 def explain_token(
-    service: Service,
-    run_id: str,
-    token: int,
-    *,
-    progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> ExplainedTokenPayload:
-    """Find the dropped pairs that would have helped one token, verify the best, and store them.
-
-    Raises:
-        InputError: the token, the model or the centroids cannot be used.
-        Cancelled: `cancelled` returned True.
-    """
+    service: Service, run_id: str, token: int, *, progress: Progress = silent
+) -> payloads.ExplainedTokenPayload:
+    """Find the dropped pairs that would have helped one token, verify the best, and store them."""
     from focus_runtime.explain.missing_links import missing_links
     from focus_runtime.models.structure import head_counts
-    from focus_runtime.store.measurements import write_missing_links
 
     run = fetch_run(service.database, run_id)
     check_token(run, token)
@@ -180,16 +130,10 @@ def explain_token(
     progress("Loading the model", 0.0)
     with lease_run_model(service, run, progress=progress) as loaded, composed_run(service, run, loaded) as focus:
         found = missing_links(
-            focus, ids, token, progress=lambda stage, part: progress(stage, 0.8 * part), cancelled=cancelled
+            focus, ids, token, progress=lambda stage, part: progress(stage, 0.8 * part), cancelled=stop_requested
         )
         shared = head_counts(loaded.model).shared_by
-    measure_run(
-        service,
-        run_id,
-        tags=False,
-        progress=lambda stage, part: progress(stage, 0.8 + 0.18 * part),
-        cancelled=cancelled,
-    )
+    measure_run(service, run_id, tags=False, progress=lambda stage, part: progress(stage, 0.8 + 0.18 * part))
     kept = _random_keeps(service, run, found, shared)
     progress("Saving", 0.99)
     write_missing_links(service.database, run_id, found, kept)
@@ -214,34 +158,17 @@ def _random_keeps(service: Service, run: dict[str, Any], found: MissingLinks, sh
     return [keeps(link) for link in found.links]
 
 
-def explained(service: Service, run_id: str, token: int) -> ExplainedTokenPayload:
-    """What was measured of one token.
-
-    Raises:
-        InputError: it was not measured.
-    """
+def explained(service: Service, run_id: str, token: int) -> payloads.ExplainedTokenPayload:
     rows = fetch(service.database, "explained_tokens", run_id=run_id).to_pylist()
     row = next((row for row in rows if row["token"] == token), None)
     if row is None:
         raise InputError(f"token {token:,} of this run was not explained yet", fix="explain it first")
     links = fetch(service.database, "missing_links", run_id=run_id, token=token).to_pylist()
-    return {
-        "token": token,
-        "measured_at": row["measured_at"].isoformat(),
-        "nll_full": row["nll_full"],
-        "nll_focus": row["nll_focus"],
-        "nll_together": row["nll_together"],
-        "dropped_pairs": row["dropped_pairs"],
-        "links": cast(list[MissingLinkPayload], links),
-    }
+    return picked(payloads.ExplainedTokenPayload, row, measured_at=row["measured_at"].isoformat(), links=links)
 
 
-def measured_links(service: Service, run_id: str, token: int | None) -> MeasuredLinks:
-    """Tokens of a run that were explained, and what was measured of one of them.
-
-    Args:
-        token: position; None for none.
-    """
+def measured_links(service: Service, run_id: str, token: int | None) -> payloads.MeasuredLinks:
+    """Tokens of a run that were explained, and what was measured of one of them."""
     tokens = fetch(service.database, "explained_tokens", run_id=run_id)["token"].to_pylist()
     return {
         "tokens": tokens,

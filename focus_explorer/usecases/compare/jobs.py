@@ -21,17 +21,13 @@ BUSY = ("another comparison is being measured", "stop it, or wait for it")
 
 
 class Comparisons:
-    """The background comparisons of one service.
-
-    Whatever starts one raises an `InputError` where it cannot be measured, or another comparison is under way.
-    """
+    """The background comparisons of one service; what starts one refuses it at once where it cannot be measured."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self._jobs = JobRunner(most_live=1, busy=BUSY)
 
     def status(self) -> JobPayload | None:
-        """The comparison started last, None before the first one."""
         job = self._jobs.newest()
         return None if job is None else job.status()
 
@@ -42,28 +38,24 @@ class Comparisons:
             job.stop()
 
     def _start(self, kind: str, run_id: str, work: Callable[..., Any], *more: Hashable, **how: Any) -> None:
-        """Start work that takes `progress` and `cancelled`; `more` tells it from others of its kind and run."""
+        """Start work that takes `progress`; `more` tells it from others of its kind and run."""
         fetch_run(self.service.database, run_id)
-        self._jobs.start((kind, run_id, *more), lambda job: work(**job.controls()), kind=kind, run_id=run_id, **how)
+        self._jobs.start((kind, run_id, *more), lambda job: work(progress=job.step), kind=kind, run_id=run_id, **how)
 
     def start_grid(self, run_id: str, top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
-        """Start `measure_grid`."""
         check_grid(fetch_run(self.service.database, run_id), top_k, window, repeats)
         work = partial(measure_grid, self.service, run_id, top_k, window, repeats=repeats)
         self._start("grid", run_id, work, steady=True)
 
     def start_lengths(self, run_id: str, layer: int, seconds: float) -> None:
-        """Start `measure_lengths`."""
         check_seconds(seconds)
         self._start("lengths", run_id, partial(measure_lengths, self.service, run_id, layer, seconds=seconds))
 
     def start_links(self, run_id: str, token: int) -> None:
-        """Start `explain_token`."""
         check_token(fetch_run(self.service.database, run_id), token)
         self._start("links", run_id, partial(explain_token, self.service, run_id, token), token)
 
     def start_heads(self, run_id: str) -> None:
-        """Start `measure_heads`."""
         self._start("heads", run_id, partial(measure_heads, self.service, run_id))
 
     def start_what_if(self, run_id: str, texts: Sequence[str]) -> None:
@@ -73,7 +65,6 @@ class Comparisons:
         self._start("what_if", run_id, work, tuple(texts), join=True)
 
     def start_saving(self, run_id: str, texts: Sequence[str]) -> None:
-        """Start `save_changed`."""
         checked_changes(self.service, run_id, texts)
         work = partial(save_changed, self.service, run_id, texts, command=repeated_by(run_id, texts))
         self._start("what_if_save", run_id, work)
@@ -86,11 +77,6 @@ class Comparisons:
         return str(job.result)
 
     def start_generation(self, run_id: str, prompt: str, *, max_tokens: int, temperature: float, seed: int) -> None:
-        """Start `generate`.
-
-        Raises:
-            InputError: the prompt or the run cannot be used, or another comparison is under way.
-        """
         check_generation(self.service, run_id, prompt, max_tokens, temperature)
         self._jobs.start(
             ("generation", run_id),

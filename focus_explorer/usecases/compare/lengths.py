@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from focus_explorer.data.parts import by_top_k, executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError, MemoryShortError
-from focus_explorer.progress import Progress, held_at
+from focus_explorer.progress import Progress, held_at, silent
 from focus_explorer.usecases.jobs import job_limits
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.run_model import backend_again, compose_run, lease_run_model, run_changes
@@ -40,33 +40,11 @@ REPEATS = 5
 GROWTH = 4.2  # full attention's time quadruples when the length doubles; a little is left for the rest
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing:
-    """Where the times of full attention and Focus cross.
-
-    Attributes:
-        kind: "interpolated", "from the start" (faster at every measured length), "never" (slower at every one) or
-            "mixed" (slower at the longest, faster at a shorter one).
-        tokens: length of equal times, between two measured lengths; None unless interpolated.
-        below, above: the measured lengths on both sides; None unless interpolated.
-        clear: whether the repeats of the two modes do not overlap at the longest measured length.
-    """
-
-    kind: Literal["interpolated", "from the start", "never", "mixed"]
-    tokens: float | None = None
-    below: int | None = None
-    above: int | None = None
-    clear: bool = True
-
-
-def crossing(points: Sequence[Mapping[str, Any]]) -> Crossing | None:
-    """The length from which Focus with routing stays faster up to the longest measured length.
+def crossing(points: Sequence[Mapping[str, Any]]) -> CrossingPayload | None:
+    """The length from which Focus with routing stays faster up to the longest measured length. None: no point.
 
     Between two measured lengths the logarithm of the ratio of the times is taken as linear in the logarithm of the
-    length; beyond them nothing is claimed.
-
-    Returns:
-        None without a point.
+    length; beyond them nothing is claimed. `clear`: at the longest length the repeats of the two modes do not overlap.
     """
     rows = sorted(points, key=lambda row: row["tokens"])
     if not rows:
@@ -76,48 +54,31 @@ def crossing(points: Sequence[Mapping[str, Any]]) -> Crossing | None:
     routing = last["routing_median"]
     clear = last["full_low"] > last["focus_high"] + routing or last["full_high"] < last["focus_low"] + routing
     slower = [number for number, gain in enumerate(gains) if gain <= 0]
+    nowhere: CrossingPayload = {"kind": "never", "tokens": None, "below": None, "above": None, "clear": clear}
     if not slower:
-        return Crossing("from the start", clear=clear)
+        return {**nowhere, "kind": "from the start"}
     at = slower[-1]
     if at == len(rows) - 1:
-        return Crossing("never" if len(slower) == len(rows) else "mixed", clear=clear)
+        return nowhere if len(slower) == len(rows) else {**nowhere, "kind": "mixed"}
     below, above = rows[at]["tokens"], rows[at + 1]["tokens"]
     part = gains[at] / (gains[at] - gains[at + 1])
     tokens = math.exp(math.log(below) + part * (math.log(above) - math.log(below)))
-    return Crossing("interpolated", tokens, below, above, clear)
+    return {"kind": "interpolated", "tokens": tokens, "below": below, "above": above, "clear": clear}
 
 
 def check_seconds(seconds: float) -> None:
-    """Refuse a budget out of range.
-
-    Raises:
-        ConfigError: it is not between a second and an hour, or longer than a job may work.
-    """
     most = min(3600.0, job_limits().seconds or 3600.0)
     if not 1 <= seconds <= most:
         raise ConfigError(f"the time is {seconds:g} seconds", expected=f"1 to {most:,.0f}")
 
 
 def measure_lengths(
-    service: Service,
-    run_id: str,
-    layer: int,
-    *,
-    seconds: float = 30.0,
-    repeats: int = REPEATS,
-    progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
+    service: Service, run_id: str, layer: int, *, seconds: float = 30.0, progress: Progress = silent
 ) -> MeasuredLengths:
     """Time one layer of the run's model at 256, 512, ... tokens for as long as the time lasts.
 
     The layer is composed with the run's centroids and settings, and called as the model calls it. Queries, keys and
     values are random; the groups have the shares they have in this layer of the run.
-
-    Returns:
-        As `lengths`.
-
-    Raises:
-        InputError: the layer, the model or the centroids cannot be used.
     """
     check_seconds(seconds)
     run = fetch_run(service.database, run_id)
@@ -133,7 +94,7 @@ def measure_lengths(
             try:
                 with _composed(service, run, loaded) as focus:
                     began = time.monotonic()  # not the wait for the model, nor the balancing of random centroids
-                    row = _measure(focus, run, tokens, length, repeats)
+                    row = _measure(focus, run, tokens, length)
             except MemoryShortError as error:
                 kept = "what was measured up to there is kept" if length > SHORTEST else "close other programs"
                 raise MemoryShortError(error.problem, expected=error.expected, fix=kept) from error
@@ -145,12 +106,8 @@ def measure_lengths(
 
 @dataclass(frozen=True, slots=True)
 class _Tokens:
-    """The T tokens of a run in one layer.
-
-    Attributes:
-        memberships: (S, T) int64 by distinct top-k.
-        vectors: (T, R) float32 routing vectors.
-        sinks: (T,) bool, in all groups whatever the k.
+    """The T tokens of a run in one layer: (S, T) memberships by distinct top-k, (T, R) routing vectors, and (T,) which
+    are in all groups whatever the k.
     """
 
     layer: int
@@ -186,7 +143,7 @@ def _composed(service: Service, run: dict[str, Any], loaded: LoadedModel) -> Ite
         focus.detach()  # the model is shared
 
 
-def _measure(focus: FocusModel, run: dict[str, Any], tokens: _Tokens, length: int, repeats: int) -> dict[str, Any]:
+def _measure(focus: FocusModel, run: dict[str, Any], tokens: _Tokens, length: int) -> dict[str, Any]:
     import torch
 
     from focus_runtime.measure.speed import composed_layer_speed, tokens_like
@@ -198,25 +155,23 @@ def _measure(focus: FocusModel, run: dict[str, Any], tokens: _Tokens, length: in
         tokens.layer,
         torch.from_numpy(tokens.vectors)[like],
         everywhere=torch.from_numpy(tokens.sinks)[like],
-        repeats=repeats,
+        repeats=REPEATS,
         seed=length,
     )
-    full, sparse, routing = measured["full_ms"], measured["focus_ms"], measured["routing_ms"]
-    return {
+    times = {
+        f"{mode}_{value}": measured[f"{mode}_ms"][value]
+        for mode in ("full", "focus")
+        for value in ("median", "low", "high")
+    }
+    return times | {
         "run_id": run["run_id"],
         "layer": tokens.layer,
         "tokens": length,
         "top_k": config.top_k,
         "window_size": config.window,
-        "full_median": full["median"],
-        "full_low": full["low"],
-        "full_high": full["high"],
-        "focus_median": sparse["median"],
-        "focus_low": sparse["low"],
-        "focus_high": sparse["high"],
-        "routing_median": routing["median"],
+        "routing_median": measured["routing_ms"]["median"],
         "retained_pairs": measured["retained_pairs"],
-        "repeats": repeats,
+        "repeats": REPEATS,
         "backend": measured["backend"],
         "device": measured["device"],
         "dtype": measured["dtype"],
@@ -225,24 +180,11 @@ def _measure(focus: FocusModel, run: dict[str, Any], tokens: _Tokens, length: in
 
 
 def lengths(service: Service, run_id: str) -> MeasuredLengths:
-    """`layers`: by layer, the measured `points` and the `crossing` of their times (see `Crossing`)."""
+    """`layers`: by layer, the measured `points` and the `crossing` of their times."""
     points: dict[int, list[LengthPayload]] = {}
     for row in fetch(service.database, "crossovers", run_id=run_id).to_pylist():
         points.setdefault(row["layer"], []).append(row | {"measured_at": row["measured_at"].isoformat()})
     layers: dict[str, LayerLengthsPayload] = {
-        str(layer): {"points": points[layer], "crossing": _crossing(points[layer])} for layer in sorted(points)
+        str(layer): {"points": points[layer], "crossing": crossing(points[layer])} for layer in sorted(points)
     }
     return {"layers": layers}
-
-
-def _crossing(points: Sequence[LengthPayload]) -> CrossingPayload | None:
-    result = crossing(points)
-    if result is None:
-        return None
-    return {
-        "kind": result.kind,
-        "tokens": result.tokens,
-        "below": result.below,
-        "above": result.above,
-        "clear": result.clear,
-    }

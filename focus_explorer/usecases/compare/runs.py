@@ -9,59 +9,41 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.queries import fetch, fetch_run, fetch_several
+from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
 from focus_explorer.errors import InputError
 from focus_explorer.statistics.agreement import align
 from focus_explorer.usecases.runs import list_runs, run_config, run_summary
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.config import config_payload
-from focus_explorer.views.payloads.comparisons import (
-    MatchedLayerPayload,
-    MatchedRunsPayload,
-    PartnerPayload,
-    RunNumbersPayload,
-    RunSummaryPayload,
-)
-from focus_explorer.views.run import encode
+from focus_explorer.views.payloads import comparisons as payloads
+from focus_explorer.views.payloads import picked
+from focus_explorer.views.run import config_payload, encode
 from focus_runtime.measure.intervals import moving_block_interval
 
 NO_PARTNER = 255  # byte of a group without a partner in the other run
 
 
-def partners(service: Service, run_id: str) -> list[PartnerPayload]:
+def partners(service: Service, run_id: str) -> list[payloads.PartnerPayload]:
     """Other runs of exactly the same tokens, newest first."""
     same = _same_tokens(service, run_id)
     return [
-        {
-            "run_id": run["run_id"],
-            "name": run["name"],
-            "created_at": run["created_at"].isoformat(),
-            "model_id": run["model_id"],
-            "centroids_name": run["centroids_name"],
-            "config": config_payload(run["config"]),
-            "perplexity_focus": run["perplexity_focus"],
-            "retained_pairs": run["retained_pairs"],
-        }
+        picked(
+            payloads.PartnerPayload, run, created_at=run["created_at"].isoformat(), config=config_payload(run["config"])
+        )
         for run in list_runs(service.database)
         if run["run_id"] in same
     ]
 
 
-def compare_runs(service: Service, run_id: str, other_id: str) -> MatchedRunsPayload:
+def compare_runs(service: Service, run_id: str, other_id: str) -> payloads.MatchedRunsPayload:
     """Two runs of the same tokens, the other's groups matched with this one's in every layer both have.
 
-    Returns:
-        `layers` (layer, names, overlap, rand), `top` (bytes, layer by layer: the other run's groups in this run's
-        names, 255 for a group without a partner), `losses` of the other run's Focus, and `difference`, its loss
-        minus this run's: mean, low, high, count.
-
-    Raises:
-        InputError: the texts differ.
+    `top` has the other run's groups in this run's names, 255 for one without a partner; `difference` is its loss minus
+    this run's.
     """
     if other_id not in _same_tokens(service, run_id):
         raise InputError(f"the run {other_id!r} has another text", expected="a run of the same tokens")
     first, other = (_routing(service, name) for name in (run_id, other_id))
-    layers: list[MatchedLayerPayload] = []
+    layers: list[payloads.MatchedLayerPayload] = []
     tops = []
     for layer in sorted(first.tops.keys() & other.tops.keys()):
         match = align(first.tops[layer], other.tops[layer], first.num_groups, other.num_groups)
@@ -77,31 +59,22 @@ def compare_runs(service: Service, run_id: str, other_id: str) -> MatchedRunsPay
     }
 
 
-def compare_numbers(service: Service, first: str, second: str) -> RunNumbersPayload:
-    """The numbers of any two runs, also of different texts.
-
-    Returns:
-        `first` and `second` (summary, title, name), `settings_that_differ`.
-    """
+def compare_numbers(service: Service, first: str, second: str) -> payloads.RunNumbersPayload:
+    """The numbers of any two runs, also of different texts, and the settings that differ."""
     a, b = (_summary(service, run_id) for run_id in (first, second))
     one, two = dict[str, Any](a["config"]), dict[str, Any](b["config"])
     differ = {key: [one.get(key), two.get(key)] for key in one | two if one.get(key) != two.get(key)}
     return {"first": a, "second": b, "settings_that_differ": differ}
 
 
-def _summary(service: Service, run_id: str) -> RunSummaryPayload:
+def _summary(service: Service, run_id: str) -> payloads.RunSummaryPayload:
     run = fetch_run(service.database, run_id)
     return {**run_summary(service.database, run_id), "title": run["title"], "name": run["name"]}
 
 
 @dataclass(frozen=True, slots=True)
 class _Routing:
-    """One run's groups and losses.
-
-    Attributes:
-        tops: by layer, the (T,) group of every token.
-        losses: (T - 1,) of Focus, in nats.
-    """
+    """One run's groups, (T,) by layer, and its losses with Focus, (T - 1,) in nats."""
 
     num_groups: int
     tops: dict[int, NDArray[np.uint8]]
@@ -113,10 +86,10 @@ def _same_tokens(service: Service, run_id: str) -> set[str]:
 
 
 def _routing(service: Service, run_id: str) -> _Routing:
-    rows = fetch_several(service.database, ("run_shape", "tops", "focus_losses"), run_id=run_id)
-    shape = rows["run_shape"].to_pylist()[0]
+    rows = fetch_several(service.database, ("run", "tops", "focus_losses"), run_id=run_id)
+    run = only_run(service.database, run_id, rows["run"])
     losses = np.asarray(rows["focus_losses"]["nll"].to_numpy(), dtype=np.float64)
-    return _Routing(run_config(shape).num_groups, _by_layer(rows["tops"], shape["num_tokens"]), losses)
+    return _Routing(run_config(run).num_groups, _by_layer(rows["tops"], run["num_tokens"]), losses)
 
 
 def _by_layer(rows: pa.Table, count: int) -> dict[int, NDArray[np.uint8]]:

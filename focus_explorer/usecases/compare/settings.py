@@ -6,15 +6,16 @@ stored as soon as it is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError
-from focus_explorer.progress import Progress, held_at
+from focus_explorer.progress import Progress, held_at, silent
 from focus_explorer.usecases.centroids.fit import calibration_ids
+from focus_explorer.usecases.jobs import stop_requested
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.run_model import backend_again, lease_run_model, run_centroids, run_changes
 from focus_explorer.usecases.runs import run_config, run_special_tokens, token_ids
@@ -33,22 +34,13 @@ NAMES = {"focus": "Focus", "window": "Window and sinks only", "random": "Random 
 
 
 def suggested(num_groups: int, num_tokens: int, top_k: int, window: int) -> GridValuesPayload:
-    """Values of a grid that suits a run; its own setting is always among them.
-
-    Returns:
-        `top_k` and `window`, each in ascending order.
-    """
+    """Values of a grid that suits a run, ascending; its own setting is always among them."""
     groups = sorted({k for k in (1, 2, top_k) if 1 <= k < max(2, num_groups)} | {top_k})
     spread = {1 << max(3, (num_tokens // part).bit_length() - 1) for part in (64, 16, 4)}
     return {"top_k": groups, "window": sorted({w for w in spread if w < num_tokens} | {window})}
 
 
 def check_grid(run: dict[str, Any], top_k: Sequence[int], window: Sequence[int], repeats: int) -> None:
-    """Refuse a grid that cannot be measured.
-
-    Raises:
-        ConfigError: with what is wrong.
-    """
     groups = run_config(run).num_groups
     if not top_k or not window:
         raise ConfigError("the grid is empty", expected="at least one top-k and one window")
@@ -76,11 +68,7 @@ def grid_cells(top_k: Sequence[int], window: Sequence[int]) -> list[tuple[str, i
     """(kind, top_k, window) of every measurement, the run's own centroids first; without groups top-k is 0."""
     ks, ws = sorted(set(top_k)), sorted(set(window))
     full = [(k, w) for w in ws for k in ks]
-    return [
-        *(("focus", k, w) for k, w in full),
-        *(("window", 0, w) for w in ws),
-        *(("random", k, w) for k, w in full),
-    ]
+    return [*(("focus", k, w) for k, w in full), *(("window", 0, w) for w in ws), *(("random", k, w) for k, w in full)]
 
 
 def measure_grid(
@@ -91,17 +79,9 @@ def measure_grid(
     *,
     repeats: int = REPEATS,
     centroids: str | None = None,
-    progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
+    progress: Progress = silent,
 ) -> list[GridCellPayload]:
-    """Measure a run's text at every top-k and window: its centroids, window and sinks alone, and random centroids.
-
-    Returns:
-        Every stored cell of the run, as `grid` has them.
-
-    Raises:
-        InputError: a setting, the model or the centroids cannot be used.
-    """
+    """Measure a run's text at every top-k and window: its centroids, window and sinks alone, and random centroids."""
     run = fetch_run(service.database, run_id)
     check_grid(run, top_k, window, repeats)
     progress("Loading the model", 0.0)
@@ -115,7 +95,7 @@ def measure_grid(
         label = f"{NAMES[kind]}, " + (f"top-k {k}, " if k else "") + f"window {w}"
         progress(f"{label} ({number + 1} of {len(cells)})", number / len(cells))
         with lease_run_model(service, run, progress=held_at(progress, number / len(cells))) as loaded:
-            row = _measure_cell(service, run, loaded, sources[kind], cell, repeats=repeats, cancelled=cancelled)
+            row = _measure_cell(service, run, loaded, sources[kind], cell, repeats=repeats)
         write_setting(service.database, row)
     return grid_rows(service, run_id)
 
@@ -123,17 +103,7 @@ def measure_grid(
 def measure_again(
     service: Service, run_id: str, cells: Sequence[tuple[str, int, int]], *, progress: Progress
 ) -> list[dict[str, Any]]:
-    """Measure settings of a run once more, without storing them: everything but the times comes out as before.
-
-    Args:
-        cells: (kind, top_k, window) of each measurement, as `grid_cells` has them.
-
-    Returns:
-        A row of `comparisons` for each, with the times of one pass.
-
-    Raises:
-        InputError: the model or the centroids cannot be used.
-    """
+    """Rows of `comparisons` of cells measured once more, without storing them: only the times differ."""
     run = fetch_run(service.database, run_id)
     rows = []
     with lease_run_model(service, run) as loaded:
@@ -146,10 +116,7 @@ def measure_again(
 
 
 def baseline_centroids(run: dict[str, Any], loaded: LoadedModel, own: Centroids) -> dict[str, Centroids]:
-    """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced on the sample texts.
-
-    Random centroids are balanced under the settings the run was executed with, as `measure_random` balances them.
-    """
+    """What a run's own centroids are compared with: `window` (no groups) and `random`, balanced at its settings."""
     from focus_runtime.routing.centroids import no_groups
     from focus_runtime.run.random_baseline import COMPARISON_SEED, baseline_seed, random_baseline, random_seed
 
@@ -173,7 +140,6 @@ def _measure_cell(
     cell: tuple[str, int, int],
     *,
     repeats: int = 1,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     import torch
 
@@ -193,7 +159,7 @@ def _measure_cell(
         changes=tuple(map(str, run_changes(run))) if kind == "focus" else (),
         repeats=repeats,
     )
-    measured = measure_setting(loaded.model, centroids, ids, options, cancelled)
+    measured = measure_setting(loaded.model, centroids, ids, options, stop_requested)
     full, focus = (measured.predicted[mode].nll for mode in MODES)
     mean, low, high = moving_block_interval(focus - full)
     times = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +10,13 @@ import numpy as np
 
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, silent
 from focus_explorer.usecases.analyze import analyze
+from focus_explorer.usecases.jobs import stop_requested
 from focus_explorer.usecases.labels import NAME_LENGTH, label_run
 from focus_explorer.usecases.run_model import composed_run, lease_run_model, request_again, run_changes
 from focus_explorer.usecases.runs import check_beginning, checked_text, layer_parts, run_config, token_ids
-from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.service import Latest, Service
 from focus_explorer.views.pairs import changed_pairs
 from focus_explorer.views.payloads.comparisons import (
     ChangedPairsPayload,
@@ -30,6 +29,7 @@ from focus_explorer.views.run import encode
 from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.changes import Change, check_changes, last_token, read_changes
 from focus_runtime.measure.intervals import moving_block_interval
+from focus_runtime.text.tokens import vocabulary_piece
 
 if TYPE_CHECKING:
     from focus_runtime.explain.what_if import FocusPass, KeptPass
@@ -40,8 +40,6 @@ KEPT_RESULTS = 8
 
 @dataclass(frozen=True, slots=True)
 class ChangedRun:
-    """A run with and without changes."""
-
     before: FocusPass
     after: FocusPass
     summary: WhatIfResultPayload
@@ -49,11 +47,7 @@ class ChangedRun:
 
 
 def checked_changes(service: Service, run_id: str, texts: Sequence[str]) -> tuple[Change, ...]:
-    """Changes of a run from their texts, refused before any model is loaded.
-
-    Raises:
-        InputError: a text is no change, or the change is impossible.
-    """
+    """Changes of a run from their texts, refused before any model is loaded."""
     run, changes = fetch_run(service.database, run_id), read_changes(texts)
     check_beginning(run, MOST_TOKENS)
     parts = layer_parts(service.database, run)
@@ -77,28 +71,14 @@ def repeated_by(run_id: str, texts: Sequence[str]) -> str:
 
 
 def save_changed(
-    service: Service,
-    run_id: str,
-    texts: Sequence[str],
-    *,
-    command: str = "",
-    progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
+    service: Service, run_id: str, texts: Sequence[str], *, command: str = "", progress: Progress = silent
 ) -> str:
-    """Analyse a run's text again with changes and store that as a run of its own; its own changes stay.
-
-    Returns:
-        The new run's id.
-
-    Raises:
-        InputError: a change is impossible, or the run cannot be made again here.
-        Cancelled: `cancelled` returned True.
-    """
+    """Analyse a run's text again with changes and store that as a run of its own; its own changes stay."""
     checked_changes(service, run_id, texts)
     run = fetch_run(service.database, run_id)
     request = request_again(service, run, texts)
     text = checked_text(service.database, run)
-    made = analyze(service, text, request, command=command, progress=progress, cancelled=cancelled)
+    made = analyze(service, text, request, command=command, progress=progress)
     label_run(service, made, name=f"What if: {', '.join(texts)}"[:NAME_LENGTH])
     return made
 
@@ -111,23 +91,10 @@ class WhatIfs:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._kept: tuple[str, KeptPass] | None = None
-        self._results: OrderedDict[tuple[str, tuple[str, ...]], ChangedRun] = OrderedDict()
-        self._lock = threading.Lock()
+        self._results: Latest[tuple[str, tuple[str, ...]], ChangedRun] = Latest(KEPT_RESULTS)
 
-    def measure(
-        self,
-        run_id: str,
-        texts: Sequence[str],
-        *,
-        progress: Progress = lambda stage, fraction: None,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> WhatIfResultPayload:
-        """Read a run's text again with changes, from the first changed layer on.
-
-        Raises:
-            InputError: a change is impossible, or the run's model or centroids are not here.
-            Cancelled: `cancelled` returned True.
-        """
+    def measure(self, run_id: str, texts: Sequence[str], *, progress: Progress = silent) -> WhatIfResultPayload:
+        """Read a run's text again with changes, from the first changed layer on."""
         from focus_runtime.explain.what_if import what_if
         from focus_runtime.run.text import stoppable
 
@@ -137,16 +104,15 @@ class WhatIfs:
         with (
             lease_run_model(self.service, run, progress=progress) as loaded,
             composed_run(self.service, run, loaded) as focus,
-            stoppable(loaded.model, cancelled),
+            stoppable(loaded.model, stop_requested),
         ):
             kept = self._keep(run_id, focus, progress)
             progress("Reading on from the first change", 0.6)
             made = what_if(focus, kept, (*run_changes(run, before=kept.ids.shape[1]), *changes))
-        summary = _summary(kept.result, made, self._full_loss(run_id, made.predictions.nll.size))
-        with self._lock:
-            self._results[run_id, tuple(texts)] = ChangedRun(kept.result, made, summary, loaded.tokenizer)
-            while len(self._results) > KEPT_RESULTS:
-                self._results.popitem(last=False)
+        rows = fetch(self.service.database, "losses", run_id=run_id).to_pylist()
+        full = [row["nll"] for row in rows if row["mode"] == "full"][: made.predictions.nll.size]
+        summary = _summary(kept.result, made, float(np.mean(full)))
+        self._results.keep((run_id, tuple(texts)), ChangedRun(kept.result, made, summary, loaded.tokenizer))
         return summary
 
     def _keep(self, run_id: str, focus: Any, progress: Progress) -> KeptPass:
@@ -160,15 +126,9 @@ class WhatIfs:
         return self._kept[1]
 
     def measured(self, run_id: str, texts: Sequence[str], layer: int | None, token: int | None) -> WhatIfMeasured:
-        """What was measured of a changed run.
-
-        Args:
-            layer: whose pairs are wanted; None for none.
-            token: whose prediction is wanted; None for none.
-        """
+        """What was measured of a changed run, with the pairs of a layer and the prediction of a token if given."""
         fetch_run(self.service.database, run_id)
-        with self._lock:
-            result = self._results.get((run_id, tuple(texts)))
+        result = self._results.get((run_id, tuple(texts)))
         if result is None or not texts:
             return {"result": None, "pairs": None, "prediction": None}
         return {
@@ -177,18 +137,9 @@ class WhatIfs:
             "prediction": None if token is None else _prediction(result, token),
         }
 
-    def _full_loss(self, run_id: str, count: int) -> float:
-        """Mean loss of full attention on the first so many predicted tokens, nats per token."""
-        rows = fetch(self.service.database, "losses", run_id=run_id).to_pylist()
-        return float(np.mean([row["nll"] for row in rows if row["mode"] == "full"][:count]))
-
 
 def _summary(before: FocusPass, after: FocusPass, nll_full: float) -> WhatIfResultPayload:
-    """Losses, predictions, groups and pairs of two passes over the same tokens.
-
-    Args:
-        nll_full: mean loss of full attention on the same tokens, nats per token.
-    """
+    """Losses in nats per token, predictions, groups and pairs of two passes over the same tokens."""
     old, new = before.predictions, after.predictions
     differences = new.nll - old.nll
     mean, low, high = moving_block_interval(differences)
@@ -222,7 +173,6 @@ def _pairs(result: ChangedRun, layer: int) -> ChangedPairsPayload:
 
 def _prediction(result: ChangedRun, token: int) -> ChangedPredictionPayload:
     """The most probable tokens at one place without and with the changes; None beyond the tokens read."""
-    from focus_runtime.text.tokens import vocabulary_piece
 
     def of(one: FocusPass) -> PredictionPayload | None:
         made, place = one.predictions, token - 1

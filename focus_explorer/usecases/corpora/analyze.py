@@ -36,8 +36,6 @@ Counted = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class _Progress:
-    """What one command has done so far."""
-
     skipped: list[Skipped] = field(default_factory=list)
     kept: int = 0
     done: int = 0
@@ -65,12 +63,8 @@ def analyze_corpus(
 ) -> dict[str, Any]:
     """Analyse every document of a source that is not done yet.
 
-    Returns:
-        The corpus's summary (see `CorpusData.summary`), with the work of this command as `this_time`.
-
-    Raises:
-        InputError: source, model, centroids or settings cannot be used, or results not be written.
-        CorpusStopped: on Ctrl-C; what is done is kept.
+    Returns the corpus's summary (see `CorpusData.summary`), with the work of this command as `this_time`. Ctrl-C raises
+    CorpusStopped; what is done is kept.
     """
     start = time.perf_counter()
     request.check()
@@ -118,7 +112,7 @@ def _prepare(
     how = request.how
     read = load_named_centroids(service.database, how.centroids)  # before the model: a bad file is known at once
     with _lease(service, request) as loaded:
-        centroids = fit_centroids(read, loaded, how.drawn)
+        centroids = fit_centroids(read, loaded, how, how.seed)
         special_tokens = added_tokens(loaded.tokenizer, how.special_tokens).choice
     elsewhere = Placement("cuda", how.dtype or AUTO)  # its workers choose what is left to auto
     placement = elsewhere if _gpus_elsewhere(request) else service.models.place(*_device_and_dtype(request))
@@ -177,11 +171,6 @@ def _device_and_dtype(request: CorpusRequest) -> tuple[str | None, str | None]:
 
 
 def _lease(service: Service, request: CorpusRequest) -> AbstractContextManager[LoadedModel]:
-    """The model in this process.
-
-    Raises:
-        InputError: it cannot be loaded, or this machine has no such device or precision.
-    """
     device, dtype = _device_and_dtype(request)
     if request.gpus_per_worker and device == "cuda":
         check_gpu()

@@ -34,16 +34,11 @@ def list_corpora(service: Service) -> list[dict[str, Any]]:
 
 
 def is_stored_corpus(service: Service, corpus_id: str) -> bool:
-    """Whether the register has a corpus of that id."""
     return corpus_row(service.database, corpus_id) is not None
 
 
 def corpus_summary(service: Service, corpus_id: str, *, documents: bool = False) -> dict[str, Any]:
-    """Pooled numbers of a corpus; with `documents` also those of every document, as `per_document`.
-
-    Raises:
-        NotFoundError: there is no such corpus, or it has no documents.
-    """
+    """Pooled numbers of a corpus; with `documents` also those of every document, as `per_document`."""
     data = CorpusData(service.database, corpus_id)
     summary = data.summary()
     note = old_text_note(service, summary["model"], summary["settings"].get("special_tokens"))
@@ -52,11 +47,7 @@ def corpus_summary(service: Service, corpus_id: str, *, documents: bool = False)
 
 
 def delete_corpus(service: Service, corpus_id: str) -> bool:
-    """Remove a corpus and its files; False where the files were not there.
-
-    Raises:
-        NotFoundError: there is none of that id. InputError: it is being worked on, or cannot be removed.
-    """
+    """Remove a corpus and its files; False where the files were not there."""
     row = corpus_row(service.database, corpus_id)
     if row is None:
         raise NotFoundError(f"there is no corpus {corpus_id!r}", fix="see `focus-explorer corpora`")

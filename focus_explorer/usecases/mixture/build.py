@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from focus_explorer.errors import InputError, TextError
-from focus_explorer.progress import Progress
+from focus_explorer.progress import Progress, silent
 from focus_explorer.usecases.mixture.documents import Files, document_text
 from focus_explorer.usecases.mixture.sources import (
     DEBIAN,
@@ -65,7 +65,6 @@ def key(paragraph: str) -> bytes | None:
 
 
 def keys(text: str) -> set[bytes]:
-    """Keys of the long paragraphs of a text."""
     return {k for part in _BLANK_LINES.split(text)[::2] if (k := key(part)) is not None}
 
 
@@ -96,19 +95,12 @@ def first_bytes(text: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An unpacked package."""
-
     name: str
     version: str
     folder: Path
 
     def files(self, patterns: Sequence[str], without: Sequence[str] = (), *, mixed: bool = False) -> Files:
-        """Files by their paths in the package, in an order that only the paths decide; links are left out.
-
-        Args:
-            patterns: of paths, in which `*` also stands for `/`.
-            mixed: order by a hash of the path instead of the path.
-        """
+        """Files whose paths match patterns (`*` also stands for `/`), ordered by path or by a hash of it; no links."""
         real = (path for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink())
         files = {PurePosixPath(path.relative_to(self.folder).as_posix()): path for path in real}
         found = [name for name in files if _matches(name, patterns) and not _matches(name, without)]
@@ -127,11 +119,7 @@ def fetch(requested: dict[str, Sequence[str]], folder: Path, progress: Progress)
 
 
 def fetch_debian(names: Sequence[str], folder: Path, progress: Progress) -> Packages:
-    """Download and unpack packages of the Debian mirror that this machine's apt uses; no root is needed.
-
-    Raises:
-        InputError: this machine has no apt, its lists have none of the packages, or none can be downloaded.
-    """
+    """Download and unpack packages of the Debian mirror that this machine's apt uses; no root is needed."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         raise InputError(
@@ -240,7 +228,6 @@ class _Text:
     dropped: int = 0
 
     def record(self) -> dict[str, Any]:
-        """The entry of `sources.json`."""
         content = self.content()
         return {
             "path": f"{self.split}/{self.domain}/{self.name}.txt",
@@ -256,17 +243,12 @@ class _Text:
         }
 
     def content(self) -> bytes:
-        """The file."""
         return f"{self.text}\n".encode()
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """What was written.
-
-    Attributes:
-        left_out: path of a text that could not be had -> why.
-    """
+    """What was written; `left_out` says by path why a text could not be had."""
 
     files: list[dict[str, Any]]
     left_out: dict[str, str]
@@ -297,21 +279,14 @@ def build_mixture(
     novels: Path,
     *,
     held_out: str | None = None,
-    progress: Progress = lambda stage, fraction: None,
+    progress: Progress = silent,
     sources: Sequence[Source] = SOURCES,
     download: Fetch = fetch,
 ) -> Mixture:
     """Write the mixture to a folder, as a whole or not at all.
 
-    Args:
-        out: the folder to make; an empty one may be there.
-        novels: folder with novels in the public domain, as .txt files.
-        held_out: file name of the novel to validate on; the last by name when None.
-        progress: called with what is being done and the fraction of it.
-        sources: what to take of which packages.
-
-    Raises:
-        InputError: `out` holds files or cannot be written, there are too few novels, or no mirror can be reached.
+    `novels` is a folder of .txt files in the public domain; `held_out` names the one to validate on. None: the last by
+    name.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists and is not empty", expected="a new folder", fix="name another or remove it")

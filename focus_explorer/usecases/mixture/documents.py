@@ -88,7 +88,6 @@ class _ManReader:
         self._tag = False  # the next line is the term of a list
 
     def line(self, line: str) -> None:
-        """Read a line of text or a macro with its arguments."""
         if line[:1] not in (".", "'"):
             if not line.strip() and not self._verbatim:
                 self._end()

@@ -29,13 +29,10 @@ class Source:
         package: its name; with `==VERSION` of PyPI, which keeps every version.
         kind: how text is taken from its files, a name of `documents.READERS`.
         files: patterns of paths in the package, in which `*` also stands for `/`.
-        language: of people or of machines.
-        original: patterns of the paths of the English edition, whose long paragraphs are taken out: what a translation
-            shares with it is not translated.
-        original_package: where that is another one.
+        original: patterns of the English edition (of `original_package`), whose long paragraphs are taken out: what a
+            translation shares with it is not translated.
         begin: where the text begins; what comes before it is about the file.
         mixed: order the files by a hash of their paths, so that a part of them stands for all.
-        most: bytes to take.
     """
 
     package: str
@@ -55,12 +52,10 @@ class Source:
 
     @property
     def name(self) -> str:
-        """Of the package, without a version."""
         return self.package.partition("==")[0]
 
     @property
     def path(self) -> PurePosixPath:
-        """Of the text in the mixture."""
         return PurePosixPath(self.split, self.domain, f"{self.name}.txt")
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-
-import pyarrow as pa
 
 from focus_explorer.data.parts import by_top_k, part_groups
 from focus_explorer.data.queries import fetch, fetch_run
-from focus_explorer.errors import Cancelled, InputError
-from focus_explorer.progress import Progress, held_at
-from focus_explorer.statistics import tables
+from focus_explorer.errors import InputError
+from focus_explorer.progress import Progress, held_at, silent
 from focus_explorer.statistics.sample import stored_measurements
-from focus_explorer.statistics.tables import RunStatistics
+from focus_explorer.statistics.tables import agreement_between, run_statistics, statistics_table
 from focus_explorer.usecases.centroids.fit import calibration_ids
 from focus_explorer.usecases.pairs import MEASURED_TOKENS, measure_attention
 from focus_explorer.usecases.run_model import lease_run_model, run_random_seed
@@ -22,6 +18,8 @@ from focus_explorer.usecases.service import Service
 from focus_runtime.store.measurements import write_attention_queries, write_baseline, write_tags
 from focus_runtime.text.tagging import tag
 from focus_runtime.text.tokens import joined_text
+
+__all__ = ["agreement_between", "measure_random", "measure_run", "run_statistics", "statistics_rows", "tag_run"]
 
 
 def measure_run(
@@ -32,19 +30,9 @@ def measure_run(
     random: bool = True,
     attention: bool = False,
     again: bool = False,
-    progress: Progress = lambda stage, fraction: None,
-    cancelled: Callable[[], bool] = lambda: False,
+    progress: Progress = silent,
 ) -> list[str]:
-    """Measure what is requested and not stored yet.
-
-    Returns:
-        What could not be measured and why, in readable sentences: a missing tagger stops nothing else.
-
-    Raises:
-        InputError: there is no such run, its model cannot be loaded or has other weights now, or the database cannot
-            be written.
-        Cancelled: `cancelled` returned True.
-    """
+    """Measure what is requested and not stored yet; returns sentences on what could not be measured and why."""
     run = fetch_run(service.database, run_id)
     stored = {} if again else stored_measurements(service.database, run_id)
     problems = []
@@ -54,28 +42,17 @@ def measure_run(
             tag_run(service, run_id)
         except InputError as error:
             problems.append(str(error))
-    if cancelled():
-        raise Cancelled("stopped")
     if random:
         own_seed, stored_seed = run_random_seed(service, run), stored.get("random_seed")
         if stored_seed is None or stored_seed == own_seed:  # older versions gave a random run itself as baseline
             measure_random(service, run, progress)
-    if cancelled():
-        raise Cancelled("stopped")
     if attention:
-        _measure_attention(service, run_id, stored, progress, cancelled)
+        _measure_attention(service, run_id, stored, progress)
     return problems
 
 
 def tag_run(service: Service, run_id: str) -> str:
-    """Tag a stored run's words.
-
-    Returns:
-        What decided the tags.
-
-    Raises:
-        InputError: the tagger is not installed, or the stored tokens are not those of a text.
-    """
+    """Tag a stored run's words; returns what decided the tags."""
     rows = fetch(service.database, "tokens", run_id=run_id)
     pieces, starts, ends = (rows[name].to_pylist() for name in ("piece", "start_char", "end_char"))
     tags = tag(joined_text(pieces, starts, ends), starts, ends)
@@ -84,14 +61,7 @@ def tag_run(service: Service, run_id: str) -> str:
 
 
 def measure_random(service: Service, run: dict[str, Any], progress: Progress, *, seed: int | None = None) -> None:
-    """Run random centroids of the run's shape on its tokens and keep their groups.
-
-    Args:
-        seed: of the random centroids, where a manifest records it; that of `baseline_seed` when None.
-
-    Raises:
-        InputError: the model cannot be loaded or has other weights now, or the database cannot be written.
-    """
+    """Run random centroids of the run's shape on its tokens and keep their groups; a manifest may record their seed."""
     from focus_runtime.run.random_baseline import STATISTICS_SEED, baseline_seed, random_groups
 
     if seed is None:
@@ -106,22 +76,18 @@ def measure_random(service: Service, run: dict[str, Any], progress: Progress, *,
     write_baseline(service.database, run_id, groups)
 
 
-def _measure_attention(
-    service: Service, run_id: str, stored: dict[str, Any], progress: Progress, cancelled: Callable[[], bool]
-) -> None:
+def _measure_attention(service: Service, run_id: str, stored: dict[str, Any], progress: Progress) -> None:
     """Full attention under the run's mask, and under that of random centroids where these were run."""
     from focus_runtime.measure.attention_mass import measure_attention as measure
 
     measured = fetch(service.database, "attention_queries", run_id=run_id)["centroids"].unique().to_pylist()
     if not stored or "focus" not in measured:
-        measure_attention(service, run_id, progress=progress, cancelled=cancelled)
+        measure_attention(service, run_id, progress=progress)
     rows = fetch(service.database, "baseline_assignments", run_id=run_id)
     if not rows.num_rows or (stored and "random" in measured):
         return
 
     def step(done: int, total: int) -> None:
-        if cancelled():
-            raise Cancelled("stopped")
         progress(f"Attention under random centroids, layer {done} of {total}", 0.5 + 0.45 * done / total)
 
     run = fetch_run(service.database, run_id)
@@ -134,21 +100,6 @@ def _measure_attention(
     write_attention_queries(service.database, run_id, {"random": {one.layer: one.queries for one in layers}})
 
 
-def computed_statistics(service: Service, run_id: str) -> RunStatistics:
-    """The statistics of a run or corpus, computed when a table is read for the first time."""
-    return tables.run_statistics(service.database, run_id)
-
-
 def statistics_rows(service: Service, run_id: str, name: str) -> list[dict[str, Any]]:
-    """The rows of one table of statistics."""
-    rows: list[dict[str, Any]] = tables.statistics_table(service.database, run_id, name).to_pylist()
+    rows: list[dict[str, Any]] = statistics_table(service.database, run_id, name).to_pylist()
     return rows
-
-
-def agreement_table(service: Service, run_id: str, other_id: str) -> pa.Table:
-    """Agreement of two runs of the same tokens, a row for each layer they share.
-
-    Raises:
-        InputError: a run does not exist, or their tokens differ.
-    """
-    return tables.agreement_between(service.database, run_id, other_id)

@@ -15,21 +15,8 @@ from focus_explorer.statistics.tables import RunStatistics, agreement_between, r
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics.measure import measure_run
+from focus_explorer.views.payloads import statistics as payloads
 from focus_explorer.views.payloads.runs import JobAnswerPayload, JobPayload
-from focus_explorer.views.payloads.statistics import (
-    AgreementColumnsPayload,
-    CategoryColumnsPayload,
-    CharacteristicColumnsPayload,
-    ComputingPayload,
-    DistanceColumnsPayload,
-    DistantPairColumnsPayload,
-    LayerStatisticsPayload,
-    LinkColumnsPayload,
-    PairStatisticsPayload,
-    RunAgreementPayload,
-    StatisticColumnsPayload,
-    StatisticsPayload,
-)
 from focus_explorer.views.statistics import as_columns, judged, of_layer
 
 NEEDED = {
@@ -50,7 +37,7 @@ class StatisticsPayloads:
         self._computations = JobRunner(one_at_a_time=True, kept=KEPT_RESULTS)  # several would slow the page down
         self._measurements = JobRunner()
 
-    def overview(self, run_id: str) -> StatisticsPayload | ComputingPayload:
+    def overview(self, run_id: str) -> payloads.StatisticsPayload | payloads.ComputingPayload:
         """Statistics of the run and of its layers, with their sample and the measurements that are missing."""
         result = self._part(run_id, "overview")
         if not isinstance(result, RunStatistics):
@@ -58,33 +45,30 @@ class StatisticsPayloads:
         measured = stored_measurements(self.service.database, run_id)
         return _overview(result, measured, self.measurement(run_id)["job"])
 
-    def layer(self, run_id: str, layer: int) -> LayerStatisticsPayload | ComputingPayload:
+    def layer(self, run_id: str, layer: int) -> payloads.LayerStatisticsPayload | payloads.ComputingPayload:
         """Groups of one layer, with their tokens and categories."""
         result = self._part(run_id, "groups")
         return _groups(result, layer) if isinstance(result, RunStatistics) else result
 
-    def pairs(self, run_id: str, layer: int) -> PairStatisticsPayload | ComputingPayload:
+    def pairs(self, run_id: str, layer: int) -> payloads.PairStatisticsPayload | payloads.ComputingPayload:
         """Pairs kept by distance in one layer and over layers, and its strongest distant pairs and links."""
         result = self._part(run_id, "pairs")
         return _pairs(result, layer) if isinstance(result, RunStatistics) else result
 
-    def agreement(self, run_id: str, other_id: str) -> RunAgreementPayload | ComputingPayload:
-        """Agreement of two runs of the same tokens, layer by layer."""
+    def agreement(self, run_id: str, other_id: str) -> payloads.RunAgreementPayload | payloads.ComputingPayload:
         database = self.service.database
         result = self._result(
             run_id, ("agreement", other_id), lambda job: agreement_between(database, run_id, other_id)
         )
         if not isinstance(result, pa.Table):
-            return cast(ComputingPayload, result)
-        return {"state": "done", "rows": as_columns(AgreementColumnsPayload, result.to_pylist())}
+            return cast(payloads.ComputingPayload, result)
+        return {"state": "done", "rows": as_columns(payloads.AgreementColumnsPayload, result.to_pylist())}
 
     def measure(self, run_id: str, *, attention: bool) -> JobAnswerPayload:
         """Measure what is missing in the background, unless that is under way; returns the job."""
 
         def work(job: Job) -> None:
-            problems = measure_run(
-                self.service, run_id, attention=attention, progress=job.step, cancelled=job.stop_requested
-            )
+            problems = measure_run(self.service, run_id, attention=attention, progress=job.step)
             job.message = " ".join(problems)
 
         fetch_run(self.service.database, run_id)
@@ -100,7 +84,7 @@ class StatisticsPayloads:
         job = self._measurements.get(run_id)
         return {"job": None if job is None else job.status()}
 
-    def _part(self, run_id: str, part: str) -> RunStatistics | ComputingPayload:
+    def _part(self, run_id: str, part: str) -> RunStatistics | payloads.ComputingPayload:
         """The statistics once the tables of a part are computed; until then the progress."""
 
         def compute(job: Job) -> RunStatistics:
@@ -111,26 +95,22 @@ class StatisticsPayloads:
                 result.table(name)
             return result
 
-        computed: RunStatistics | ComputingPayload = self._result(run_id, (part,), compute)
+        computed: RunStatistics | payloads.ComputingPayload = self._result(run_id, (part,), compute)
         return computed
 
     def _result(self, run_id: str, name: tuple[str, ...], compute: Callable[[Job], Any]) -> Any:
         """The result of a computation, or its progress when it takes longer than `PATIENCE`."""
-        key = (
-            run_id,
-            *name,
-            repr(stored_measurements(self.service.database, run_id)),
-        )  # anew once measured
+        key = (run_id, *name, repr(stored_measurements(self.service.database, run_id)))  # anew once measured
         job = self._computations.start(key, compute, kind="statistics", run_id=run_id, reuse_done=True)
         if not job.wait(PATIENCE):
-            computing: ComputingPayload = {"state": "computing", "fraction": job.fraction}
+            computing: payloads.ComputingPayload = {"state": "computing", "fraction": job.fraction}
             return computing
         if job.error is not None:
             raise InputError(job.message)
         return job.result
 
 
-def _overview(computed: RunStatistics, measured: dict[str, Any], job: JobPayload | None) -> StatisticsPayload:
+def _overview(computed: RunStatistics, measured: dict[str, Any], job: JobPayload | None) -> payloads.StatisticsPayload:
     table, sample = computed.table("statistics"), computed.sample
     run, layers = judged(table, "run"), judged(table, "layer")
     units = run[0]["units"] if run else 0
@@ -152,46 +132,43 @@ def _overview(computed: RunStatistics, measured: dict[str, Any], job: JobPayload
             "random": sample.random is None,
             "attention": mass_missing,
         },
-        "run": as_columns(StatisticColumnsPayload, run),
-        "layers": as_columns(StatisticColumnsPayload, layers),
+        "run": as_columns(payloads.StatisticColumnsPayload, run),
+        "layers": as_columns(payloads.StatisticColumnsPayload, layers),
         "job": job,
     }
 
 
-def _groups(computed: RunStatistics, layer: int) -> LayerStatisticsPayload:
+def _groups(computed: RunStatistics, layer: int) -> payloads.LayerStatisticsPayload:
     rows = [row for row in judged(computed.table("statistics"), "group") if row["layer"] == layer]
     if not rows:
         raise InputError(f"the run {computed.run_id!r} has no layer {layer}", fix="choose a layer of this run")
     return {
         "state": "done",
-        "groups": as_columns(StatisticColumnsPayload, rows),
+        "groups": as_columns(payloads.StatisticColumnsPayload, rows),
         "characteristic": as_columns(
-            CharacteristicColumnsPayload, of_layer(computed.table("characteristic"), layer).to_pylist()
+            payloads.CharacteristicColumnsPayload, of_layer(computed.table("characteristic"), layer).to_pylist()
         ),
-        "categories": as_columns(CategoryColumnsPayload, of_layer(computed.table("categories"), layer).to_pylist()),
+        "categories": as_columns(
+            payloads.CategoryColumnsPayload, of_layer(computed.table("categories"), layer).to_pylist()
+        ),
     }
 
 
-def _pairs(computed: RunStatistics, layer: int) -> PairStatisticsPayload:
+def _pairs(computed: RunStatistics, layer: int) -> payloads.PairStatisticsPayload:
     distances = computed.table("distances").to_pylist()
     shown = [row for row in distances if row["layer"] in (layer, None)]
     links = computed.table("links")
     strongest = of_layer(links, layer).sort_by([("probability", "descending")])
+    last_head = pa.compute.max(fetch(computed.database, "attention_mass", run_id=computed.run_id)["head"]).as_py()
     kinds = {kind: strongest.filter(pa.compute.equal(strongest["kind"], kind)) for kind in ("kept", "dropped")}
     return {
         "state": "done",
-        "distances": as_columns(DistanceColumnsPayload, shown),
-        "pairs": as_columns(DistantPairColumnsPayload, of_layer(computed.table("pairs"), layer).to_pylist()),
+        "distances": as_columns(payloads.DistanceColumnsPayload, shown),
+        "pairs": as_columns(payloads.DistantPairColumnsPayload, of_layer(computed.table("pairs"), layer).to_pylist()),
         "links": as_columns(
-            LinkColumnsPayload, pa.concat_tables([rows.slice(0, LINKS) for rows in kinds.values()]).to_pylist()
+            payloads.LinkColumnsPayload, pa.concat_tables([rows.slice(0, LINKS) for rows in kinds.values()]).to_pylist()
         ),
         "links_stored": {kind: rows.num_rows for kind, rows in kinds.items()},
         "links_measured": links.num_rows > 0,
-        "query_heads": _query_heads(computed),
+        "query_heads": None if last_head is None else last_head + 1,  # None before full attention is measured
     }
-
-
-def _query_heads(computed: RunStatistics) -> int | None:
-    """Query heads of a layer, of which the links are; None before full attention is measured."""
-    last = pa.compute.max(fetch(computed.database, "attention_mass", run_id=computed.run_id)["head"]).as_py()
-    return None if last is None else last + 1

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,7 @@ from numpy.typing import NDArray
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.usecases.maps import evenly_spaced
 from focus_explorer.usecases.run_model import device_here
-from focus_explorer.usecases.service import Service
+from focus_explorer.usecases.service import Latest, Service
 from focus_explorer.usecases.texts import SAMPLES, sample_text
 from focus_explorer.usecases.training.request import snapshots_of
 from focus_explorer.views.payloads.centroids import FilmPayload
@@ -55,8 +53,6 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Shot:
-    """One text under the files of one training, as far as they have been read."""
-
     pieces: list[str]
     frames: dict[int, Frame]
     sliding: dict[int, int | None]
@@ -64,7 +60,6 @@ class _Shot:
 
     @property
     def layers(self) -> list[int]:
-        """Layers that ran Focus."""
         return list(self.sliding)
 
 
@@ -73,27 +68,17 @@ class Films:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._frames: OrderedDict[tuple[Any, ...], Frame] = OrderedDict()
-        self._lock = threading.Lock()
+        self._frames: Latest[tuple[Any, ...], Frame] = Latest(KEPT_FRAMES)
 
     def payload(self, row: dict[str, Any], layer: int | None, text: str) -> FilmPayload:
-        """The film of one layer; of many files only those read within some seconds, and `waiting` counts the rest.
-
-        Args:
-            layer: layer number. None: the middle one with a router.
-
-        Raises:
-            InputError: the training has no groups, kept no files here, or its model cannot be loaded or has changed.
-            NotFoundError: there is no such sample or layer.
-        """
+        """The film of one layer (None: the middle one); of many files only those read within some seconds."""
         if text not in SAMPLES:
             raise NotFoundError(f"there is no sample text {text!r}", expected=", ".join(SAMPLES))
         files = kept_files(row)
         shot = self._shot(row, files, text)
         if layer is not None and layer not in shot.layers:
             raise NotFoundError(
-                f"the training {row['name']} has no groups in layer {layer}",
-                expected=", ".join(map(str, shot.layers)),
+                f"the training {row['name']} has no groups in layer {layer}", expected=", ".join(map(str, shot.layers))
             )
         chosen = shot.layers[len(shot.layers) // 2] if layer is None else layer
         at = shot.layers.index(chosen)
@@ -143,12 +128,11 @@ class Films:
             for step, path in files:
                 state = path.stat()
                 key = (text, str(path), state.st_mtime_ns, state.st_size)
-                frame = self._kept(key)
+                frame = self._frames.get(key)
                 if frame is None:
                     if read and time.monotonic() - started > SECONDS_OF_WORK:
                         continue
-                    frame = _frame(loaded.model, path, tokens.ids)
-                    self._keep(key, frame)
+                    frame = self._frames.keep(key, _frame(loaded.model, path, tokens.ids))
                     read += 1
                 frames[step] = frame
             modules = attention_modules(loaded.model)
@@ -156,25 +140,9 @@ class Films:
             sliding = {layer: sliding_window_of(modules[layer]) for layer in layers}
         return _Shot(tokens.pieces, frames, sliding, len(files) - len(frames))
 
-    def _kept(self, key: tuple[Any, ...]) -> Frame | None:
-        with self._lock:
-            if key in self._frames:
-                self._frames.move_to_end(key)
-            return self._frames.get(key)
-
-    def _keep(self, key: tuple[Any, ...], frame: Frame) -> None:
-        with self._lock:
-            self._frames[key] = frame
-            while len(self._frames) > KEPT_FRAMES:
-                self._frames.popitem(last=False)
-
 
 def kept_files(row: dict[str, Any]) -> list[tuple[int, Path]]:
-    """Step and path of the centroid files a training kept on this machine, `MOST_FRAMES` at most, the last one last.
-
-    Raises:
-        InputError: it trains more than groups, ran on another machine, or kept fewer than two.
-    """
+    """Step and path of the centroid files a training kept on this machine, `MOST_FRAMES` at most, the last one last."""
     name = row["name"]
     if row["kind"] != "centroids":
         raise InputError(f"{name} trains the model's weights too, of which none are kept on the way")
@@ -227,16 +195,11 @@ def _frame(model: Any, path: Path, ids: list[int]) -> Frame:
 
 
 def common_places(probabilities: NDArray[np.floating]) -> tuple[NDArray[np.float64], float]:
-    """Places of the tokens of all frames in one plane: two principal components of their square roots.
+    """(F, T, 2) places from -1 to 1 of the T tokens of F frames in one plane, and the share of the variance that it
+    shows.
 
-    The cosine of two square roots is the Bhattacharyya coefficient of the probabilities, so places are near each other
-    where groups are alike, in one frame and from one frame to the next.
-
-    Args:
-        probabilities: (F, T, K) of F frames.
-
-    Returns:
-        (F, T, 2) from -1 to 1 on both axes at the same scale, and the share of the variance that the plane shows.
+    The plane is that of the two principal components of the square roots of the (F, T, K) probabilities. Their cosine
+    is the Bhattacharyya coefficient, so places are near each other where groups are alike, also between frames.
     """
     frames, tokens, groups = probabilities.shape
     points = np.sqrt(probabilities.astype(np.float64)).reshape(-1, groups)

@@ -37,14 +37,7 @@ from focus_explorer.usecases.training.film import Films
 from focus_explorer.usecases.training.request import TrainRequest, checkpoint_of, flag, plan_training
 from focus_explorer.usecases.training.texts import gather_texts
 from focus_explorer.usecases.users import acting_user, check_owner, log_change
-from focus_explorer.views.payloads.centroids import (
-    CurvePayload,
-    FilmPayload,
-    TrainingJobPayload,
-    TrainingJobState,
-    TrainingsPayload,
-    UsedTrainingPayload,
-)
+from focus_explorer.views.payloads import centroids as payloads
 from focus_explorer.views.training import curves_payload, training_summary
 from focus_runtime.store.training import is_alive
 
@@ -59,8 +52,6 @@ LEAVING_SECONDS = 15.0  # that a process may take to exit after it was killed or
 
 @dataclass(slots=True)
 class _Job:
-    """The process started last."""
-
     process: subprocess.Popen[bytes]
     out: str
     name: str
@@ -85,11 +76,7 @@ class Trainings:
         atexit.register(self._warn_if_running)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every training, newest first, with the means of its newest steps.
-
-        `status` is running, stopping, done, stopped, failed, or interrupted when its process died. `resumable` and
-        `usable` say whether `resume` and `use` would work.
-        """
+        """Every training, newest first, with its status here; `interrupted` is one whose process died."""
         with self._lock:
             return [self._with_status(row) for row in fetch(self.service.database, "trainings").to_pylist()]
 
@@ -114,15 +101,10 @@ class Trainings:
         """One training, as `rows` has it; a NotFoundError if there is none."""
         return self._with_status(fetch_training(self.service.database, training_id))
 
-    def payload(self, shown: dict[str, dict[str, int]]) -> TrainingsPayload:
-        """What the Training tab needs now: `trainings`, `curves` (only newer steps) and `job`, the process started last
-        while it has no row.
-
-        Args:
-            shown: trainings whose curves are drawn, each with the last step the page already has of each mode.
-        """
+    def payload(self, shown: dict[str, dict[str, int]]) -> payloads.TrainingsPayload:
+        """What the Training tab needs now; `shown` has the last step of each mode of each curve that it draws."""
         rows = self.rows()
-        curves: dict[str, dict[str, CurvePayload]] = {}
+        curves: dict[str, dict[str, payloads.CurvePayload]] = {}
         if shown:
             seen = [(key, mode, step) for key, modes in shown.items() for mode, step in modes.items()]
             ids, modes, steps = zip(*seen, ("", "", 0), strict=True)  # an empty list has no type in SQL
@@ -133,7 +115,7 @@ class Trainings:
                     curves.setdefault(key, {}).update(made)
         return {"trainings": [training_summary(row) for row in rows], "curves": curves, "job": self._job_state(rows)}
 
-    def _job_state(self, rows: list[dict[str, Any]]) -> TrainingJobPayload | None:
+    def _job_state(self, rows: list[dict[str, Any]]) -> payloads.TrainingJobPayload | None:
         """The process started last; None when its row says the same."""
         with self._lock:
             job = self._job
@@ -144,7 +126,7 @@ class Trainings:
             if status is None:
                 if row is not None and (row["status"] in LIVE or job.has_recorded_its_end(row)):
                     return None
-                state: TrainingJobState = "stopping" if job.out in self._stopping else "starting"
+                state: payloads.TrainingJobState = "stopping" if job.out in self._stopping else "starting"
                 return {"name": job.name, "out": job.out, "state": state, "message": ""}
             # the signal may come while Python starts, which then ends in ways of its own
             if status == STOPPED_STATUS or (row is None and status != 0 and job.out in self._stopping):
@@ -169,10 +151,6 @@ class Trainings:
             uploads: text files, copied so that the training can be continued later; none means the sample texts.
             held_out: text files scored at the end, and during the training if `request` says so.
             domains: every file is a domain of its own, named after it: drawn from equally often, scored apart.
-            name: option -> its name in messages, as the user chose it.
-
-        Raises:
-            InputError: a setting or a text cannot be used, or another training is running.
         """
         with self._lock:
             self._refuse_a_second()
@@ -199,11 +177,7 @@ class Trainings:
             return request.out
 
     def resume(self, training_id: str) -> str:
-        """Continue a stopped, interrupted or failed training from its checkpoint; returns the path of its result.
-
-        Raises:
-            InputError: it cannot be continued or is another user's, or another training is running.
-        """
+        """Continue a stopped, interrupted or failed training from its checkpoint; returns the path of its result."""
         with self._lock:
             self._refuse_a_second()
             row = self.get(training_id)
@@ -268,14 +242,9 @@ class Trainings:
             )
 
     def stop(self, training_id: str | None = None, *, wait: float = 0.0) -> None:
-        """Make a training save its last finished step and end.
+        """Make a training save its last finished step and end, and wait so many seconds for that.
 
-        Args:
-            training_id: None: the process started last, even before its first step.
-            wait: seconds to wait until it has ended.
-
-        Raises:
-            InputError: it is not running here, is another user's, or has not ended within `wait` seconds.
+        None: the process started last, even before its first step.
         """
         with self._lock:
             pid = self._send_stop(training_id)
@@ -309,16 +278,11 @@ class Trainings:
             return self._job.process.poll() is None
         return is_alive(socket.gethostname(), pid, 0)
 
-    def film(self, training_id: str, layer: int | None, text: str) -> FilmPayload:
-        """What the files a training kept on the way do with a sample text, see `Films.payload`."""
+    def film(self, training_id: str, layer: int | None, text: str) -> payloads.FilmPayload:
         return self.films.payload(self.get(training_id), layer, text)
 
-    def use(self, training_id: str) -> UsedTrainingPayload:
-        """Make a finished training's result a centroid file one can choose.
-
-        Raises:
-            InputError: it is not finished, or its file is gone or another one by now.
-        """
+    def use(self, training_id: str) -> payloads.UsedTrainingPayload:
+        """Make a finished training's result a centroid file one can choose."""
         row = self.get(training_id)
         if not row["usable"]:
             raise InputError(f"the training {row['name']} has no finished file on this machine", fix="let it finish")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from focus_explorer import settings
 from focus_explorer.errors import InputError
+from focus_explorer.usecases.budget import budget_of
 from focus_explorer.usecases.training.texts import DomainRequest, parse_domains
 from focus_explorer.usecases.training.trackers import LogTarget, parse_targets
 from focus_runtime.config import FocusConfig
@@ -45,10 +46,16 @@ OF_RECIPE = {  # option -> field of `Recipe` that gives its default
 
 
 def _option(
-    default: Any, text: str, *, kind: type = int, choices: tuple[str, ...] | None = None, only: str | None = None
+    default: Any,
+    text: str,
+    *,
+    kind: type | None = None,
+    choices: tuple[str, ...] | None = None,
+    only: str | None = None,
 ) -> Any:
-    """An option with its help; `only`: the command that has it, train or finetune. None: both."""
-    return field(default=default, metadata={"help": text, "kind": kind, "choices": choices, "only": only})
+    """An option with its help, of the type of its default unless that is None; `only` train or finetune has it."""
+    metadata = {"help": text, "kind": kind or type(default), "choices": choices, "only": only}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,18 +70,14 @@ class TrainRequest:
     regime: str = _option(
         CENTROIDS,
         "two-phase: centroids first, then all weights with them; from-scratch: both from random initialisation",
-        kind=str,
         choices=tuple(REGIMES),
         only="finetune",
     )
-    twin: bool = _option(False, "full attention instead of Focus, same data and rates", kind=bool, only="finetune")
-    name: str = _option(
-        "", "name the training is listed under (default: the result's file name)", kind=str, only="train"
-    )
+    twin: bool = _option(False, "full attention instead of Focus, same data and rates", only="finetune")
+    name: str = _option("", "name the training is listed under (default: the result's file name)", only="train")
     recipe: str = _option(
         "ours",
         "settings that are not given: ours, which lost least here under the hard mask, or paper, the published ones",
-        kind=str,
         choices=("ours", "paper"),
     )
     init: str | None = _option(
@@ -87,31 +90,30 @@ class TrainRequest:
         "groups",
         "groups; or factors, one of the logits for each query head, with the groups of --init as they are, at the "
         "settings of use",
-        kind=str,
         choices=LEARNED,
         only="train",
     )
-    groups: int | None = _option(None, f"K, groups per layer (default: {in_words('num_groups')}, or those of --init)")
+    groups: int | None = _option(
+        None, f"K, groups per layer (default: {in_words('num_groups')}, or those of --init)", kind=int
+    )
     routing_dim: int | None = _option(
         None,
         f"width of the space in which tokens meet their centroids (default: {ROUTING_DIM}, or that of --init)",
+        kind=int,
     )
     top_k: int = _option(2, "groups per token the file is to be used with")
     window: int = _option(
         OURS.window, "pairs at most this far apart always attend, in heads without a window of their own"
     )
-    train_window: int | None = _option(None, "window during training (default: the same as --window)", only="train")
+    train_window: int | None = _option(
+        None, "window during training (default: the same as --window)", only="train", kind=int
+    )
     sinks: int = _option(OURS.num_sinks, "first tokens every token may attend to")
     iterations: int = _option(OURS.sinkhorn_iterations, "Sinkhorn iterations, which balance the groups")
-    temperature: float = _option(OURS.temperature, "divides the scores; lower is more decided", kind=float)
-    normalisation: str = _option(
-        "sinkhorn", "what balances the groups in training", kind=str, choices=("sinkhorn", "softmax")
-    )
+    temperature: float = _option(OURS.temperature, "divides the scores; lower is more decided")
+    normalisation: str = _option("sinkhorn", "what balances the groups in training", choices=("sinkhorn", "softmax"))
     assignment: str = _option(
-        OURS.assignment,
-        "how the file is to be used, and held-out text scored",
-        kind=str,
-        choices=("causal", "sinkhorn"),
+        OURS.assignment, "how the file is to be used, and held-out text scored", choices=("causal", "sinkhorn")
     )
     layers: str | None = _option(None, "layers that get groups, such as 0,3,5 (default: every layer)", kind=str)
     budget: str | None = _option(
@@ -121,21 +123,20 @@ class TrainRequest:
         kind=str,
         only="train",
     )
-    gate: str = _option(OURS.gate, "soft gate in training; paper is equation 2", kind=str, choices=("log", "paper"))
-    steepness: float = _option(OURS.steepness, "lambda of equation 2, with the paper gate", kind=float)
+    gate: str = _option(OURS.gate, "soft gate in training; paper is equation 2", choices=("log", "paper"))
+    steepness: float = _option(OURS.steepness, "lambda of equation 2, with the paper gate")
     steepness_start: float | None = _option(
         None, "lambda of the first step, from which it grows evenly (default: the same in every step)", kind=float
     )
-    hard: bool = _option(False, "train on the hard mask with straight-through gradients", kind=bool)
+    hard: bool = _option(False, "train on the hard mask with straight-through gradients")
     loss: str = _option(
         "lm",
         "what is minimised: lm, the loss of the text; distil, the divergence from full attention's predictions, in a "
         "second pass; both, lm + --distil-weight x distil; or layers, what Focus changes in the output of each layer",
-        kind=str,
         choices=LOSSES,
         only="train",
     )
-    distil_weight: float = _option(1.0, "of the divergence in --loss both", kind=float, only="train")
+    distil_weight: float = _option(1.0, "of the divergence in --loss both", only="train")
     hard_steps: int = _option(
         0,
         "last steps on the hard mask at the settings of use, with straight-through gradients (log gate only)",
@@ -146,41 +147,39 @@ class TrainRequest:
     seq_len: int = _option(512, "tokens per sequence")
     batch: int = _option(1, "sequences per pass")
     accumulate: int = _option(1, "passes whose gradients make one step")
-    lr: float = _option(3e-3, "peak learning rate", kind=float)
-    centroid_lr: float = _option(3e-3, "of the phase that trains only centroids", kind=float, only="finetune")
-    router_lr: float = _option(3e-4, "of the centroids while weights train", kind=float, only="finetune")
+    lr: float = _option(3e-3, "peak learning rate")
+    centroid_lr: float = _option(3e-3, "of the phase that trains only centroids", only="finetune")
+    router_lr: float = _option(3e-4, "of the centroids while weights train", only="finetune")
     seed: int = _option(0, "of initialisation and data order")
-    special_tokens: str = _option(DEFAULT, settings.TEXTS_BEGIN, kind=str, choices=settings.SPECIAL_TOKENS)
+    special_tokens: str = _option(DEFAULT, settings.TEXTS_BEGIN, choices=settings.SPECIAL_TOKENS)
     device: str = _option(
-        "auto", "cpu, cuda, cuda:N or mps; auto is the first GPU, or one for each process (default: auto)", kind=str
+        "auto", "cpu, cuda, cuda:N or mps; auto is the first GPU, or one for each process (default: auto)"
     )
     dtype: str = _option(
         "float32",
         "of the frozen model; auto is the one that the device computes natively",
-        kind=str,
         choices=("auto", "float32", "bfloat16"),
         only="train",
     )
-    precision: str = _option("no", "mixed precision on top of it", kind=str, choices=PRECISIONS)
-    gradient_checkpointing: bool = _option(False, "less memory, more time", kind=bool)
+    precision: str = _option("no", "mixed precision on top of it", choices=PRECISIONS)
+    gradient_checkpointing: bool = _option(False, "less memory, more time")
     checkpoint_every: int = _option(50, "steps between checkpoints")
     snapshots: int = _option(
-        0,
-        "steps between files kept on the way, NAME.step-N.safetensors next to --out (0: none)",
-        only="train",
+        0, "steps between files kept on the way, NAME.step-N.safetensors next to --out (0: none)", only="train"
     )
     val_sequences: int = _option(24, "held-out sequences that are scored, of each domain")
     val_every: int | None = _option(
         None,
         f"steps between scores on --val (default: {VAL_EVERY} with --patience, otherwise at the end only)",
         only="train",
+        kind=int,
     )
     patience: int = _option(
         0,
         "end after so many scores in a row without a lower mean over the --val domains, and keep the best (0: never)",
         only="train",
     )
-    resume: bool = _option(False, "continue where the training with the same --out was stopped", kind=bool)
+    resume: bool = _option(False, "continue where the training with the same --out was stopped")
 
     @property
     def trains_weights(self) -> bool:
@@ -194,7 +193,6 @@ class TrainRequest:
 
     @property
     def result(self) -> Path:
-        """The file or folder to write."""
         return Path(os.path.expanduser(self.out))
 
     @property
@@ -233,13 +231,11 @@ def usual(option: Any) -> str:
 
 
 def recipe_values(name: str) -> dict[str, Any]:
-    """The options that a recipe decides, with its values; an InputError for an unknown recipe."""
     recipe = recipe_named(name)
     return {option: getattr(recipe, setting) for option, setting in OF_RECIPE.items()}
 
 
 def flag(name: str) -> str:
-    """Field name -> command-line option."""
     return "--" + name.replace("_", "-")
 
 
@@ -270,7 +266,6 @@ class TrainingPlan:
         settings: optimisation, of the last phase if there are several.
         result_config: `config` as the file is to be used, which may have another window.
         val_every: steps between scores during the training; 0: only at the end.
-        log_to: programs that log it, besides the database.
         regime: phases of a training of weights. None: centroids are trained.
     """
 
@@ -293,18 +288,17 @@ class TrainingPlan:
 def plan_training(
     request: TrainRequest, initial: Centroids | None = None, *, name: Callable[[str], str] = flag
 ) -> TrainingPlan:
-    """Check a request and translate it.
-
-    Args:
-        initial: the centroids that `request.init` names.
-        name: option -> its name in messages, as the user chose it.
-
-    Raises:
-        InputError: an option is out of range.
-    """
+    """Check a request and translate it; `name` is how messages call an option."""
     _check_options(request, name)
     config = _config(request, initial)
-    weights = _phase(request, request.steps, request.lr)
+    weights, regime = _phase(request, request.steps, request.lr), None
+    if request.trains_weights:
+        from focus_runtime.fit.regimes import RegimePlan
+
+        first = _phase(request, request.centroid_steps, request.centroid_lr) if request.regime == "two-phase" else None
+        regime = RegimePlan(
+            regime=REGIMES[request.regime], centroids=first, weights=weights, router_rate=request.router_lr
+        )
     return TrainingPlan(
         request,
         config,
@@ -314,14 +308,12 @@ def plan_training(
         parse_domains(request.val, "--val", weighted=False),
         request.val_every or (VAL_EVERY if request.patience else 0),
         parse_targets(request.log_to),
-        _regime(request, weights),
+        regime,
     )
 
 
 def _config(request: TrainRequest, initial: Centroids | None) -> FocusConfig:
     """The settings of attention during training; what is not given is that of `initial`."""
-    from focus_explorer.usecases.budget import budget_of
-
     start = initial.config if initial is not None else None
     return FocusConfig(
         num_groups=_given(request.groups, start and start.num_groups, recipe_named(request.recipe).num_groups),
@@ -379,15 +371,6 @@ def _phase(request: TrainRequest, steps: int, rate: float) -> TrainConfig:
         gradient_checkpointing=request.gradient_checkpointing,
         checkpoint_every=request.checkpoint_every,
     )
-
-
-def _regime(request: TrainRequest, weights: TrainConfig) -> RegimePlan | None:
-    if not request.trains_weights:
-        return None
-    from focus_runtime.fit.regimes import RegimePlan
-
-    first = _phase(request, request.centroid_steps, request.centroid_lr) if request.regime == "two-phase" else None
-    return RegimePlan(regime=REGIMES[request.regime], centroids=first, weights=weights, router_rate=request.router_lr)
 
 
 def _check_options(request: TrainRequest, name: Callable[[str], str]) -> None:

@@ -19,13 +19,7 @@ FOLDER = cannot_write("choose a writable --out folder", problem="cannot write to
 
 @contextmanager
 def one_writer(result: Path) -> Iterator[None]:
-    """Refuse a second training of a result, a file or an existing folder, while the block runs.
-
-    Of several processes of one training the first asks.
-
-    Raises:
-        TrainingError: another process trains it.
-    """
+    """Refuse a second training of a result while the block runs; of one training's processes the first asks."""
     from accelerate import PartialState
 
     def refuse() -> NoReturn:
@@ -97,7 +91,7 @@ def check_database(database: Any) -> None:
 def stop_on_signal() -> Iterator[threading.Event]:
     """SIGINT and SIGTERM set the event, so that the step under way is finished; a second one stops at once.
 
-    So does SIGHUP, by which a lost terminal ends what runs in it, unless `nohup` has it ignored; it may come twice.
+    So does SIGHUP (a lost terminal), unless `nohup` has it ignored; it may come twice.
     """
     requested, hang_up = threading.Event(), getattr(signal, "SIGHUP", None)  # Windows has none
     if threading.current_thread() is not threading.main_thread():
@@ -123,13 +117,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
 
 
 def training_device(requested: str) -> str:
-    """The device for this process's copy of the model: cpu, cuda, cuda:N or mps.
-
-    "auto" is the one that accelerate gives this process, so that processes of `accelerate launch` share the GPUs.
-
-    Raises:
-        DeviceError: this machine has no such device. InputError: one device is named for several processes, or "split".
-    """
+    """The device for this process's copy of the model; "auto" is the one that accelerate gives it."""
     from accelerate import PartialState
 
     from focus_runtime.models.devices import AUTO, SPLIT, place

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from focus_explorer.errors import InputError, TextError
+from focus_explorer.usecases.texts import read_text_file, text_files
 from focus_explorer.words import counted
+from focus_runtime.mask.distances import mean_of_some
 
 HELD_OUT = "held-out"  # the one domain of held-out text without names
 _NAMED = re.compile(r"(?P<name>[\w.-]+)=(?P<source>.+)", re.DOTALL)
@@ -28,8 +30,6 @@ class DomainRequest:
 
 @dataclass(frozen=True, slots=True)
 class DomainTexts:
-    """The texts of one domain and their files."""
-
     name: str
     texts: list[str]
     files: list[Path]
@@ -39,13 +39,7 @@ class DomainTexts:
 def parse_domains(words: Sequence[str], option: str, *, weighted: bool) -> list[DomainRequest]:
     """What the words after an option such as `--text` mean: paths, or NAME=PATH, with `weighted` also NAME=PATH:WEIGHT.
 
-    An existing path is a path, whatever its name.
-
-    Returns:
-        The domains; one without a name if the words are paths; none without words.
-
-    Raises:
-        InputError: a name is given twice or to some texts only, or a weight is no number above 0.
+    An existing path is a path, whatever its name. One domain without a name if the words are paths; none without words.
     """
     named = [None if _is_path(word) else _NAMED.fullmatch(word) for word in words]
     if not any(named):
@@ -92,11 +86,7 @@ def _weighed(name: str, source: str, option: str) -> tuple[str, float]:
 
 
 def gather_domains(domains: Sequence[DomainRequest], exclude: Sequence[DomainRequest] = ()) -> list[DomainTexts]:
-    """Read the texts of every domain, leaving out every text that is also in a domain of `exclude`.
-
-    Raises:
-        TextError: a file is no text, a folder has none, or nothing is left of a domain.
-    """
+    """Read the texts of every domain, leaving out every text that is also in a domain of `exclude`."""
     held_out = [source for domain in exclude for source in domain.sources]
     read = []
     for domain in domains:
@@ -115,18 +105,9 @@ def gather_domains(domains: Sequence[DomainRequest], exclude: Sequence[DomainReq
 
 
 def gather_texts(sources: Sequence[str], exclude: Sequence[str] = ()) -> tuple[list[str], list[Path]]:
-    """Read text files and folders of .txt files, leaving out every text that is also in `exclude`, wherever it lies.
-
-    Returns:
-        The texts and their files, in sorted order within each folder.
-
-    Raises:
-        TextError: a file is no text, a folder has none, or nothing is left.
-    """
-    from focus_explorer.usecases.texts import read_text_file
-
-    held_out = {read_text_file(path) for path in _text_files(exclude)}
-    texts = [(read_text_file(path), path) for path in _text_files(sources)]
+    """Texts and files of files and folders of .txt files, in sorted order, without texts that are also in `exclude`."""
+    held_out = {read_text_file(path) for path in text_files(exclude)}
+    texts = [(read_text_file(path), path) for path in text_files(sources)]
     kept = [(text, path) for text, path in texts if text not in held_out]
     if not kept:
         raise TextError(
@@ -134,17 +115,6 @@ def gather_texts(sources: Sequence[str], exclude: Sequence[str] = ()) -> tuple[l
             expected="text files, or folders with .txt files",
         )
     return [text for text, _ in kept], [path for _, path in kept]
-
-
-def _text_files(sources: Sequence[str]) -> list[Path]:
-    files: list[Path] = []
-    for source in sources:
-        path = Path(os.path.expanduser(source))
-        matches = sorted(path.glob("*.txt")) if path.is_dir() else [path]
-        if not matches:
-            raise TextError(f"the folder {path} has no .txt files", expected="text files, or folders with .txt files")
-        files += matches
-    return files
 
 
 def trained_on(domains: Sequence[DomainTexts]) -> Any:
@@ -158,11 +128,7 @@ def trained_on(domains: Sequence[DomainTexts]) -> Any:
 def held_out_sequences(
     tokenizer: Any, domains: Sequence[DomainTexts], *, count: int, length: int, special_tokens: str
 ) -> dict[str, Any]:
-    """(count, length) token ids of every domain, fewer of a short one; empty without held-out text.
-
-    Raises:
-        TextError: a domain is shorter than one sequence.
-    """
+    """(count, length) token ids of every domain, fewer of a short one; empty without held-out text."""
     from focus_runtime.text.sequences import encode_texts, even_sequences
 
     sequences = {}
@@ -184,14 +150,8 @@ def held_out_sequences(
 def score(model: Any, centroids: Any, sequences: Mapping[str, Any]) -> dict[str, Any]:
     """Held-out perplexities of finished centroids under the hard mask, for top-k 1 and 2, and of full attention.
 
-    Args:
-        model: the base model, Focus not composed.
-        centroids: trained and calibrated.
-        sequences: (N, T) token ids by domain.
-
-    Returns:
-        What `validate` reports. For several domains, or one with a name, that of each under `domains`, and means of
-        them in which each counts once (of perplexities the geometric mean).
+    `sequences` are (N, T) token ids by domain. For named domains: the report of each under `domains`, and means in
+    which each counts once (of perplexities the geometric mean).
     """
     from focus_runtime.fit.validation import validate
 
@@ -203,8 +163,6 @@ def score(model: Any, centroids: Any, sequences: Mapping[str, Any]) -> dict[str,
 
 
 def _mean(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    from focus_runtime.mask.distances import mean_of_some
-
     made: dict[str, Any] = {}
     for name, value in reports[0].items():
         values = [report[name] for report in reports]
@@ -222,7 +180,6 @@ def _mean(reports: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def describe_evaluation(evaluation: Any) -> str:
-    """One line on an evaluation during a training."""
     words, mean = f"{evaluation.mean:.4f}", ""
     if len(evaluation.losses) > 1:
         words, mean = ", ".join(f"{name} {loss:.4f}" for name, loss in evaluation.losses.items()), f", mean {words}"
@@ -233,10 +190,7 @@ def describe_evaluation(evaluation: Any) -> str:
 
 
 def describe_scores(report: dict[str, Any], *, has_budget: bool = False) -> list[str]:
-    """What `score` returned, in lines: of all held-out text, then of every domain.
-
-    `has_budget`: some heads have a setting of their own, which they keep at every k.
-    """
+    """What `score` returned, in lines: of all held-out text, then of every domain."""
     if not report:
         return []
     domains = report.get("domains", {})

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from focus_explorer.progress import bars_hidden
 from focus_explorer.usecases.training.texts import HELD_OUT
@@ -52,11 +53,6 @@ class LogTarget:
 
 
 def parse_targets(words: Sequence[str]) -> list[LogTarget]:
-    """The words after `--log-to`.
-
-    Raises:
-        InputError: a word names no program that can be logged to, or one of them twice.
-    """
     targets = []
     for word in words:
         kind, _, place = word.partition(":")
@@ -88,11 +84,6 @@ def trackers_state(out: Path) -> Path:
     return out.with_name(f"{out.stem if out.suffix == '.safetensors' else out.name}.log-to.json")
 
 
-def step_numbers(step: Any, group: str) -> dict[str, float]:
-    """A `TrainStep` as GROUP/NAME; what was not measured is left out."""
-    return _finite({f"{group}/{name}": getattr(step, name) for name in _OF_STEP})
-
-
 def evaluation_numbers(evaluation: Any) -> dict[str, float]:
     """An `Evaluation` as held_out/NAME, and as held_out/DOMAIN/NAME of domains with a name."""
     numbers = {"held_out/loss": evaluation.mean}
@@ -121,63 +112,59 @@ def _finite(numbers: Mapping[str, float]) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrackedRun:
-    """One training as its logs know it.
-
-    Attributes:
-        key: letters, digits, dots and dashes; the same in all logs, and again when the training is resumed.
-    """
+    """One training as its logs know it; the key is the same in all logs, and again when the training is resumed."""
 
     key: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     resumed: bool = False
 
 
-class Tracker(Protocol):
-    """A log of one training in one program, through the program's own client."""
+class Tracker(ABC):
+    """A log of one training in a project or folder of one program, through the program's own client."""
 
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._client: Any = None  # of this training, once it is open
+
+    @abstractmethod
     def open(self, run: TrackedRun, step: int) -> int | None:
-        """Start or continue the log; what it holds of `step` and later steps is replaced if that is possible.
+        """Start or continue the log, replacing what it holds from `step` on if possible.
 
         Returns the last step that the log holds and keeps, 0 for none. None: the program cannot say.
         """
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Add finite numbers by name; several calls may come for one step."""
+        """Add finite numbers by name; several calls may come for one step, which the client joins."""
+        self._client.log(dict(numbers), step=step)
 
+    @abstractmethod
     def close(self, step: int, numbers: Mapping[str, float], notes: Mapping[str, str], *, failed: bool) -> None:
         """Add results, and status and hashes as notes, to the last step, and end the log."""
 
 
-class TensorBoardTracker:
-    """Writes to FOLDER/KEY; a step is on the disk once it is written."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = Path(os.path.expanduser(folder))
-        self._writer: Any = None
+class TensorBoardTracker(Tracker):
+    """Writes to FOLDER/KEY; a step is on the disk once it is written, and replaces later ones of an earlier file."""
 
     def open(self, run: TrackedRun, step: int) -> int:
-        """Start an event file; TensorBoard leaves out later steps of an earlier file."""
         from torch.utils.tensorboard import SummaryWriter
 
-        folder = self._folder / run.key
+        folder = Path(os.path.expanduser(self._place)) / run.key
         continued = run.resumed and folder.is_dir()
-        self._writer = SummaryWriter(str(folder), purge_step=step if continued else None)
+        self._client = SummaryWriter(str(folder), purge_step=step if continued else None)
         if not continued:
-            self._writer.add_text("settings", _code(run.settings), 0)
-            self._writer.flush()
+            self._client.add_text("settings", _code(run.settings), 0)
+            self._client.flush()
         return 0
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """One scalar for each number."""
         for name, value in numbers.items():
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()
+            self._client.add_scalar(name, value, step)
+        self._client.flush()
 
     def close(self, step: int, numbers: Mapping[str, float], notes: Mapping[str, str], *, failed: bool) -> None:
-        """Results as scalars, notes as a text."""
         self.write(step, numbers)
-        self._writer.add_text("result", _code(notes), step)
-        self._writer.close()
+        self._client.add_text("result", _code(notes), step)
+        self._client.close()
 
 
 def _code(values: Mapping[str, Any]) -> str:
@@ -185,19 +172,14 @@ def _code(values: Mapping[str, Any]) -> str:
     return "".join(f"    {line}\n" for line in json.dumps(values, indent=1).splitlines())
 
 
-class TrackioTracker:
-    """A run of trackio, a SQLite file for each project, with the training's key for its name."""
-
-    def __init__(self, project: str) -> None:
-        self._project = project
-        self._run: Any = None
+class TrackioTracker(Tracker):
+    """A run of trackio, a SQLite file for each project, which its thread writes twice a second."""
 
     def open(self, run: TrackedRun, step: int) -> int:
-        """Start or continue the run; its steps stay."""
         import trackio
 
-        self._run = trackio.init(
-            project=self._project,
+        self._client = trackio.init(
+            project=self._place,
             name=run.key,
             config=dict(run.settings),
             resume="allow" if run.resumed else "never",
@@ -205,38 +187,28 @@ class TrackioTracker:
             auto_log_cpu=False,
             auto_log_gpu=False,
         )
-        following = getattr(self._run, "_next_step", 0)  # also of a run on a server; no public name says so
+        following = getattr(self._client, "_next_step", 0)  # also of a run on a server; no public name says so
         return max(0, int(following) - 1)
 
-    def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Hand a row to trackio's thread, which writes twice a second."""
-        self._run.log(dict(numbers), step=step)
-
     def close(self, step: int, numbers: Mapping[str, float], notes: Mapping[str, str], *, failed: bool) -> None:
-        """Results and notes as the last row."""
         import trackio
 
-        self._run.log({**numbers, **notes}, step=step)
+        self._client.log({**numbers, **notes}, step=step)
         trackio.finish()
 
 
-class WandbTracker:
-    """A run of wandb, online if a key is known, otherwise offline into its folder; its id and name are the key."""
-
-    def __init__(self, project: str) -> None:
-        self._project = project
-        self._run: Any = None
+class WandbTracker(Tracker):
+    """A run of wandb, online if a key is known, otherwise offline into its folder, which cannot say what it holds."""
 
     def open(self, run: TrackedRun, step: int) -> None:
-        """Start or continue the run; offline wandb does not know what the run holds."""
         import wandb
 
         online = wandb.setup().settings.mode in ("online", "shared")
         settings: dict[str, Any] = {"console": "off"}
         if FLUSH in wandb.Settings.model_fields:
             settings[FLUSH] = FLUSH_SECONDS
-        self._run = wandb.init(
-            project=self._project,
+        self._client = wandb.init(
+            project=self._place,
             id=run.key,
             name=run.key,
             config=dict(run.settings),
@@ -245,17 +217,12 @@ class WandbTracker:
             settings=wandb.Settings(**settings),
         )
 
-    def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Hand numbers to wandb's own process; those of one step make one row."""
-        self._run.log(dict(numbers), step=step)
-
     def close(self, step: int, numbers: Mapping[str, float], notes: Mapping[str, str], *, failed: bool) -> None:
-        """Results and notes as the run's summary."""
-        self._run.summary.update({**numbers, **notes})
-        self._run.finish(exit_code=1 if failed else 0)
+        self._client.summary.update({**numbers, **notes})
+        self._client.finish(exit_code=1 if failed else 0)
 
 
-CLASSES: dict[str, Callable[[str], Tracker]] = {
+CLASSES: dict[str, type[Tracker]] = {
     "tensorboard": TensorBoardTracker,
     "trackio": TrackioTracker,
     "wandb": WandbTracker,
@@ -264,12 +231,7 @@ CLASSES: dict[str, Callable[[str], Tracker]] = {
 
 @dataclass(slots=True)
 class _Log:
-    """A tracker with what is known of its log.
-
-    Attributes:
-        last: last step in it, which is not written again.
-        remembered: whether `TrainingTrackers` keeps `last` for a resume, because the program cannot say it.
-    """
+    """A tracker with the last step in its log, `remembered` for a resume where the program cannot say it."""
 
     target: LogTarget
     tracker: Tracker
@@ -282,14 +244,8 @@ class TrainingTrackers:
     """Context that logs one training; takes the same calls as `TrainingRecorder`.
 
     The programs are opened with the first step. Which log a resumed training continues is kept in `state`, a small file
-    that exists until the training is done.
-
-    Args:
-        name: of the training; its log has this name with the time of its start.
-        resume: continue the log that `state` names, if it names one.
-        warn: called once for each program that fails.
-        phases: of a training in several parts, each part's name and the steps before it; its steps are counted on, and
-            its numbers are named after it. None: they are named train/NAME.
+    that exists until the training is done. `phases` names each part of a training and the steps before it. None: its
+    numbers are named train/NAME.
     """
 
     def __init__(
@@ -315,7 +271,6 @@ class TrainingTrackers:
 
     @property
     def key(self) -> str:
-        """The name that the training has in every program."""
         return self._run.key
 
     def __enter__(self) -> Self:
@@ -325,7 +280,8 @@ class TrainingTrackers:
     def step(self, step: Any) -> None:
         """Log a `TrainStep`, unless the log has it from before a resume."""
         group, before = ("train", 0) if self._phases is None else (step.phase, self._phases[step.phase])
-        number, numbers = before + step.step, step_numbers(step, group)
+        number = before + step.step
+        numbers = _finite({f"{group}/{name}": getattr(step, name) for name in _OF_STEP})  # without what is not measured
         self._open(number)
         self._remember()  # a program may hold a step back until the next one comes
 
@@ -353,11 +309,7 @@ class TrainingTrackers:
         stop_reason: str = "",
         weights_after: str = "",
     ) -> None:
-        """Say how it ended, as `TrainingRecorder.finish` does; written when the block is left.
-
-        Every number in `validation` is logged. `weights_after` is the sha256 of the model's weights if they were
-        trained.
-        """
+        """Say how it ended, as `TrainingRecorder.finish` does; written when the block is left."""
         notes = {
             "status": status,
             "message": message,
@@ -394,7 +346,6 @@ class TrainingTrackers:
             self._remember()
 
     def _open(self, step: int) -> None:
-        """Open what is not open yet, for `step` and what follows."""
         if all(log.opened for log in self._logs):
             return
 

@@ -52,11 +52,9 @@ TERMINAL_BAR: Bar = partial(step_bar, layout=_LAYOUT)
 
 @dataclass(frozen=True, slots=True)
 class _Training:
-    """A training once its model and texts are loaded.
+    """A training once its model and texts are loaded; `held_out` are (N, T) token ids by domain.
 
     Attributes:
-        domains: the texts that are trained on; one domain without a name if the user named none.
-        held_out: (N, T) token ids that are scored, by domain; may be empty.
         initial: centroids to start from. None: random ones.
         hashes: of the model before training. None: the weights are trained, which hashes them itself.
     """
@@ -71,7 +69,6 @@ class _Training:
 
     @property
     def request(self) -> TrainRequest:
-        """The user's request."""
         return self.plan.request
 
 
@@ -91,10 +88,8 @@ def train(
         bar: opens a progress display for a number of steps; it takes the steps done and a line of numbers.
 
     Returns:
-        Of centroids: out, sha256, training summary, and has_budget, whether heads have settings of their own. Of
-        weights: out, and what `training.json` in the folder holds; `seconds` is how long all phases trained together,
-        parts before a resume included and pauses left out. None: an older version began the training. Empty in a
-        process that only helps the first one.
+        Of centroids: out, sha256, training, has_budget. Of weights: out, and what `training.json` in the folder holds.
+        Empty in a process that only helps the first one.
 
     Raises:
         InputError: anything a user can put right; an older result is left as it was.
@@ -129,13 +124,11 @@ def train(
 
 
 def _load(request: TrainRequest, database: Any, held: ExitStack) -> _Training:
-    """Check everything that can be checked before the first step, and load model and texts.
-
-    `held` keeps the result from a second training.
-    """
+    """Check everything that can be checked before the first step, and load model and texts; `held` holds the lock."""
     from focus_runtime.fit.inputs import ModelHashes
     from focus_runtime.models.devices import native_dtype
     from focus_runtime.models.loading import load_model
+    from focus_runtime.models.structure import attention_modules
 
     initial = None if request.init is None else _initial(request.init, database)
     plan = plan_training(request, initial)
@@ -147,20 +140,18 @@ def _load(request: TrainRequest, database: Any, held: ExitStack) -> _Training:
     device = training_device(request.device)
     dtype = native_dtype(device) if request.dtype == "auto" else request.dtype
     model, tokenizer = load_model(request.model, dtype=dtype, device=device, cache_dir=settings.cache_dir())
-    _check_layers(plan, model)
+    layers = attention_modules(model)
+    missing = [layer for layer in plan.config.layers or () if layer not in layers]
+    if missing:
+        raise InputError(f"the model has no layer {missing[0]}", expected=f"--layers from 0 to {max(layers)}")
     sequences = held_out_sequences(  # too short a text is known now
-        tokenizer,
-        held_out,
-        count=request.val_sequences,
-        length=request.seq_len,
-        special_tokens=request.special_tokens,
+        tokenizer, held_out, count=request.val_sequences, length=request.seq_len, special_tokens=request.special_tokens
     )
     hashes = None if request.trains_weights else ModelHashes.of(model)
     return _Training(plan, model, tokenizer, domains, sequences, initial, hashes)
 
 
 def _initial(name: str, database: Any) -> Centroids:
-    """The centroids to start from."""
     from focus_runtime.routing.centroid_file import load_centroids
 
     if database is None:
@@ -169,15 +160,6 @@ def _initial(name: str, database: Any) -> Centroids:
     if centroids is None:
         raise InputError("--init is random", expected="trained centroids", fix="leave it out: random is the default")
     return centroids
-
-
-def _check_layers(plan: TrainingPlan, model: Any) -> None:
-    from focus_runtime.models.structure import attention_modules
-
-    layers = attention_modules(model)
-    missing = [layer for layer in plan.config.layers or () if layer not in layers]
-    if missing:
-        raise InputError(f"the model has no layer {missing[0]}", expected=f"--layers from 0 to {max(layers)}")
 
 
 def _recorders(training: _Training, database: Any, command: str, announce: Announce) -> list[Any]:
@@ -206,7 +188,6 @@ def _recorders(training: _Training, database: Any, command: str, announce: Annou
 
 
 def _info(training: _Training, command: str) -> TrainingInfo:
-    """The record of a training that is about to start in this process."""
     from focus_runtime.fit.inputs import texts_sha256
     from focus_runtime.models.devices import dtype_name, input_device
     from focus_runtime.models.loading import fingerprint
@@ -249,7 +230,6 @@ def _info(training: _Training, command: str) -> TrainingInfo:
 
 
 def describe_step(step: TrainStep) -> str:
-    """The numbers of a step, for a progress bar."""
     parts = {
         f"loss {step.loss:.3f}, perplexity {step.perplexity:.2f}, ": step.loss,
         f"divergence {step.divergence:.4f}, ": step.divergence,
@@ -314,7 +294,6 @@ def _train_centroids(training: _Training, recorders: Sequence[Any], bar: Bar, an
 
 
 def _train_weights(training: _Training, recorders: Sequence[Any], bar: Bar, announce: Announce) -> Any:
-    """Run the phases of a regime; every step goes to the recorders and the bar."""
     from focus_runtime.fit.regimes import run_regime
     from focus_runtime.measure.memory import within_memory
 
@@ -394,7 +373,6 @@ def _keep_file(
 
 
 def _keep_model(training: _Training, result: Any, recorders: Sequence[Any], announce: Announce) -> dict[str, Any]:
-    """Save model, tokenizer and centroids, score held-out text, and write training.json."""
     from focus_runtime.measure.memory import within_memory
 
     plan, request = training.plan, training.request
@@ -427,7 +405,6 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def _save_model(out: Path, result: Any, tokenizer: Any) -> dict[str, Any]:
-    """Write model, tokenizer and centroids; returns the centroids' hash, if there are any."""
     from safetensors import SafetensorError
 
     from focus_runtime.routing.centroid_file import save_centroids
@@ -463,7 +440,6 @@ def _model_scores(request: TrainRequest, result: Any, held_out: dict[str, Any]) 
 
 
 def describe(result: dict[str, Any]) -> str:
-    """The end of a training in a few lines."""
     if "regime" in result:
         lines = [f"wrote {result['out']} ({result['attention']} attention, {result['regime']})"]
         lines.append(f"trained for {_time(result['seconds'], result['phase_seconds'])}")

@@ -183,7 +183,7 @@ def missing_links(service: Service, run_id: str, token: int) -> dict[str, Any]:
     check_run(service.database, run_id)
     stored = measured_links(service, run_id, token)["explained"]
     if stored is None:
-        stored = done_here("links", lambda job: explain_token(service, run_id, token, **job.controls()))
+        stored = done_here("links", lambda job: explain_token(service, run_id, token, progress=job.step))
     return dict(stored)
 
 
@@ -198,7 +198,7 @@ def head_costs(service: Service, run_id: str) -> dict[str, Any]:
     """
     stored = measured_heads(service, run_id)
     if not stored["heads"]:
-        stored = done_here("heads", lambda job: measure_heads(service, run_id, **job.controls()))
+        stored = done_here("heads", lambda job: measure_heads(service, run_id, progress=job.step))
     return dict(stored)
 
 
@@ -216,7 +216,7 @@ def what_if(service: Service, run_id: str, changes: list[str]) -> dict[str, Any]
         (tokens in another group), kept_before and kept_after (share of pairs).
     """
     measured = service.part(WhatIfs)
-    answer = done_here("what_if", lambda job: measured.measure(run_id, changes, **job.controls()))
+    answer = done_here("what_if", lambda job: measured.measure(run_id, changes, progress=job.step))
     by_token = np.frombuffer(base64.b64decode(answer["changes"]), dtype=np.float32)
     return {**answer, "changes": by_token.tolist()}
 

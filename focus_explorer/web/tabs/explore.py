@@ -226,7 +226,6 @@ class Runner:
                 text,
                 known_to_page(self.service, text, chosen),
                 command="focus-explorer serve",
-                cancelled=job.stop_requested,
                 progress=job.step,
                 stored=stored,
             )

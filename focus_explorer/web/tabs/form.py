@@ -11,8 +11,8 @@ from focus_explorer.errors import InputError
 from focus_explorer.settings import BACKENDS, DTYPES, SPECIAL_TOKENS
 from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.budget import ALL_ALIKE, OF_THE_FILE, heads_of
-from focus_explorer.usecases.centroids.files import shipped_names, uploaded_centroids
-from focus_explorer.usecases.centroids.fit import DrawnCentroids
+from focus_explorer.usecases.centroids.files import SHIPPED_CENTROIDS, uploaded_centroids
+from focus_explorer.usecases.centroids.fit import random_config
 from focus_explorer.usecases.models import device_choices
 from focus_explorer.usecases.names import known_model
 from focus_explorer.usecases.service import Service
@@ -66,7 +66,7 @@ def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
     with gr.Accordion(LABELS["more"], open=False) as more:
         _more(form, request, visitor_limits(service))
         with gr.Group(visible=request.centroids == "random", elem_id="fe-random") as drawn, gr.Row():
-            usual = DrawnCentroids().config()
+            usual = random_config(AnalyzeRequest())
             form.number("num_groups", usual.num_groups)
             form.number("routing_dim", usual.routing_dim)
             form.number("seed", request.seed)
@@ -119,7 +119,7 @@ def heads_choices(run_id: str | None) -> list[tuple[str, str]]:
 def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]]:
     """(label, value): shipped files, random, the preselected file, and every uploaded file by its hash."""
     files = [(f"{row['name']} ({row['sha256'][:8]})", row["sha256"]) for row in uploaded_centroids(service.database)]
-    names = [*shipped_names(), "random", preselected]
+    names = [*SHIPPED_CENTROIDS, "random", preselected]
     return list(dict.fromkeys([*((name, name) for name in names), *files]))
 
 

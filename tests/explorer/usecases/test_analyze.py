@@ -52,10 +52,12 @@ def test_bad_requests_are_named_and_keep_nothing(service, model_folder, run_id, 
     assert len(list_runs(service.database)) == before
 
 
-def test_cancelling_keeps_nothing(service, model_folder, run_id):
+def test_cancelling_keeps_nothing(service, model_folder, run_id, monkeypatch):
     before = len(list_runs(service.database))
-    with pytest.raises(Cancelled):
-        analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random"), cancelled=lambda: True)
+    with monkeypatch.context() as patch:
+        patch.setattr("focus_explorer.usecases.analyze.stop_requested", lambda: True)
+        with pytest.raises(Cancelled):
+            analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random"))
     assert len(list_runs(service.database)) == before
     assert analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", repeats=1))
 
@@ -80,7 +82,8 @@ def test_a_stop_while_timings_are_repeated_keeps_the_run(monkeypatch, service, m
     monkeypatch.setattr(engine, "LONG_TIMING_SECONDS", 0.0)
     seen = []
     request = AnalyzeRequest(model=model_folder, centroids="random", repeats=50)
-    run = analyze(service, TEXT, request, stored=seen.append, cancelled=lambda: len(seen) == 2)
+    monkeypatch.setattr("focus_explorer.usecases.analyze.stop_requested", lambda: len(seen) == 2)
+    run = analyze(service, TEXT, request, stored=seen.append)
     assert seen == [run, run]
     assert timed(service, run) == [0, 1]
 

@@ -12,7 +12,7 @@ from focus_explorer.exports.tables.sources import budget_id
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.budget import budget_name, budget_of, budget_words, heads_of, kept_budget, other_settings
 from focus_explorer.usecases.service import Service
-from focus_explorer.views.config import config_payload
+from focus_explorer.views.run import config_payload
 from focus_runtime.budget import HeadException
 
 ENTRIES = [

@@ -158,29 +158,6 @@ def test_looking_after_an_earlier_versions_database_leaves_it_as_it_is(old, tmp_
     assert run_text(Service(tmp_path / "saved.duckdb").database, runs[0]) == run_text(Service(path).database, runs[0])
 
 
-def test_an_earlier_versions_damaged_database_is_saved_as_far_as_it_can_be_read(old, tmp_path, fresh_seed):
-    """Every second block is damaged in turn; the seed decides which ones."""
-    path, content = old
-    block = 262_144  # of a DuckDB file, behind three headers of 4,096 bytes
-    saved, refused = 0, []
-    for start in range(3 * 4096 + fresh_seed % 2 * block, len(content), 2 * block):
-        path.write_bytes(content[:start] + b"\xff" * 64 + content[start + 64 :])
-        target = tmp_path / f"saved-{start}.duckdb"
-        found = None
-        try:
-            check(path)
-            found = repair(path, target)
-        except StoreError as error:
-            refused.append(str(error))
-        assert target.exists() == (found is not None)
-        if found is not None:
-            assert check(target).whole
-            saved += not found.whole
-    assert all(str(path) in message for message in refused)
-    assert saved
-    assert not [file.name for file in tmp_path.iterdir() if ".before-" in file.name]
-
-
 def test_there_is_nothing_to_look_at(tmp_path, capsys):
     assert main(["db", "check", "--db", str(tmp_path / "none.duckdb")]) == 2
     assert "there is no database" in capsys.readouterr().err

@@ -22,7 +22,6 @@ from focus_explorer.usecases.jobs import (
     resident_bytes,
     set_job_limits,
     usual_memory_limit,
-    waiting_for_turn,
 )
 from focus_explorer.usecases.models import LoadedModel, ModelStore
 from tests.explorer.usecases.conftest import changes
@@ -222,27 +221,6 @@ def test_what_was_stored_before_the_limit_is_a_result():
         return "a run"  # as an analysis whose repeats are cut short
 
     assert done_here("analysis", work) == "a run"
-
-
-def test_waiting_for_a_turn_is_no_work():
-    set_job_limits(JobLimits(seconds=0.2))
-    lock = threading.Lock()
-    lock.acquire()
-
-    def work(job):
-        assert job.working
-        with waiting_for_turn():
-            assert not job.working
-            assert lock.acquire(timeout=5)
-        job.step("At last", 0.5)
-        return job.seconds
-
-    job = JobRunner().start("key", work, kind="grid")
-    time.sleep(0.4)
-    lock.release()
-    assert job.wait(5)
-    assert job.state == "done"
-    assert job.result < 0.2
 
 
 def test_the_wait_for_a_model_is_not_counted():

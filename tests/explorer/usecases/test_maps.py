@@ -13,8 +13,7 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
 from focus_explorer.usecases import maps
 from focus_explorer.usecases.groups import read_routes
-from focus_explorer.usecases.maps import map_payload, project
-from focus_explorer.usecases.run_payload import load_run
+from focus_explorer.usecases.maps import project
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.web.requests.dispatch import dispatch
 
@@ -95,17 +94,6 @@ def test_a_map_leaves_torch_its_number_of_threads():
     assert made.stdout.split() == ["1"]
 
 
-@pytest.mark.slow
-def test_projection_is_stored_and_the_same_when_read_again(service, run_id):
-    layer = load_run(service.database, run_id)["layer_ids"][0]
-    first = map_payload(service, run_id, layer)
-    assert first["method"] == "UMAP"
-    assert len(first["x"]) == run_summary(service.database, run_id)["num_tokens"]
-    assert len(first["centroid_x"]) == 8
-    assert 0 < first["trustworthiness"] <= 1
-    assert map_payload(service, run_id, layer) == first
-
-
 def rows_of(service, run_id):
     return fetch(service.database, "assignments", run_id=run_id).to_pylist()
 
@@ -136,19 +124,6 @@ def test_the_map_of_all_layers_is_a_stored_sample(service, run_id, monkeypatch):
     assert first["parameters"]["of"] == count
     assert 0 < first["trustworthiness"] <= 1
     assert ask(service, run_id, "map", quick=True) == first
-
-
-def test_all_layers_are_placed_by_the_overlap_of_probabilities(service, run_id):
-    """The cosine of two points is the mean Bhattacharyya coefficient over the layers."""
-    rows = rows_of(service, run_id)
-    layers = len(read_routes(service.database, run_id).layers)
-    positions = np.array([3, 17])
-    vectors = np.sqrt(maps._vectors(service.database, "all_probabilities", "probabilities", 2, run_id, positions))
-    by_token = {p: np.array([r["probabilities"] for r in rows if r["position"] == p]) for p in (3, 17)}
-    expected = np.sqrt(by_token[3] * by_token[17]).sum(axis=1).mean()
-    cosine = vectors[0] @ vectors[1] / (np.linalg.norm(vectors[0]) * np.linalg.norm(vectors[1]))
-    assert vectors.shape == (2, layers * 8)
-    assert cosine == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("layer", [1, None])

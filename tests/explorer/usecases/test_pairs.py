@@ -15,8 +15,7 @@ from focus_explorer.data.parts import executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled, InputError
 from focus_explorer.exports.tables.write import table
-from focus_explorer.usecases import pairs as attention
-from focus_explorer.usecases import pairs as attention_views
+from focus_explorer.usecases import pairs as module
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.pairs import PairViews, TokenAttentions, measure_attention
 from focus_explorer.usecases.runs import run_config
@@ -61,12 +60,12 @@ def test_a_tile_of_single_pairs_names_every_cause(own):
 
 
 def test_a_coarse_tile_adds_up_to_the_single_pairs(own, monkeypatch):
-    monkeypatch.setattr(attention_views, "MOST_CELLS", 9)
+    monkeypatch.setattr(module, "MOST_CELLS", 9)
     tile = ask(own, "mask_tile", layer=0, rows=[-5, 999], keys=[0, 100])
     total = membership(own, 0).size
     assert tile["block_size"] == -(-total // 9)
     assert max(tile["num_rows"], tile["num_columns"]) <= 9
-    monkeypatch.setattr(attention_views, "MOST_CELLS", 9999)
+    monkeypatch.setattr(module, "MOST_CELLS", 9999)
     single = tile_counts(ask(own, "mask_tile", layer=0, rows=[0, total - 1], keys=[0, tile["keys"][1] - 1]))
     size, counts = tile["block_size"], tile_counts(tile)
     for row in range(tile["num_rows"]):
@@ -155,7 +154,7 @@ def test_attention_is_measured_on_request_and_equals_the_models_own(own):
 
 
 def test_a_long_text_is_measured_up_to_the_cap_and_says_so(own, monkeypatch):
-    monkeypatch.setattr(attention_views, "MEASURED_TOKENS", 60)
+    monkeypatch.setattr(module, "MEASURED_TOKENS", 60)
     assert measure_attention(*own) == 60
     answer = ask(own, "attention")
     assert answer["num_tokens"] == 60
@@ -164,8 +163,12 @@ def test_a_long_text_is_measured_up_to_the_cap_and_says_so(own, monkeypatch):
 
 def test_a_stopped_or_impossible_measurement_keeps_nothing_new(own, monkeypatch):
     before = fetch(own[0].database, "attention_mass", run_id=own[1])
+
+    def stop(stage, fraction):
+        raise Cancelled("stopped")
+
     with pytest.raises(Cancelled):
-        measure_attention(*own, cancelled=lambda: True)
+        measure_attention(*own, progress=stop)
     with own[0].models.lease(fetch_run(own[0].database, own[1])["model_id"]) as loaded:
         pass
     monkeypatch.setattr(loaded, "fingerprint", "another")
@@ -238,11 +241,11 @@ def test_tokens_that_there_are_not_and_changed_runs_are_refused(service, run_id,
         with pytest.raises(InputError, match=f"token {token:,} of this run cannot be computed") as refused:
             dispatch(service, {"what": "token_attention_start", "run": run_id, "token": token})
         assert f"0 to {count - 1:,}" in str(refused.value)
-    monkeypatch.setattr(attention, "MOST_TOKENS", 10)
+    monkeypatch.setattr(module, "MOST_TOKENS", 10)
     with pytest.raises(InputError, match="0 to 9: the model reads all tokens before it"):
         dispatch(service, {"what": "token_attention_start", "run": run_id, "token": 11})
     row = {"num_tokens": 8, "changes": json.dumps(["silence:0:A"])}
-    monkeypatch.setattr(attention, "fetch_run", lambda *_: row)
+    monkeypatch.setattr(module, "fetch_run", lambda *_: row)
     with pytest.raises(InputError, match="changed by hand"):
         dispatch(service, {"what": "token_attention_start", "run": run_id, "token": 3})
 

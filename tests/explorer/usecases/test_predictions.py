@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 
 import numpy as np
 import pytest
@@ -71,37 +72,30 @@ def test_changes_are_those_of_the_rows(stored):
     }
 
 
-def test_tokens_that_are_written_alike_are_told_apart_by_their_ids(stored):
-    service, run_id = stored
+@pytest.fixture
+def copied(stored, tmp_path):
+    """A copy of the database, to be changed."""
+    return Service(shutil.copy(stored[0].database.path, tmp_path / "runs.duckdb")), stored[1]
+
+
+def test_tokens_that_are_written_alike_are_told_apart_by_their_ids(copied):
+    service, run_id = copied
     with service.database.write() as connection:
-        connection.execute("CREATE TABLE kept AS SELECT * FROM predictions")
         connection.execute("UPDATE predictions SET pieces = list_transform(pieces, lambda piece: '\ufffd')")
         connection.execute("UPDATE predictions SET token_ids = [7] WHERE position = 1")
         connection.execute("UPDATE predictions SET token_ids = [if(mode = 'full', 7, 8)] WHERE position = 2")
-    try:
-        codes = dispatch(service, {"what": "prediction_changes", "run": run_id})["codes"]
-        assert [byte & 1 for byte in base64.b64decode(codes)[1:3]] == [0, 1]
-        one = [dispatch(service, {"what": "predictions", "run": run_id, "token": token}) for token in (1, 2)]
-        assert [answer["changed"] for answer in one] == [False, True]
-    finally:
-        with service.database.write() as connection:
-            connection.execute("DELETE FROM predictions")
-            connection.execute("INSERT INTO predictions SELECT * FROM kept")
-            connection.execute("DROP TABLE kept")
+    codes = dispatch(service, {"what": "prediction_changes", "run": run_id})["codes"]
+    assert [byte & 1 for byte in base64.b64decode(codes)[1:3]] == [0, 1]
+    one = [dispatch(service, {"what": "predictions", "run": run_id, "token": token}) for token in (1, 2)]
+    assert [answer["changed"] for answer in one] == [False, True]
 
 
-def test_a_run_stored_before_has_none(stored, tmp_path):
-    service, run_id = stored
+def test_a_run_stored_before_has_none(copied):
+    service, run_id = copied
     with service.database.write() as connection:
-        connection.execute("CREATE TABLE kept AS SELECT * FROM predictions")
         connection.execute("DELETE FROM predictions")
-    try:
-        assert not dispatch(service, {"what": "prediction_changes", "run": run_id})["stored"]
-        assert dispatch(service, {"what": "predictions", "run": run_id, "token": 3})["full"] is None
-    finally:
-        with service.database.write() as connection:
-            connection.execute("INSERT INTO predictions SELECT * FROM kept")
-            connection.execute("DROP TABLE kept")
+    assert not dispatch(service, {"what": "prediction_changes", "run": run_id})["stored"]
+    assert dispatch(service, {"what": "predictions", "run": run_id, "token": 3})["full"] is None
 
 
 def test_what_is_not_there_is_refused(stored):

@@ -14,7 +14,6 @@ from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.usecases import run_payload as run_data
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
-from focus_explorer.usecases.maps import map_payload
 from focus_explorer.usecases.run_payload import load_run
 from focus_explorer.usecases.runs import mask_blocks, run_summary, run_text
 from focus_explorer.web.requests.dispatch import PACKED_FROM, dispatch, packed
@@ -47,15 +46,6 @@ def test_mask_payload_adds_up(service, run_id):
     assert counts.shape[1] == blocks * (blocks + 1) // 2
     count = run_summary(service.database, run_id)["num_tokens"]
     assert counts.sum() == count * (count + 1) // 2
-
-
-def test_missing_run_and_layer_are_named(service, run_id):
-    with pytest.raises(NotFoundError, match="no run 'nope'"):
-        run_summary(service.database, "nope")
-    with pytest.raises(NotFoundError, match="no layer 99"):
-        mask_blocks(service.database, run_id, 99)
-    with pytest.raises(NotFoundError, match="no layer 99"):
-        map_payload(service, run_id, 99)
 
 
 def check_cells(cells, rows, groups):
@@ -160,11 +150,13 @@ def test_rows_are_placed_by_layer_and_position_whatever_their_order(service, run
 def test_questions_about_missing_layers_and_runs_are_named(service, run_id):
     for layer in (None, "3", True, 1.5):
         for what in ("layer_cells", "group_orders"):
-            with pytest.raises(InputError, match="the layer is"):
+            with pytest.raises(InputError, match=r"layer is .*; expected a whole number"):
                 dispatch(service, {"what": what, "run": run_id, "layer": layer})
     for what in ("layer_cells", "group_orders"):
         with pytest.raises(NotFoundError, match="no layer 99"):
             dispatch(service, {"what": what, "run": run_id, "layer": 99})
+    with pytest.raises(NotFoundError, match="no layer 99"):
+        mask_blocks(service.database, run_id, 99)
     with pytest.raises(NotFoundError, match="no run 'nope'"):
         dispatch(service, {"what": "word_classes", "run": "nope"})
 

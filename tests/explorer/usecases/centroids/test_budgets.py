@@ -320,14 +320,6 @@ def test_what_cannot_be_used_is_one_line_and_keeps_nothing(tuned, tmp_path):
     assert len(uploaded_centroids(service.database)) == before
 
 
-@pytest.mark.parametrize("name", ["default", "default-quality"])
-def test_the_shipped_files_show_what_was_measured(tuned, name):
-    shipped = load_centroids(name)
-    record = CentroidCards(tuned[0]).detail(shipped.sha256)["budgets"]
-    assert [point["own"] for point in record["points"]].count(True) == 1
-    assert len(record["points"]) > 5
-
-
 def test_a_source_that_is_another_file_is_not_chosen(tuned, tmp_path):
     service, file, sha256 = tuned
     file.training["budget"]["copy"] = {"source": sha256, "held_out_budget": [full(1, 1)]}

@@ -16,7 +16,7 @@ from focus_explorer.usecases.centroids.cards import CentroidCards, balance
 from focus_explorer.usecases.centroids.files import (
     add_centroids,
     load_named_centroids,
-    shipped_centroids,
+    shipped_row,
     uploaded_centroids,
 )
 from focus_explorer.usecases.run_payload import load_run
@@ -131,10 +131,6 @@ def test_groups_that_were_only_renumbered_and_turned_have_distance_zero(shelf):
         assert sorted(pair[:2] for pair in layer["pairs"]) == [(0, 1), (1, 3), (2, 0), (3, 2)]
         assert layer["worst"] == pytest.approx(0, abs=1e-4)
         assert layer["null"] > 0.3
-
-
-def test_files_with_other_numbers_of_groups_leave_some_without_a_partner(shelf):
-    service, files, _ = shelf
     compared = CentroidCards(service).compare(files["first"], files["other"])
     for layer in compared["layers"]:
         assert len(layer["pairs"]) == 3
@@ -142,19 +138,10 @@ def test_files_with_other_numbers_of_groups_leave_some_without_a_partner(shelf):
         assert layer["mean"] > 0.3
 
 
-def test_budgets_are_among_the_settings(shelf):
-    service, _, _ = shelf
-    default, quality = (row["sha256"] for row in shipped_centroids()[:2])
-    settings = {name: sides for name, *sides in CentroidCards(service).compare(default, quality)["settings"]}
-    assert settings.keys() == {"budget", "steps", "tokens_seen", "seconds"}  # trained apart for their factors
-    configs = [json.loads(row["config"]) for row in shipped_centroids()[:2]]
-    assert settings["budget"] == [config["budget"] for config in configs]
-
-
 def test_what_cannot_be_compared_is_said(shelf):
     service, files, _ = shelf
     cards = CentroidCards(service)
-    default = shipped_centroids()[0]["sha256"]
+    default = shipped_row("default")["sha256"]
     assert "different models" in cards.compare(files["first"], default)["problem"]
     for pair in ((files["first"], files["first"]), ("nope", files["first"])):
         with pytest.raises(InputError):

@@ -58,9 +58,8 @@ def test_uploaded_file_is_kept_listed_and_usable(tmp_path, service, model_folder
     assert (added.sha256, added.name, added.known) == (digest, "mine.safetensors", False)
     assert any("K = 5" in line for line in added.report)
     path.unlink()
-    assert [row["sha256"] for row in uploaded_centroids(service.database) if row["name"] == "mine.safetensors"] == [
-        digest
-    ]
+    rows = uploaded_centroids(service.database)
+    assert [row["sha256"] for row in rows if row["name"] == "mine.safetensors"] == [digest]
     for name in ("mine.safetensors", digest):
         run = analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids=name, repeats=1))
         assert run_summary(service.database, run)["config"]["num_groups"] == 5
@@ -181,7 +180,7 @@ def test_a_file_elsewhere_is_only_taken_from_the_list(own, tmp_path):
 
 def test_shipped_files_and_those_of_others_are_refused(own, tmp_path):
     with pytest.raises(InputError, match="ships with the project"):
-        remove_file(own, files.shipped_centroids()[0]["sha256"])
+        remove_file(own, files.shipped_row("default")["sha256"])
     with acting_as("ada"):
         sha256 = add_centroids(own, saved(tmp_path, "mine"), "mine", None).sha256
     with acting_as("ben"):

@@ -7,9 +7,11 @@ import copy
 import pytest
 import torch
 
+from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.centroids import fit
-from focus_explorer.usecases.centroids.fit import DrawnCentroids, calibrate, fit_centroids
+from focus_explorer.usecases.centroids.fit import calibrate, fit_centroids
 from focus_explorer.usecases.models import LoadedModel
+from focus_explorer.usecases.service import Latest
 from focus_runtime.fit import calibrate as runtime
 from tests.helpers import build_model, build_tokenizer
 
@@ -24,16 +26,15 @@ def loaded():
 @pytest.fixture
 def passes(monkeypatch):
     """One entry per estimate that was really made."""
-    monkeypatch.setattr(fit, "_potentials", {})
+    monkeypatch.setattr(fit, "_potentials", Latest(16))
     made, estimate = [], runtime.calibrate_potentials
     monkeypatch.setattr(runtime, "calibrate_potentials", lambda *a, **n: (made.append(a), estimate(*a, **n))[1])
     return made
 
 
 def drawn(loaded, **changes):
-    centroids = fit_centroids(
-        None, loaded, DrawnCentroids(**{"num_groups": 4, "routing_dim": 6, "window": 8} | changes)
-    )
+    chosen = {"num_groups": 4, "routing_dim": 6, "window": 8, "seed": 0} | changes
+    centroids = fit_centroids(None, loaded, AnalyzeRequest(**chosen), chosen["seed"])
     calibrate(loaded, centroids)
     return centroids
 
@@ -68,10 +69,3 @@ def test_a_model_with_few_positions_is_balanced_on_as_many_tokens(passes):
     )
     note = drawn(gpt2).warnings[-1]
     assert "estimated on 100 tokens" in note
-
-
-def test_few_are_kept(loaded, passes, monkeypatch):
-    monkeypatch.setattr(fit, "KEPT_POTENTIALS", 2)
-    for seed in (1, 2, 3, 1):
-        drawn(loaded, seed=seed)
-    assert len(passes) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pyarrow.parquet
 import pytest
@@ -34,7 +35,6 @@ from focus_explorer.web.requests.table import API
 from focus_runtime.budget import HeadException
 from focus_runtime.measure.loss import final_hidden, token_nll
 from tests.explorer.conftest import TEXT
-from tests.explorer.usecases.conftest import wait_for_job
 
 pytestmark = pytest.mark.slow
 
@@ -87,15 +87,19 @@ def test_the_attention_dropped_is_the_mean_of_the_query_heads(two_runs):
 
 def test_stopping_keeps_what_was_stored(two_runs):
     service, _, second = two_runs
-    before, calls = measured_heads(service, second), []
+    before, stages = measured_heads(service, second), []
 
-    def cancelled():
-        calls.append(1)
-        return len(calls) > 3
+    def stop(stage, fraction):
+        stages.append(stage)
+        if len(stages) > 3:
+            raise Cancelled("stopped")
 
-    with pytest.raises(Cancelled):
-        measure_heads(service, second, cancelled=cancelled)
+    for work in (partial(measure_heads, service, second), partial(explain_token, service, second, 40)):
+        stages.clear()
+        with pytest.raises(Cancelled):
+            work(progress=stop)
     assert measured_heads(service, second) == before
+    assert 40 not in measured_links(service, second, None)["tokens"]
 
 
 def test_the_command_says_what_is_wrong_and_what_was_found(two_runs, capsys):
@@ -151,24 +155,6 @@ def test_a_token_is_explained_in_the_runs_own_setting_and_kept(two_runs, tmp_pat
     assert json.loads(json.dumps(answer))["links"] == again["links"]
 
 
-def test_the_page_starts_it_and_polls(two_runs):
-    service, _, second = two_runs
-    assert dispatch(service, {"what": "compare_links", "run": second, "token": 60})["explained"] is None
-    dispatch(service, {"what": "compare_links_start", "run": second, "token": 60})
-    answer = wait_for_job(lambda: dispatch(service, {"what": "compare_links", "run": second, "token": 60}))
-    assert answer["job"]["state"] == "done"
-    assert answer["explained"]["token"] == 60
-    assert answer["tokens"] == [60]
-
-
-def test_stopping_keeps_nothing(two_runs):
-    service, _, second = two_runs
-    stages = []
-    with pytest.raises(Cancelled):
-        explain_token(service, second, 40, progress=lambda s, f: stages.append(s), cancelled=lambda: len(stages) > 4)
-    assert 40 not in measured_links(service, second, None)["tokens"]
-
-
 @pytest.mark.parametrize("token", [0, -3, 120, 10**9])
 def test_a_token_that_cannot_be_explained_is_refused(two_runs, token):
     service, first, _ = two_runs
@@ -186,12 +172,6 @@ def test_tokens_far_into_a_long_text_are_refused_with_the_limit(two_runs, monkey
     with pytest.raises(InputError, match="first 50 tokens"):
         explain_token(service, first, 60)
     assert most_hurt(service, first) <= 50
-
-
-def test_a_run_that_is_not_there_is_named(two_runs):
-    service, _, _ = two_runs
-    with pytest.raises(NotFoundError, match="no-such-run"):
-        API["missing_links"].for_programs(service)("no-such-run", 3)
 
 
 REFUSED = "used sinkhorn assignment, which looks at the whole text; expected a run with causal assignment"

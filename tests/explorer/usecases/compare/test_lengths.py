@@ -31,27 +31,32 @@ def test_crossing_lies_where_the_times_are_equal():
     # full = n^2 / 4096 and Focus with routing = n / 2 meet at 2,048; measured on both sides of it
     points = [point(n, n * n / 4096, n / 2 - 1) for n in (512, 1024, 4096, 8192)]
     crossover = crossing(points[::-1])
-    assert (crossover.kind, crossover.below, crossover.above) == ("interpolated", 1024, 4096)
-    assert crossover.tokens == pytest.approx(2048)
+    assert (crossover["kind"], crossover["below"], crossover["above"]) == ("interpolated", 1024, 4096)
+    assert crossover["tokens"] == pytest.approx(2048)
 
 
 def test_crossing_claims_nothing_beyond_what_was_measured():
     assert crossing([]) is None
-    assert crossing([point(256, 1, 5), point(512, 4, 6)]).kind == "never"
-    assert crossing([point(256, 10, 5), point(512, 40, 6)]).kind == "from the start"
-    assert crossing([point(256, 10, 5), point(512, 4, 6)]).kind == "mixed"
+    assert crossing([point(256, 1, 5), point(512, 4, 6)])["kind"] == "never"
+    assert crossing([point(256, 10, 5), point(512, 40, 6)])["kind"] == "from the start"
+    assert crossing([point(256, 10, 5), point(512, 4, 6)])["kind"] == "mixed"
     dip = [point(256, 10, 5), point(512, 5, 6), point(1024, 30, 6)]  # faster, slower, faster: only the last counts
-    assert crossing(dip).below == 512
-    assert not crossing([point(256, 5, 4.5) | {"full_low": 4, "full_high": 6, "focus_high": 6}]).clear
+    assert crossing(dip)["below"] == 512
+    assert not crossing([point(256, 5, 4.5) | {"full_low": 4, "full_high": 6, "focus_high": 6}])["clear"]
 
 
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def once(monkeypatch):
+    monkeypatch.setattr(lengths_module, "REPEATS", 1)
+
+
 def test_lengths_are_measured_and_kept(two_runs):
     service, first, _ = two_runs
     number = load_run(service.database, first)["layer_ids"][0]
-    measured = measure_lengths(service, first, number, seconds=1, repeats=1)["layers"][str(number)]
+    measured = measure_lengths(service, first, number, seconds=1)["layers"][str(number)]
     assert measured["points"][0]["tokens"] == 256
     assert [p["tokens"] for p in measured["points"]] == [256 * 2**i for i in range(len(measured["points"]))]
     assert lengths(service, first)["layers"][str(number)] == measured
@@ -77,21 +82,21 @@ def test_the_layer_is_called_as_in_a_pass(service, budget_run, monkeypatch):
         return attend(module, state, call)
 
     monkeypatch.setattr(layer, "focused_attention", noted)
-    measure_lengths(service, budget_run, 1, seconds=1, repeats=1)
+    measure_lengths(service, budget_run, 1, seconds=1)
     assert calls[:2] == [(1, 8, 256, BUDGET)] * 2  # one that warms up, one that is timed
 
 
 def test_changes_of_heads_are_timed_with_them(service, budget_run, monkeypatch):
     monkeypatch.setattr(lengths_module, "run_changes", lambda run: read_changes(["full:3"]))
-    row = measure_lengths(service, budget_run, 3, seconds=1, repeats=1)["layers"]["3"]["points"][0]
+    row = measure_lengths(service, budget_run, 3, seconds=1)["layers"]["3"]["points"][0]
     assert (row["backend"], row["retained_pairs"]) == (FULL, 1.0)
 
 
 def test_a_layer_that_the_budget_puts_at_full_attention_is_timed_as_such(service, budget_run):
     """Where every head attends fully the model calls its own kernel, and its router all the same."""
-    measured = measure_lengths(service, budget_run, 0, seconds=1, repeats=1)["layers"]["0"]["points"]
+    measured = measure_lengths(service, budget_run, 0, seconds=1)["layers"]["0"]["points"]
     assert {(point["backend"], point["retained_pairs"]) for point in measured} == {(FULL, 1.0)}
     assert all(point["routing_median"] > 0 for point in measured)
-    apart = measure_lengths(service, budget_run, 1, seconds=1, repeats=1)["layers"]["1"]["points"]
+    apart = measure_lengths(service, budget_run, 1, seconds=1)["layers"]["1"]["points"]
     assert FULL in apart[0]["backend"].split(", ")
     assert apart[0]["retained_pairs"] < 1

@@ -88,23 +88,3 @@ def test_runs_of_different_texts_have_their_numbers_side_by_side(twins, model_fo
     assert compare_numbers(own, run_id, run_id)["settings_that_differ"] == {}
     with pytest.raises(NotFoundError, match="no run 'nope'"):
         compare_numbers(own, run_id, "nope")
-
-
-@pytest.mark.slow
-def test_two_runs_of_the_same_tokens(two_runs):
-    service, first, second = two_runs
-    assert [run["run_id"] for run in partners(service, first)] == [second]
-    compared = compare_runs(service, first, second)
-    rows = {name: fetch(service.database, "assignments", run_id=name).to_pylist() for name in (first, second)}
-    tops = np.frombuffer(base64.b64decode(compared["top"]), np.uint8).reshape(len(compared["layers"]), -1)
-    for number, layer in enumerate(compared["layers"]):
-        own_tops, other = (
-            [r["top_group"] for r in rows[name] if r["layer"] == layer["layer"]] for name in (first, second)
-        )
-        assert tops[number].tolist() == [layer["names"][group] for group in other]
-        assert layer["overlap"] == pytest.approx(np.mean(tops[number] == np.array(own_tops)))
-    ppl = {name: run_summary(service.database, name)["perplexity"]["focus"] for name in (first, second)}
-    assert compared["difference"]["mean"] == pytest.approx(np.log(ppl[second] / ppl[first]))
-    assert compared["difference"]["count"] == 119
-    with pytest.raises(InputError, match="another text"):
-        compare_runs(service, first, list_runs(service.database)[0]["run_id"])

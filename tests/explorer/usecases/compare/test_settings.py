@@ -46,20 +46,11 @@ def test_a_grid_measures_every_cell_and_keeps_it(two_runs):
     whole = cells["focus", 1, 119]  # a window over the whole text is full attention
     assert whole["retained_pairs"] == 1
     assert whole["delta_mean"] == pytest.approx(0, abs=1e-5)
-
-
-def test_the_window_alone_keeps_exactly_the_window_and_the_sinks(two_runs):
-    service, first, _ = two_runs
-    rows = measure_grid(service, first, [1], [8], repeats=1)
-    alone = next(r for r in rows if r["kind"] == "window" and r["window_size"] == 8)
-    count, sinks = 120, 4
+    alone, count, sinks = cells["window", 0, 8], 120, 4
     pairs = sum(1 for i in range(count) for j in range(i + 1) if i - j <= 8 or j < sinks)
     assert alone["retained_pairs"] == pytest.approx(pairs / (count * (count + 1) / 2))
     assert alone["dominance"] is None
-    assert alone["top_k"] == 0
-    random = next(r for r in rows if r["kind"] == "random" and (r["top_k"], r["window_size"]) == (1, 8))
-    cell = next(r for r in rows if r["kind"] == "focus" and (r["top_k"], r["window_size"]) == (1, 8))
-    assert random["perplexity_focus"] != cell["perplexity_focus"]  # other centroids than the run's random ones
+    assert cells["random", 1, 8]["perplexity_focus"] != cell["perplexity_focus"]  # not the run's own random centroids
 
 
 def test_random_centroids_are_balanced_under_the_setting_of_the_run(service, run_id):
@@ -80,7 +71,7 @@ def test_random_centroids_are_balanced_under_the_setting_of_the_run(service, run
         np.testing.assert_array_equal(router.potential, same.routers[layer].potential)
 
 
-def test_stopping_a_grid_keeps_what_was_measured_and_the_model_is_whole(two_runs):
+def test_stopping_a_grid_keeps_what_was_measured_and_the_model_is_whole(two_runs, monkeypatch):
     service, _, second = two_runs
     stages = []
 
@@ -92,8 +83,10 @@ def test_stopping_a_grid_keeps_what_was_measured_and_the_model_is_whole(two_runs
     with pytest.raises(Cancelled):
         measure_grid(service, second, [1], [4, 8], repeats=1, progress=progress)
     assert len(grid_rows(service, second)) == 1
-    with pytest.raises(Cancelled):
-        measure_grid(service, second, [1], [8], repeats=1, cancelled=lambda: True)
+    with monkeypatch.context() as patch:
+        patch.setattr("focus_explorer.usecases.compare.settings.stop_requested", lambda: True)
+        with pytest.raises(Cancelled):
+            measure_grid(service, second, [1], [8], repeats=1)
     assert len(grid_rows(service, second)) == 1
     assert len(measure_grid(service, second, [1], [4], repeats=1)) == 3
 

@@ -165,12 +165,6 @@ def test_the_same_may_be_asked_for_twice_at_once(two_runs, monkeypatch):
         go_on.set()
 
 
-def test_requests_name_their_changes_in_a_list(two_runs):
-    service, first, _ = two_runs
-    with pytest.raises(InputError, match="expected a list of texts"):
-        dispatch(service, {"what": "what_if", "run": first, "changes": "silence:0:A"})
-
-
 def test_of_a_long_text_the_beginning_is_read(two_runs, monkeypatch):
     service, first, _ = two_runs
     monkeypatch.setattr("focus_explorer.usecases.compare.what_if.MOST_TOKENS", 50)
@@ -182,10 +176,12 @@ def test_of_a_long_text_the_beginning_is_read(two_runs, monkeypatch):
         own.measure(first, ["move:1:50:A"])
 
 
-def test_stopped_it_keeps_nothing(two_runs):
+def test_stopped_it_keeps_nothing(two_runs, monkeypatch):
     service, first, _ = two_runs
     own = WhatIfs(service)
-    with pytest.raises(Cancelled):
-        own.measure(first, ["silence:1:B"], cancelled=lambda: True)
+    with monkeypatch.context() as patch:
+        patch.setattr("focus_explorer.usecases.compare.what_if.stop_requested", lambda: True)
+        with pytest.raises(Cancelled):
+            own.measure(first, ["silence:1:B"])
     assert own.measured(first, ["silence:1:B"], 1, 3) == {"result": None, "pairs": None, "prediction": None}
     assert own.measure(first, ["silence:1:B"])["layers"]

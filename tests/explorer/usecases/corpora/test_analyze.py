@@ -357,35 +357,9 @@ def test_ray_with_a_killed_worker_gives_the_same_rows(run, tmp_path, model_folde
         (texts / f"d{number:02d}.txt").write_text(words)
     (texts / "empty.txt").write_text("")
     one, _ = run(texts, "--no-tags", "--out", str(tmp_path / "alone"))
-    command = [
-        sys.executable,
-        "-m",
-        "focus_explorer.cli",
-        "analyze",
-        str(texts),
-        "--model",
-        model_folder,
-        "--threads",
-        "1",
-        "--db",
-        str(tmp_path / "a.duckdb"),
-        "--centroids",
-        centroid_file,
-        "--no-tags",
-        "--json",
-        "--workers",
-        "2",
-        "--top-k",
-        "1",
-        "--window",
-        "8",
-        "--sinks",
-        "2",
-        "--out",
-        str(tmp_path / "ray"),
-        "--engine",
-        "ray",
-    ]
+    words = f"--model {model_folder} --db {tmp_path / 'a.duckdb'} --centroids {centroid_file} --out {tmp_path / 'ray'}"
+    words += " --threads 1 --no-tags --json --engine ray --workers 2 --top-k 1 --window 8 --sinks 2"
+    command = [sys.executable, "-m", "focus_explorer.cli", "analyze", str(texts), *words.split()]
     shared = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     workers: set[int] = set()
     killed: list[int] = []

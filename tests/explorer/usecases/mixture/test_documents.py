@@ -181,10 +181,3 @@ def test_publican_and_sphinx_navigation_is_left_out():
 def test_elements_that_are_never_closed_do_not_hide_what_follows():
     assert paragraphs_of("<p>one<p>two<img src=a><div class=toc><p>no<br></div><li>three") == ["one", "two", "- three"]
     assert paragraphs_of("</pre></div>plain") == ["plain"]
-
-
-def test_osis_notes_are_left_out():
-    osis = (
-        '<div type="x-p" sID="1"/><w lemma="a">The</w> <w>book</w><note>see <b>it</b></note>.<div eID="1"/><w>Next</w>'
-    )
-    assert paragraphs_of(osis) == ["The book.", "Next"]

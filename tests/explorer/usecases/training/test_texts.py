@@ -81,20 +81,6 @@ def test_bad_domains_are_named(words, message):
     assert message in str(raised.value)
 
 
-def test_held_out_texts_are_left_out_of_every_domain(tmp_path):
-    for name, text in (("novels/a.txt", "one"), ("novels/b.txt", "two"), ("code/c.txt", "three"), ("v.txt", "two")):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    words = [f"novels={tmp_path / 'novels'}:2", f"code={tmp_path / 'code'}"]
-    held_out = parse_domains([f"novels={tmp_path / 'v.txt'}"], "--val", weighted=False)
-    read = gather_domains(parse(*words), held_out)
-    assert [(domain.name, domain.texts, domain.weight) for domain in read] == [
-        ("novels", ["one"], 2.0),
-        ("code", ["three"], 1.0),
-    ]
-    assert [path.name for path in read[0].files] == ["a.txt"]
-
-
 def test_a_domain_without_text_is_named(tmp_path):
     with pytest.raises(TextError, match=r"the domain 'code': the folder .* has no .txt files; expected text files"):
         gather_domains(parse(f"code={tmp_path}"))
@@ -104,6 +90,10 @@ def test_a_domain_without_text_is_named(tmp_path):
     ("changes", "message"),
     [
         ({"loss": "kl"}, "loss is 'kl'; expected lm or distil or both"),
+        ({"steps": 0}, "steps is 0"),
+        ({"temperature": 0.0}, "temperature is 0"),
+        ({"accumulate": 0}, "accumulation is 0"),
+        ({"checkpoint_every": 0}, "checkpoint_every is 0"),
         ({"distil_weight": 2.0}, "--distil-weight goes with --loss both, not with --loss lm"),
         ({"loss": "both", "distil_weight": -1.0}, "distil_weight is -1.0; expected a number above 0"),
         ({"patience": 2}, "--patience is given without held-out text; expected the text that decides (--val)"),

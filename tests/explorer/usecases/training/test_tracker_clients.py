@@ -52,17 +52,7 @@ def logged(tmp_path_factory, model_folder):
     (folder / "logs").mkdir()
     clients = [name for name in CLIENTS if _installed(name)]
     targets = {"tensorboard": "tensorboard:logs/board", "trackio": "trackio:trial", "wandb": "wandb:trial"}
-    words = [
-        "train",
-        "--text",
-        "text.txt",
-        "--val",
-        "reversed=val.txt",
-        "--model",
-        model_folder,
-        "--out",
-        "a.safetensors",
-    ]
+    words = f"train --text text.txt --val reversed=val.txt --model {model_folder} --out a.safetensors".split()
     sizes = {"groups": 3, "routing-dim": 4, "top-k": 1, "window": 8, "steps": 8, "seq-len": 32, "val-sequences": 2}
     sizes |= {"checkpoint-every": 2, "val-every": 4}
     words += [word for name, value in sizes.items() for word in (f"--{name}", str(value))]

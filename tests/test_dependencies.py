@@ -10,7 +10,7 @@ import tomllib
 from tests.helpers import ROOT
 
 OURS = {"focus_explorer", "focus_runtime", "paper"}
-MODULES = {"scikit-learn": "sklearn", "umap-learn": "umap", "lm-eval": "lm_eval", "flash-attn": "flash_attn"}
+MODULES = {"scikit-learn": "sklearn", "umap-learn": "umap", "lm-eval": "lm_eval"}
 BROUGHT = {  # by a declared distribution that is built on them, and whose versions they must fit
     "anyio": "gradio",
     "choreographer": "kaleido",

@@ -26,7 +26,7 @@ from focus_runtime.routing.centroid_file import load_centroids
 from tests.explorer.conftest import ran
 from tests.explorer.usecases.conftest import wait_for_job
 from tests.helpers import build_bos_tokenizer, build_model
-from tests.runtime.text.test_special import LINES, TEMPLATE
+from tests.runtime.text.test_special import CHAT_TEMPLATE, LINES
 
 TEXT = "The harbour was quiet — the cat sat on the mat & left 🙂.\n" * 8
 LEFT_OUT = "The text was read without <bos>"
@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
     """A tiny Gemma."""
     folder = tmp_path_factory.mktemp("tiny-gemma")
     build_model("Gemma3Text", vocab_size=512, sliding_window=64).save_pretrained(folder)
-    build_bos_tokenizer(chat_template=TEMPLATE).save_pretrained(folder)
+    build_bos_tokenizer(chat_template=CHAT_TEMPLATE).save_pretrained(folder)
     return str(folder)
 
 

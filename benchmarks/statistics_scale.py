@@ -21,7 +21,7 @@ from benchmarks.synthetic_runs import LAYERS, layer_of, text_of, write_long_run
 from focus_explorer.statistics import NAMES
 from focus_explorer.statistics.tables import RunStatistics
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.statistics.measure import tag_run
+from focus_explorer.usecases.statistics import tag_run
 from focus_runtime.config import FocusConfig
 from focus_runtime.measure.timing import machine
 from focus_runtime.run.random_baseline import RandomGroups

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from focus_explorer.exports.bundle.readme import bibtex
+from focus_explorer.exports.bundle.write import bibtex
 from focus_runtime.version import __version__
 
 ROOT = Path(__file__).parent.parent

@@ -22,7 +22,7 @@ from focus_explorer.usecases.corpora.register import is_stored_corpus
 from focus_explorer.usecases.request import argument, option
 from focus_explorer.usecases.runs import check_run, token_pieces
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.statistics.measure import measure_run
+from focus_explorer.usecases.statistics import measure_run
 from focus_explorer.words import counted, ends
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class StatisticsOptions(OnRun):
 def run_statistics(options: StatisticsOptions) -> None:
     """Measure what is missing, then print the statistics."""
     from focus_explorer.usecases.service import Service
-    from focus_explorer.usecases.statistics.measure import agreement_between, run_statistics
+    from focus_explorer.usecases.statistics import agreement_between, run_statistics
 
     service = Service(options.db)
     if is_stored_corpus(service, options.run_id):

@@ -102,7 +102,7 @@ def run_serve(options: ServeOptions) -> None:
     visitors = VisitorLimits(**{name: getattr(options, f"visitor_{name}") for name in VisitorLimits.model_fields})
     hosting = fill(Hosting, options, visitors=visitors, root_path=options.root_path.rstrip("/"))
     from focus_explorer.web.gradio_internals import import_gradio
-    from focus_explorer.web.hosting.serving import private_uploads
+    from focus_explorer.web.hosting.modes import private_uploads
 
     private_uploads()
     import_gradio()

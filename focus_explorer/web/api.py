@@ -16,7 +16,7 @@ from focus_explorer.usecases.analyze import analyze as analyze_text
 from focus_explorer.usecases.budget import OF_THE_FILE, heads_of
 from focus_explorer.usecases.jobs import DEFECT, Job, done_here
 from focus_explorer.usecases.names import known_to_page
-from focus_explorer.usecases.registry import UseCase
+from focus_explorer.usecases.request import UseCase
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import LOG
 from focus_explorer.usecases.visitors import visitor_limits

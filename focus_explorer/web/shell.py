@@ -40,9 +40,8 @@ from focus_explorer.web.hosting.guard import (
     guarded_lifespan,
     health_routes,
 )
-from focus_explorer.web.hosting.modes import Hosting
+from focus_explorer.web.hosting.modes import Hosting, end_jobs, exit_at_last, stop_signals, wait_for
 from focus_explorer.web.hosting.observing import JSONLog, Metrics, Observed
-from focus_explorer.web.hosting.serving import end_jobs, exit_at_last, stop_signals, wait_for
 from focus_explorer.web.tabs import centroids as centroids_tab
 from focus_explorer.web.tabs import explore as explore_tab
 from focus_explorer.web.tabs import runs as runs_tab

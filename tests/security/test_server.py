@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from focus_explorer.usecases.jobs import JobRunner, stop_all_jobs
-from focus_explorer.web.hosting.serving import sweep
+from focus_explorer.web.hosting.modes import sweep
 from tests.helpers import free_port
 from tests.security.conftest import serving
 
@@ -60,7 +60,7 @@ def test_at_the_end_jobs_stop_at_their_next_step():
 
 TO_ANOTHER_THREAD = """
 import os, signal, threading, time
-from focus_explorer.web.hosting.serving import stop_signals, wait_for
+from focus_explorer.web.hosting.modes import stop_signals, wait_for
 
 def elsewhere():
     time.sleep(0.3)  # until the main thread waits
@@ -81,7 +81,7 @@ def test_a_signal_that_another_thread_receives_ends_the_waiting_too():
 
 STUCK = """
 import threading, time
-from focus_explorer.web.hosting.serving import exit_at_last
+from focus_explorer.web.hosting.modes import exit_at_last
 threading.Thread(target=time.sleep, args=(60,)).start()
 exit_at_last(0.1)
 """
@@ -168,7 +168,7 @@ def test_stop_reaches_a_training_where_sigint_was_ignored(stored, tmp_path):
 def test_the_folder_is_private_and_gone_with_its_process(tmp_path):
     code = """
 import os, sys
-from focus_explorer.web.hosting.serving import private_uploads
+from focus_explorer.web.hosting.modes import private_uploads
 folder = private_uploads(sys.argv[1])
 print(os.environ["GRADIO_TEMP_DIR"] == str(folder), oct(folder.stat().st_mode & 0o777))
 """

@@ -207,7 +207,7 @@ def _measure_more(service: Service, run: Run, progress: Progress) -> list[str]:
     from focus_explorer.usecases.compare.costs import explain_token, measure_heads
     from focus_explorer.usecases.compare.settings import measure_again
     from focus_explorer.usecases.pairs import measure_attention
-    from focus_explorer.usecases.statistics.measure import measure_random, measure_run, tag_run
+    from focus_explorer.usecases.statistics import measure_random, measure_run, tag_run
 
     measured, run_id, problems = run.measured, run.run_id, []
     if measured.tags:

@@ -13,7 +13,7 @@ from focus_explorer.usecases.jobs import stop_requested
 from focus_explorer.usecases.run_model import composed_run, lease_run_model
 from focus_explorer.usecases.runs import check_beginning, layer_parts, token_ids
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.statistics.measure import measure_run
+from focus_explorer.usecases.statistics import measure_run
 from focus_explorer.views.payloads import comparisons as payloads
 from focus_explorer.views.payloads import picked
 from focus_runtime.budget import HeadException, HeadSetting, query_settings

@@ -13,8 +13,7 @@ from fastapi import Response
 from fastapi.encoders import jsonable_encoder
 
 from focus_explorer.errors import DeletedRunError, InputError
-from focus_explorer.usecases.registry import UseCase
-from focus_explorer.usecases.request import Payload
+from focus_explorer.usecases.request import Payload, UseCase
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.requests.table import PAGE
 

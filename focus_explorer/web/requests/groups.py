@@ -16,8 +16,7 @@ from focus_explorer.usecases.pairs import PairViews
 from focus_explorer.usecases.request import Payload
 from focus_explorer.usecases.runs import check_run, layer_numbers
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.statistics.measure import statistics_rows
-from focus_explorer.usecases.statistics.payloads import StatisticsPayloads
+from focus_explorer.usecases.statistics import StatisticsPayloads, statistics_rows
 
 ALL_LAYERS = -1
 MOST_ROWS = 5000

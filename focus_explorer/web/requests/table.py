@@ -12,7 +12,7 @@ from focus_explorer.usecases.groups import agreement_payload, group_payload
 from focus_explorer.usecases.labels import group_names
 from focus_explorer.usecases.maps import map_neighbours, map_payload
 from focus_explorer.usecases.pairs import PairViews, TokenAttentions
-from focus_explorer.usecases.registry import UseCase
+from focus_explorer.usecases.request import UseCase
 from focus_explorer.usecases.run_payload import (
     group_orders,
     layer_cells,
@@ -21,7 +21,7 @@ from focus_explorer.usecases.run_payload import (
     run_timings,
     word_classes,
 )
-from focus_explorer.usecases.statistics.payloads import StatisticsPayloads
+from focus_explorer.usecases.statistics import StatisticsPayloads
 from focus_explorer.web import downloads
 from focus_explorer.web.downloads import Downloads
 from focus_explorer.web.requests import compare, groups, runs

@@ -10,7 +10,7 @@ from focus_explorer.cli.main import main
 from focus_explorer.statistics.tables import statistics_table
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.statistics.measure import measure_run
+from focus_explorer.usecases.statistics import measure_run
 from tests.explorer.cli.conftest import one_error
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from focus_explorer.statistics.tables import run_statistics
 from focus_explorer.usecases.pairs import PairViews
 from focus_explorer.usecases.run_payload import layer_cells, load_run
 from focus_explorer.usecases.runs import mask_blocks, run_summary
-from focus_explorer.usecases.statistics.measure import measure_run
+from focus_explorer.usecases.statistics import measure_run
 from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
 

@@ -16,8 +16,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.exports.bundle import manifest
 from focus_explorer.exports.bundle import write as bundle_tables
 from focus_explorer.exports.bundle.read import read_bundle
-from focus_explorer.exports.bundle.readme import readme
-from focus_explorer.exports.bundle.write import BY_PLACE, DATA_ONLY, PLACES, steady, write_bundle, write_figures
+from focus_explorer.exports.bundle.write import BY_PLACE, DATA_ONLY, PLACES, readme, steady, write_bundle, write_figures
 from focus_explorer.exports.figures import write as figures
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import table

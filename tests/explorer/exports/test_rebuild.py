@@ -25,7 +25,7 @@ from focus_explorer.usecases.compare.costs import explain_token
 from focus_explorer.usecases.compare.settings import measure_grid
 from focus_explorer.usecases.pairs import measure_attention
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.statistics.measure import measure_random
+from focus_explorer.usecases.statistics import measure_random
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.store.measurements import write_projection
 from tests.explorer.conftest import TEXT

@@ -16,7 +16,7 @@ from focus_explorer.exports.report.numbers import cause_shares, read_run
 from focus_explorer.exports.report.write import CAUSE_NAMES, render
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.statistics.measure import measure_run
+from focus_explorer.usecases.statistics import measure_run
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.tables.sources import TABLES, read
 from focus_explorer.statistics.tables import statistics_table
 from focus_explorer.usecases.labels import label_run
-from focus_explorer.usecases.registry import UseCase
+from focus_explorer.usecases.request import UseCase
 from focus_explorer.usecases.run_payload import load_run
 from focus_explorer.web.requests import compare
 from focus_explorer.web.requests.dispatch import KeptAnswers, component_functions, dispatch, guarded, packed

@@ -137,7 +137,7 @@ def test_random_centroids_are_balanced_under_the_setting_as_those_of_a_run(
     from focus_explorer.data.queries import fetch_run
     from focus_explorer.usecases.analyze import AnalyzeRequest
     from focus_explorer.usecases.service import Service
-    from focus_explorer.usecases.statistics.measure import measure_random
+    from focus_explorer.usecases.statistics import measure_random
 
     summary, _ = run(folder)
     seed = summary["settings"]["baseline_seed"]

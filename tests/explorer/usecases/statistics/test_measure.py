@@ -20,7 +20,7 @@ from focus_explorer.usecases.corpora.analyze import analyze_corpus
 from focus_explorer.usecases.run_model import lease_run_model, run_centroids
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.statistics.measure import measure_random, measure_run
+from focus_explorer.usecases.statistics import measure_random, measure_run
 from focus_runtime.budget import HeadException
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.centroid_file import save_centroids

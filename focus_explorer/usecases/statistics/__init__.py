@@ -1,1 +1,0 @@
-"""Statistics of stored runs: measurements they need, and payloads for the page."""

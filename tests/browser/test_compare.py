@@ -328,11 +328,11 @@ def test_lengths_are_said_with_what_the_heads_of_the_layer_have(tiny_page):
     )
     run_id = analyze(service, OTHER_TEXT, how)
     said = {
-        0: "Full attention. 2 repeats",
-        1: "Head 0: no groups, window 20; head 1: top-k 1, window 8; windows grow from token 64 to 256. 2 repeats",
+        0: "Full attention. 5 repeats",
+        1: "Head 0: no groups, window 20; head 1: top-k 1, window 8; windows grow from token 64 to 256. 5 repeats",
     }
     for layer, words in said.items():
-        measure_lengths(service, run_id, layer, seconds=1, repeats=2)
+        measure_lengths(service, run_id, layer, seconds=1)
         page = open_one(f"?run={run_id}&view=compare&part=lengths&layer={layer}")
         expect(page.locator("[data-testid=fx-compare-lengths] .fx-verdict")).to_contain_text(words)
 

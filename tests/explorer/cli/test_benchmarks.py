@@ -229,7 +229,7 @@ def test_make_task_prints_what_it_wrote(model_folder, texts, tmp_path, capsys):
     ("flags", "part"),
     [
         ([], "nothing to evaluate"),
-        (["--text", "{empty}"], "has no text"),
+        (["--text", "{empty}"], "has no .txt files"),
         (["--text", "{binary}"], "binary"),
         (["--text", "{short}"], "the text has 9 tokens; expected at least 64"),
         (["--text", "{missing}"], "cannot read"),

@@ -324,7 +324,7 @@ def test_groups_by_top_k(groups, top_ks, usual, everywhere, fresh_seed, monkeypa
     if everywhere:
         assignment = assignment.in_all_groups(torch.rand(2, 77, device=DEVICE) < 0.1)
     with monkeypatch.context() as patch:
-        patch.setattr(heads, "_sets_fit", lambda *_: False)
+        patch.setattr(heads, "on_gpu", lambda _: False)
         expected = heads.memberships(assignment, top_ks, usual)
     poisoned(monkeypatch)
     actual = sets_on_gpu(probabilities, assignment.membership, assignment.everywhere, top_ks, usual)

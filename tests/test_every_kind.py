@@ -1,11 +1,10 @@
-"""Every command and every view on models with sliding windows, gaps between routed layers, one layer, one head, and
-with heads that differ by a budget."""
+"""Every command and every view on a model with sliding windows, gaps between routed layers, softcap and one head,
+and on one with heads that differ by a budget."""
 
 from __future__ import annotations
 
 import csv
 import json
-import re
 import time
 import zipfile
 from contextlib import nullcontext
@@ -26,22 +25,16 @@ from focus_runtime.composition.heads import FULL
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.loss import layer_shares
 from focus_runtime.routing.centroid_file import save_centroids
-from paper.__main__ import main as paper
-from paper.lab.scale import SCALES
-from paper.output import files
 from tests.helpers import build_centroids, build_model, build_tokenizer
-from tests.paper.conftest import TEXT as LONG_TEXT
-from tests.paper.conftest import UNIT
 
 pytestmark = pytest.mark.slow
 TEXT = "The harbour was quiet. The cat sat on the mat & left, then came back again.\n" * 2
 KINDS = {  # family, changes of its configuration, layers with groups
-    "gaps, softcap, one head": (
+    "sliding, gaps, softcap, one head": (
         "Gemma2",
         {"num_hidden_layers": 4, "sliding_window": 24, "num_attention_heads": 1, "num_key_value_heads": 1},
-        (1, 3),
+        (0, 2),
     ),
-    "sliding, one layer": ("Mistral", {"num_hidden_layers": 3, "sliding_window": 24}, (1,)),
     "budget": (
         "Llama",
         {"num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4},
@@ -79,7 +72,7 @@ class Site:
         self.model.save_pretrained(folder / "model")
         build_tokenizer().save_pretrained(folder / "model")
         self.budget = BUDGET if kind == "budget" else []
-        layers = {"layers": self.layers} if len(self.layers) == 1 else {"budget": self.budget}
+        layers = {"budget": self.budget} if self.budget else {"layers": self.layers}
         save_centroids(build_centroids(self.model, **layers), folder / "c.safetensors")
         (folder / "docs").mkdir()
         for name, text in (("text", TEXT), ("docs/a", TEXT), ("docs/b", TEXT[9:])):
@@ -240,28 +233,6 @@ def test_trainings(site, said):
     said("trainings", *site.db)
 
 
-REPORTS = ("table6", "groups", "mass", "layers", "balance")
-
-
-def test_the_papers_reports(site, capsys, monkeypatch):
-    """A report of each sort; the others train and score as these do."""
-    monkeypatch.setitem(SCALES, "tiny", UNIT)
-    monkeypatch.setattr(files, "draw", lambda figure, title: b"<svg/>")
-    for name in ("train", "val"):
-        (site.folder / f"{name}.txt").write_text(LONG_TEXT if name == "train" else LONG_TEXT[::-1])
-    options = ["--model", site.path("model"), "--text", site.path("train.txt"), "--val", site.path("val.txt")]
-    options += ["--out", site.path("reproduced")]
-    if 24 not in site.sliding:
-        assert paper([*REPORTS, *options]) == 0
-        assert all((site.folder / "reproduced" / f"{name}.md").exists() for name in REPORTS)
-        return
-    assert paper(["table6", *options]) == 0
-    capsys.readouterr()
-    assert paper(["mass", *options]) == 2  # soft gates train whole layers, not windows
-    line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert re.search("mass: layer 0 .* attends to the last 24 tokens only, .*; choose another --model$", line), line
-
-
 def test_exports_figures_report_and_bundle(analysed, said, refused):
     run, other = analysed.runs
     one_layer = ["--layer", analysed.layers[-1]]
@@ -331,8 +302,6 @@ def test_every_view(analysed):
     skipped |= {"token_attention_stop"}
     for name in PAGE:
         if name in skipped:  # files are those of the commands; nothing is stopped
-            continue
-        if name == "statistics_agreement" and len(analysed.layers) == 1:
             continue
         assert analysed.ask(name, **questions.get(name, {})) is not None
         if name in STARTED:

@@ -43,7 +43,7 @@ from focus_runtime.composition.observe import observe_attention
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import CONSTANT
 from focus_runtime.fit.calibrate import calibrate_potentials
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.measure.intervals import mean_interval, sign_flip_test
 from focus_runtime.measure.loss import final_hidden, layer_shares, token_nll
 from focus_runtime.measure.timing import machine

@@ -8,7 +8,7 @@ import re
 
 import torch
 
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import sinkhorn_potential
 from tests.helpers import ROOT

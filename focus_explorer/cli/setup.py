@@ -19,7 +19,7 @@ from focus_explorer.cli.options import (
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.settings import SETTINGS, default_database
-from focus_explorer.usecases.care import Findings, backup, check, repair, restore
+from focus_explorer.usecases.database_care import Findings, backup, check, repair, restore
 from focus_explorer.usecases.request import File, Request, argument, option
 from focus_explorer.words import counted
 

@@ -17,7 +17,7 @@ from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.generate import LiveTexts
 from focus_explorer.usecases.runs import run_config, run_summary
 from focus_explorer.usecases.service import Service
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
 from focus_runtime.store.database import Database
 from tests.browser.conftest import opening

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks import attention_gpu as bench
 from benchmarks import layer_gpu
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.rule import PairRule
 from tests.runtime.attention.inputs import random_membership
 

@@ -111,7 +111,7 @@ def problems(folder):
     """What is not whole; looked at in a child, since a parent with an open database must not fork."""
     import pyarrow.parquet as pq
 
-    from focus_explorer.usecases.care import check
+    from focus_explorer.usecases.database_care import check
     from focus_explorer.usecases.labels import all_runs
     from focus_explorer.usecases.service import Service
     from focus_runtime.errors import InputError

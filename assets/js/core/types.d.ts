@@ -103,7 +103,7 @@ export interface ErrorPayload {
 
 export type Answer<T> = (T & { error?: undefined }) | ErrorPayload;
 
-/** The questions of focus_explorer/web/questions/answer.py and their answers. */
+/** The requests of focus_explorer/web/requests/table.py and their answers. */
 export interface Answers {
   layer_cells: P.LayerCellsPayload;
   group_orders: P.GroupOrdersPayload;

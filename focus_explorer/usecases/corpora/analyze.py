@@ -24,7 +24,7 @@ from focus_runtime.models.devices import AUTO, Placement
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.run.documents import CorpusJob, Outcome, Task, check_gpu, work_here
 from focus_runtime.run.folder import CorpusFolder
-from focus_runtime.run.ray_worker import Cluster, check_ray, work_on_ray
+from focus_runtime.run.on_ray import Cluster, check_ray, work_on_ray
 from focus_runtime.run.source import Document, Skipped, Source
 from focus_runtime.run.text import versions
 from focus_runtime.store.corpora import close_corpus, find_corpus, resume_corpus

@@ -24,7 +24,7 @@ from focus_runtime.attention.dispatch import attend, choose_backend, rows_togeth
 from focus_runtime.attention.reference import Scoring, needs_gradient
 from focus_runtime.config import BACKENDS, CONSTANT, GROWTH, is_growth
 from focus_runtime.errors import InputError
-from focus_runtime.mask.dense import membership_extent
+from focus_runtime.mask.allowed_pairs import membership_extent
 from focus_runtime.mask.rule import PairRule
 
 __all__ = ["BACKENDS", "choose_backend", "focus_attention"]

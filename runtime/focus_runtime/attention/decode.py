@@ -16,7 +16,7 @@ from torch import Tensor
 from focus_runtime.attention.flash import masked_flash
 from focus_runtime.attention.reference import Scoring, attend_allowed, needs_gradient
 from focus_runtime.gpu import attention_fits, tried
-from focus_runtime.mask.dense import allowed_to_last_queries
+from focus_runtime.mask.allowed_pairs import allowed_to_last_queries
 from focus_runtime.mask.rule import PairRule
 
 MAX_QUERIES = 16  # more queries see most keys between them, whatever their groups

@@ -30,7 +30,7 @@ from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.errors import InputError
 from focus_runtime.gpu import attention_fits, tried
-from focus_runtime.mask.dense import membership_extent, narrow
+from focus_runtime.mask.allowed_pairs import membership_extent, narrow
 from focus_runtime.mask.rule import Extent, PairRule
 
 MOST_CALLS = 512  # sets of groups beyond which the calls cost more than dense attention at any length

@@ -31,7 +31,7 @@ from focus_runtime.attention.decomposed import (
 from focus_runtime.attention.flash import flash_backward
 from focus_runtime.attention.fused import fused_attention, fused_runs
 from focus_runtime.attention.reference import Scoring
-from focus_runtime.mask.dense import group_bits, narrow
+from focus_runtime.mask.allowed_pairs import group_bits, narrow
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import top_k_membership
 

@@ -18,7 +18,7 @@ from focus_runtime.attention.masked import covers_everything, masked_attention
 from focus_runtime.attention.reference import Scoring, needs_gradient, reference_attention
 from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
-from focus_runtime.mask.dense import membership_extent
+from focus_runtime.mask.allowed_pairs import membership_extent
 from focus_runtime.mask.rule import Extent, PairRule
 
 COMPILE_FROM = 2048  # tokens; below, compiling flex takes more time than it saves

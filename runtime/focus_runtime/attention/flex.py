@@ -31,7 +31,7 @@ from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attent
 
 from focus_runtime.attention.reference import Scoring, needs_gradient
 from focus_runtime.errors import InputError, first_line
-from focus_runtime.mask.dense import token_positions
+from focus_runtime.mask.allowed_pairs import token_positions
 from focus_runtime.mask.rule import Extent, PairRule
 
 BLOCK = 128  # tokens per block side, FlexAttention's default

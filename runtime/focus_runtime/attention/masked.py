@@ -12,7 +12,7 @@ from torch import Tensor
 
 from focus_runtime.attention.flash import causal_flash, masked_flash
 from focus_runtime.attention.reference import Scoring, attend_allowed, beside_sinks, merge, needs_gradient
-from focus_runtime.mask.dense import allowed_pairs, narrow, token_positions
+from focus_runtime.mask.allowed_pairs import allowed_pairs, narrow, token_positions
 from focus_runtime.mask.rule import Extent, PairRule
 
 SQUARE = 2048  # tokens a side; smaller ones leave the kernel small tiles

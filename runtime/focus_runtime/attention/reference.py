@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from focus_runtime.mask.dense import allowed_to_last_queries
+from focus_runtime.mask.allowed_pairs import allowed_to_last_queries
 from focus_runtime.mask.rule import PairRule
 
 LOG2_E = math.log2(math.e)

@@ -28,7 +28,7 @@ from focus_runtime.composition.heads import FULL, Plan, memberships
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
 from focus_runtime.gpu import WITHOUT_CUDNN, attention_fits
-from focus_runtime.mask.dense import membership_extent, token_positions
+from focus_runtime.mask.allowed_pairs import membership_extent, token_positions
 from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.routing.router import Assignment
 

@@ -23,7 +23,7 @@ from focus_runtime.composition.changes import LayerEdit
 from focus_runtime.composition.heads import HeadMask, by_key_head, head_masks
 from focus_runtime.composition.state import Attend, FocusLayer, Mode
 from focus_runtime.errors import InputError, ModelError
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.structure import output_projection
 from focus_runtime.routing.router import Assignment

@@ -28,8 +28,8 @@ from focus_runtime.composition.modes import AddedPairs
 from focus_runtime.composition.observe import observe_focus, recorded_outputs, resumed_at
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import Cancelled, InputError
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.counts import pair_totals
-from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.loss import final_hidden, vocabulary_logits
 from focus_runtime.models.devices import input_device

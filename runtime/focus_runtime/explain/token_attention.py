@@ -22,7 +22,7 @@ from focus_runtime.composition.heads import HeadMask, by_key_head
 from focus_runtime.composition.observe import observe_attention, observe_focus
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import InputError
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.measure.attention_mass import full_probabilities
 from focus_runtime.measure.loss import check_positions, final_hidden
 from focus_runtime.models.devices import input_device

@@ -23,7 +23,7 @@ from focus_runtime.fit.loop import Loop, Shares, checkpointing, gradients_of
 from focus_runtime.fit.objective import StepLoss, training_loss
 from focus_runtime.fit.settings import TrainConfig, TrainStep
 from focus_runtime.fit.validation import Evaluation, Validation, ValidationPlan, average, evaluate_domains
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import check_positions, dominance
 from focus_runtime.models.devices import input_device

@@ -1,4 +1,4 @@
-"""Which pairs of tokens may attend to each other, and why; importing it costs little. As tensors: dense.py.
+"""Which pairs of tokens may attend to each other, and why; importing it costs little. As tensors: allowed_pairs.py.
 
 Pair (i, j) is allowed when j <= i and (membership[i] & membership[j] or i - j <= near(i) or j < num_sinks). In a layer
 with a sliding window of its own it is allowed only if i - j < sliding_window too. near(i) is the window, or where

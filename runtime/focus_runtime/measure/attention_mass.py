@@ -19,7 +19,7 @@ from focus_runtime.composition.observe import observe_attention, observe_hidden_
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import InputError
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.distances import mean_of_some
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import check_positions, final_hidden

@@ -173,7 +173,7 @@ def test_what_continues_a_run_keeps_it(capsys, folder, heads_model):
         assert request_of(run_summary(service.database, run["run_id"])["config"], name, None).window_growth == growth
 
 
-def test_compare_bench_evaluate_and_a_folder_take_it_too(capsys, folder, heads_model, tmp_path):
+def test_compare_evaluate_and_a_folder_take_it_too(capsys, folder, heads_model, tmp_path):
     grows, constant = (
         ["--model", heads_model, "--centroids", folder / f"{name}.safetensors"] for name in ("grows", "constant")
     )
@@ -185,8 +185,6 @@ def test_compare_bench_evaluate_and_a_folder_take_it_too(capsys, folder, heads_m
     pairs = [{cell["kind"]: cell["retained_pairs"] for cell in cells} for cells in measured]
     assert pairs[0] == pytest.approx(pairs[1])
     assert pairs[2]["window"] > 2 * pairs[1]["window"]
-    short = ["--lengths", 64, "--layer-lengths", 64, "--repeats", 1, "--out", tmp_path / "bench"]
-    assert "window_growth" not in ran(capsys, "bench", *grows, *text, *short, *off)["config"]
     assert "window_growth" not in ran(capsys, "evaluate", *grows, *text, "--seq-len", 48, *off)["config"]
     texts = tmp_path / "texts"
     texts.mkdir()

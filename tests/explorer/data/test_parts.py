@@ -20,7 +20,7 @@ from focus_explorer.usecases.pairs import PairViews
 from focus_explorer.usecases.run_payload import layer_cells, load_run
 from focus_explorer.usecases.runs import mask_blocks, run_summary
 from focus_explorer.usecases.statistics import measure_run
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from focus_explorer.data.parts import executed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import Cancelled
 from focus_explorer.exports.mask import write_mask
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
 
 

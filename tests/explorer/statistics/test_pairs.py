@@ -10,7 +10,7 @@ from focus_explorer.statistics import layer_measures as distances
 from focus_explorer.statistics.pair_tables import content_words, distances_table, long_range_rows
 from focus_explorer.statistics.resample import Resampler
 from focus_runtime.config import CONSTANT
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.distances import distance_bins
 from focus_runtime.mask.rule import PairRule
 

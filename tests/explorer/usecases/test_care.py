@@ -16,7 +16,7 @@ import pytest
 from focus_explorer.cli.main import main
 from focus_explorer.errors import StoreError
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
-from focus_explorer.usecases.care import backup, check, repair, restore
+from focus_explorer.usecases.database_care import backup, check, repair, restore
 from focus_explorer.usecases.labels import label_run
 from focus_explorer.usecases.runs import list_runs, run_text
 from focus_explorer.usecases.service import Service

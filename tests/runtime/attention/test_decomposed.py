@@ -12,7 +12,7 @@ from focus_runtime.attention import focus_attention
 from focus_runtime.attention.decomposed import subsets_of
 from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import top_k_membership
 from tests.runtime.attention.by_keyword import (

@@ -11,7 +11,7 @@ from focus_runtime.attention import flex
 from focus_runtime.attention.flex import BLOCK, block_lists
 from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
-from focus_runtime.mask.dense import allowed_pairs, token_positions
+from focus_runtime.mask.allowed_pairs import allowed_pairs, token_positions
 from focus_runtime.mask.rule import Extent, PairRule
 from tests.runtime.attention.by_keyword import flex_focus_attention, order_tokens, reference_attention
 from tests.runtime.attention.inputs import assert_same, padded, random_inputs, random_membership

@@ -26,7 +26,7 @@ from focus_runtime.attention.fused import (
 from focus_runtime.attention.reference import Scoring, attend_allowed
 from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
-from focus_runtime.mask.dense import allowed_pairs, token_positions
+from focus_runtime.mask.allowed_pairs import allowed_pairs, token_positions
 from focus_runtime.mask.rule import PairRule
 from tests.runtime.attention.by_keyword import fused_attention, reference_attention
 from tests.runtime.attention.inputs import assert_same, needs_compiler, oracle, random_inputs, random_membership

@@ -11,7 +11,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingStopped
 from focus_runtime.fit.centroids import RouterSteps, centroid_loop, training_focus
 from focus_runtime.fit.settings import TrainConfig
-from focus_runtime.mask.dense import allowed_pairs
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.text.sequences import encode_texts, step_sequences

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from focus_runtime.mask import counts as module
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.counts import count_pairs, count_tile, gained_and_lost, kept_pairs, pair_totals
-from focus_runtime.mask.dense import allowed_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
 from tests.runtime.mask.double_loop import cause, draw, memberships, rules
 

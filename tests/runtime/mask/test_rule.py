@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from focus_runtime.budget import MAX_WHOLE
 from focus_runtime.errors import ConfigError
+from focus_runtime.mask.allowed_pairs import allowed_pairs, group_bits, membership_extent
 from focus_runtime.mask.counts import count_pairs
-from focus_runtime.mask.dense import allowed_pairs, group_bits, membership_extent
 from focus_runtime.mask.rule import Extent, PairRule, group_label, group_number
 from tests.runtime.mask.double_loop import cause, memberships, rules
 

@@ -22,8 +22,8 @@ from focus_runtime.composition.state import STATE, FocusLayer
 from focus_runtime.config import CONSTANT, FocusConfig
 from focus_runtime.errors import InputError
 from focus_runtime.failures import Advice
+from focus_runtime.mask.allowed_pairs import membership_extent, token_positions
 from focus_runtime.mask.counts import count_pairs
-from focus_runtime.mask.dense import membership_extent, token_positions
 from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.measure.loss import layer_shares
 from focus_runtime.measure.memory import failures_named, longest_that_fits, shortage_of, tokens

@@ -70,13 +70,11 @@ def poisoned(monkeypatch):
 CASES = [
     # length, groups, k, window, sinks, text batch, heads, key heads
     (1, 3, 1, 5, 1, 1, 2, 1),
-    (2, 3, 1, 0, 1, 1, 2, 1),
     (65, 3, 2, 500, 1, 1, 2, 1),
     (300, 4, 1, 20, 2, 1, 2, 1),
     (260, 5, 2, 30, 20, 2, 4, 2),
     (257, 6, 3, 10, 0, 1, 2, 1),
     (130, 40, 2, 5, 1, 1, 1, 1),
-    (400, 1, 1, 64, 4, 1, 1, 1),
     (300, 3, 1, 200, 0, 1, 2, 2),
     (129, 4, 4, 3, 0, 1, 1, 1),
 ]
@@ -84,7 +82,7 @@ CASES = [
 
 @pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize(
-    ("case", "softcap"), [*((case, None) for case in CASES), *((CASES[n], 3.0) for n in (3, 4))], ids=str
+    ("case", "softcap"), [*((case, None) for case in CASES), *((CASES[n], 3.0) for n in (2,))], ids=str
 )
 def test_grouped_attention_equals_the_oracle(case, softcap, copied, fresh_seed, monkeypatch):
     length, groups, top_k, window, sinks, batch, heads, kv_heads = case
@@ -118,8 +116,7 @@ def test_pairs_one_by_one_equal_the_oracle(case, softcap, fresh_seed, monkeypatc
 
 
 @pytest.mark.parametrize("factored", [False, True])
-@pytest.mark.parametrize("sliding", [None, 100])
-@pytest.mark.parametrize("growth", [CONSTANT, (40, 180)])
+@pytest.mark.parametrize(("sliding", "growth"), [(None, CONSTANT), (100, (40, 180))])
 def test_pairs_one_by_one_for_heads_of_unequal_settings(factored, sliding, growth, fresh_seed, monkeypatch):
     inputs = random_inputs(LONG, batch=2, heads=6, kv_heads=3)
     groups = torch.stack([members(LONG, groups=5, top_k=top_k, batch=2) for top_k in (1, 2)])
@@ -163,8 +160,7 @@ def test_tokens_of_unequal_numbers_of_groups(copied, fresh_seed, monkeypatch):
 
 
 @pytest.mark.parametrize("top_k", [1, 2])
-@pytest.mark.parametrize("sliding", [None, 120])
-@pytest.mark.parametrize("growth", [CONSTANT, (40, 180)])
+@pytest.mark.parametrize(("sliding", "growth"), [(None, (40, 180)), (120, CONSTANT), (120, (40, 180))])
 def test_a_few_tokens_beyond_the_usual_number_of_groups(top_k, sliding, growth, fresh_seed, monkeypatch):
     """They see what shares any of their groups, and are seen by it, without a pass for each of their groups."""
     inputs, membership = random_inputs(LONG, batch=2), members(LONG, groups=5, top_k=top_k, batch=2)
@@ -210,8 +206,7 @@ SLIDING = [(300, 4, 1, 20, 2, 100), (260, 4, 2, 20, 5, 150), (300, 1, 1, 10, 5, 
 
 
 @pytest.mark.parametrize("case", [*SLIDING, (300, 4, 1, 30, 3, 31)], ids=str)
-@pytest.mark.parametrize("copied", [False, True])
-@pytest.mark.parametrize("growth", [CONSTANT, (40, 180)])
+@pytest.mark.parametrize(("copied", "growth"), [(False, (40, 180)), (True, CONSTANT)])
 def test_inside_a_sliding_window(case, copied, growth, fresh_seed):
     length, groups, top_k, window, sinks, sliding = case
     inputs, membership = random_inputs(length, batch=2), members(length, groups=groups, top_k=top_k, batch=2)

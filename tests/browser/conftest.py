@@ -87,7 +87,7 @@ def serving(*arguments, port, before=()):
             pytest.fail("the page was not served within 90 seconds")
     finally:
         server.terminate()
-        server.wait(timeout=60)
+        server.wait(timeout=20)
         del SERVER_LOGS[port]
         log.unlink()
 

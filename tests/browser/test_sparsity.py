@@ -62,7 +62,11 @@ def test_zoom_reaches_single_pairs_that_are_the_models(open_page, database):
     whole = level.inner_text()
     button = page.locator(".fx-mask-zoom button").first
     zoomed(page, button.click)
-    assert min(zoomed(page, button.click) for _ in range(2)) < 500  # the quicker: other tests run beside this one
+    first = [zoomed(page, button.click) for _ in range(2)]
+    zoomed(page, lambda: page.get_by_role("button", name="Whole mask").click())
+    zoomed(page, button.click)
+    again = [zoomed(page, button.click) for _ in range(2)]
+    assert max(map(min, first, again)) < 500  # both steps, the quicker of two: other tests run beside this one
     expect(level).to_contain_text("Each cell is one pair of tokens")
     rows = fetch(Service(database).database, "assignments", run_id=run_id_of(page)).to_pylist()
     groups = [row["membership"] for row in rows if row["layer"] == 6]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "60"))  # of each test; `make fuzz` gives many more
 FUZZ = settings(
     max_examples=EXAMPLES,
-    deadline=30_000,  # no hang; a loaded machine is slow
+    deadline=5000,  # no hang over five seconds
     database=None,
     derandomize=False,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -20,7 +20,7 @@ from focus_runtime.measure.attention_mass import pair_causes
 
 pytestmark = pytest.mark.slow
 
-TOKENS, GROUPS, DRAWS = 48, 3, 80
+TOKENS, GROUPS, DRAWS = 48, 3, 200
 APART = np.subtract.outer(np.arange(TOKENS), np.arange(TOKENS))
 GROWTH = (12, 36)
 

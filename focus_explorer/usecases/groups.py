@@ -130,7 +130,7 @@ def _characteristic(
 
 
 def agreement_payload(database: Database, run_id: str) -> LayerAgreementPayload:
-    """How far every two layers sort the tokens alike: L x L adjusted Rand indices.
+    """Agreement of the groups of each pair of layers: L x L adjusted Rand indices.
 
     `shuffled` are the smallest and largest one of neighbouring layers when one of them is shuffled. None: a single
     layer.

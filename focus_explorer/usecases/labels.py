@@ -75,7 +75,7 @@ def undelete_run(service: Service, run_id: str) -> None:
 
 
 def purge_deleted(service: Service, *, days: float = KEEP_DAYS) -> list[str]:
-    """Remove for good the runs that were deleted at least so many days ago; returns their ids."""
+    """Remove permanently the runs deleted at least so many days ago; returns their ids."""
     if not days >= 0:
         raise InputError(f"days is {days:g}", expected="0 or more")
     return purge_runs(service.database, days=days)

@@ -136,7 +136,7 @@ Load = Callable[[str, "Placement", Progress], "LoadedModel"]
 
 
 class Meter(Protocol):
-    """Who may use the model for how long; `admit` raises an InputError for whoever may not now."""
+    """Limits how long each user may use the model; `admit` raises an InputError for a user over the limit."""
 
     def admit(self) -> None: ...
 
@@ -156,7 +156,7 @@ class LoadedModel:
 class ModelStore:
     """Loads models by name and keeps the one loaded last.
 
-    `meter` says who may use it for how long. None: anybody for ever.
+    `meter` limits how long each user may use it. None: no limit.
     """
 
     def __init__(self, load: Load | None = None, *, device: str = "auto", dtype: str = "auto") -> None:

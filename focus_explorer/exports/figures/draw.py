@@ -75,7 +75,7 @@ def _map(of: Drawn) -> go.Figure:
 
 
 def _mask(of: Drawn) -> go.Figure:
-    """The mask of the heads that are alike with the chosen one, or with the first, where they differ."""
+    """The mask of the chosen head and of those with its setting; of the first head where none is chosen."""
     assert of.layer is not None
     parts = run_parts(of.config, of.rows("parts"))[of.layer]
     part = part_of(parts, of.layer, of.head)

@@ -248,7 +248,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class Mixture:
-    """What was written; `left_out` says by path why a text could not be had."""
+    """What was written; `left_out` has, by path, why a text is missing."""
 
     files: list[dict[str, Any]]
     left_out: dict[str, str]

@@ -10,7 +10,7 @@ FAMILIES := auto|llama|mistral|gemma|gemma2|gemma3|qwen2|qwen3|gpt2|phi3
 UNUSED := /tests?/|/ray/(rllib|tune|serve|data|train|llm|air)/|/torch/(testing|onnx)/|/(chardet|nltk|pip|setuptools|mypy)/
 COMPILE := $(BIN)/python -m compileall -qq -x '$(UNUSED)|/transformers/models/(?!($(FAMILIES))/)[^/]+/'
 
-.PHONY: lock sbom audit setup run test test-browser test-explorer test-runtime test-rest check static lint types scripts unit wheel lowest newest fuzz load bench bench-gpu gpu train-novels space docs clean
+.PHONY: lock sbom audit setup run test test-long test-browser test-explorer test-runtime test-rest check static lint types scripts unit wheel lowest newest fuzz load bench bench-gpu gpu train-novels space docs clean
 
 setup: $(STAMP)
 
@@ -88,7 +88,7 @@ scripts: $(PACKAGES) $(NODE_STAMP)
 	$(NPM) test --silent
 
 unit: $(PACKAGES)
-	$(BIN)/python -m pytest -n 2 -m "not model and not browser and not gpu and not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not model and not browser and not gpu and not slow and not long" $(ARGS)
 
 # Lint, types and the unit tests of Python and JavaScript: two minutes.
 check: lint types scripts unit
@@ -98,24 +98,28 @@ check: lint types scripts unit
 test: $(PACKAGES)
 	@$(MAKE) --no-print-directory --output-sync=target -j5 static test-browser test-explorer test-runtime test-rest
 
+# Wide grids, compilers for hardware that is not here, whole notebooks, servers of others: each has a cheaper test in `test`.
+test-long: $(PACKAGES)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m long $(ARGS)
+
 static: lint types scripts
 
 # Bytecode is kept, also where the environment forbids it: of the tests, which take twice as long to collect without, and
 # of the libraries. So checks need not wait for all of them to be compiled, as `setup` does: they keep what they import.
 STREAMS := test-browser test-explorer test-runtime test-rest
-unit $(STREAMS): export PYTHONDONTWRITEBYTECODE =
+unit test-long $(STREAMS): export PYTHONDONTWRITEBYTECODE =
 $(STREAMS): export OMP_NUM_THREADS = 1
 test-browser: $(PACKAGES)
-	$(BIN)/python -m pytest tests/browser tests/explorer/exports tests/explorer/web tests/runtime/composition $(ARGS)
+	$(BIN)/python -m pytest -m "not long" tests/browser tests/explorer/exports tests/explorer/web tests/runtime/composition $(ARGS)
 
 test-explorer: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest --ignore=tests/explorer/exports --ignore=tests/explorer/web --ignore=tests/paper --ignore=tests/explorer/usecases/corpora tests/explorer tests/security $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest -m "not long" --ignore=tests/explorer/exports --ignore=tests/explorer/web --ignore=tests/paper --ignore=tests/explorer/usecases/corpora tests/explorer tests/security $(ARGS)
 
 test-runtime: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest --ignore=tests/runtime/composition tests/runtime $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest -m "not long" --ignore=tests/runtime/composition tests/runtime $(ARGS)
 
 test-rest: $(PACKAGES)
-	nice -n 5 $(BIN)/python -m pytest $(wildcard tests/test_*.py) tests/paper tests/explorer/usecases/corpora $(ARGS)
+	nice -n 5 $(BIN)/python -m pytest -m "not long" $(wildcard tests/test_*.py) tests/paper tests/explorer/usecases/corpora $(ARGS)
 
 wheel: $(PACKAGES)
 	$(BIN)/python -m hatchling build -d dist
@@ -135,7 +139,7 @@ lowest newest: $(PACKAGES)
 	  pyproject.toml --extra test --extra build -c build/$@/torch.txt $(GPU_PACKAGES) -o build/$@/requirements.txt
 	$(BIN)/uv pip install --quiet --python build/$@/bin/python --no-deps -r build/$@/requirements.txt $(MODEL)
 	build/$@/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation -e .
-	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -m "not model and not browser and not gpu and not slow" $(BOUNDS_TESTS) $(ARGS)
+	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -m "not model and not browser and not gpu and not slow and not long" $(BOUNDS_TESTS) $(ARGS)
 
 # An hour of hostile files and values; every test of tests/security/mutations.py gets as many as fit.
 FUZZ_EXAMPLES ?= 20000

@@ -11,19 +11,19 @@ from typing import Any, Literal
 
 from focus_explorer.cli.options import (
     AsJson,
-    Assigned,
-    Budgeted,
     Changed,
     Computed,
     FocusOptions,
-    Growing,
     Numbers,
     OfModel,
     OnDatabase,
+    Settings,
     TextBegins,
     command,
     command_line,
     fill,
+    flag_of,
+    focus_settings,
     numbers,
     print_note,
     print_result,
@@ -40,7 +40,7 @@ from focus_explorer.usecases.analyze import (
     analyze,
     is_corpus,
 )
-from focus_explorer.usecases.budget import budget_of, kept_budget, setting_words
+from focus_explorer.usecases.budget import kept_budget
 from focus_explorer.usecases.centroids.files import pinned_name
 from focus_explorer.usecases.compare.settings import NAMES, REPEATS, grid, measure_grid
 from focus_explorer.usecases.pairs import measure_attention
@@ -49,13 +49,14 @@ from focus_explorer.usecases.runs import list_runs, run_summary
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import read_text_file, read_text_stream
 from focus_explorer.words import counted, ends, tokens_in_words
+from focus_runtime.config import setting_words
 
 RANDOM = ("for --centroids random",)
 WHOLE = "whole numbers such as 1,2"
 CORPUS = ("for a folder, JSONL or Parquet file", "see docs/corpora.md")
 
 
-class AnalyzeOptions(OfModel, OnDatabase, FocusOptions, Assigned, Changed, Computed, TextBegins, AsJson):
+class AnalyzeOptions(OfModel, OnDatabase, FocusOptions, Changed, Computed, TextBegins, AsJson):
     file: File = argument("a UTF-8 text file, - for standard input, or a corpus: a folder, a .jsonl or a .parquet file")
     max_tokens: int | None = option(None, "cut the text to this many tokens")
     chat: bool = option(False, "the text is the turns of a chat: put them through the model's own template")
@@ -95,7 +96,7 @@ class AnalyzeOptions(OfModel, OnDatabase, FocusOptions, Assigned, Changed, Compu
 
     @property
     def how(self) -> AnalyzeRequest:
-        return fill(AnalyzeRequest, self, budget=budget_of(self.budget))
+        return fill(AnalyzeRequest, self)
 
 
 def run_analyze(options: AnalyzeOptions) -> int:
@@ -186,7 +187,8 @@ def _times(label: str, times: Mapping[str, Any]) -> str:
     return f"{label:<22} full {full_ms}, Focus {focus_ms}, {repeats}: {ratio:.2f}x as fast"
 
 
-class CompareOptions(OfModel, OnDatabase, Budgeted, Growing, Computed, AsJson):
+class CompareOptions(OfModel, OnDatabase, FocusOptions, Computed, AsJson):
+    settings: Settings = focus_settings("top_k", "window")
     text: File = argument("a UTF-8 text file, which is explored first, or the id of a stored run")
     top_k: Numbers | None = numbers(
         None, "groups a token belongs to, such as 1,2 (default: values that suit the text)", WHOLE
@@ -232,18 +234,17 @@ def _is_stored_run(service: Service, options: CompareOptions) -> bool:
             f"{text} is a stored run, which is measured in its own precision and by its own backend",
             fix="leave --device, --dtype and --backend out, or give the text's file",
         )
-    if options.budget is not None or options.window_growth is not None:
+    for name in options.settings.chosen():
         raise InputError(
-            f"{text} is a stored run, which is measured with its own budget and growth of windows",
-            fix="leave --budget and --window-growth out, or give the text's file",
+            f"{text} is a stored run, which is measured with its own settings",
+            fix=f"leave {flag_of(name)} out, or give the text's file",
         )
     return True
 
 
 def _explored(service: Service, options: CompareOptions, centroids: str, progress: Any) -> str:
     of_grid: dict[str, Any] = {"top_k": None, "window": None}
-    others = {"centroids": centroids, "budget": budget_of(options.budget), "repeats": 1}
-    request = fill(AnalyzeRequest, options, **others, **of_grid)
+    request = fill(AnalyzeRequest, options, centroids=centroids, repeats=1, **of_grid)
     text = read_text_file(Path(os.path.expanduser(options.text)))
     return analyze(service, text, request, command=command_line(), progress=progress, announce=print_note)
 

@@ -8,14 +8,15 @@ from typing import Any, NoReturn
 from focus_explorer.cli.options import (
     Action,
     AsJson,
-    Assigned,
     Computed,
     FocusOptions,
     Numbers,
     OfModel,
+    Settings,
     TextBegins,
     command,
     fill,
+    focus_settings,
     numbers,
     print_result,
     setting,
@@ -23,10 +24,10 @@ from focus_explorer.cli.options import (
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.usecases.bench import LONGEST, BenchRequest, bench
-from focus_explorer.usecases.budget import budget_of, setting_words
 from focus_explorer.usecases.evaluate import EvaluateRequest, TaskRequest, evaluate, make_task
 from focus_explorer.usecases.request import File, option
 from focus_explorer.words import counted, ends
+from focus_runtime.config import setting_words
 
 MOVED_OPTIONS = (  # that `reproduce` once had
     *("scale", "text", "val", "recipe", "plan", "again", "model"),
@@ -36,6 +37,7 @@ SUCH_AS = "numbers of tokens such as 512,1024,2048"
 
 
 class BenchOptions(OfModel, FocusOptions, Computed, TextBegins, AsJson):
+    settings: Settings = focus_settings("assignment")
     text: File | None = option(None, "a UTF-8 text file (default: the sample texts)")
     lengths: Numbers = numbers((512, 1024, 2048), "tokens for the whole model", SUCH_AS)
     layer_lengths: Numbers = numbers((1024, 2048, 4096, 8192, 16384), "tokens for one attention layer", SUCH_AS)
@@ -51,7 +53,7 @@ def run_bench(options: BenchOptions) -> None:
         if any(not 2 <= length <= LONGEST for length in lengths):
             given = ",".join(map(str, lengths))
             raise InputError(f"{flag} is {given!r}", expected=f"numbers of tokens from 2 to {LONGEST:,}")
-    written = bench(fill(BenchRequest, options, budget=budget_of(options.budget)), _picture, bar=stage_bar)
+    written = bench(fill(BenchRequest, options), _picture, bar=stage_bar)
     plot = None if written.plot is None else str(written.plot)
     where = f"written      {written.data}" + (f" and {plot}" if plot else f"\nnote         {written.problem}")
     result = {**written.result, "data": str(written.data), "plot": plot}
@@ -95,7 +97,7 @@ def describe_bench(result: dict[str, Any]) -> str:
     return "\n".join([*lines, *(f"note         {note}" for note in result["notes"])])
 
 
-class EvaluateOptions(FocusOptions, Assigned, TextBegins, Computed, AsJson):
+class EvaluateOptions(FocusOptions, TextBegins, Computed, AsJson):
     model: File = setting("model")
     centroids: tuple[File, ...] = option(
         ("default",),
@@ -126,7 +128,7 @@ def run_evaluate(options: EvaluateOptions) -> None:
     tasks = () if options.tasks is None else tuple(name.strip() for name in options.tasks.split(","))
     if not all(tasks):
         raise InputError(f"--tasks is {options.tasks!r}", expected="names such as lambada_openai,hellaswag")
-    request = fill(EvaluateRequest, options, tasks=tasks, budget=budget_of(options.budget))
+    request = fill(EvaluateRequest, options, tasks=tasks)
     print_result(options, evaluate(request, bar=stage_bar), describe_evaluation)
 
 

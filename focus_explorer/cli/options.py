@@ -10,17 +10,21 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, InstanceOf
 from pydantic.fields import FieldInfo
 
 from focus_explorer.settings import BACKENDS, DTYPES, SETTINGS, SPECIAL_TOKENS, TEXTS_BEGIN
+from focus_explorer.usecases.budget import budget_of
 from focus_explorer.usecases.request import File, Request, argument, details, option
+from focus_runtime.config import DECLARED, FocusSettings
+from focus_runtime.config import SETTINGS as FOCUS_SETTINGS
 
 Made = TypeVar("Made")
 Run = Callable[[Any], int | None]  # takes the request; returns the exit status
 AddOptions = Callable[[argparse.ArgumentParser], None]
+Settings = InstanceOf[FocusSettings]
 ONE_OF = ("one of them",)  # the group of options of which exactly one is given
 
 
@@ -69,8 +73,11 @@ def add_fields(parser: argparse.ArgumentParser, request: type[Request], above: t
 
     for name, field in sorted(request.model_fields.items(), key=place):
         how = details(field)
+        if field.annotation is FocusSettings:
+            _add_settings(parser, how["left_out"])
+            continue
         how.pop("expected", None)
-        title, flag = how.pop("group", None), how.pop("flag", _flag(name))
+        title, flag = how.pop("group", None), how.pop("flag", flag_of(name))
         if title not in groups:
             one_of_them = title == ONE_OF
             groups[title] = (
@@ -85,8 +92,30 @@ def add_fields(parser: argparse.ArgumentParser, request: type[Request], above: t
         groups[title].add_argument(*(flags if flag else [name]), **keywords, **({"dest": name} if flag else {}))
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def _add_settings(parser: argparse.ArgumentParser, left_out: Sequence[str]) -> None:
+    for name, kind in get_type_hints(FocusSettings).items():
+        if name in left_out:
+            continue
+        kind, declared = _plain(kind), DECLARED[name]
+        keywords: dict[str, Any] = {"type": kind, "choices": declared.choices or None}
+        if kind is bool:
+            keywords = {"action": argparse.BooleanOptionalAction}
+        elif get_origin(kind) is tuple:
+            keywords = {"type": int, "nargs": 2, "metavar": ("FIRST", "LAST")}
+        elif name == "budget":
+            keywords = {"type": str, "metavar": "FILE"}
+        file = ": a JSON file as in docs/centroid-files.md, or none" if name == "budget" else ""
+        text = f"{declared.meaning}{file} (default: the centroid file's)"
+        parser.add_argument(flag_of(name), dest=name, help=text, **keywords)
+
+
+def _settings(arguments: argparse.Namespace) -> FocusSettings:
+    values = {name: getattr(arguments, name, None) for name in FOCUS_SETTINGS}
+    return FocusSettings(**values | {"budget": budget_of(values["budget"])})
+
+
+def flag_of(name: str) -> str:
+    return "--sinks" if name == "num_sinks" else f"--{name.replace('_', '-')}"
 
 
 def _keywords(field: FieldInfo, *, optional: bool) -> dict[str, Any]:
@@ -122,11 +151,13 @@ def _plain(annotation: Any) -> Any:
 
 def _reading(request: type[Request], run: Run) -> Callable[[argparse.Namespace], int | None]:
     def named(name: str) -> str:
-        flag = details(request.model_fields[name]).get("flag", _flag(name))
+        flag = details(request.model_fields[name]).get("flag", flag_of(name))
         return flag if isinstance(flag, str) and flag else name
 
     def read_and_run(arguments: argparse.Namespace) -> int | None:
         values = {name: getattr(arguments, name) for name in request.model_fields if hasattr(arguments, name)}
+        if "settings" in request.model_fields:
+            values["settings"] = _settings(arguments)
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         return run(request.read(values | lists, named=named))
 
@@ -136,7 +167,8 @@ def _reading(request: type[Request], run: Run) -> Callable[[argparse.Namespace],
 def fill(kind: Callable[..., Made], options: Request, **others: Any) -> Made:
     """The request of a use case with the options of the same names, and others."""
     names = inspect.signature(kind).parameters.keys() & type(options).model_fields.keys()
-    return kind(**{name: getattr(options, name) for name in names} | others)
+    chosen = options.settings.chosen() if isinstance(options, FocusOptions) else {}
+    return kind(**{name: getattr(options, name) for name in names} | chosen | others)
 
 
 def _numbers(value: Any) -> Any:
@@ -176,38 +208,13 @@ class OfModel(Request):
     centroids: File = setting("centroids")
 
 
-class Budgeted(Request):
-    budget: File | None = option(
-        None,
-        "layers and heads with a top-k or window of their own, or with full attention: a JSON file as in "
-        "docs/centroid-files.md, or none (default: the centroid file's)",
-        metavar="FILE",
-    )
+def focus_settings(*left_out: str) -> Any:
+    """A field for the settings that replace the centroid file's: an option for each but those left out."""
+    return option(FocusSettings(), left_out=left_out)
 
 
-class Growing(Request):
-    window_growth: tuple[int, int] | None = option(
-        None,
-        "positions from which to which all windows grow, such as 1024 8192; 1 1 for windows of one length (default: as "
-        "the centroid file has it)",
-        metavar=("FIRST", "LAST"),
-    )
-
-
-class Grouped(Request):
-    top_k: int | None = option(None, "groups a token belongs to (default: the centroid file's)")
-    window: int | None = option(
-        None, "pairs at most this far apart always attend, in heads without a window of their own"
-    )
-    num_sinks: int | None = option(None, "first tokens every token may attend to", flag="--sinks")
-
-
-class FocusOptions(Grouped, Budgeted, Growing):
-    """Settings of Focus that replace the centroid file's."""
-
-
-class Assigned(Request):
-    assignment: Literal["causal", "sinkhorn"] | None = option(None, "how groups are decided")
+class FocusOptions(Request):
+    settings: Settings = focus_settings()
 
 
 class OnDevice(Request):

@@ -8,11 +8,11 @@ from typing import Any
 
 from focus_explorer.cli.options import Action, AsJson, OnDatabase, command, print_result
 from focus_explorer.usecases import labels
-from focus_explorer.usecases.budget import other_settings, setting_words
 from focus_explorer.usecases.request import argument, option
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.words import counted
+from focus_runtime.config import setting_words
 
 SHOWN = 10  # documents that were skipped, named in the summary
 
@@ -123,8 +123,8 @@ def _corpus_line(row: dict[str, Any]) -> str:
     return (
         f"{row['corpus_id']}  {row['status']:<11}  {counted(row['documents'], 'document'):>17}"
         + (f", {skipped:,} skipped" if skipped else "")
-        + f"  {row['model_id']}  K={config['num_groups']} k={config['top_k']} w={config['window']}"
-        + f"{other_settings(config)}  {row['name']}"
+        + f"  {row['model_id']}  {setting_words(config)}"
+        + f"  {row['name']}"
     )
 
 

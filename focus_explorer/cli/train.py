@@ -13,16 +13,17 @@ from focus_explorer.cli.options import (
     ONE_OF,
     AsJson,
     Computed,
-    Grouped,
-    Growing,
+    FocusOptions,
     Logged,
     Numbers,
     OfModel,
     OnDatabase,
+    Settings,
     TextBegins,
     command,
     command_line,
     fill,
+    focus_settings,
     numbers,
     print_note,
     print_result,
@@ -148,7 +149,8 @@ def describe_training(row: dict[str, Any]) -> str:
 OR_NONE = "whole numbers such as 2,32, or none"
 
 
-class TuneOptions(OfModel, OnDatabase, Grouped, Growing, TextBegins, Computed, AsJson):
+class TuneOptions(OfModel, OnDatabase, FocusOptions, TextBegins, Computed, AsJson):
+    settings: Settings = focus_settings("assignment", "budget", "logit_factors")
     text: tuple[File, ...] = option(
         ...,
         "calibration text by domain: text files, or folders of .txt files",

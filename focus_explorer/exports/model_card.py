@@ -11,11 +11,11 @@ from typing import Any
 
 from focus_explorer.exports import templates
 from focus_explorer.exports.tables.reading import escape_markdown, line
-from focus_explorer.usecases.budget import budget_words, text_sinks_words
 from focus_explorer.usecases.centroids.files import balanced_on
 from focus_explorer.usecases.centroids.publish import Publication
 from focus_explorer.words import counted
-from focus_runtime.config import growth_words
+from focus_runtime.budget import budget_words
+from focus_runtime.config import setting_rows
 
 LIBRARY = "focus-explorer"
 TAGS = ["focus-explorer", "focus-centroids", "sparse-attention"]
@@ -64,22 +64,11 @@ def _base_model(publication: Publication) -> list[tuple[str, Any]]:
 
 def _settings(publication: Publication) -> list[tuple[str, Any]]:
     config = publication.config
-    own = [entry.window for entry in config.budget if entry.window is not None]
-    windows = f", in heads with a window of their own {min(own)} to {max(own)}" if own else ""
-    growth = config.window_growth
     return [
         ("layers with groups", publication.layers),
-        ("K, groups per layer", config.num_groups),
-        ("k, groups per token", config.top_k),
-        ("w, pairs up to this distance are always kept", f"{config.window}{windows}"),
-        *([("windows", growth_words(growth))] if growth is not None else []),
-        ("first tokens that all see", config.num_sinks),
-        ("sinks in the middle of a text", text_sinks_words(config.text_sinks)),
-        ("factors of the logits", "one for each query head" if config.logit_factors else "none"),
-        ("assignment", config.assignment),
+        *((what, value) for what, [value] in setting_rows([config])),
         ("width of the routing space", config.routing_dim),
         ("temperature", f"{config.temperature:g}"),
-        ("heads with settings of their own (budget)", len(config.budget) or "none"),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
@@ -15,14 +15,12 @@ from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import ConfigError, InputError
 from focus_explorer.usecases.runs import run_config
 from focus_explorer.views.payloads.centroids import BudgetHeldOutPayload, BudgetPointPayload, BudgetRecordPayload
-from focus_explorer.words import counted
-from focus_runtime.budget import EXPECTED, HeadException, budget_digest, read_budget
-from focus_runtime.config import CONSTANT, FocusConfig, growth_words
+from focus_runtime.budget import EXPECTED, HeadException, budget_name, read_budget
+from focus_runtime.config import CONSTANT, FocusConfig
 from focus_runtime.store.database import Database
 
 NONE = "none"
 OF_THE_FILE, ALL_ALIKE = "file", "alike"  # whose budget and growth of windows an analysis has; otherwise a run's id
-SHOWN_DIGITS = 6  # of a budget's digest in labels
 MAX_BYTES = 4 * 2**20  # every head of a thousand layers is far below
 MOST_POINTS = 200
 MOST_DOMAINS = 64
@@ -69,44 +67,6 @@ def heads_of(database: Database, source: str) -> dict[str, Any]:
         return {"budget": (), "window_growth": CONSTANT}
     config = run_config(fetch_run(database, source))
     return {"budget": config.budget, "window_growth": config.growth}
-
-
-def budget_words(budget: Sequence[HeadException]) -> str:
-    """A budget in one line, such as "layer 8, head 0: full attention; layer 9: window 16"."""
-    return "; ".join(_exception_words(entry) for entry in budget)
-
-
-def _exception_words(entry: HeadException) -> str:
-    settings = [f"top-k {entry.top_k}"] * (entry.top_k is not None)
-    settings += [f"window {entry.window}"] * (entry.window is not None)
-    return f"{entry.place}: " + ("full attention" if entry.full else ", ".join(settings))
-
-
-def budget_name(entries: Sequence[Any]) -> str:
-    """How labels call a budget, such as "budget of 3 exceptions (9f3ac1)"; the digits begin those of `budget_id`."""
-    return f"budget of {counted(len(entries), 'exception')} ({budget_digest(entries)[:SHOWN_DIGITS]})"
-
-
-def setting_words(config: Mapping[str, Any], *, top_k: str = "top-k ") -> str:
-    """A setting, such as "K=8, top-k 1, window 64, 4 sinks, causal assignment" and what follows that."""
-    return (
-        f"K={config['num_groups']}, {top_k}{config['top_k']}, window {config['window']}, "
-        f"{counted(config['num_sinks'], 'sink')}, {config['assignment']} assignment{other_settings(config)}"
-    )
-
-
-def other_settings(config: Mapping[str, Any]) -> str:
-    """What follows a setting with growing windows, factors or the like, such as ", budget of 3 exceptions (9f3ac1)"."""
-    budget = f", {budget_name(config['budget'])}" if config.get("budget") else ""
-    grows = f", windows {growth_words(config['window_growth'])}" if config.get("window_growth") else ""
-    sinks = "" if config.get("text_sinks") is None else f", text sinks {text_sinks_words(config['text_sinks'])}"
-    factors = ", factors of the logits" if config.get("logit_factors") else ""
-    return grows + sinks + factors + budget
-
-
-def text_sinks_words(similarity: float | None) -> str:
-    """From which similarity a token is a sink in the middle of a text, in words."""
-    return "none" if similarity is None else f"from a cosine similarity of {similarity:g}"
 
 
 def kept_budget(config: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ from focus_explorer.views.payloads.runs import (
     TimingPayload,
 )
 from focus_runtime.budget import budget_digest
+from focus_runtime.config import setting_words
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.intervals import moving_block_interval
 
@@ -92,12 +93,14 @@ def run_payload(
 
 
 def _info(run: dict[str, Any]) -> RunInfoPayload:
+    config = json.loads(run["config"])
     return picked(
         RunInfoPayload,
         run,
         added_tokens=json.loads(run["added_tokens"] or "[]"),
         created_at=run["created_at"].isoformat(),
-        config=config_payload(json.loads(run["config"])),
+        config=config_payload(config),
+        setting=setting_words(config),
         notes=json.loads(run["notes"]),
         changes=json.loads(run["changes"] or "[]"),
     )

@@ -23,7 +23,19 @@ from focus_explorer.usecases.visitors import visitor_limits
 from focus_explorer.web.requests import runs
 from focus_explorer.web.requests.table import API
 from focus_explorer.web.tabs.explore import MODEL_WORK
+from focus_explorer.web.tabs.form import FIELDS
+from focus_runtime.config import DECLARED
 
+CALLED = {"num_sinks": "sinks"}  # parameters of `analyze` that are not called as their setting
+ANALYZE = """Run full attention and Focus on a text, store the run and return its numbers.
+
+Args:
+    text: the text to explore.
+{arguments}
+
+Returns:
+    run_id, perplexity, retained_pairs, dominance, milliseconds, config and more.
+"""
 READ: dict[str, Any] = {"concurrency_limit": 4, "concurrency_id": "api"}
 
 
@@ -80,62 +92,35 @@ def readable_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _analyze(request: AnalyzeRequest) -> UseCase:
     """Analysis of a text, whose defaults are those of the page."""
+    settings = {CALLED.get(name, name): name for name in FIELDS}
+    more: dict[str, tuple[Any, str]] = {  # parameter: its default and what it is
+        "model": (
+            request.model,
+            "embedded name, the page's model or Hugging Face id; a path where --allow-path names its folder",
+        ),
+        "centroids": (request.centroids, "a shipped name such as default, random, or the hash of an uploaded file"),
+        **{called: (FIELDS[name], DECLARED[name].meaning) for called, name in settings.items()},
+        "max_tokens": (4000, "longer texts are cut here; 0 means no cut"),
+        "device": (request.device or "auto", "auto, cpu, cuda, cuda:N, mps or split"),
+        "dtype": (request.dtype or "auto", "auto, float32, bfloat16 or float16"),
+        "backend": (request.backend, "what computes Focus attention, auto for the fastest"),
+        "heads": (
+            OF_THE_FILE,
+            "settings of single heads and growth of windows: file for the centroid file's, alike for none, or a run's "
+            "id for those it was made with",
+        ),
+        "special_tokens": (
+            request.special_tokens,
+            "what the text begins with: auto for what the model's tokenizer puts before it, or none",
+        ),
+        "chat": (False, "whether the text is the turns of a chat, which go through the model's own template"),
+    }
 
-    def analyze(
-        service: Service,
-        text: str,
-        model: str = request.model,
-        centroids: str = request.centroids,
-        top_k: int = 1,
-        window: int = 128,
-        sinks: int = 4,
-        assignment: str = "causal",
-        max_tokens: int = 4000,
-        device: str = request.device or "auto",
-        dtype: str = request.dtype or "auto",
-        backend: str = request.backend,
-        heads: str = OF_THE_FILE,
-        special_tokens: str = request.special_tokens,
-        chat: bool = False,
-    ) -> dict:
-        """Run full attention and Focus on a text, store the run and return its numbers.
-
-        Args:
-            text: the text to explore.
-            model: embedded name, the page's model or Hugging Face id; a path where --allow-path names its folder.
-            centroids: a shipped name such as default, random, or the hash of an uploaded file.
-            top_k: groups a token belongs to.
-            window: pairs at most this far apart always attend, in heads without a window of their own.
-            sinks: first tokens that every token may attend to.
-            assignment: causal or sinkhorn.
-            max_tokens: longer texts are cut here; 0 means no cut.
-            device: auto, cpu, cuda, cuda:N, mps or split.
-            dtype: auto, float32, bfloat16 or float16.
-            backend: what computes Focus attention, auto for the fastest.
-            heads: settings of single heads and growth of windows: file for the centroid file's, alike for none, or a
-                run's id for those it was made with.
-            special_tokens: what the text begins with: auto for what the model's tokenizer puts before it, or none.
-            chat: whether the text is the turns of a chat, which go through the model's own template.
-
-        Returns:
-            run_id, perplexity, retained_pairs, dominance, milliseconds, config and more.
-        """
-        chosen = AnalyzeRequest(
-            model=model,
-            centroids=centroids,
-            top_k=top_k,
-            window=window,
-            num_sinks=sinks,
-            assignment=assignment,
-            max_tokens=max_tokens or None,
-            device=device,
-            dtype=dtype,
-            backend=backend,
-            repeats=request.repeats,
-            special_tokens=special_tokens,
-            chat=chat,
-            **heads_of(service.database, heads),
-        )
+    def analyze(service: Service, text: str, **values: Any) -> dict:
+        values = {settings.get(name, name): value for name, value in values.items()}
+        values["max_tokens"] = values["max_tokens"] or None
+        heads = heads_of(service.database, values.pop("heads"))
+        chosen = AnalyzeRequest(repeats=request.repeats, **values, **heads)
         chosen = known_to_page(service, text, chosen)
 
         def work(job: Job) -> str:
@@ -143,4 +128,11 @@ def _analyze(request: AnalyzeRequest) -> UseCase:
 
         return runs.run(service, done_here("analysis", work))
 
+    arguments = "\n".join(f"    {name}: {meaning}." for name, (_, meaning) in more.items())
+    analyze.__doc__ = ANALYZE.format(arguments=arguments)
+    parameters = [*inspect.signature(analyze, eval_str=True).parameters.values()][:2]
+    for name, (default, _) in more.items():
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=type(default)))
+    analyze.__signature__ = inspect.Signature(parameters, return_annotation=dict)  # type: ignore[attr-defined]
     return UseCase(analyze, api="analyze")

@@ -37,25 +37,15 @@ TRAINING_INTRO = (
 )
 MODEL = "Embedded name or Hugging Face id; paths where serve --allow-path names their folder"
 DEVICE = "What computes: the processor or a graphics card"
-FORM = {  # field of the Explore form -> its label and what it means
+FORM = {  # field of the Explore form that is no setting of Focus -> its label and what it means
     "model": ("Model", MODEL),
     "centroids": ("Centroids", "Who decides the groups; random is the untrained baseline"),
-    "top_k": ("Top-k", "Groups per token: more keeps more pairs"),
-    "window": (
-        "Window",
-        "Tokens this near always attend, unless the file gives a head another window or lets them grow",
-    ),
-    "num_sinks": ("Sinks", "First tokens that all may see"),
     "max_tokens": ("Longest text", "Longer texts are cut here; 0 means no cut"),
     "special_tokens": (
         "Special tokens",
         "What the text begins with: auto for the model's own, such as <bos>, or none",
     ),
     "chat": ("Turns of a chat (user:, assistant:)", None),
-    "assignment": (
-        "Assignment",
-        "Causal never looks at later tokens; Sinkhorn balances over the whole text",
-    ),
     "heads": (
         "Heads",
         "Settings of single heads, and windows that grow: the centroid file's, none, or the opened run's",
@@ -69,8 +59,6 @@ FORM = {  # field of the Explore form -> its label and what it means
         "Backend",
         "What computes Focus attention: the same pairs, at another speed",
     ),
-    "num_groups": ("Groups", "K: groups in every layer"),
-    "routing_dim": ("Routing size", "d_g: width of the routing space"),
     "seed": ("Seed", "Of the draw"),
 }
 PUBLIC_FORM = {  # what fields mean on a public page, where that is something else

@@ -10,13 +10,14 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from focus_runtime.errors import ConfigError
 
 MAX_WHOLE = 2**31 - 1  # larger windows overflow integer tensors and mean nothing more
+SHOWN_DIGITS = 6  # of a digest in labels
 MAX_INDEX = 9999  # of a layer or head, as in a centroid file's names
 EXPECTED = 'such as {"layer": 8, "head": 0, "full": true} or {"layer": 3, "top_k": 2, "window": 256}'
 
@@ -75,6 +76,12 @@ class HeadException:
             return f"layer {self.layer}, query head {self.query_head}"
         return f"layer {self.layer}" if self.head is None else f"layer {self.layer}, head {self.head}"
 
+    @property
+    def words(self) -> str:
+        """What it gives, in words."""
+        given = {"top-k": self.top_k, "window": self.window}
+        return ", ".join(f"{name} {value}" for name, value in given.items() if value is not None) or "full attention"
+
     def applied(self, setting: HeadSetting) -> HeadSetting:
         """What a head executes under this exception from a setting."""
         if self.full:
@@ -125,6 +132,17 @@ def read_budget(values: Any) -> tuple[HeadException, ...]:
 def budget_digest(entries: Iterable[Any]) -> str:
     """What tells a budget from others: 12 hexadecimal digits of the sha256 of its JSON."""
     return hashlib.sha256(json.dumps(list(entries)).encode()).hexdigest()[:12]
+
+
+def budget_name(entries: Sequence[Any]) -> str:
+    """How labels call a budget, such as "budget of 3 exceptions (9f3ac1)"; the digits begin its `budget_digest`."""
+    exceptions = f"{len(entries):,} exception{'s' * (len(entries) != 1)}"
+    return f"budget of {exceptions} ({budget_digest(entries)[:SHOWN_DIGITS]})"
+
+
+def budget_words(budget: Iterable[HeadException]) -> str:
+    """A budget in one line, such as "layer 8, head 0: full attention; layer 9: window 16"."""
+    return "; ".join(f"{entry.place}: {entry.words}" for entry in budget)
 
 
 def _rank(entry: HeadException) -> int:

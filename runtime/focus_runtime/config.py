@@ -6,12 +6,22 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
-from focus_runtime.budget import MAX_WHOLE, HeadCounts, HeadException, HeadGroup, HeadSetting, head_groups, read_budget
+from focus_runtime.budget import (
+    MAX_WHOLE,
+    HeadCounts,
+    HeadException,
+    HeadGroup,
+    HeadSetting,
+    budget_name,
+    budget_words,
+    head_groups,
+    read_budget,
+)
 from focus_runtime.errors import ConfigError
 
 MAX_GROUPS = 63  # membership is a signed 64-bit integer with one bit per group
@@ -22,68 +32,96 @@ DTYPES = ("float32", "bfloat16", "float16")  # that a frozen model may be loaded
 SPECIAL_TOKENS = ("auto", "none")  # what a text begins with, see focus_runtime/text/special.py
 CONSTANT = (1, 1)  # growth of windows that do not grow
 GROWTH = "two positions from 1 on, the second not the smaller, such as 1024 and 8192: windows grow between them"
-CHOICES = {
-    "normalisation": ("sinkhorn", "softmax"),
-    "assignment": ("causal", "sinkhorn"),
-    "gate": ("log", "paper"),
-}
-WHOLE = {  # least and largest value
-    "num_groups": (1, MAX_GROUPS),
-    "routing_dim": (1, MAX_WHOLE),
-    "top_k": (1, MAX_WHOLE),
-    "window": (0, MAX_WHOLE),
-    "num_sinks": (0, MAX_WHOLE),
-    "sinkhorn_iterations": (1, 1000),  # twenty are enough
-    "text_sinks_from": (0, MAX_WHOLE),
-}
 
 
-def checked(name: str, value: Any) -> Any:
-    """The value of a setting in the form that `FocusConfig` keeps."""
-    if name in WHOLE:
-        least, most = WHOLE[name]
+@dataclass(frozen=True)
+class Setting:
+    """How a setting is checked, and how users meet it: a field of `FocusConfig` declares all of that.
+
+    Attributes:
+        check: from the setting's name and a value to the value as it is kept; a ConfigError where it cannot be used.
+        title: of its row in a table, and of its field.
+        meaning: what its option and its field say.
+        shown: a value in a table.
+        line: a value among others in one line, "" for nothing. None: it does not decide which pairs are allowed.
+    """
+
+    check: Callable[[str, Any], Any]
+    title: str
+    meaning: str
+    shown: Callable[[Any], str] = str
+    line: Callable[[Any], str] | None = None
+    choices: tuple[str, ...] = ()
+
+
+def setting(default: Any, check: Callable[[str, Any], Any], title: str, meaning: str, **how: Any) -> Any:
+    """A field of `FocusConfig`; see `Setting`."""
+    return field(default=default, metadata={"setting": Setting(check, title, meaning, **how)})
+
+
+def whole(least: int, most: int = MAX_WHOLE) -> Callable[[str, Any], int]:
+    """Whole numbers between two."""
+
+    def check(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ConfigError(f"{name} is {value!r}", expected=f"a whole number of at least {least}")
         if value > most:
             raise ConfigError(f"{name} is {value}", expected=f"at most {most:,}")
-    elif name in CHOICES:
-        if value not in CHOICES[name]:
-            raise ConfigError(f"{name} is {value!r}", expected=" or ".join(CHOICES[name]))
-    elif name == "temperature":
-        low, high = TEMPERATURES
-        if not _is_number(value) or not low <= value <= high:
-            raise ConfigError(f"temperature is {value!r}", expected=f"a number from {low:g} to {high:g}")
-    elif name == "text_sinks":
-        if value is not None and (not _is_number(value) or not 0 < value <= 1):
-            raise ConfigError(f"text_sinks is {value!r}", expected="a cosine similarity above 0, at most 1, or none")
-    elif name == "logit_factors":
-        if not isinstance(value, bool):
-            raise ConfigError(f"logit_factors is {value!r}", expected="true or false")
-    elif name == "window_growth":
-        if value is not None and not is_growth(value):
-            raise ConfigError(f"window_growth is {value!r}", expected=f"{GROWTH}, or none")
-        return None if value is None else (value[0], value[1])
-    elif name == "budget":
-        return read_budget(value)
-    elif name == "layers":
-        return _checked_layers(value)
+        return value
+
+    return check
+
+
+def choice(*choices: str, title: str, meaning: str, **how: Any) -> Any:
+    """A field that is one of a few words, the first by default."""
+
+    def check(name: str, value: Any) -> str:
+        if value not in choices:
+            raise ConfigError(f"{name} is {value!r}", expected=" or ".join(choices))
+        return str(value)
+
+    return setting(choices[0], check, title, meaning, choices=choices, **how)
+
+
+def _truth(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}", expected="true or false")
     return value
+
+
+def _temperature(name: str, value: Any) -> Any:
+    low, high = TEMPERATURES
+    if not _is_number(value) or not low <= value <= high:
+        raise ConfigError(f"{name} is {value!r}", expected=f"a number from {low:g} to {high:g}")
+    return value
+
+
+def _similarity(name: str, value: Any) -> Any:
+    if value is not None and (not _is_number(value) or not 0 < value <= 1):
+        raise ConfigError(f"{name} is {value!r}", expected="a cosine similarity above 0, at most 1, or none")
+    return value
+
+
+def _growth(name: str, value: Any) -> tuple[int, int] | None:
+    if value is not None and not is_growth(value):
+        raise ConfigError(f"{name} is {value!r}", expected=f"{GROWTH}, or none")
+    return None if value is None else (value[0], value[1])
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _checked_layers(value: Any) -> tuple[int, ...] | None:
+def _layers(name: str, value: Any) -> tuple[int, ...] | None:
     if value is None:
         return None
     if not isinstance(value, tuple | list):
-        raise ConfigError(f"layers is {value!r}", expected="a list of layer numbers, or none for every layer")
+        raise ConfigError(f"{name} is {value!r}", expected="a list of layer numbers, or none for every layer")
     layers = tuple(value)
     if any(isinstance(i, bool) or not isinstance(i, int) or i < 0 for i in layers):
-        raise ConfigError(f"layers is {list(layers)}", expected="layer numbers from 0 up")
+        raise ConfigError(f"{name} is {list(layers)}", expected="layer numbers from 0 up")
     if len(set(layers)) != len(layers) or not layers:
-        raise ConfigError(f"layers is {list(layers)}", expected="at least one layer, none twice")
+        raise ConfigError(f"{name} is {list(layers)}", expected="at least one layer, none twice")
     return tuple(sorted(layers))
 
 
@@ -124,7 +162,7 @@ class FocusSettings:
 
     def __post_init__(self) -> None:
         for name, value in self.chosen().items():
-            object.__setattr__(self, name, checked(name, value))
+            object.__setattr__(self, name, DECLARED[name].check(name, value))
 
     @classmethod
     def from_config(cls, config: FocusConfig, **more: Any) -> Self:
@@ -143,7 +181,7 @@ class FocusSettings:
         return config.replace(**self.chosen())
 
 
-SETTINGS = tuple(field.name for field in dataclasses.fields(FocusSettings))
+SETTINGS = tuple(one.name for one in dataclasses.fields(FocusSettings))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,26 +241,72 @@ class FocusConfig:
             of the share of the text beyond its window (composition/call.py).
     """
 
-    num_groups: int = 4
-    routing_dim: int = 16
-    top_k: int = 2
-    window: int = 128
-    num_sinks: int = 4
-    temperature: float = 0.1
-    sinkhorn_iterations: int = 20
-    normalisation: str = "sinkhorn"
-    assignment: str = "causal"
-    gate: str = "log"
-    layers: tuple[int, ...] | None = None
-    budget: tuple[HeadException, ...] = ()
-    text_sinks: float | None = None
-    text_sinks_from: int = 2
-    logit_factors: bool = False
-    window_growth: tuple[int, int] | None = None
+    num_groups: int = setting(4, whole(1, MAX_GROUPS), "Groups", "groups in every layer, K", line="K={}".format)
+    routing_dim: int = setting(16, whole(1), "Routing size", "width of the routing space, d_g")
+    top_k: int = setting(2, whole(1), "Top-k", "groups a token belongs to", line="top-k {}".format)
+    window: int = setting(
+        128,
+        whole(0),
+        "Window",
+        "tokens this near always attend, in heads without a window of their own",
+        line="window {}".format,
+    )
+    num_sinks: int = setting(
+        4, whole(0), "Sinks", "first tokens that all may see", line=lambda count: f"{count:,} sink{'s' * (count != 1)}"
+    )
+    temperature: float = setting(0.1, _temperature, "Temperature", "divides the scores of tokens and centroids")
+    sinkhorn_iterations: int = setting(
+        20, whole(1, 1000), "Balancing steps", "N: normalisations of columns and rows; twenty are enough"
+    )
+    normalisation: str = choice("sinkhorn", "softmax", title="Balancing", meaning="of groups in training")
+    assignment: str = choice(
+        "causal",
+        "sinkhorn",
+        title="Assignment",
+        meaning="causal never looks at later tokens; sinkhorn balances over the whole text",
+        line="{} assignment".format,
+    )
+    gate: str = choice("log", "paper", title="Gate", meaning="soft gate of training")
+    layers: tuple[int, ...] | None = setting(None, _layers, "Layers", "layers with groups")
+    text_sinks: float | None = setting(
+        None,
+        _similarity,
+        "Sinks in the text",
+        "tokens of the text that all may see",
+        shown=lambda least: "none" if least is None else f"from a cosine similarity of {least:g}",
+        line=lambda least: "" if least is None else f"text sinks from a cosine similarity of {least:g}",
+    )
+    text_sinks_from: int = setting(
+        2, whole(0), "Sinks in the text, from layer", "first layer that looks for them", line=lambda _: ""
+    )
+    logit_factors: bool = setting(
+        False,
+        _truth,
+        "Factors of the logits",
+        "whether every query head multiplies its logits by a learned factor",
+        shown=lambda used: "one for each query head" if used else "none",
+        line=lambda used: "factors of the logits" if used else "",
+    )
+    window_growth: tuple[int, int] | None = setting(
+        None,
+        _growth,
+        "Growth of windows",
+        "positions from which to which all windows grow, such as 1024 8192; 1 1 for windows of one length",
+        shown=lambda growth: growth_words(growth) if growth else "none",
+        line=lambda growth: f"windows {growth_words(growth)}" if growth else "",
+    )
+    budget: tuple[HeadException, ...] = setting(
+        (),
+        lambda _, value: read_budget(value),
+        "Budget",
+        "layers and heads with a top-k or window of their own, or with full attention",
+        shown=lambda budget: budget_words(read_budget(budget)) or "none",
+        line=lambda budget: budget_name(budget) if budget else "",
+    )
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, checked(field.name, getattr(self, field.name)))
+        for name, declared in DECLARED.items():
+            object.__setattr__(self, name, declared.check(name, getattr(self, name)))
         if self.window_growth is not None and self.window_growth[0] == self.window_growth[1]:
             object.__setattr__(self, "window_growth", None)
         if self.top_k > self.num_groups:
@@ -275,7 +359,7 @@ class FocusConfig:
 
     def replace(self, **changes: Any) -> FocusConfig:
         """A copy with some settings changed, validated again."""
-        unknown = set(changes) - {f.name for f in dataclasses.fields(self)}
+        unknown = set(changes) - set(DECLARED)
         if unknown:
             raise ConfigError(f"unknown setting {sorted(unknown)[0]!r}", expected=_names())
         return dataclasses.replace(self, **changes)
@@ -311,8 +395,7 @@ class FocusConfig:
         """
         if not isinstance(values, dict):
             raise ConfigError(f"the configuration is {type(values).__name__}", expected="a JSON object")
-        known = {f.name for f in dataclasses.fields(cls)}
-        unknown = sorted(set(values) - known)
+        unknown = sorted(set(values) - set(DECLARED))
         if unknown:
             raise ConfigError(f"unknown setting {unknown[0]!r} in the configuration", expected=_names())
         return cls(**values)
@@ -327,5 +410,24 @@ class FocusConfig:
         return cls.from_dict(values)
 
 
+DECLARED: dict[str, Setting] = {one.name: one.metadata["setting"] for one in dataclasses.fields(FocusConfig)}
+
+
+def setting_words(config: Mapping[str, Any]) -> str:
+    """What decides the pairs of a configuration as JSON has it, such as "K=8, top-k 1, window 64, 4 sinks"."""
+    lines = [declared.line(config[name]) for name, declared in DECLARED.items() if declared.line and name in config]
+    return ", ".join(line for line in lines if line)
+
+
+def setting_rows(configs: Sequence[FocusConfig]) -> list[tuple[str, list[str]]]:
+    """(setting, its value in each configuration) of what decides the pairs, as far as one of them uses it."""
+    used = {name for config in configs for name in config.to_dict()}
+    return [
+        (f"{declared.title}: {declared.meaning}", [declared.shown(getattr(config, name)) for config in configs])
+        for name, declared in DECLARED.items()
+        if declared.line and name in used
+    ]
+
+
 def _names() -> str:
-    return "one of " + ", ".join(f.name for f in dataclasses.fields(FocusConfig))
+    return "one of " + ", ".join(DECLARED)

@@ -24,9 +24,8 @@ export const runNumbers = (answer, tooltip, sameText) => {
     ...sides.map((side) => value(side) ?? none()),
   ]);
   const settings = Object.entries(answer.settings_that_differ).map(([name, values]) => {
-    const words = text.settings[name] || name.replaceAll("_", " ");
     return [
-      el("span", { class: "fx-column" }, words, el("span", { class: "fx-own-mark" }, text.differ)),
+      el("span", { class: "fx-column" }, answer.titles[name], el("span", { class: "fx-own-mark" }, text.differ)),
       ...values.map((value) => settingInWords(name, value)),
     ];
   });

@@ -425,11 +425,12 @@ export interface RunSummaryPayload {
   name: string;
 }
 
-/** The numbers of two runs of any texts, and the settings that differ. */
+/** The numbers of two runs of any texts, and the settings that differ; `titles`: what those are called. */
 export interface RunNumbersPayload {
   first: RunSummaryPayload;
   second: RunSummaryPayload;
   settings_that_differ: Record<string, (string | number | boolean | number[] | HeadExceptionPayload[] | null)[]>;
+  titles: Record<string, string>;
 }
 
 /** One layer timed at one length. */
@@ -658,7 +659,7 @@ export interface ConfigPayload {
   window_growth?: [number, number];
 }
 
-/** What a run was made with; `added_tokens`: pieces that the tokenizer put before the text. */
+/** What a run was made with, `setting` in words; `added_tokens`: pieces that the tokenizer put before the text. */
 export interface RunInfoPayload {
   run_id: string;
   name: string;
@@ -672,6 +673,7 @@ export interface RunInfoPayload {
   title: string;
   num_tokens: number;
   added_tokens: string[];
+  setting: string;
   seed: number;
   notes: string[];
   changes: string[];

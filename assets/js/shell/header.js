@@ -2,7 +2,7 @@
 // The header above the views: the run's title, settings and key numbers.
 import { buttonOf, el, newId } from "../core/dom.js";
 import { format } from "../core/format.js";
-import { budgetChip, budgetGroups, budgetRows, growthWords } from "../core/heads.js";
+import { budgetChip, budgetGroups, budgetRows } from "../core/heads.js";
 import { hintButton } from "../core/tooltip.js";
 import { common } from "../strings/common.js";
 import { heads } from "../strings/heads.js";
@@ -82,18 +82,7 @@ function chip(tooltip, words, attributes, content) {
  */
 function about(run, tooltip) {
   const { info, config } = run;
-  const growth = growthWords(config);
   const words = text.header;
-  const settings = [
-    words.groups(config.num_groups),
-    words.topK(config.top_k),
-    words.window(config.window),
-    ...(growth ? [growth] : []),
-    words.sinks(config.num_sinks),
-    ...(config.text_sinks === undefined ? [] : [words.textSinks(String(config.text_sinks))]),
-    ...(config.logit_factors ? [words.logitFactors] : []),
-    words.assignment(config.assignment),
-  ].join(", ");
   const brief = [
     words.tokens(format.count(run.numTokens), info.added_tokens),
     info.model_id,
@@ -110,7 +99,7 @@ function about(run, tooltip) {
     "details",
     { class: "fx-about" },
     el("summary", {}, el("ul", { class: "fx-facts" }, brief.map(item))),
-    el("p", { class: "fx-settings" }, settings, hintButton(tooltip, settings, words.settingsHint)),
+    el("p", { class: "fx-settings" }, info.setting, hintButton(tooltip, info.setting, words.settingsHint)),
     el("ul", { class: "fx-facts" }, facts.map(item)),
   );
 }

@@ -1,6 +1,6 @@
 // @ts-check
 // Labels and sentences of the frame around the views: tabs, header, cards and the layer control.
-import { counted, tokensInWords } from "./common.js";
+import { tokensInWords } from "./common.js";
 /** @import { Words } from "./words.js" */
 
 /** @satisfies {Words} */
@@ -70,10 +70,6 @@ export const shell = {
     groups: (count) => `K = ${count} groups`,
     topK: (k) => `top-k ${k}`,
     window: (size) => `window ${size}`,
-    sinks: (count) => counted(count, "sink"),
-    logitFactors: "a learned factor of the logits for each head",
-    textSinks: (similarity) => `sinks in the text (similarity ${similarity})`,
-    assignment: (kind) => `${kind} assignment`,
     seed: (seed) => `seed ${seed}`,
     timing: {
       chip: (repeats) => `timing goes on: measured ${["", "once", "twice"][repeats] || `${repeats} times`} so far`,

@@ -22,10 +22,10 @@ from focus_explorer.exports.bundle.read import FORMAT, FORMAT_VERSION, NAME
 from focus_explorer.exports.tables.sources import TABLES
 from focus_explorer.exports.tables.write import SUFFIXES, write_table
 from focus_explorer.progress import Progress
-from focus_explorer.usecases.budget import setting_words
 from focus_explorer.usecases.runs import layer_numbers
 from focus_explorer.usecases.service import Service
 from focus_explorer.words import counted
+from focus_runtime.config import setting_words
 from focus_runtime.files import replacing
 from focus_runtime.store.database import Database
 from focus_runtime.version import __version__

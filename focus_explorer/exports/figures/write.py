@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.tables.sources import as_run, provenance
-from focus_explorer.usecases.budget import setting_words
 from focus_explorer.usecases.runs import layer_numbers
 from focus_explorer.views.figures.style import PRESETS, SCREEN
+from focus_runtime.config import setting_words
 from focus_runtime.files import replacing
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
@@ -144,5 +144,5 @@ def _corpus_as_run(database: Database, corpus: dict[str, Any]) -> dict[str, Any]
 
 
 def _setting(run: dict[str, Any]) -> str:
-    setting = setting_words(json.loads(run["config"]), top_k="k=")
+    setting = setting_words(json.loads(run["config"]))
     return f"{run['model_id']}, centroids {run['centroids_name']}, {setting}, {run['dtype']} on {run['device']}"

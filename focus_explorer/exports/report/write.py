@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -17,11 +17,10 @@ from focus_explorer.exports.report import charts, numbers
 from focus_explorer.exports.report.numbers import OVERALL, RunReport, cause_shares, read_run
 from focus_explorer.progress import Progress
 from focus_explorer.statistics.rows import ENOUGH_UNITS, FEW_UNITS
-from focus_explorer.usecases.budget import budget_words, kept_budget, text_sinks_words
+from focus_explorer.usecases.budget import kept_budget
 from focus_explorer.usecases.service import Service
 from focus_explorer.words import counted
-from focus_runtime.budget import read_budget
-from focus_runtime.config import FocusConfig, growth_words
+from focus_runtime.config import FocusConfig, setting_rows
 from focus_runtime.files import replacing
 from focus_runtime.version import __version__
 
@@ -150,11 +149,6 @@ def _bands(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [rows[round(place * (len(rows) - 1) / (most - 1))] for place in range(most)]
 
 
-def _window(config: Mapping[str, Any]) -> str:
-    growth = config.get("window_growth")
-    return f"{counted(config['window'], 'token')}" + (f", {growth_words(growth)}" if growth else "")
-
-
 def _added(pieces: str | None) -> str:
     """The tokens that the tokenizer put before a text, from the column of the run."""
     return f" with {' '.join(json.loads(pieces))}" if pieces and pieces != "[]" else ""
@@ -174,18 +168,8 @@ def _settings(reports: list[RunReport]) -> list[tuple[str, list[str], bool]]:
     add("Model", [run["model_id"] for run in runs])
     add("Centroids", [run["centroids_name"] for run in runs])
     add("Layers with groups", [len(report.causes) for report in reports])
-    add("Groups per layer", [config["num_groups"] for config in configs])
-    add("Groups per token", [config["top_k"] for config in configs])
-    add("Window", [_window(config) for config in configs])
-    add("First tokens all attend to", [config["num_sinks"] for config in configs])
-    add("Assignment", [config["assignment"] for config in configs])
-    if any(config.get("budget") for config in configs):
-        add("Budget", [budget_words(read_budget(config.get("budget", []))) or "none" for config in configs])
-    if any(config.get("text_sinks") for config in configs):
-        add("Sinks in the middle of the text", [text_sinks_words(config.get("text_sinks")) for config in configs])
-    if any(config.get("logit_factors") for config in configs):
-        factors = ["one for each query head" if config.get("logit_factors") else "none" for config in configs]
-        add("Factors of the logits", factors)
+    for what, values in setting_rows([FocusConfig.from_dict(config) for config in configs]):
+        add(what, values)
     add("Precision, device", [f"{run['dtype']}, {run['device']}" for run in runs])
     add(
         "Attention code, threads",

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from focus_explorer.exports.tables.sources import BUDGET, SETTING_COLUMNS, SPECIAL, TABLE_DESCRIPTIONS
 from focus_explorer.statistics.rows import SCOPES
-from focus_explorer.usecases.budget import setting_words
+from focus_runtime.config import setting_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ def setting_sentence(row: dict[str, Any]) -> str:
     for name in ("window_growth", BUDGET):
         given[name] = json.loads(str(given[name] or "null"))
     return (
-        f"Run {row['run_id']}: {row['model_id']}, centroids {row['centroids']}, {setting_words(given, top_k='k=')}"
+        f"Run {row['run_id']}: {row['model_id']}, centroids {row['centroids']}, {setting_words(given)}"
         f"{', no special tokens' if row.get(SPECIAL) == 'none' else ''}."
     )
 

@@ -19,6 +19,7 @@ from focus_explorer.statistics import NAMES, OF_CORPUS
 from focus_explorer.usecases.runs import layer_numbers
 from focus_explorer.words import counted
 from focus_runtime.budget import budget_digest
+from focus_runtime.config import DECLARED
 from focus_runtime.mask.rule import group_label
 from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
@@ -99,17 +100,14 @@ _QUERIES = {  # tables that are the rows of one named query
     "missing_links": "missing_link_table",
     "predictions": "prediction_table",
 }
-SETTINGS = ("num_groups", "top_k", "window", "num_sinks", "assignment")
-SOME_SETTINGS = ("text_sinks", "text_sinks_from", "logit_factors")  # where a configuration has them
 BUDGET, BUDGET_ID = "budget", "budget_id"
+SETTINGS = [name for name, declared in DECLARED.items() if declared.line and name != BUDGET]
 SPECIAL = "special_tokens"
 SETTING_COLUMNS = (
     "run_id",
     "model_id",
     "centroids",
     *SETTINGS,
-    *SOME_SETTINGS,
-    "window_growth",
     SPECIAL,
     BUDGET,
     BUDGET_ID,
@@ -137,10 +135,9 @@ def read(database: Database, run_id: str, what: str) -> Iterator[pa.Table]:
         run = fetch_run(database, run_id) if corpus is None else as_run(corpus)
     config = json.loads(run["config"])
     setting = {"run_id": run_id, "model_id": run["model_id"], "centroids": run["centroids_name"]}
-    setting |= {name: config[name] for name in SETTINGS}
-    setting |= {name: config[name] for name in SOME_SETTINGS if config.get(name) is not None}
-    if config.get("window_growth"):
-        setting["window_growth"] = json.dumps(config["window_growth"])
+    for name in SETTINGS:  # those that a configuration lacks have their default
+        if (value := config.get(name)) is not None:
+            setting[name] = json.dumps(value) if isinstance(value, list) else value
     if (special_tokens := _special_tokens(run)) is not None:
         setting[SPECIAL] = special_tokens
     if config.get(BUDGET):

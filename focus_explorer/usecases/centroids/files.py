@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.settings import MAX_KEPT_BYTES
-from focus_explorer.usecases.budget import budget_words
 from focus_explorer.usecases.centroids.fit import check_model, groups_on_samples
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import check_owner, log_change, new_owner
 from focus_explorer.words import counted
 from focus_runtime.assets import SHIPPED_CENTROIDS as SHIPPED_CENTROIDS
-from focus_runtime.config import growth_words
+from focus_runtime.budget import budget_words
+from focus_runtime.config import setting_words
 from focus_runtime.files import replacing
 from focus_runtime.routing.places import hub_name, locate_centroids, named_repository
 from focus_runtime.store.database import Database
@@ -91,13 +91,9 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
         f"hidden size {centroids.hidden_size}",
         f"made for {centroids.base_model or 'a model it does not name'}"
         + (f"; fits {model}" if model is not None else ""),
-        f"trained for top-k {config.top_k}, window {config.window}, {counted(config.num_sinks, 'sink')}, "
-        f"temperature {config.temperature:g}, {config.gate} gate",
-        *([f"windows {growth_words(config.window_growth)}"] if config.window_growth is not None else []),
+        f"trained for {setting_words(config.to_dict())}, temperature {config.temperature:g}, {config.gate} gate",
         *([f"{unfocused} of the model's {total} attention layers keep full attention"] if unfocused else []),
         *([f"fetched from {centroids.origin}"] if centroids.origin else []),
-        *([f"text sinks from a similarity of {config.text_sinks:g}"] if config.text_sinks is not None else []),
-        *(["factors of the logits, one for each query head"] if config.logit_factors else []),
         *([f"budget: {budget_words(config.budget)}"] if config.budget else []),
         "column potentials present" if centroids.has_potentials else "no column potentials",
         *([f"groups balanced on {', '.join(balanced)}"] if balanced else []),

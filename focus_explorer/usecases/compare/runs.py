@@ -17,6 +17,7 @@ from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads import comparisons as payloads
 from focus_explorer.views.payloads import picked
 from focus_explorer.views.run import config_payload, encode
+from focus_runtime.config import DECLARED
 from focus_runtime.measure.intervals import moving_block_interval
 
 NO_PARTNER = 255  # byte of a group without a partner in the other run
@@ -64,7 +65,8 @@ def compare_numbers(service: Service, first: str, second: str) -> payloads.RunNu
     a, b = (_summary(service, run_id) for run_id in (first, second))
     one, two = dict[str, Any](a["config"]), dict[str, Any](b["config"])
     differ = {key: [one.get(key), two.get(key)] for key in one | two if one.get(key) != two.get(key)}
-    return {"first": a, "second": b, "settings_that_differ": differ}
+    titles = {name: DECLARED[name].title for name in differ}
+    return {"first": a, "second": b, "settings_that_differ": differ, "titles": titles}
 
 
 def _summary(service: Service, run_id: str) -> payloads.RunSummaryPayload:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.views.figures.style import FOCUS, FULL, RANDOM, WINDOW, Preset, axis, finish, mark, rule, spread
 from focus_explorer.words import counted, ends
-from focus_runtime.budget import budget_digest
-from focus_runtime.config import growth_words
+from focus_runtime.config import setting_words
 
 MOST_POINTS = 2500
 BEYOND = 0.01  # of the points at either end are outside the axis, so that a few do not flatten the rest
@@ -223,15 +222,10 @@ def speed_figure(result: dict[str, Any]) -> go.Figure:
                 line={"color": colour, "width": 2, "dash": dash},
                 marker={"size": 7},
             )
-    config = result["config"]
-    setting = (
-        f"K={config['num_groups']}, k={config['top_k']}, w={config['window']}, {counted(config['num_sinks'], 'sink')}"
-    )
-    setting += f", windows {growth_words(config['window_growth'])}" if config.get("window_growth") else ""
-    setting += f", with the budget {budget_digest(config['budget'])}" if config.get("budget") else ""
+    made_of = f"{result['model']}, {setting_words(result['config'])}, {result['dtype']}"
     figure.add_hline(y=1, line={"color": "#888888", "width": 1})
     figure.update_layout(
-        title={"text": f"Focus beside full attention<br><sup>{result['model']}, {setting}, {result['dtype']}</sup>"},
+        title={"text": f"Focus beside full attention<br><sup>{made_of}</sup>"},
         template="plotly_white",
         width=760,
         height=460,

@@ -157,11 +157,12 @@ class RunSummaryPayload(RunSummary):
 
 
 class RunNumbersPayload(TypedDict):
-    """The numbers of two runs of any texts, and the settings that differ."""
+    """The numbers of two runs of any texts, and the settings that differ; `titles`: what those are called."""
 
     first: RunSummaryPayload
     second: RunSummaryPayload
     settings_that_differ: dict[str, list[SettingValue]]
+    titles: dict[str, str]
 
 
 class LengthPayload(Executed):

@@ -84,11 +84,12 @@ class NamedRun(TypedDict):
 
 
 class RunInfoPayload(NamedRun, Executed):
-    """What a run was made with; `added_tokens`: pieces that the tokenizer put before the text."""
+    """What a run was made with, `setting` in words; `added_tokens`: pieces that the tokenizer put before the text."""
 
     title: str
     num_tokens: int
     added_tokens: list[str]
+    setting: str
     seed: int
     notes: list[str]
     changes: list[str]

@@ -26,7 +26,7 @@ from focus_explorer.usecases.texts import SAMPLES, sample_of, sample_text
 from focus_explorer.views.payloads.runs import DeletedPayload, MaskPayload
 from focus_explorer.web.requests.dispatch import KeptAnswers, asking, component_functions
 from focus_explorer.web.tabs import form as explore_form
-from focus_explorer.web.tabs.form import QUIET, centroid_choices, heads_choices, read_form
+from focus_explorer.web.tabs.form import FIELDS, QUIET, centroid_choices, heads_choices, read_form
 from focus_explorer.web.text import BUTTONS, LABELS, MESSAGES, TAGLINE
 
 POLL_SECONDS = 0.3  # between two looks at the first run
@@ -64,7 +64,7 @@ ON_LOAD = """
 """
 OPEN_FORM = "() => window.FocusForm.open()"  # for tabs that fill the form
 # Fields that a run of the link fills.
-LIKE_RUN = ("model", "centroids", "top_k", "window", "num_sinks", "assignment", "special_tokens", "heads")
+LIKE_RUN = ("model", "centroids", *FIELDS, "special_tokens", "heads")
 TEXT_FIELDS = ("text", "sample")  # that every opened run fills
 LONGEST_FILL = 200_000  # characters of a run's text put into the form; a longer one leaves it empty
 # The load event answers after the reader may have begun to fill the form: what was changed by then stays.

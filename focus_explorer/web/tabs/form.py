@@ -20,10 +20,16 @@ from focus_explorer.usecases.texts import count_tokens
 from focus_explorer.usecases.visitors import PublicNames, VisitorLimits, visitor_limits
 from focus_explorer.web.text import FORM, HEADS, LABELS, MESSAGES, PUBLIC_FORM
 from focus_explorer.words import counted
+from focus_runtime.config import DECLARED, SETTINGS, FocusConfig
 
 DEFAULT_LIMIT = 4000  # tokens
 # Heads of a run that the page opened with are no longer meant once other centroids or another model are chosen.
 NOT_OF_THE_RUN = f"heads => heads === '{ALL_ALIKE}' ? heads : '{OF_THE_FILE}'"
+OF_HEADS = {"budget", "window_growth"}  # settings that the field of heads chooses
+FILE_ALONE = {"logit_factors"}  # a setting that the centroid file alone has
+FIELDS: dict[str, Any] = {  # settings with a field of their own, and what they begin with
+    name: getattr(FocusConfig(top_k=1), name) for name in SETTINGS if name not in OF_HEADS | FILE_ALONE
+}
 DRAWN = ("num_groups", "routing_dim", "seed")  # fields that only random centroids have
 ELEMENTS = {"max_tokens": "limit", "num_groups": "groups", "num_sinks": "sinks"}  # where an id is not the field's name
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -35,10 +41,21 @@ class _Form(dict[str, Any]):
     """Components by their field of `AnalyzeRequest`."""
 
     def add(self, kind: Any, name: str, value: Any, **how: Any) -> None:
-        """Lay out a component for a field; its label and meaning are those of `FORM`."""
-        label, meaning = FORM[name]
+        """Lay out a component for a field; its label and meaning are those of `FORM` or of the setting."""
+        if name in FORM:
+            label, meaning = FORM[name]
+        else:
+            label, words = DECLARED[name].title, DECLARED[name].meaning
+            meaning = words[:1].upper() + words[1:]
         element = f"fe-{ELEMENTS.get(name, name).replace('_', '-')}"
         self[name] = kind(value=value, label=label, elem_id=element, **{"info": meaning} | how)
+
+    def setting(self, name: str) -> None:
+        """A setting of Focus: one of its choices, or a whole number."""
+        if choices := DECLARED[name].choices:
+            self.add(gr.Radio, name, FIELDS[name], choices=list(choices))
+        else:
+            self.number(name, FIELDS[name])
 
     def number(self, name: str, value: int, **how: Any) -> None:
         """A whole number."""
@@ -61,8 +78,8 @@ def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
             form.add(gr.Dropdown, "model", request.model, choices=models, info=PUBLIC_FORM["model"])
         form.add(gr.Dropdown, "centroids", request.centroids, choices=centroid_choices(service, request.centroids))
         with gr.Row():
-            form.number("top_k", 1)
-            form.number("window", 128)
+            form.setting("top_k")
+            form.setting("window")
     with gr.Accordion(LABELS["more"], open=False) as more:
         _more(form, request, visitor_limits(service))
         with gr.Group(visible=request.centroids == "random", elem_id="fe-random") as drawn, gr.Row():
@@ -81,13 +98,14 @@ def build(service: Service, request: AnalyzeRequest) -> dict[str, Any]:
 
 def _more(form: _Form, request: AnalyzeRequest, limits: VisitorLimits | None) -> None:
     with gr.Row():
-        form.number("num_sinks", 4)
+        form.setting("num_sinks")
         if limits is None:
             form.number("max_tokens", DEFAULT_LIMIT)
         else:
             meaning = PUBLIC_FORM["max_tokens"].format(tokens=limits.tokens)
             form.number("max_tokens", min(DEFAULT_LIMIT, limits.tokens), info=meaning)
-    form.add(gr.Radio, "assignment", "causal", choices=["causal", "sinkhorn"])
+    for name in [name for name in FIELDS if name not in form]:
+        form.setting(name)
     with gr.Row():
         form.choice("special_tokens", request.special_tokens, SPECIAL_TOKENS)
         form.add(gr.Checkbox, "chat", request.chat, min_width=120)

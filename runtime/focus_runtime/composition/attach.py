@@ -16,7 +16,6 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from focus_runtime.attention.clock import PassClock
-from focus_runtime.budget import HeadException
 from focus_runtime.composition.changes import Change, changed_budget, check_changes, layer_edits
 from focus_runtime.composition.check import IMPLEMENTATION as CHECKED
 from focus_runtime.composition.check import TOKENS, check_any_left, check_decoder, chosen_layers, passed, run_text
@@ -317,35 +316,25 @@ def compose(
     centroids: Any,
     *,
     settings: FocusSettings | None = None,
-    top_k: int | None = None,
-    window: int | None = None,
-    num_sinks: int | None = None,
-    assignment: str | None = None,
-    budget: Sequence[HeadException] | None = None,
-    logit_factors: bool | None = None,
-    window_growth: tuple[int, int] | None = None,
     backend: str = "auto",
     sliding_layers: str = "auto",
     check: bool = True,
+    **chosen: Any,
 ) -> FocusModel:
     """Compose Focus onto a frozen model.
 
     Args:
         model: a Hugging Face causal language model.
         centroids: `Centroids` from `load_centroids` or `random_centroids`.
-        settings: what is chosen in the centroid file's place, as one object; those below go before it.
-        top_k, window, num_sinks, assignment: inference settings; the centroid file's own when None.
-        budget: layers and key-value heads with settings of their own, see `FocusConfig`; the centroid file's when None,
-            none when empty. It stays in force where top_k or window are given.
-        logit_factors: whether heads multiply their logits by the centroid file's factors; where it has some when None.
-        window_growth: positions from which to which windows grow, see `FocusConfig`; the centroid file's when None,
-            (1, 1) for windows of one length.
+        settings: what is chosen in the centroid file's place, as one object.
         backend: attention backend, see `focus_attention`.
         sliding_layers: what layers with a sliding window do. "own": exactly their own attention, Focus on the global
             layers alone. "focus": Focus inside their window, a pair is allowed when both masks allow it. "auto": "own",
             but "focus" where no layer that the centroids cover is global, as in Mistral 7B v0.1.
         check: once per model and configuration of layers, whether 32 tokens are read to compare every attention call
             with the model's own; see composition/check.py.
+        chosen: settings by name, before those of `settings`: top_k, window, num_sinks, window_growth, assignment,
+            budget and logit_factors, as `FocusSettings` has them. A budget stays in force where top_k is given.
 
     Returns:
         A handle with `full_attention()` and `detach()`.
@@ -362,16 +351,8 @@ def compose(
             f"centroids is {type(centroids).__name__}", expected="Centroids", fix="use load_centroids(name or path)"
         )
     centroids.check_fits(model)
-    chosen = FocusSettings(
-        top_k=top_k,
-        window=window,
-        num_sinks=num_sinks,
-        window_growth=window_growth,
-        assignment=assignment,
-        budget=budget,
-        logit_factors=logit_factors,
-    )
-    config = chosen.of(centroids.config if settings is None else settings.of(centroids.config))
+    own = centroids.config if settings is None else settings.of(centroids.config)
+    config = FocusSettings(**chosen).of(own)
     _check_parts(centroids, config)
     centroids.check_budget(model, config.budget)
     if backend not in BACKENDS:

@@ -10,10 +10,11 @@ import pytest
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.tables.sources import budget_id
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
-from focus_explorer.usecases.budget import budget_name, budget_of, budget_words, heads_of, kept_budget, other_settings
+from focus_explorer.usecases.budget import budget_of, heads_of, kept_budget
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.run import config_payload
-from focus_runtime.budget import HeadException
+from focus_runtime.budget import HeadException, budget_name, budget_words
+from focus_runtime.config import setting_words
 
 ENTRIES = [
     {"layer": 3, "top_k": 2, "window": 256},
@@ -39,12 +40,11 @@ def test_a_file_is_read_and_said_in_words(tmp_path):
 
 
 def test_a_setting_names_its_budget():
-    assert other_settings({}) == other_settings({"budget": []}) == ""
-    assert other_settings({"budget": ENTRIES[:1]}) == ", budget of 1 exception (691bb4)"
-    assert other_settings({"budget": ENTRIES}) == ", budget of 3 exceptions (552b7d)"
-    others = {"text_sinks": 0.9, "logit_factors": True, "budget": ENTRIES}
-    assert other_settings(others) == (
-        ", text sinks from a cosine similarity of 0.9, factors of the logits, budget of 3 exceptions (552b7d)"
+    assert setting_words({"num_groups": 4, "budget": []}) == "K=4"
+    assert setting_words({"budget": ENTRIES[:1]}) == "budget of 1 exception (691bb4)"
+    others = {"text_sinks": 0.9, "logit_factors": True, "num_sinks": 0, "budget": ENTRIES}
+    assert setting_words(others) == (
+        "0 sinks, text sinks from a cosine similarity of 0.9, factors of the logits, budget of 3 exceptions (552b7d)"
     )
 
 

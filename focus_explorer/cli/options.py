@@ -109,9 +109,10 @@ def _add_settings(parser: argparse.ArgumentParser, left_out: Sequence[str]) -> N
         parser.add_argument(flag_of(name), dest=name, help=text, **keywords)
 
 
-def _settings(arguments: argparse.Namespace) -> FocusSettings:
-    values = {name: getattr(arguments, name, None) for name in FOCUS_SETTINGS}
-    return FocusSettings(**values | {"budget": budget_of(values["budget"])})
+def _settings(arguments: argparse.Namespace, left_out: Sequence[str]) -> FocusSettings:
+    values = {name: getattr(arguments, name) for name in FOCUS_SETTINGS if name not in left_out}
+    values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return FocusSettings(**values | {"budget": budget_of(values.get("budget"))})
 
 
 def flag_of(name: str) -> str:
@@ -157,7 +158,8 @@ def _reading(request: type[Request], run: Run) -> Callable[[argparse.Namespace],
     def read_and_run(arguments: argparse.Namespace) -> int | None:
         values = {name: getattr(arguments, name) for name in request.model_fields if hasattr(arguments, name)}
         if "settings" in request.model_fields:
-            values["settings"] = _settings(arguments)
+            left_out = details(request.model_fields["settings"])["left_out"]
+            values["settings"] = _settings(arguments, left_out)
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         return run(request.read(values | lists, named=named))
 

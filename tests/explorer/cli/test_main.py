@@ -67,17 +67,16 @@ def subparser(whole, name):
     return next(action for action in whole._actions if action.dest == "command").choices[name]
 
 
-FOCUS = "--top-k --window --sinks --budget --window-growth"
+FOCUS = "--top-k --window --sinks --budget --window-growth --logit-factors --no-logit-factors"
 COMPUTE = "--device --dtype --backend"
 HELP = {
-    "analyze": f"--model --centroids --db --json {FOCUS} {COMPUTE} --assignment --set --special-tokens --max-tokens "
+    "analyze": f"--model --centroids --db --json {FOCUS} --assignment {COMPUTE} --set --special-tokens --max-tokens "
     "--chat --repeats --attention --groups --routing-dim --seed --glob --text-column --name --out --engine --address "
     "--workers --gpus-per-worker --threads --no-tags --no-baseline",
     "bench": f"--model --centroids --text --lengths --layer-lengths {FOCUS} {COMPUTE} --special-tokens --repeats "
     "--seed --out --json",
     "bundle": "--out --text --no-figures --db",
-    "compare": f"--top-k --window --repeats --max-tokens --model --centroids --db --json {COMPUTE} --budget "
-    "--window-growth",
+    "compare": f"--repeats --max-tokens --model --centroids --db --json {FOCUS} --assignment {COMPUTE}",
     "corpora": "--db --json",
     "corpora show": "--db --json",
     "corpora delete": "--db --json",

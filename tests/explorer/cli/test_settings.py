@@ -72,7 +72,7 @@ def test_a_stored_run_keeps_its_own(capsys, folder, chosen):
     db = ["--db", folder / "own.duckdb"]
     run = ran(capsys, "analyze", folder / "text.txt", *chosen, "--repeats", 1, *db, "--json")["run_id"]
     assert main([str(word) for word in ["compare", run, *db, "--budget", "none"]]) == 2
-    assert "is measured with its own budget and growth of windows; leave --budget and" in capsys.readouterr().err
+    assert "is measured with its own settings; leave --budget out" in capsys.readouterr().err
     service = Service(folder / "own.duckdb")
     add_centroids(service, folder / "c.safetensors", "c.safetensors", None)
     cells = ran(capsys, "compare", run, *db, "--top-k", 1, "--window", 4, "--repeats", 1, "--json")["cells"]
@@ -200,4 +200,4 @@ def test_what_is_no_growth_and_a_stored_run_are_refused(capsys, folder, heads_mo
     run = grown_run(capsys, folder, heads_model, "constant")["run_id"]
     words = ["compare", run, "--db", folder / "runs.duckdb", "--window-growth", 1, 1]
     assert main([str(word) for word in words]) == 2
-    assert "leave --budget and --window-growth out" in capsys.readouterr().err
+    assert "leave --window-growth out" in capsys.readouterr().err

@@ -43,13 +43,13 @@ ALLOWED: dict[str, frozenset[str]] = {
     X: _runtime(""),
     f"{X}/data": _runtime("mask measure run store") | {X},
     f"{X}/statistics": _runtime("text mask measure store") | {X, f"{X}/data"},
-    f"{X}/views": _runtime("mask measure") | {X, f"{X}/data"},
+    f"{X}/views": _runtime("mask measure") | {X, f"{X}/data", f"{X}/statistics"},
     f"{X}/usecases": _runtime("models text mask routing composition measure explain fit evaluate run store")
     | {X, f"{X}/data", f"{X}/statistics", f"{X}/views"},
     f"{X}/exports": _runtime("models text mask measure store")
     | {X, f"{X}/data", f"{X}/statistics", f"{X}/views", f"{X}/usecases"},
-    f"{X}/web": frozenset({X, f"{X}/views", f"{X}/usecases", f"{X}/exports"}),
-    f"{X}/cli": frozenset({X, f"{X}/usecases", f"{X}/exports", f"{X}/web"}),
+    f"{X}/web": _runtime("") | {X, f"{X}/views", f"{X}/usecases", f"{X}/exports"},
+    f"{X}/cli": _runtime("") | {X, f"{X}/statistics", f"{X}/usecases", f"{X}/exports", f"{X}/web"},
     # the paper reads both, and is one room: nothing imports it
     P: _runtime("models text routing attention composition measure fit evaluate run")
     | {X, f"{X}/usecases", f"{X}/exports"},

@@ -16,6 +16,7 @@ from focus_explorer.cli.options import (
 )
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.progress import stage_bar
+from focus_explorer.statistics.describe import STATISTICS
 from focus_explorer.usecases.compare.costs import explain_token, measure_heads, most_hurt
 from focus_explorer.usecases.compare.what_if import WhatIfs, save_changed
 from focus_explorer.usecases.corpora.register import is_stored_corpus
@@ -29,22 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 WIDTH = 51
-NAMES = {
-    "dominance": "largest group",
-    "balance": "balance of group sizes",
-    "confidence": "confidence",
-    "entropy": "assignment entropy, nats",
-    "purity": "purity",
-    "nmi": "normalised mutual information",
-    "homogeneity": "homogeneity",
-    "completeness": "completeness",
-    "v_measure": "V-measure",
-    "stability": "stability of a token's group",
-    "pairs_kept": "pairs kept",
-    "distant_pairs_kept": "distant pairs kept",
-    "mass_kept": "attention kept",
-    "distant_mass_kept": "distant attention kept",
-}
 CATEGORIES = {"pos": ", part of speech", "dep": ", syntactic relation", "word": ", word lists"}
 
 
@@ -230,7 +215,7 @@ def describe_statistics(run_id: str, sample: Any, rows: pa.Table, between: pa.Ta
             name = "  more than random centroids"
             lines.append(f"{name:<{WIDTH}}{_number(row['value'], sign=True):>8}  {_interval(row, sign=True)}")
             continue
-        name = NAMES[row["statistic"]] + CATEGORIES.get(row["category"], "")
+        name = STATISTICS[row["statistic"]].title + CATEGORIES.get(row["category"], "")
         own = set(row["warning"].split("; ")) - {""} - common
         lines.append(
             f"{name:<{WIDTH}}{_number(row['value']):>8}  {_interval(row):<18}{_number(row['shuffled']):>9}"

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from focus_explorer.statistics.agreement import align
-from focus_explorer.statistics.layer_measures import INFORMATION, Bins, Measured, measure_layer
+from focus_explorer.statistics.layer_measures import Bins, Measured, measure_layer
 from focus_explorer.statistics.resample import Estimate, Resampler, corrected_p_values, mean_of
 from focus_explorer.statistics.rows import StatisticRow, caution, to_table
 from focus_explorer.statistics.sample import Sample
@@ -20,32 +20,154 @@ from focus_runtime.measure.contingency import group_purity, information, purity,
 from focus_runtime.measure.intervals import percentile_ends
 
 STABILITY_SHUFFLES = 99
-OF = {
-    "share": "tokens",
-    "dominance": "tokens",
-    "balance": "tokens",
-    "confidence": "tokens",
-    "entropy": "tokens",
-    "purity": "tokens",
-    "stability": "tokens whose piece occurs at least 5 times",
-    "pairs_kept": "causal pairs",
-    "distant_pairs_kept": "causal pairs beyond window and sinks",
-    "mass_kept": "query positions, mean over heads",
-    "distant_mass_kept": "query positions, mean over heads",
-    **dict.fromkeys(INFORMATION, "tokens"),
-}
-COMPARED = (
-    "purity",
-    "nmi",
-    "v_measure",
-    "stability",
-    "pairs_kept",
-    "distant_pairs_kept",
-    "mass_kept",
-    "distant_mass_kept",
-    "dominance",
-)
 Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """How users meet a statistic of a layer: its declaration, to which `measure_layer` adds how it is measured.
+
+    Attributes:
+        meaning: what it is, and of what.
+        family: of statistics that stand together; they stand in the order of their declarations.
+        of: what its denominator counts.
+        without: its value without groups, where that is the same for every layer.
+        compared: whether its difference from random centroids is a row of its own.
+        decimals: of a number; None: it is a share, shown in per cent.
+        reported: whether it stands in reports.
+    """
+
+    title: str
+    meaning: str
+    family: str
+    of: str = "tokens"
+    without: float | None = None
+    compared: bool = False
+    decimals: int | None = None
+    reported: bool = False
+
+
+POSITIONS = "query positions, mean over heads"
+SIZES, KINDS, WORDS, PAIRS = "Sizes and certainty", "Groups and grammar", "Words over contexts", "Pairs and attention"
+STATISTICS = {
+    "dominance": Statistic(
+        "Largest group",
+        "The share of tokens in a layer's largest group. 1/K would be even; near 100 % the groups have collapsed.",
+        SIZES,
+        without=1.0,
+        compared=True,
+        reported=True,
+    ),
+    "balance": Statistic(
+        "Balance of sizes",
+        "The entropy of the group sizes divided by its largest possible value: 100 % when all groups are equally "
+        "large, 0 % when one has every token.",
+        SIZES,
+        without=0.0,
+    ),
+    "confidence": Statistic(
+        "Confidence",
+        "The probability a token gave to its own group, mean over tokens.",
+        SIZES,
+        without=1.0,
+    ),
+    "entropy": Statistic(
+        "Uncertainty",
+        "The entropy of a token's probabilities over the groups, mean over tokens, in nats: 0 when each token is "
+        "certain of its group.",
+        SIZES,
+        without=0.0,
+        decimals=2,
+    ),
+    "purity": Statistic(
+        "Purity",
+        "The share of tokens whose category is the commonest one of their group. It rises with the number of groups"
+        " and with the commonest category, so read it with its baselines.",
+        KINDS,
+        compared=True,
+        reported=True,
+    ),
+    "nmi": Statistic(
+        "Shared information",
+        "Normalised mutual information of groups and categories: 0 when a group says nothing about the category of "
+        "a token, 1 when it says everything.",
+        KINDS,
+        without=0.0,
+        compared=True,
+        decimals=3,
+        reported=True,
+    ),
+    "v_measure": Statistic(
+        "V-measure",
+        "The harmonic mean of homogeneity and completeness.",
+        KINDS,
+        without=0.0,
+        compared=True,
+        decimals=3,
+    ),
+    "homogeneity": Statistic(
+        "Homogeneity",
+        "How far knowing the group tells the category: 1 when every group holds one category only.",
+        KINDS,
+        without=0.0,
+        decimals=3,
+    ),
+    "completeness": Statistic(
+        "Completeness",
+        "How far knowing the category tells the group: 1 when every category lies in one group only.",
+        KINDS,
+        without=1.0,
+        decimals=3,
+    ),
+    "stability": Statistic(
+        "Same word, same group",
+        "For token types used at least five times: the share of their uses that lie in the group most of their uses"
+        " lie in. 100 % means that the context never matters.",
+        WORDS,
+        of="tokens whose piece occurs at least 5 times",
+        without=1.0,
+        compared=True,
+        reported=True,
+    ),
+    "pairs_kept": Statistic(
+        "Pairs kept",
+        "The share of causal token pairs the mask computes.",
+        PAIRS,
+        of="causal pairs",
+        compared=True,
+    ),
+    "distant_pairs_kept": Statistic(
+        "Distant pairs kept",
+        "The same for the pairs that window and sinks would drop: what the groups alone keep, and heads with full "
+        "attention, which keep all of theirs.",
+        PAIRS,
+        of="causal pairs beyond window and sinks",
+        without=0.0,
+        compared=True,
+    ),
+    "mass_kept": Statistic(
+        "Attention kept",
+        "The share of full attention's probability that lies on pairs the mask keeps, mean over query tokens and "
+        "heads.",
+        PAIRS,
+        of=POSITIONS,
+        compared=True,
+    ),
+    "distant_mass_kept": Statistic(
+        "Distant attention kept",
+        "The same for the attention beyond window and sinks: what the groups alone keep of it, and heads with full "
+        "attention, which keep all of theirs.",
+        PAIRS,
+        of=POSITIONS,
+        without=0.0,
+        compared=True,
+    ),
+    "share": Statistic(
+        "Share of tokens",
+        "The share of all tokens that lie in this group.",
+        SIZES,
+    ),
+}
 
 
 @dataclass(slots=True)
@@ -203,7 +325,7 @@ class _Rows:
             category=scheme,
             value=estimate.value,
             count=tokens.get(statistic, self.sample.num_tokens),
-            denominator=OF[statistic] + (", mean over layers" if scope == "run" else ""),
+            denominator=STATISTICS[statistic].of + (", mean over layers" if scope == "run" else ""),
             units=self.resampler.count,
             unit=self.sample.unit,
             window_only=window_only,
@@ -214,7 +336,7 @@ class _Rows:
     ) -> list[StatisticRow]:
         """The row, and another of the difference from random centroids."""
         rows = [self._filled(row, estimate, random, draws, row.count)]
-        if random is not None and row.statistic in COMPARED:
+        if random is not None and STATISTICS[row.statistic].compared:
             gain = estimate.minus(random)
             difference = replace(row, statistic=f"{row.statistic}_minus_random", value=gain.value, window_only=None)
             rows.append(self._filled(difference, gain, None, None, row.count))
@@ -263,20 +385,7 @@ def _without(layer: Layer, name: str) -> float | None:
         return layer.focus.window_mass
     if statistic == "pairs_kept":
         return float(layer.focus.pairs.ruled.sum() / layer.focus.pairs.pairs.sum())
-    fixed = {
-        "dominance": 1.0,
-        "balance": 0.0,
-        "confidence": 1.0,
-        "entropy": 0.0,
-        "nmi": 0.0,
-        "homogeneity": 0.0,
-        "completeness": 1.0,
-        "v_measure": 0.0,
-        "stability": 1.0,
-        "distant_pairs_kept": 0.0,
-        "distant_mass_kept": 0.0,
-    }
-    return fixed.get(statistic)
+    return STATISTICS[statistic].without
 
 
 def _corrected(rows: list[StatisticRow]) -> list[StatisticRow]:

@@ -7,6 +7,8 @@ from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
+from focus_explorer.statistics.describe import STATISTICS
+
 DIGITS = 6  # significant
 DIFFERENCE = "_minus_random"
 MOST_P = 0.05
@@ -37,11 +39,14 @@ def judged(table: pa.Table, scope: str) -> list[dict[str, Any]]:
         if row["statistic"].endswith(DIFFERENCE):
             continue
         gain = gains.get(_key(row))
-        new = {"from_shuffled": from_shuffled(row), "from_random": from_random(row, gain)}
+        declared = STATISTICS[row["statistic"]]
+        new = {name: getattr(declared, name) for name in ("title", "meaning", "family", "decimals")}
+        new |= {"from_shuffled": from_shuffled(row), "from_random": from_random(row, gain)}
         if gain is not None:
             new |= {"difference": gain["value"], "difference_low": gain["low"], "difference_high": gain["high"]}
         judged_rows.append(row | new)
-    return judged_rows
+    declared_order = list(STATISTICS)
+    return sorted(judged_rows, key=lambda row: declared_order.index(row["statistic"]))
 
 
 def _key(row: Row, suffix: str = "") -> tuple[Any, ...]:

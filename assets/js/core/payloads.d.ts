@@ -1187,8 +1187,12 @@ export interface ComputingPayload {
   fraction: number;
 }
 
-/** Rows of statistics as columns. */
+/** Rows of statistics as columns; `decimals`: null for a share. */
 export interface StatisticColumnsPayload {
+  title: string[];
+  meaning: string[];
+  family: string[];
+  decimals: (number | null)[];
   layer: (number | null)[];
   group: (string | null)[];
   statistic: string[];

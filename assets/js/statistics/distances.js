@@ -85,7 +85,7 @@ export class StatDistances {
      */
     const share = (name, low, high) => [
       (row) => row[name],
-      (row) => statCell("share", row[name], low && row[low], high && row[high]),
+      (row) => statCell(null, row[name], low && row[low], high && row[high]),
     ];
     return {
       distance: [
@@ -159,7 +159,7 @@ export class StatDistances {
      */
     const line = (label, share, low, high) => [
       label,
-      [statNumber("share", share), statInterval("share", low, high)].filter(Boolean).join(" · "),
+      [statNumber(null, share), statInterval(null, low, high)].filter(Boolean).join(" · "),
     ];
     /** @param {Row} row @param {string} bin */
     const tip = (row, bin) =>

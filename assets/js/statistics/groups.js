@@ -169,7 +169,7 @@ export class StatGroups {
         {},
         el("dt", {}, label),
         el("dd", {}, percent(row?.value)),
-        el("dd", { class: "fx-muted" }, statInterval(name, row?.low, row?.high) || text.noInterval),
+        el("dd", { class: "fx-muted" }, statInterval(null, row?.low, row?.high) || text.noInterval),
         el("dd", { class: "fx-muted" }, words.randomBaseline(percent(row?.random))),
       );
     };
@@ -198,7 +198,7 @@ export class StatGroups {
         {},
         el("strong", { class: "fx-stat-value" }, statCategory(scheme, category)),
         ` ${percent(row.value)} `,
-        el("span", { class: "fx-muted" }, `(${statInterval("purity", row.low, row.high) || text.noInterval})`),
+        el("span", { class: "fx-muted" }, `(${statInterval(row.decimals, row.low, row.high) || text.noInterval})`),
       ),
       el(
         "p",

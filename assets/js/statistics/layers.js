@@ -6,7 +6,16 @@ import { layerTicks } from "../core/layer-axis.js";
 import { drawPlot, plotAxis, plotLayout } from "../core/plot.js";
 import { cssColour } from "../core/theme.js";
 import { statLegend, statTip, statTraces } from "./chart.js";
-import { indistinctWords, isIndistinct, statCell, statInterval, statKey, statName, statNumber } from "./numbers.js";
+import {
+  byFamily,
+  indistinctWords,
+  isIndistinct,
+  statCell,
+  statInterval,
+  statKey,
+  statName,
+  statNumber,
+} from "./numbers.js";
 import { statRows } from "./rows.js";
 import { StatTable } from "./table.js";
 import { statistics as text } from "../strings/statistics.js";
@@ -88,7 +97,7 @@ export class StatLayers {
      */
     const number = (name, low, high, signed) => [
       (row) => row[name],
-      (row) => statCell(row.statistic, row[name], low && row[low], high && row[high], signed),
+      (row) => statCell(row.decimals, row[name], low && row[low], high && row[high], signed),
     ];
     return {
       layer: [columns.layer, (row) => row.layer, (row) => this.button(row.layer)],
@@ -114,8 +123,8 @@ export class StatLayers {
   value(row) {
     const warning = indistinctWords(row);
     return [
-      el("strong", { class: "fx-stat-value" }, statNumber(row.statistic, row.value)),
-      el("span", { class: "fx-interval" }, statInterval(row.statistic, row.low, row.high) || text.noInterval),
+      el("strong", { class: "fx-stat-value" }, statNumber(row.decimals, row.value)),
+      el("span", { class: "fx-interval" }, statInterval(row.decimals, row.low, row.high) || text.noInterval),
       warning ? el("span", { class: "fx-stat-indistinct" }, warning) : null,
     ];
   }
@@ -162,20 +171,14 @@ export class StatLayers {
     const keys = new Map(this.rows.map((row) => [statKey(row), row]));
     if (!keys.has(/** @type {string} */ (this.key)))
       this.key = [...keys.keys()].find((key) => key.startsWith(FIRST)) || [...keys.keys()][0];
-    /** @param {[string, string[]]} family */
-    const options = ([title, names]) => {
-      const familyKeys = names.flatMap((name) => [...keys].filter(([, row]) => row.statistic === name));
-      return familyKeys.length === 0
-        ? []
-        : [
-            el(
-              "optgroup",
-              { label: title },
-              familyKeys.map(([key, row]) => el("option", { value: key }, statName(row))),
-            ),
-          ];
-    };
-    this.select.replaceChildren(...Object.values(text.families).flatMap(options));
+    const groups = [...byFamily(keys.values())].map(([label, rows]) =>
+      el(
+        "optgroup",
+        { label },
+        rows.map((row) => el("option", { value: statKey(row) }, statName(row))),
+      ),
+    );
+    this.select.replaceChildren(...groups);
     this.app.writeAddress();
   }
 
@@ -188,7 +191,7 @@ export class StatLayers {
     const name = statName(first);
     this.title.textContent = words.title(name);
     const constant = rows.every((row) => row.from_shuffled === null && row.value === row.shuffled);
-    this.about.textContent = [text.names[first.statistic][1], constant ? words.constant : null]
+    this.about.textContent = [first.meaning, constant ? words.constant : null]
       .filter(Boolean)
       .join(" ");
     this.plot.setAttribute("aria-label", words.chart(name));
@@ -240,7 +243,7 @@ export class StatLayers {
         fixedrange: true,
       }),
       yaxis: plotAxis(root, statName(rows[0]), {
-        tickformat: text.decimals[statistic] === undefined ? ".0%" : "",
+        tickformat: rows[0].decimals === null ? ".0%" : "",
         rangemode: "tozero",
         fixedrange: true,
       }),
@@ -262,7 +265,7 @@ export class StatLayers {
      */
     const line = (label, value, low, high) => [
       label,
-      [statNumber(row.statistic, value), statInterval(row.statistic, low, high)].filter(Boolean).join(" · "),
+      [statNumber(row.decimals, value), statInterval(row.decimals, low, high)].filter(Boolean).join(" · "),
     ];
     const lines = [
       line(words.key.value, row.value, row.low, row.high),

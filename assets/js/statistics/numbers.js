@@ -14,7 +14,19 @@ import { statistics as text } from "../strings/statistics.js";
 export const statKey = (row) => (row.category ? `${row.statistic}.${row.category}` : row.statistic);
 
 /** @param {StatisticRow} row */
-export const statName = (row) => text.name(text.names[row.statistic][0], text.schemes[row.category]);
+export const statName = (row) => text.name(row.title, text.schemes[row.category]);
+
+/**
+ * Rows by the title of their family, in their order.
+ * @param {Iterable<StatisticRow>} rows
+ * @returns {Map<string, StatisticRow[]>}
+ */
+export function byFamily(rows) {
+  /** @type {Map<string, StatisticRow[]>} */
+  const families = new Map();
+  for (const row of rows) families.set(row.family, [...(families.get(row.family) ?? []), row]);
+  return families;
+}
 
 /**
  * A tag in words, with the tag itself; word lists have words of their own.
@@ -31,28 +43,27 @@ export const statCategory = (scheme, category) => {
 
 /**
  * A share in per cent, or a number with the digits it deserves.
- * @param {string} statistic
+ * @param {number | null} digits
  * @param {number | null | undefined} value
  * @param {boolean} [signed]
  * @returns {string}
  */
-export const statNumber = (statistic, value, signed = false) => {
+export const statNumber = (digits, value, signed = false) => {
   if (value === null || value === undefined) return text.none;
-  const digits = text.decimals[statistic];
-  if (digits === undefined) return signed ? format.signedPercent(value) : format.percent(value, 1);
+  if (digits === null) return signed ? format.signedPercent(value) : format.percent(value, 1);
   return signed ? format.signed(value, digits) : format.decimal(value, digits);
 };
 
 /**
- * @param {string} statistic
+ * @param {number | null} digits
  * @param {number | null | undefined} [low]
  * @param {number | null | undefined} [high]
  * @param {boolean} [signed]
  * @returns {string | null}
  */
-export const statInterval = (statistic, low, high, signed = false) => {
+export const statInterval = (digits, low, high, signed = false) => {
   if (low === null || low === undefined || high === null || high === undefined) return null;
-  return text.interval(statNumber(statistic, low, signed), statNumber(statistic, high, signed));
+  return text.interval(statNumber(digits, low, signed), statNumber(digits, high, signed));
 };
 
 /**
@@ -86,15 +97,15 @@ export function chanceVerdict(row) {
 }
 
 /**
- * @param {string} statistic
+ * @param {number | null} digits
  * @param {number | null | undefined} value
  * @param {number | null | undefined} [low]
  * @param {number | null | undefined} [high]
  * @param {boolean} [signed]
  */
-export const statCell = (statistic, value, low, high, signed = false) => [
-  statNumber(statistic, value, signed),
-  small(statInterval(statistic, low, high, signed)),
+export const statCell = (digits, value, low, high, signed = false) => [
+  statNumber(digits, value, signed),
+  small(statInterval(digits, low, high, signed)),
 ];
 
 /** @param {string | null} words */

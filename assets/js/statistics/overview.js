@@ -6,7 +6,16 @@ import { format } from "../core/format.js";
 import { JobProgress, isLive } from "../core/job-progress.js";
 import { hintButton } from "../core/tooltip.js";
 import { alertBox } from "../core/widgets.js";
-import { indistinctWords, isIndistinct, statCell, statInterval, statKey, statName, statNumber } from "./numbers.js";
+import {
+  byFamily,
+  indistinctWords,
+  isIndistinct,
+  statCell,
+  statInterval,
+  statKey,
+  statName,
+  statNumber,
+} from "./numbers.js";
 import { statRows } from "./rows.js";
 import { statistics as text } from "../strings/statistics.js";
 /** @import { JobPayload, StatisticsPayload } from "../core/payloads.js" */
@@ -247,14 +256,12 @@ export class StatOverview {
         el("th", { scope: "col" }, label, hint ? hintButton(this.app.tooltip, label, hint) : null),
       ),
     );
-    const bodies = Object.values(text.families).map(([title, names]) =>
-      this.family(title, names, rows, columns.length),
-    );
+    const bodies = [...byFamily(rows)].map(([title, familyRows]) => this.family(title, familyRows, columns.length));
     const table = el(
       "table",
       { class: "fx-table fx-stat-table", "aria-label": words.table, "data-testid": "fx-stat-run" },
       el("thead", {}, head),
-      bodies.filter(Boolean),
+      bodies,
     );
     this.place.replaceChildren(
       el("h3", { class: "fx-subtitle fx-stat-next" }, words.title),
@@ -265,34 +272,31 @@ export class StatOverview {
 
   /**
    * @param {string} title
-   * @param {string[]} names
    * @param {StatisticRow[]} rows
    * @param {number} width
    */
-  family(title, names, rows, width) {
-    const familyRows = names.flatMap((name) => rows.filter((row) => row.statistic === name));
-    if (familyRows.length === 0) return null;
+  family(title, rows, width) {
     return el(
       "tbody",
       {},
       el("tr", { class: "fx-stat-family" }, el("th", { colspan: width, scope: "rowgroup" }, title)),
-      familyRows.map((row) => this.line(row)),
+      rows.map((row) => this.line(row)),
     );
   }
 
   /** @param {StatisticRow} row */
   line(row) {
-    const { statistic } = row;
+    const { decimals } = row;
     const warning = indistinctWords(row);
     const name = statName(row);
     /** @param {[(number | null)?, (number | null)?, (number | null)?, boolean?]} numbers */
-    const cell = (...numbers) => el("td", {}, statCell(statistic, ...numbers));
+    const cell = (...numbers) => el("td", {}, statCell(decimals, ...numbers));
     const button = buttonOf(name, () => this.open(row), { class: "fx-stat-open" });
     const value = el(
       "td",
       {},
-      el("strong", { class: "fx-stat-value" }, statNumber(statistic, row.value)),
-      el("span", { class: "fx-interval" }, statInterval(statistic, row.low, row.high) || text.noInterval),
+      el("strong", { class: "fx-stat-value" }, statNumber(decimals, row.value)),
+      el("span", { class: "fx-interval" }, statInterval(decimals, row.low, row.high) || text.noInterval),
       warning ? el("span", { class: "fx-stat-indistinct" }, warning) : null,
     );
     return el(
@@ -301,13 +305,13 @@ export class StatOverview {
       el(
         "th",
         { scope: "row", class: "fx-stat-name" },
-        el("span", { class: "fx-stat-named" }, button, hintButton(this.app.tooltip, name, text.names[statistic][1])),
+        el("span", { class: "fx-stat-named" }, button, hintButton(this.app.tooltip, name, row.meaning)),
       ),
       value,
       cell(row.shuffled, row.shuffled_low, row.shuffled_high),
       cell(row.random, row.random_low, row.random_high),
       cell(row.difference, row.difference_low, row.difference_high, true),
-      el("td", {}, statNumber(statistic, row.window_only)),
+      el("td", {}, statNumber(decimals, row.window_only)),
       el(
         "td",
         {},

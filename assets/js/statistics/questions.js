@@ -1,6 +1,6 @@
 // @ts-check
 // Questions about a run, each answered by a sentence with its interval and a figure beside its baselines.
-import { chanceVerdict, statInterval, statNumber } from "./numbers.js";
+import { chanceVerdict, statInterval, statName, statNumber } from "./numbers.js";
 import { statRows } from "./rows.js";
 import { qualitySentence, speedSentence } from "../compare/verdict.js";
 import { buttonOf, el } from "../core/dom.js";
@@ -194,17 +194,17 @@ function measured(run, name) {
  * @returns {Answered}
  */
 function described(row, answer, name, run) {
-  const { statistic } = row;
+  const { decimals } = row;
   const value = /** @type {number} */ (row.value);
-  const number = statNumber(statistic, value);
-  const interval = statInterval(statistic, row.low, row.high) ?? words.noInterval;
-  const called = text.name(text.names[statistic][0], text.schemes[row.category]);
+  const number = statNumber(decimals, value);
+  const interval = statInterval(decimals, row.low, row.high) ?? words.noInterval;
+  const called = statName(row);
   const even = name === "even" ? 1 / run.numGroups : null;
   const verdict =
-    even === null ? chanceVerdict(row) : words.evenVerdict(statNumber(statistic, even), value < EVEN * even);
+    even === null ? chanceVerdict(row) : words.evenVerdict(statNumber(decimals, even), value < EVEN * even);
   const baselines = [
-    row.shuffled === null || even !== null ? null : words.shuffled(statNumber(statistic, row.shuffled)),
-    row.random === null ? null : words.random(statNumber(statistic, row.random)),
+    row.shuffled === null || even !== null ? null : words.shuffled(statNumber(decimals, row.shuffled)),
+    row.random === null ? null : words.random(statNumber(decimals, row.random)),
   ].filter((one) => one !== null);
   const missing = answer.missing.random ? words.randomMissing : null;
   const sentences = [
@@ -222,6 +222,5 @@ function described(row, answer, name, run) {
     const [low, high] = [row.shuffled_low, row.shuffled_high];
     marks.push({ name: words.shuffledName, value: row.shuffled, low, high, colour: "muted" });
   }
-  const percent = text.decimals[statistic] === undefined;
-  return { sentences, axis: text.names[statistic][0], percent, marks };
+  return { sentences, axis: row.title, percent: decimals === null, marks };
 }

@@ -66,64 +66,6 @@ export const statistics = {
   waitingPart: "Working it out…",
   progress: (percent) => `${percent} of the layers`,
 
-  // [name, what it is and of what, whether it is a share (or a number with so many digits)]
-  names: /** @type {Record<string, [string,string]>} */ ({
-    dominance: [
-      "Largest group",
-      "The share of tokens in a layer's largest group. 1/K would be even; near 100 % the groups have collapsed.",
-    ],
-    balance: [
-      "Balance of sizes",
-      "The entropy of the group sizes divided by its largest possible value: 100 % when all groups are equally " +
-      "large, 0 % when one has every token.",
-    ],
-    confidence: ["Confidence", "The probability a token gave to its own group, mean over tokens."],
-    entropy: [
-      "Uncertainty",
-      "The entropy of a token's probabilities over the groups, mean over tokens, in nats: 0 when each token is " +
-      "certain of its group.",
-    ],
-    purity: [
-      "Purity",
-      "The share of tokens whose category is the commonest one of their group. It rises with the number of groups " +
-      "and with the commonest category, so read it with its baselines.",
-    ],
-    nmi: [
-      "Shared information",
-      "Normalised mutual information of groups and categories: 0 when a group says nothing about the category of a " +
-      "token, 1 when it says everything.",
-    ],
-    homogeneity: [
-      "Homogeneity",
-      "How far knowing the group tells the category: 1 when every group holds one category only.",
-    ],
-    completeness: [
-      "Completeness",
-      "How far knowing the category tells the group: 1 when every category lies in one group only.",
-    ],
-    v_measure: ["V-measure", "The harmonic mean of homogeneity and completeness."],
-    stability: [
-      "Same word, same group",
-      "For token types used at least five times: the share of their uses that lie in the group most of their uses " +
-      "lie in. 100 % means that the context never matters.",
-    ],
-    pairs_kept: ["Pairs kept", "The share of causal token pairs the mask computes."],
-    distant_pairs_kept: [
-      "Distant pairs kept",
-      "The same for the pairs that window and sinks would drop: what the groups alone keep, and heads with full " +
-      "attention, which keep all of theirs.",
-    ],
-    mass_kept: [
-      "Attention kept",
-      "The share of full attention's probability that lies on pairs the mask keeps, mean over query tokens and heads.",
-    ],
-    distant_mass_kept: [
-      "Distant attention kept",
-      "The same for the attention beyond window and sinks: what the groups alone keep of it, and heads with full " +
-      "attention, which keep all of theirs.",
-    ],
-    share: ["Share of tokens", "The share of all tokens that lie in this group."],
-  }),
   schemes: /** @type {Record<string, string>} */ ({
     pos: "parts of speech",
     dep: "syntactic relations",
@@ -203,19 +145,6 @@ export const statistics = {
       relcl: "relative clause",
       xcomp: "open complement",
     },
-  }),
-  families: /** @type {Record<string, [string, string[]]>} */ ({
-    sizes: ["Sizes and certainty", ["dominance", "balance", "confidence", "entropy"]],
-    categories: ["Groups and grammar", ["purity", "nmi", "v_measure", "homogeneity", "completeness"]],
-    words: ["Words over contexts", ["stability"]],
-    pairs: ["Pairs and attention", ["pairs_kept", "distant_pairs_kept", "mass_kept", "distant_mass_kept"]],
-  }),
-  decimals: /** @type {Record<string, number>} */ ({
-    entropy: 2,
-    nmi: 3,
-    homogeneity: 3,
-    completeness: 3,
-    v_measure: 3,
   }),
   interval: (low, high) => `${low} to ${high}`,
   none: "–",

@@ -12,12 +12,13 @@ import numpy as np
 from focus_explorer.data.parts import full_share
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.exports.bundle.manifest import describe_measured
+from focus_explorer.statistics.describe import STATISTICS
 from focus_runtime.mask.rule import CAUSES, group_label
 from focus_runtime.measure.intervals import moving_block_interval
 from focus_runtime.store.database import Database
 
 Row = dict[str, Any]
-OVERALL = ("dominance", "nmi", "purity", "stability")
+OVERALL = [name for name, declared in STATISTICS.items() if declared.reported]
 MOST_CATEGORIES, MOST_PIECES = 2, 7
 
 

@@ -16,6 +16,7 @@ from focus_explorer.exports.figures.render import print_pdf
 from focus_explorer.exports.report import charts, numbers
 from focus_explorer.exports.report.numbers import OVERALL, RunReport, cause_shares, read_run
 from focus_explorer.progress import Progress
+from focus_explorer.statistics.describe import STATISTICS
 from focus_explorer.statistics.rows import ENOUGH_UNITS, FEW_UNITS
 from focus_explorer.usecases.budget import kept_budget
 from focus_explorer.usecases.service import Service
@@ -35,13 +36,6 @@ CAUSE_NAMES = {
     "dropped": "dropped",
 }
 SCHEMES = {"pos": "part of speech", "word": "class of word"}
-STATISTICS = {
-    "dominance": "Largest group’s share of tokens",
-    "nmi": "Mutual information of groups and categories (0 to 1)",
-    "purity": "Tokens in their group’s commonest category",
-    "stability": "Uses of a token in its commonest group",
-}
-
 FURTHER = {  # measurement -> what it tells
     "attention": "how much of full attention the kept pairs hold",
     "comparisons": "other settings, and the same setting with random centroids or without groups",
@@ -107,7 +101,7 @@ def render(reports: list[RunReport]) -> str:
         runs=[_context(report, number) for number, report in enumerate(reports)],
         style=style,
         version=__version__,
-        statistics={name: STATISTICS[name] for name in OVERALL},
+        statistics={name: STATISTICS[name].title for name in OVERALL},
         causes=CAUSE_NAMES,
         stages=STAGES,
         same_text=len({report.run["text_sha256"] for report in reports}) == 1,
@@ -192,7 +186,7 @@ def cautions(report: RunReport) -> list[str]:
             f"{ENOUGH_UNITS} they are rough, and with fewer than {FEW_UNITS} they tell next to nothing."
         )
     weak = [
-        STATISTICS[name].lower()
+        STATISTICS[name].title.lower()
         for name in OVERALL
         if name in report.overall and "shuffled" in report.overall[name]["warning"]
     ]

@@ -180,8 +180,12 @@ class IntervalColumns(TypedDict):
 
 
 class StatisticColumnsPayload(TypedDict):
-    """Rows of statistics as columns."""
+    """Rows of statistics as columns; `decimals`: null for a share."""
 
+    title: list[str]
+    meaning: list[str]
+    family: list[str]
+    decimals: list[int | None]
     layer: list[int | None]
     group: list[str | None]
     statistic: list[str]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import signal
 import subprocess
 import sys
-import textwrap
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -42,20 +43,19 @@ def train_text(words, tmp_path):
     return [*words[:2], str(other), *words[3:]]
 
 
-@pytest.mark.parametrize("regime", ["two-phase", "from-scratch"])
-def test_a_model_folder_and_its_centroids_are_written(regime, train_text, tmp_path, capsys, model_folder):
+def test_a_model_folder_and_its_centroids_are_written(train_text, tmp_path, capsys):
     out = tmp_path / "out"
-    assert main([*train_text, "--out", str(out), "--regime", regime, "--json"]) == 0
+    assert main([*train_text, "--out", str(out), "--regime", "two-phase", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert printed["weights_before"] != printed["weights_after"]
     assert printed["held_out"]["tokens"] > 0
     assert 0 < printed["held_out"]["pairs kept"] <= 1
-    assert set(printed["phase_seconds"]) == ({"centroids", "weights"} if regime == "two-phase" else {"weights"})
+    assert set(printed["phase_seconds"]) == {"centroids", "weights"}
     assert printed["seconds"] == pytest.approx(sum(printed["phase_seconds"].values()), abs=0.11)
     model, _ = load_model(str(out))
     load_centroids(out / "centroids.safetensors").check_fits(model)
     assert not (out / "checkpoint").exists()
-    assert json.loads((out / "training.json").read_text())["regime"] == regime
+    assert json.loads((out / "training.json").read_text())["regime"] == "two-phase"
 
 
 def test_the_twin_has_no_centroids_and_the_same_start(train_text, tmp_path, capsys):
@@ -63,9 +63,12 @@ def test_the_twin_has_no_centroids_and_the_same_start(train_text, tmp_path, caps
     for name, more in (("a", []), ("b", ["--twin"])):
         assert main([*train_text, "--out", str(tmp_path / name), "--regime", "from-scratch", "--json", *more]) == 0
         results.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+        assert set(results[-1]["phase_seconds"]) == {"weights"}
     assert results[0]["weights_before"] == results[1]["weights_before"]
     assert results[0]["weights_after"] != results[1]["weights_after"]
     assert results[1]["attention"] == "full"
+    assert json.loads((tmp_path / "a" / "training.json").read_text())["regime"] == "from-scratch"
+    load_centroids(tmp_path / "a" / "centroids.safetensors").check_fits(load_model(str(tmp_path / "a"))[0])
     assert not (tmp_path / "b" / "centroids.safetensors").exists()
 
 
@@ -74,17 +77,19 @@ def test_a_stopped_training_continues_to_the_same_end(train_text, tmp_path, caps
     assert main([*train_text, "--out", str(whole), "--json"]) == 0
     train_text += ["--log-to", f"tensorboard:{tmp_path / 'board'}"]
     end = json.loads(capsys.readouterr().out.splitlines()[-1])
-    checks = itertools.count(1)
-    signalled = SimpleNamespace(is_set=lambda: next(checks) >= 4)
-    monkeypatch.setattr(train, "stop_on_signal", lambda: nullcontext(signalled))
-    assert main([*train_text, "--out", str(stopped), "--json"]) == 130
-    monkeypatch.undo()
+    shown, checks = [], itertools.count(1)
+    monkeypatch.setattr(train, "TERMINAL_BAR", lambda total: nullcontext(lambda done, numbers: shown.append(done)))
+    signalled = SimpleNamespace(is_set=lambda: next(checks) >= 4)  # asked after all steps of a phase but the last
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "stop_on_signal", lambda: nullcontext(signalled))
+        assert main([*train_text, "--out", str(stopped), "--json"]) == 130
     assert "which is saved; continue with" in capsys.readouterr().err
     assert (tmp_path / "stopped.log-to.json").exists()
     assert main([*train_text, "--out", str(stopped), "--json"]) == 2
     assert "keeps a training that was stopped" in capsys.readouterr().err
     assert main([*train_text, "--out", str(stopped), "--json", "--resume"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["weights_after"] == end["weights_after"]
+    assert shown == [1, 2, 3, 4, 5, 6]  # the bar counts the steps of all phases, also of those before the stop
     assert not (tmp_path / "stopped.log-to.json").exists()
     name, scalars, texts = read_back.tensorboard(tmp_path / "board")
     assert name.startswith("stopped-20")
@@ -130,43 +135,46 @@ def test_a_folder_that_is_trained_now_is_left_alone(train_text, tmp_path, capsys
     assert not list((tmp_path / "out").glob(".*"))
 
 
-def test_of_two_processes_the_first_alone_writes_what_one_trains_with_twice_the_batch(train_text, tmp_path, capsys):
-    program = tmp_path / "program.py"
-    program.write_text(
-        textwrap.dedent("""
-        import sys
-        from accelerate import PartialState
-        state = PartialState(cpu=True)
-        from focus_explorer.cli.main import main
-        from focus_explorer.usecases.training import train
-        save = train._save_model
-        train._save_model = lambda *args: print("SAVED by", state.process_index) or save(*args)
+TWO_PROCESSES = """
+import os, sys
+import focus_runtime.fit.phases, focus_runtime.models.loading
+from accelerate import PartialState
+from focus_explorer.cli.main import main
+from focus_explorer.usecases.training import train
+
+def work(rank):
+    os.environ |= {"RANK": rank, "LOCAL_RANK": rank}
+    state, save = PartialState(cpu=True), train._save_model
+    train._save_model = lambda *args: print("SAVED by", state.process_index) or save(*args)
+    with open(f"said-{rank}", "w") as sys.stdout:
         status = main(sys.argv[1:])
-        state.destroy_process_group()
-        sys.exit(status)
-        """)
-    )
-    variables = {
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": f"{free_port()}",
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(program), *train_text, "--out", str(tmp_path / "out"), "--json"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment() | variables | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank in range(2)
-    ]
+    state.destroy_process_group()
+    return status
+
+children = []
+for rank in "01":  # forked: what both import is imported once
+    children.append(os.fork())
+    if not children[-1]:
+        status = 1
+        try:
+            status = work(rank)
+        finally:
+            os._exit(status)
+sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
+"""
+
+
+@pytest.mark.long
+def test_of_two_processes_the_first_alone_writes_what_one_trains_with_twice_the_batch(train_text, tmp_path, capsys):
+    both = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{free_port()}"}
+    words = [sys.executable, "-c", TWO_PROCESSES, *train_text, "--out", str(tmp_path / "out"), "--json"]
+    process = subprocess.Popen(words, cwd=tmp_path, env=environment() | both, start_new_session=True)
     try:
-        ended = [process.communicate(timeout=400)[0].splitlines() for process in processes]
+        assert process.wait(timeout=400) == 0
     finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0]
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    ended = [(tmp_path / f"said-{rank}").read_text().splitlines() for rank in range(2)]
     assert ended[0][0] == "SAVED by 0"
     assert json.loads(ended[0][1])["out"] == str(tmp_path / "out")
     assert ended[1] == []
@@ -207,17 +215,6 @@ def test_the_time_is_said_to_be_that_of_all_parts(seconds, phases, said, monkeyp
     monkeypatch.setattr(train, "train", lambda *_, **__: result)
     assert main([*words, "--out", "o"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == f"trained for {said}"
-
-
-def test_the_bar_of_a_continued_training_counts_the_steps_of_all_phases(train_text, tmp_path, monkeypatch):
-    shown, checks = [], itertools.count(1)
-    monkeypatch.setattr(train, "TERMINAL_BAR", lambda total: nullcontext(lambda done, numbers: shown.append(done)))
-    signalled = SimpleNamespace(is_set=lambda: next(checks) >= 3)  # asked after all steps of a phase but the last
-    with monkeypatch.context() as patch:
-        patch.setattr(train, "stop_on_signal", lambda: nullcontext(signalled))
-        assert main([*train_text, "--out", str(tmp_path / "out")]) == 130
-    assert main([*train_text, "--out", str(tmp_path / "out"), "--resume"]) == 0
-    assert shown == [1, 2, 3, 4, 5, 6]
 
 
 def test_train_writes_a_usable_file(tmp_path, model_folder, text_file, capsys):

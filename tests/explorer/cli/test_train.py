@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import signal
 import subprocess
 import sys
-from contextlib import nullcontext, suppress
+import textwrap
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -135,46 +134,44 @@ def test_a_folder_that_is_trained_now_is_left_alone(train_text, tmp_path, capsys
     assert not list((tmp_path / "out").glob(".*"))
 
 
-TWO_PROCESSES = """
-import os, sys
-import focus_runtime.fit.phases, focus_runtime.models.loading
-from accelerate import PartialState
-from focus_explorer.cli.main import main
-from focus_explorer.usecases.training import train
-
-def work(rank):
-    os.environ |= {"RANK": rank, "LOCAL_RANK": rank}
-    state, save = PartialState(cpu=True), train._save_model
-    train._save_model = lambda *args: print("SAVED by", state.process_index) or save(*args)
-    with open(f"said-{rank}", "w") as sys.stdout:
-        status = main(sys.argv[1:])
-    state.destroy_process_group()
-    return status
-
-children = []
-for rank in "01":  # forked: what both import is imported once
-    children.append(os.fork())
-    if not children[-1]:
-        status = 1
-        try:
-            status = work(rank)
-        finally:
-            os._exit(status)
-sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
-"""
-
-
 @pytest.mark.long
 def test_of_two_processes_the_first_alone_writes_what_one_trains_with_twice_the_batch(train_text, tmp_path, capsys):
-    both = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{free_port()}"}
-    words = [sys.executable, "-c", TWO_PROCESSES, *train_text, "--out", str(tmp_path / "out"), "--json"]
-    process = subprocess.Popen(words, cwd=tmp_path, env=environment() | both, start_new_session=True)
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import sys
+        from accelerate import PartialState
+        state = PartialState(cpu=True)
+        from focus_explorer.cli.main import main
+        from focus_explorer.usecases.training import train
+        save = train._save_model
+        train._save_model = lambda *args: print("SAVED by", state.process_index) or save(*args)
+        status = main(sys.argv[1:])
+        state.destroy_process_group()
+        sys.exit(status)
+        """)
+    )
+    variables = {
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": f"{free_port()}",
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(program), *train_text, "--out", str(tmp_path / "out"), "--json"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment() | variables | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
     try:
-        assert process.wait(timeout=400) == 0
+        ended = [process.communicate(timeout=400)[0].splitlines() for process in processes]
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    ended = [(tmp_path / f"said-{rank}").read_text().splitlines() for rank in range(2)]
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0]
     assert ended[0][0] == "SAVED by 0"
     assert json.loads(ended[0][1])["out"] == str(tmp_path / "out")
     assert ended[1] == []

@@ -9,25 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Literal
 
-from focus_explorer.cli.options import (
-    AsJson,
-    Changed,
-    Computed,
-    FocusOptions,
-    Numbers,
-    OfModel,
-    OnDatabase,
-    Settings,
-    TextBegins,
-    command,
-    command_line,
-    fill,
-    flag_of,
-    focus_settings,
-    numbers,
-    print_note,
-    print_result,
-)
+from focus_explorer.cli.options import command, command_line, fill, flag_of, print_note, print_result
 from focus_explorer.cli.runs import describe_corpus
 from focus_explorer.errors import InputError
 from focus_explorer.progress import document_bar, stage_bar
@@ -44,7 +26,23 @@ from focus_explorer.usecases.budget import kept_budget
 from focus_explorer.usecases.centroids.files import pinned_name
 from focus_explorer.usecases.compare.settings import NAMES, REPEATS, grid, measure_grid
 from focus_explorer.usecases.pairs import measure_attention
-from focus_explorer.usecases.request import File, argument, details, option
+from focus_explorer.usecases.request import (
+    AsJson,
+    Changed,
+    Computed,
+    File,
+    FocusOptions,
+    Numbers,
+    OfModel,
+    OnDatabase,
+    Settings,
+    TextBegins,
+    argument,
+    details,
+    focus_settings,
+    numbers,
+    option,
+)
 from focus_explorer.usecases.runs import list_runs, run_summary
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import read_text_file, read_text_stream

@@ -5,27 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any, NoReturn
 
-from focus_explorer.cli.options import (
-    Action,
-    AsJson,
-    Computed,
-    FocusOptions,
-    Numbers,
-    OfModel,
-    Settings,
-    TextBegins,
-    command,
-    fill,
-    focus_settings,
-    numbers,
-    print_result,
-    setting,
-)
+from focus_explorer.cli.options import Action, command, print_result
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.usecases.bench import LONGEST, BenchRequest, bench
 from focus_explorer.usecases.evaluate import EvaluateRequest, TaskRequest, evaluate, make_task
-from focus_explorer.usecases.request import File, option
 from focus_explorer.words import counted, ends
 from focus_runtime.config import setting_words
 
@@ -33,27 +17,16 @@ MOVED_OPTIONS = (  # that `reproduce` once had
     *("scale", "text", "val", "recipe", "plan", "again", "model"),
     *("steps", "seeds", "domain", "out", "work", "device", "json"),
 )
-SUCH_AS = "numbers of tokens such as 512,1024,2048"
 
 
-class BenchOptions(OfModel, FocusOptions, Computed, TextBegins, AsJson):
-    settings: Settings = focus_settings("assignment")
-    text: File | None = option(None, "a UTF-8 text file (default: the sample texts)")
-    lengths: Numbers = numbers((512, 1024, 2048), "tokens for the whole model", SUCH_AS)
-    layer_lengths: Numbers = numbers((1024, 2048, 4096, 8192, 16384), "tokens for one attention layer", SUCH_AS)
-    repeats: int = option(5, "timed repeats after one to warm up", ge=1)
-    seed: int = option(0, "of the one layer's random inputs")
-    out: File = option("benchmarks/results", "folder for bench.json and bench.svg")
-
-
-def run_bench(options: BenchOptions) -> None:
+def run_bench(options: BenchRequest) -> None:
     if not 0 <= options.seed < 1 << 32:
         raise InputError(f"--seed is {options.seed}", expected=f"a whole number from 0 to {(1 << 32) - 1:,}")
     for flag, lengths in (("--lengths", options.lengths), ("--layer-lengths", options.layer_lengths)):
         if any(not 2 <= length <= LONGEST for length in lengths):
             given = ",".join(map(str, lengths))
             raise InputError(f"{flag} is {given!r}", expected=f"numbers of tokens from 2 to {LONGEST:,}")
-    written = bench(fill(BenchRequest, options), _picture, bar=stage_bar)
+    written = bench(options, _picture, bar=stage_bar)
     plot = None if written.plot is None else str(written.plot)
     where = f"written      {written.data}" + (f" and {plot}" if plot else f"\nnote         {written.problem}")
     result = {**written.result, "data": str(written.data), "plot": plot}
@@ -97,44 +70,13 @@ def describe_bench(result: dict[str, Any]) -> str:
     return "\n".join([*lines, *(f"note         {note}" for note in result["notes"])])
 
 
-class EvaluateOptions(FocusOptions, TextBegins, Computed, AsJson):
-    model: File = setting("model")
-    centroids: tuple[File, ...] = option(
-        ("default",),
-        "default, or centroid files; several that differ in their training seed give intervals over seeds",
-    )
-    text: tuple[File, ...] = option((), "held-out text files, or folders of .txt files")
-    seq_len: int = option(1024, "tokens of a sequence")
-    sequences: int = option(24, "sequences over all texts")
-    tasks: str | None = option(None, "lm-eval tasks such as lambada_openai,hellaswag (default: all of --task-folder)")
-    task_folder: File | None = option(None, "folder with lm-eval task files of your own")
-    limit: int | None = option(None, "only the first so many items of each task")
-    batch: int = option(1, "task requests at once")
-    seed: int = option(0, "of resampling")
-    out: File | None = option(None, "JSON file to write")
+def run_evaluate(request: EvaluateRequest) -> None:
+    print_result(request, evaluate(request, bar=stage_bar), describe_evaluation)
 
 
-class MakeTaskOptions(AsJson):
-    text: tuple[File, ...] = option(..., "text files, or folders of .txt files", action="extend")
-    out: File = option(..., "folder to make")
-    model: File = setting("model")
-    lengths: Numbers = numbers((96, 512, 1024), "most tokens of a passage", "tokens such as 96,512,1024")
-    items: int = option(100, "passages of each length")
-    window: int = option(128, "in passages longer than this, the word occurred before but not within so many tokens")
-    seed: int = option(0, "which passages are taken")
-
-
-def run_evaluate(options: EvaluateOptions) -> None:
-    tasks = () if options.tasks is None else tuple(name.strip() for name in options.tasks.split(","))
-    if not all(tasks):
-        raise InputError(f"--tasks is {options.tasks!r}", expected="names such as lambada_openai,hellaswag")
-    request = fill(EvaluateRequest, options, tasks=tasks)
-    print_result(options, evaluate(request, bar=stage_bar), describe_evaluation)
-
-
-def run_make_task(options: MakeTaskOptions) -> None:
-    about = make_task(fill(TaskRequest, options), bar=stage_bar)
-    print_result(options, {"out": options.out, **about}, lambda about: describe_tasks(about, options.items))
+def run_make_task(request: TaskRequest) -> None:
+    about = make_task(request, bar=stage_bar)
+    print_result(request, {"out": request.out, **about}, lambda about: describe_tasks(about, request.items))
 
 
 def describe_tasks(about: dict[str, Any], requested: int) -> str:
@@ -235,15 +177,15 @@ def _moved(_: argparse.Namespace) -> NoReturn:
 
 COMMANDS = {
     "reproduce": add_moved_options,
-    "bench": command(BenchOptions, run_bench),
+    "bench": command(BenchRequest, run_bench),
     "evaluate": command(
-        EvaluateOptions,
+        EvaluateRequest,
         run_evaluate,
         [
             Action(
                 "make-task",
                 "write last-word tasks made from plain text, for use without a network",
-                MakeTaskOptions,
+                TaskRequest,
                 run_make_task,
             )
         ],

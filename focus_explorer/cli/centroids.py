@@ -6,30 +6,25 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from focus_explorer.cli.options import (
-    Action,
-    AsJson,
-    OnDatabase,
-    Placed,
-    TextBegins,
-    command,
-    fill,
-    print_note,
-    print_result,
-    setting,
-)
-from focus_explorer.errors import InputError
+from focus_explorer.cli.options import Action, command, fill, print_note, print_result
 from focus_explorer.progress import stage_bar
 from focus_explorer.usecases.centroids.cards import CentroidCards
 from focus_explorer.usecases.centroids.copies import ImportRequest, copy_with, import_file
 from focus_explorer.usecases.centroids.files import check_centroids, remove_file, rename_file
 from focus_explorer.usecases.centroids.publish import prepare, pull, push, write_folder
-from focus_explorer.usecases.request import File, Request, argument, option
+from focus_explorer.usecases.request import (
+    SHIPPED,
+    AsJson,
+    File,
+    NewFile,
+    OnDatabase,
+    argument,
+    option,
+)
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.tune import BalanceRequest, balance
 from focus_explorer.words import counted
 
-SHIPPED = ".safetensors, .pt or .pth, or the name of a shipped file"
 UPLOADED = "its name, or its sha256"
 
 
@@ -78,54 +73,17 @@ class Rename(Remove):
     name: str = argument("the new name")
 
 
-class NewFile(Request):
-    out: File = option(..., "the new file (.safetensors)", metavar="FILE")
-
-
-class Import(NewFile, AsJson):
-    source: File = argument(".safetensors, .pt or .pth, or a folder of such files", metavar="file")
-    model: File | None = option(
-        None, "the model that they are for: checks the fit and estimates column potentials that are missing"
-    )
-    groups: int | None = option(None, "K, where shapes leave it open")
-    window: int | None = option(None, "local window in tokens, unless the file states it")
-    top_k: int | None = option(None, "groups a token belongs to (default: the file's, or 2)")
-    temperature: float | None = option(None, "divides the scores (default: the file's, or 0.1)")
-    sinks: int | None = option(None, "first tokens every token may attend to (default: the file's, or 4)")
-    layout: tuple[str, ...] = option(
-        (),
-        "projection or centroids, =ours or =transposed, where shapes leave it open",
-        metavar="PART=LAYOUT",
-    )
-    map: tuple[str, ...] = option(
-        (),
-        "how the tensors of a part are called, such as 'projection=*.W_g.weight'; also centroids and potential",
-        metavar="PART=PATTERN",
-    )
-
-
-def run_import(options: Import) -> None:
+def run_import(options: ImportRequest) -> None:
     """Write a file of ours, after the table of what becomes what."""
 
     def show(table: list[str]) -> None:
         if not options.as_json:
             print("\n".join(table))
 
-    request = fill(
-        ImportRequest, options, layouts=_pairs("--layout", options.layout), names=_pairs("--map", options.map)
-    )
-    imported = import_file(Service(), request, show=show)
+    imported = import_file(Service(), options, show=show)
     if not options.as_json:
         _print_notes(imported.notes)
     print_result(options, asdict(imported), lambda _: f"wrote {options.out}, sha256 {imported.sha256}")
-
-
-def _pairs(flag: str, words: tuple[str, ...]) -> dict[str, str]:
-    """PART=VALUE words as a dict."""
-    for word in words:
-        if "=" not in word:
-            raise InputError(f"{flag} is {word!r}", expected="PART=VALUE, such as projection=transposed")
-    return dict(word.split("=", 1) for word in words)
 
 
 def _print_notes(notes: Iterable[str]) -> None:
@@ -163,20 +121,8 @@ def run_grow_windows(options: GrowWindows) -> None:
     print(f"wrote {options.out}{constant}, sha256 {digest}")
 
 
-class Balance(NewFile, OnDatabase, TextBegins, Placed):
-    file: File = argument(SHIPPED)
-    text: tuple[File, ...] = option(
-        ...,
-        "text by kind: text files, or folders of .txt files; a kind of weight 2 gives twice the sequences",
-        metavar="NAME=FOLDER[:WEIGHT]",
-    )
-    model: File = setting("model")
-    sequences: int = option(32, "of all kinds of text together")
-    seq_len: int = option(1024, "of a sequence", metavar="TOKENS")
-
-
-def run_balance(options: Balance) -> None:
-    balanced = balance(Service(options.db), fill(BalanceRequest, options), bar=stage_bar)
+def run_balance(options: BalanceRequest) -> None:
+    balanced = balance(Service(options.db), options, bar=stage_bar)
     _print_notes(balanced.notes)
     print(f"wrote {options.out}, balanced on {counted(balanced.sequences, 'sequence')}, sha256 {balanced.sha256}")
 
@@ -230,12 +176,12 @@ COMMANDS = {
         None,
         [
             Action("check", "validate a centroid file", Check, run_check),
-            Action("import", "write a file of ours from centroids that other code saved", Import, run_import),
+            Action("import", "write a file of ours from centroids that other code saved", ImportRequest, run_import),
             Action(
                 "text-sinks", "write a copy that also keeps sinks in the middle of a text", TextSinks, run_text_sinks
             ),
             Action("grow-windows", "write a copy whose windows grow with the position", GrowWindows, run_grow_windows),
-            Action("balance", "write a copy whose groups are of equal size on your text", Balance, run_balance),
+            Action("balance", "write a copy whose groups are of equal size on your text", BalanceRequest, run_balance),
             Action("list", "every shipped and uploaded file, and how many runs used it", ListFiles, run_list),
             Action(
                 "rename",

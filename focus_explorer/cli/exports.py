@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from focus_explorer.cli.options import OnDatabase, command, fill, print_note
+from focus_explorer.cli.options import command, fill, print_note
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
-from focus_explorer.usecases.request import File, argument, option
+from focus_explorer.usecases.request import File, OnDatabase, argument, option
 from focus_explorer.usecases.service import Service
 
 

@@ -6,21 +6,14 @@ from collections.abc import Mapping
 from math import exp
 from typing import TYPE_CHECKING, Any
 
-from focus_explorer.cli.options import (
-    Changed,
-    OnRun,
-    command,
-    command_line,
-    print_note,
-    print_result,
-)
+from focus_explorer.cli.options import command, command_line, print_note, print_result
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.progress import stage_bar
 from focus_explorer.statistics.describe import STATISTICS
 from focus_explorer.usecases.compare.costs import explain_token, measure_heads, most_hurt
 from focus_explorer.usecases.compare.what_if import WhatIfs, save_changed
 from focus_explorer.usecases.corpora.register import is_stored_corpus
-from focus_explorer.usecases.request import argument, option
+from focus_explorer.usecases.request import Changed, OnRun, argument, option
 from focus_explorer.usecases.runs import check_run, token_pieces
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics import measure_run
@@ -38,7 +31,6 @@ class ExplainOptions(OnRun):
 
 
 def run_explain(options: ExplainOptions) -> None:
-
     service = Service(options.db)
     check_run(service.database, options.run_id)
     token = most_hurt(service, options.run_id) if options.token is None else options.token
@@ -87,7 +79,6 @@ class HeadsOptions(OnRun):
 
 
 def run_heads(options: HeadsOptions) -> None:
-
     if options.verify < 0:
         raise InputError(f"--verify is {options.verify}", expected="a number of heads, or 0 for estimates alone")
     service = Service(options.db)
@@ -116,7 +107,6 @@ class WhatIfOptions(OnRun, Changed):
 
 
 def run_what_if(options: WhatIfOptions) -> None:
-
     if not options.changes:
         raise InputError("no change was given", expected="at least one --set, such as --set full:12")
     service, changes = Service(options.db), list(options.changes)
@@ -165,7 +155,6 @@ class StatisticsOptions(OnRun):
 
 def run_statistics(options: StatisticsOptions) -> None:
     """Measure what is missing, then print the statistics."""
-    from focus_explorer.usecases.service import Service
     from focus_explorer.usecases.statistics import agreement_between, run_statistics
 
     service = Service(options.db)
@@ -187,7 +176,6 @@ def run_statistics(options: StatisticsOptions) -> None:
 
 
 def _measure(service: Any, options: StatisticsOptions) -> None:
-
     for run_id in filter(None, (options.run_id, options.other)):
         with stage_bar() as progress:
             try:

@@ -1,4 +1,4 @@
-"""Options of commands, made from the fields of a request; fields, notes and the recorded line that commands share."""
+"""Options of commands, made from the fields of a request; notes and the recorded line that commands share."""
 
 from __future__ import annotations
 
@@ -12,20 +12,16 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BeforeValidator, InstanceOf
 from pydantic.fields import FieldInfo
 
-from focus_explorer.settings import BACKENDS, DTYPES, SETTINGS, SPECIAL_TOKENS, TEXTS_BEGIN
 from focus_explorer.usecases.budget import budget_of
-from focus_explorer.usecases.request import File, Request, argument, details, option
+from focus_explorer.usecases.request import ONE_OF, AsJson, FocusOptions, Request, details
 from focus_runtime.config import DECLARED, FocusSettings
 from focus_runtime.config import SETTINGS as FOCUS_SETTINGS
 
 Made = TypeVar("Made")
 Run = Callable[[Any], int | None]  # takes the request; returns the exit status
 AddOptions = Callable[[argparse.ArgumentParser], None]
-Settings = InstanceOf[FocusSettings]
-ONE_OF = ("one of them",)  # the group of options of which exactly one is given
 
 
 @dataclass(frozen=True)
@@ -171,100 +167,6 @@ def fill(kind: Callable[..., Made], options: Request, **others: Any) -> Made:
     names = inspect.signature(kind).parameters.keys() & type(options).model_fields.keys()
     chosen = options.settings.chosen() if isinstance(options, FocusOptions) else {}
     return kind(**{name: getattr(options, name) for name in names} | chosen | others)
-
-
-def _numbers(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return tuple(sorted({int(part) for part in value.split(",") if part.strip()}))
-
-
-Numbers = Annotated[tuple[int, ...], BeforeValidator(_numbers)]  # ascending, from words such as 1,2
-
-
-def numbers(default: tuple[int, ...] | None, text: str, such_as: str, **how: Any) -> Any:
-    """A field of type `Numbers`: whole numbers with commas between."""
-    return option(default, text, expected=such_as, type=str, nargs=None, **how)
-
-
-def setting(name: str, **how: Any) -> Any:
-    known = SETTINGS[name]
-    default: Any = (int(known.default) if name == "port" else known.default) or None
-    return option(default, f"{known.help} (default: {known.default or 'the user data folder'})", **how)
-
-
-class OnDatabase(Request):
-    db: File | None = setting("db")
-
-
-class AsJson(Request):
-    as_json: bool = option(False, "print one JSON object", flag="--json")
-
-
-class OnRun(OnDatabase, AsJson):
-    run_id: str = argument("a run, as listed by `runs`", metavar="RUN")
-
-
-class OfModel(Request):
-    model: File = setting("model")
-    centroids: File = setting("centroids")
-
-
-def focus_settings(*left_out: str) -> Any:
-    """A field for the settings that replace the centroid file's: an option for each but those left out."""
-    return option(FocusSettings(), left_out=left_out)
-
-
-class FocusOptions(Request):
-    settings: Settings = focus_settings()
-
-
-class OnDevice(Request):
-    device: str = option(
-        "auto",
-        "auto, cpu, cuda, cuda:N, mps, or split (all GPUs together); auto is the first CUDA device, else the CPU",
-    )
-
-
-class Placed(OnDevice):
-    dtype: str = option(
-        "auto",
-        "of the model; auto is bfloat16 on a GPU that computes it, else float32",
-        choices=("auto", *DTYPES),
-    )
-
-
-class Computed(Placed):
-    backend: str = option(
-        "auto",
-        "what computes Focus attention; all compute the same pairs (default: auto, the fastest)",
-        choices=BACKENDS,
-    )
-
-
-class TextBegins(Request):
-    special_tokens: str = option(SPECIAL_TOKENS[0], TEXTS_BEGIN, choices=SPECIAL_TOKENS)
-
-
-class Logged(Request):
-    log_to: tuple[str, ...] = option(
-        (),
-        "log the training there too, may be repeated: tensorboard[:FOLDER] (default: runs), trackio[:PROJECT] or "
-        "wandb[:PROJECT] (default: focus); see docs/training.md",
-        action="append",
-        metavar="PROGRAM[:PLACE]",
-    )
-
-
-class Changed(Request):
-    changes: tuple[File, ...] = option(
-        (),
-        "a change of what Focus does, may be repeated: move:LAYER:TOKEN:GROUP, see:LAYER:TOKEN:EARLIER, "
-        "silence:LAYER:GROUP, full:LAYER[:HEAD], k:LAYER[:HEAD]=N or window:LAYER[:HEAD]=N; see docs/what-if.md",
-        flag="--set",
-        action="append",
-        metavar="CHANGE",
-    )
 
 
 def print_result(options: AsJson, result: Any, describe: Callable[[Any], str]) -> None:

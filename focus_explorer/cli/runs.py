@@ -6,9 +6,9 @@ import json
 from collections import Counter
 from typing import Any
 
-from focus_explorer.cli.options import Action, AsJson, OnDatabase, command, print_result
+from focus_explorer.cli.options import Action, command, print_result
 from focus_explorer.usecases import labels
-from focus_explorer.usecases.request import argument, option
+from focus_explorer.usecases.request import AsJson, OnDatabase, argument, option
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.words import counted

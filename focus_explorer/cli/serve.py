@@ -7,11 +7,11 @@ import getpass
 import sys
 from typing import Any
 
-from focus_explorer.cli.options import Action, Computed, OfModel, OnDatabase, command, fill, setting
+from focus_explorer.cli.options import Action, command, fill
 from focus_explorer.errors import InputError
 from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.centroids.files import pinned_name
-from focus_explorer.usecases.request import File, Request, argument, option
+from focus_explorer.usecases.request import Computed, File, OfModel, OnDatabase, Request, argument, option, setting
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import add_user
 from focus_explorer.usecases.visitors import VisitorLimits

@@ -6,21 +6,12 @@ import json
 import sys
 from pathlib import Path
 
-from focus_explorer.cli.options import (
-    Action,
-    AsJson,
-    OnDatabase,
-    OnDevice,
-    command,
-    command_line,
-    print_note,
-    print_result,
-)
+from focus_explorer.cli.options import Action, command, command_line, print_note, print_result
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.settings import SETTINGS, default_database
 from focus_explorer.usecases.database_care import Findings, backup, check, repair, restore
-from focus_explorer.usecases.request import File, Request, argument, option
+from focus_explorer.usecases.request import AsJson, File, OnDatabase, OnDevice, Request, argument, option
 from focus_explorer.words import counted
 
 

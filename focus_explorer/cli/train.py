@@ -5,33 +5,21 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import fields
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import create_model, field_validator
+from pydantic import create_model
 
-from focus_explorer.cli.options import (
-    ONE_OF,
+from focus_explorer.cli.options import command, command_line, print_note, print_result
+from focus_explorer.errors import Cancelled, TrainingStopped
+from focus_explorer.progress import stage_bar
+from focus_explorer.usecases.request import (
     AsJson,
-    Computed,
-    FocusOptions,
+    File,
     Logged,
-    Numbers,
-    OfModel,
     OnDatabase,
-    Settings,
-    TextBegins,
-    command,
-    command_line,
-    fill,
-    focus_settings,
-    numbers,
-    print_note,
-    print_result,
+    option,
     setting,
 )
-from focus_explorer.errors import Cancelled, InputError, TrainingStopped
-from focus_explorer.progress import stage_bar
-from focus_explorer.usecases.request import File, option
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.request import (
     OF_RECIPE,
@@ -146,91 +134,16 @@ def describe_training(row: dict[str, Any]) -> str:
     )
 
 
-OR_NONE = "whole numbers such as 2,32, or none"
-
-
-class TuneOptions(OfModel, OnDatabase, FocusOptions, TextBegins, Computed, AsJson):
-    settings: Settings = focus_settings("assignment", "budget", "logit_factors")
-    text: tuple[File, ...] = option(
-        ...,
-        "calibration text by domain: text files, or folders of .txt files",
-        action="extend",
-        metavar="NAME=FOLDER",
-    )
-    held_out: tuple[File, ...] = option(
-        (),
-        "text for the check at the end, left out of --text folders (default: other sequences of the calibration text)",
-        nargs="*",
-        metavar="NAME=FOLDER",
-    )
-    out: tuple[File, ...] = option(
-        ..., "centroid file to write (.safetensors), one for each target", action="extend", metavar="FILE"
-    )
-    loss: tuple[str, ...] = option(
-        (),
-        "largest rise in perplexity in every domain, such as 1%% or 0.01; several are searched together",
-        group=ONE_OF,
-        metavar="SHARE",
-    )
-    pairs: tuple[str, ...] = option(
-        (),
-        "largest share of causal pairs kept, such as 30%% or 0.3; several are searched together",
-        group=ONE_OF,
-        metavar="SHARE",
-    )
-    head_top_k: Numbers = numbers(
-        (0, 2),
-        "top-k that single heads may get besides that of all and full attention, such as 2,3; 0 is the window and the "
-        "first tokens alone, 'none' no other",
-        OR_NONE,
-    )
-    head_window: Numbers = numbers(
-        (16, 32, 64, 128, 256, 512),
-        "windows that single heads may get besides the one of all, such as 16,64; 'none' no other",
-        OR_NONE,
-    )
-    heads: Literal["query", "key-value"] = option(
-        "query",
-        "which heads get settings of their own: each query head, or key-value heads with all that share them",
-    )
-    sequences: int = option(6, "calibration sequences a domain, of the shortest length; of longer ones as many tokens")
-    held_out_sequences: int = option(8, "of the check, a domain, likewise")
-    seq_len: tuple[int, ...] = option(
-        (1024,),
-        "tokens of a sequence, or several lengths such as 1024 4096, which need --held-out; pairs are counted at the "
-        "shortest",
-        metavar="TOKENS",
-    )
-    write_best: bool = option(False, "write the closest budget where none meets a target")
-    resume: bool = option(False, "continue a search with the same --out that was stopped")
-    as_json: bool = option(False, "print one JSON object for each target, a line each", flag="--json")
-
-    @field_validator("head_top_k", "head_window", mode="before")
-    @classmethod
-    def _none(cls, value: Any) -> Any:
-        return () if value == "none" else value
-
-
-def run_tune(given: TuneOptions) -> int:
+def run_tune(request: TuneRequest) -> int:
     """Search; returns the exit status: 3 where no budget meets a target and its file was not written."""
-    request = fill(
-        TuneRequest,
-        given,
-        loss=tuple(_share(text, "--loss") for text in given.loss),
-        pairs=tuple(_share(text, "--pairs") for text in given.pairs),
-        top_ks=given.head_top_k,
-        windows=given.head_window,
-        by_query=given.heads == "query",
-        seq_lens=given.seq_len,
-    )
     try:
-        found = tune(Service(given.db), request, bar=stage_bar)
+        found = tune(Service(request.db), request, bar=stage_bar)
     except (KeyboardInterrupt, Cancelled):
         again = command_line() + ("" if request.resume else " --resume")
         print(f"stopped; what was measured is kept. Continue with\n  {again}", file=sys.stderr)
         return 130
     for out, tuned in zip(request.out, found, strict=True):
-        if given.as_json:
+        if request.as_json:
             print(json.dumps(to_json(tuned)))
         else:
             print(describe(tuned))
@@ -245,13 +158,6 @@ def run_tune(given: TuneOptions) -> int:
     return 3 if any(tuned.written is None for tuned in found) else 0
 
 
-def _share(text: str, flag: str) -> float:
-    try:
-        return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
-    except ValueError as error:
-        raise InputError(f"{flag} is {text!r}", expected="a share such as 1% or 0.01") from error
-
-
 COMMANDS = {
     "train": command(_with_options_of("train", Train), run_train),
     "finetune": command(
@@ -260,6 +166,6 @@ COMMANDS = {
         description="two-phase: centroids first, then all weights with them. from-scratch: weights and centroids from "
         "random initialisation. --twin trains with full attention on the same data in the same order.",
     ),
-    "tune": command(TuneOptions, run_tune),
+    "tune": command(TuneRequest, run_tune),
     "trainings": command(ListTrainings, run_trainings),
 }

@@ -9,10 +9,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from focus_explorer import settings
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.progress import Progress, StageBar, no_stages
-from focus_explorer.usecases.models import OnModel, load_at
+from focus_explorer.usecases.models import load_at
+from focus_explorer.usecases.request import (
+    AsJson,
+    Computed,
+    File,
+    FocusOptions,
+    Numbers,
+    OfModel,
+    Settings,
+    TextBegins,
+    focus_settings,
+    numbers,
+    option,
+)
 from focus_explorer.usecases.texts import all_samples, read_text_file, special_token_notes
 from focus_runtime.failures import Advice
 from focus_runtime.files import cannot_write, check_writable_folder
@@ -23,23 +35,18 @@ SHORTER_LENGTHS = Advice(
     fits="leave out what is longer than {0} (--lengths)",
     otherwise="leave out the longest of --lengths, or close other programs",
 )
+SUCH_AS = "numbers of tokens such as 512,1024,2048"
 LONGEST = 1 << 21  # tokens; at this many the layer's inputs alone take gigabytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BenchRequest(OnModel):
-    """What is measured, on the samples if no text is given.
-
-    `lengths` are tokens for the whole model, ascending; those beyond the text are left out.
-    """
-
-    out: str
-    centroids: str = settings.SETTINGS["centroids"].default
-    text: str | None = None
-    lengths: tuple[int, ...] = (512, 1024, 2048)
-    layer_lengths: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384)
-    repeats: int = 5
-    seed: int = 0
+class BenchRequest(OfModel, FocusOptions, Computed, TextBegins, AsJson):
+    settings: Settings = focus_settings("assignment")
+    text: File | None = option(None, "a UTF-8 text file (default: the sample texts)")
+    lengths: Numbers = numbers((512, 1024, 2048), "tokens for the whole model", SUCH_AS)
+    layer_lengths: Numbers = numbers((1024, 2048, 4096, 8192, 16384), "tokens for one attention layer", SUCH_AS)
+    repeats: int = option(5, "timed repeats after one to warm up", ge=1)
+    seed: int = option(0, "of the one layer's random inputs")
+    out: File = option("benchmarks/results", "folder for bench.json and bench.svg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,7 @@ def measure(request: BenchRequest, progress: Progress) -> dict[str, Any]:
     ids = torch.tensor([text_ids(tokenizer, text, request.special_tokens)], device=placement.device)
     lengths = _lengths_within(model, ids, request.lengths)
     centroids = load_centroids(request.centroids)
-    focus = compose(model, centroids, settings=request, assignment="causal", backend=request.backend)
+    focus = compose(model, centroids, settings=request.settings, assignment="causal", backend=request.backend)
     try:
         with within_memory(model, SHORTER_LENGTHS):
             measured = {

@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer import settings
 from focus_explorer.errors import CentroidFileError, InputError, TextError
 from focus_explorer.progress import Progress, StageBar, held_at, no_stages
-from focus_explorer.usecases.models import OnModel, load_at
+from focus_explorer.usecases.models import load_at
+from focus_explorer.usecases.request import (
+    AsJson,
+    Computed,
+    File,
+    FocusOptions,
+    Names,
+    Numbers,
+    TextBegins,
+    numbers,
+    option,
+    setting,
+)
 from focus_explorer.usecases.texts import read_text_file, special_token_notes, text_files
 from focus_runtime.failures import SEQUENCES, Advice
 from focus_runtime.files import cannot_write, check_writable, replacing
@@ -28,54 +40,37 @@ if TYPE_CHECKING:
 TASKS = Advice(otherwise="set a smaller --batch, choose tasks with shorter texts, or close other programs")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluateRequest(OnModel):
-    """What is measured.
-
-    Attributes:
-        centroids: names or files; several that differ in their training seed give intervals over seeds.
-        text: held-out text files, or folders of .txt files; none measures no perplexity.
-        seq_len, sequences: tokens of a sequence, and sequences over all texts.
-        tasks, task_folder: names of lm-eval tasks, and a folder with task files; all of the folder without names.
-        limit: only the first so many items of each task.
-        out: JSON file to write; None writes none.
-    """
-
-    centroids: tuple[str, ...] = ("default",)
-    text: tuple[str, ...] = ()
-    seq_len: int = 1024
-    sequences: int = 24
-    tasks: tuple[str, ...] = ()
-    task_folder: str | None = None
-    limit: int | None = None
-    batch: int = 1
-    seed: int = 0
-    out: str | None = None
-
-    @property
-    def has_tasks(self) -> bool:
-        return bool(self.tasks) or self.task_folder is not None
-
-    def check(self) -> None:
-        if not self.has_tasks and not self.text:
-            raise InputError("there is nothing to evaluate", fix="give --text, --tasks or --task-folder")
-        for option, least in (("seq_len", 2), ("sequences", 1), ("limit", 1), ("batch", 1), ("seed", 0)):
-            number = getattr(self, option)
-            if number is not None and number < least:
-                raise InputError(f"--{option.replace('_', '-')} is {number}", expected=f"at least {least}")
+class EvaluateRequest(FocusOptions, TextBegins, Computed, AsJson):
+    model: File = setting("model")
+    centroids: tuple[File, ...] = option(
+        ("default",),
+        "default, or centroid files; several that differ in their training seed give intervals over seeds",
+    )
+    text: tuple[File, ...] = option((), "held-out text files, or folders of .txt files")
+    seq_len: int = option(1024, "tokens of a sequence", ge=2)
+    sequences: int = option(24, "sequences over all texts", ge=1)
+    tasks: Names | None = option(
+        None,
+        "lm-eval tasks such as lambada_openai,hellaswag (default: all of --task-folder)",
+        expected="names such as lambada_openai,hellaswag",
+        type=str,
+        nargs=None,
+    )
+    task_folder: File | None = option(None, "folder with lm-eval task files of your own")
+    limit: int | None = option(None, "only the first so many items of each task", ge=1)
+    batch: int = option(1, "task requests at once", ge=1)
+    seed: int = option(0, "of resampling", ge=0)
+    out: File | None = option(None, "JSON file to write")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskRequest:
-    """A folder of last-word tasks, one for each length in tokens; see `write_last_word_tasks`."""
-
-    text: tuple[str, ...]
-    out: str
-    model: str = settings.SETTINGS["model"].default
-    lengths: tuple[int, ...] = (96, 512, 1024)
-    items: int = 100
-    window: int = 128
-    seed: int = 0
+class TaskRequest(AsJson):
+    text: tuple[File, ...] = option(..., "text files, or folders of .txt files", action="extend")
+    out: File = option(..., "folder to make")
+    model: File = setting("model")
+    lengths: Numbers = numbers((96, 512, 1024), "most tokens of a passage", "tokens such as 96,512,1024")
+    items: int = option(100, "passages of each length")
+    window: int = option(128, "in passages longer than this, the word occurred before but not within so many tokens")
+    seed: int = option(0, "which passages are taken")
 
 
 @dataclass(slots=True)
@@ -89,7 +84,8 @@ class _Sample:
 
 def evaluate(request: EvaluateRequest, *, bar: StageBar = no_stages) -> dict[str, Any]:
     """Measure, write `request.out` as a whole or not at all, and return what is written, JSON-ready."""
-    request.check()
+    if request.tasks is None and request.task_folder is None and not request.text:
+        raise InputError("there is nothing to evaluate", fix="give --text, --tasks or --task-folder")
     out = None if request.out is None else Path(os.path.expanduser(request.out))
     explain = cannot_write("choose another file for --out")
     if out is not None:
@@ -111,7 +107,8 @@ def measure(request: EvaluateRequest, texts: list[tuple[str, str]], progress: Pr
 
     progress("Loading", 0.0)
     files = [load_centroids(source) for source in request.centroids]  # before the model: bad files are known at once
-    tasks = load_tasks(list(request.tasks), task_folder=request.task_folder) if request.has_tasks else {}
+    has_tasks = request.tasks is not None or request.task_folder is not None
+    tasks = load_tasks(list(request.tasks or ()), task_folder=request.task_folder) if has_tasks else {}
     model, tokenizer, placement = load_at(request.model, request.device, request.dtype)
     sample = _sequences(model, tokenizer, texts, request) if texts else None
     config, runs = _run_all(request, (model, tokenizer), files, sample, tasks, progress)
@@ -175,7 +172,7 @@ def _run_all(
         runs.append((scores, results))
 
     for centroids in files:
-        focus = compose(model, centroids, settings=request, backend=request.backend)
+        focus = compose(model, centroids, settings=request.settings, backend=request.backend)
         try:
             if config not in (None, focus.config):
                 raise CentroidFileError(

@@ -14,9 +14,7 @@ from focus_explorer import settings
 from focus_explorer.progress import Progress, about, silent
 from focus_explorer.usecases.jobs import WAITING, waiting_for_turn
 from focus_explorer.usecases.users import acting_user
-from focus_runtime.config import FocusSettings
 from focus_runtime.failures import LONGEST_TEXT, Advice
-from focus_runtime.text.special import DEFAULT
 
 if TYPE_CHECKING:
     from focus_runtime.models.devices import Placement
@@ -250,20 +248,6 @@ def load_by_name(name: str, placement: Placement, progress: Progress = silent) -
         name, dtype=placement.dtype, device=placement.device, cache_dir=settings.cache_dir(), progress=progress
     )
     return LoadedModel(name, model, tokenizer, fingerprint(model))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OnModel(FocusSettings):
-    """A request that measures a model at settings of Focus; None means the centroid file's own.
-
-    `special_tokens` is "auto" where every text begins with what the tokenizer puts before one, or "none".
-    """
-
-    model: str = settings.SETTINGS["model"].default
-    device: str = "auto"
-    dtype: str = "auto"
-    backend: str = "auto"
-    special_tokens: str = DEFAULT
 
 
 def load_at(name: str, device: str, dtype: str, progress: Progress = silent) -> tuple[Any, Any, Placement]:

@@ -1,4 +1,5 @@
-"""Requests: what a use case takes, as pydantic models, and how it is offered to page and programs."""
+"""Requests: what a use case takes, as pydantic models with the fields that many share; how it is offered to page and
+programs."""
 
 from __future__ import annotations
 
@@ -9,11 +10,22 @@ from functools import cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    ValidationError,
+    create_model,
+    field_validator,
+)
 from pydantic.fields import FieldInfo
 
 from focus_explorer.errors import InputError
+from focus_explorer.settings import BACKENDS, DTYPES, SETTINGS, SPECIAL_TOKENS, TEXTS_BEGIN
 from focus_explorer.usecases.service import Service
+from focus_runtime.config import FocusSettings
 
 Payload = Mapping[str, Any]  # an answer: one of focus_explorer.views.payloads
 File = str  # a path from a command line, which need not be valid Unicode
@@ -92,6 +104,117 @@ def argument(text: str, **command_line: Any) -> Any:
 def details(field: FieldInfo) -> dict[str, Any]:
     """How a field looks on the command line, see `option`."""
     return dict(field.json_schema_extra) if isinstance(field.json_schema_extra, dict) else {}
+
+
+Settings = InstanceOf[FocusSettings]
+SHIPPED = ".safetensors, .pt or .pth, or the name of a shipped file"
+ONE_OF = ("one of them",)  # the group of options of which exactly one is given
+
+
+def _numbers(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return tuple(sorted({int(part) for part in value.split(",") if part.strip()}))
+
+
+def _names(value: Any) -> Any:
+    names = tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+    if value is not None and not all(names):
+        raise ValueError("a name is empty")
+    return names
+
+
+Numbers = Annotated[tuple[int, ...], BeforeValidator(_numbers)]  # ascending, from words such as 1,2
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]  # from words such as a,b
+
+
+def numbers(default: tuple[int, ...] | None, text: str, such_as: str, **how: Any) -> Any:
+    """A field of type `Numbers`: whole numbers with commas between."""
+    return option(default, text, expected=such_as, type=str, nargs=None, **how)
+
+
+def setting(name: str, **how: Any) -> Any:
+    known = SETTINGS[name]
+    default: Any = (int(known.default) if name == "port" else known.default) or None
+    return option(default, f"{known.help} (default: {known.default or 'the user data folder'})", **how)
+
+
+class OnDatabase(Request):
+    db: File | None = setting("db")
+
+
+class AsJson(Request):
+    as_json: bool = option(False, "print one JSON object", flag="--json")
+
+
+class NewFile(Request):
+    out: File = option(..., "the new file (.safetensors)", metavar="FILE")
+
+
+class OnRun(OnDatabase, AsJson):
+    run_id: str = argument("a run, as listed by `runs`", metavar="RUN")
+
+
+class OfModel(Request):
+    model: File = setting("model")
+    centroids: File = setting("centroids")
+
+
+def focus_settings(*left_out: str) -> Any:
+    """A field for the settings that replace the centroid file's: an option for each but those left out."""
+    return option(FocusSettings(), left_out=left_out)
+
+
+class FocusOptions(Request):
+    settings: Settings = focus_settings()
+
+
+class OnDevice(Request):
+    device: str = option(
+        "auto",
+        "auto, cpu, cuda, cuda:N, mps, or split (all GPUs together); auto is the first CUDA device, else the CPU",
+    )
+
+
+class Placed(OnDevice):
+    dtype: str = option(
+        "auto",
+        "of the model; auto is bfloat16 on a GPU that computes it, else float32",
+        choices=("auto", *DTYPES),
+    )
+
+
+class Computed(Placed):
+    backend: str = option(
+        "auto",
+        "what computes Focus attention; all compute the same pairs (default: auto, the fastest)",
+        choices=BACKENDS,
+    )
+
+
+class TextBegins(Request):
+    special_tokens: str = option(SPECIAL_TOKENS[0], TEXTS_BEGIN, choices=SPECIAL_TOKENS)
+
+
+class Logged(Request):
+    log_to: tuple[str, ...] = option(
+        (),
+        "log the training there too, may be repeated: tensorboard[:FOLDER] (default: runs), trackio[:PROJECT] or "
+        "wandb[:PROJECT] (default: focus); see docs/training.md",
+        action="append",
+        metavar="PROGRAM[:PLACE]",
+    )
+
+
+class Changed(Request):
+    changes: tuple[File, ...] = option(
+        (),
+        "a change of what Focus does, may be repeated: move:LAYER:TOKEN:GROUP, see:LAYER:TOKEN:EARLIER, "
+        "silence:LAYER:GROUP, full:LAYER[:HEAD], k:LAYER[:HEAD]=N or window:LAYER[:HEAD]=N; see docs/what-if.md",
+        flag="--set",
+        action="append",
+        metavar="CHANGE",
+    )
 
 
 def check_values(value: Any) -> None:

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from focus_explorer import settings
+from pydantic import field_validator
+
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.progress import StageBar, no_stages
 from focus_explorer.usecases.centroids.files import check_new, find_centroids, load_named_centroids
 from focus_explorer.usecases.centroids.fit import check_model
-from focus_explorer.usecases.models import OnModel
+from focus_explorer.usecases.request import (
+    ONE_OF,
+    SHIPPED,
+    AsJson,
+    Computed,
+    File,
+    FocusOptions,
+    NewFile,
+    Numbers,
+    OfModel,
+    OnDatabase,
+    Placed,
+    Settings,
+    TextBegins,
+    argument,
+    focus_settings,
+    numbers,
+    option,
+    setting,
+)
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.session import one_writer, stop_on_signal
 from focus_explorer.usecases.training.texts import gather_domains, parse_domains, trained_on
 from focus_explorer.words import counted
 from focus_runtime.files import cannot_write, check_writable
-from focus_runtime.text.special import DEFAULT
 
 if TYPE_CHECKING:
     from focus_runtime.fit.budget_search import Target
@@ -26,33 +45,71 @@ if TYPE_CHECKING:
 FEWEST = 2  # sequences of a domain that an interval needs
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TuneRequest(OnModel):
-    """A search. `text` and `held_out` are as `parse_domains` reads them.
+OR_NONE = "whole numbers such as 2,32, or none"
 
-    Attributes:
-        held_out: text for the check, left out of `text`. Empty: other sequences of the calibration text.
-        out: centroid files to write, one for each target.
-        loss, pairs: the targets, one or more of one kind; see `Target`. All are looked for by the same estimates.
-        sequences: calibration sequences of each domain, of the shortest length; of longer ones as many tokens.
-        seq_lens: tokens of a sequence; of several lengths each is read, and pairs are counted at the shortest.
-        write_best: write the closest budget if none meets a target.
-    """
 
-    text: tuple[str, ...]
-    out: tuple[str, ...]
-    held_out: tuple[str, ...] = ()
-    centroids: str = settings.SETTINGS["centroids"].default
-    loss: tuple[float, ...] = ()
-    pairs: tuple[float, ...] = ()
-    top_ks: tuple[int, ...] = (0, 2)
-    windows: tuple[int, ...] = (16, 32, 64, 128, 256, 512)
-    by_query: bool = True
-    sequences: int = 6
-    held_out_sequences: int = 8
-    seq_lens: tuple[int, ...] = (1024,)
-    write_best: bool = False
-    resume: bool = False
+class TuneRequest(OfModel, OnDatabase, FocusOptions, TextBegins, Computed, AsJson):
+    """A search for all targets by the same estimates; `text` and `held_out` are as `parse_domains` reads them."""
+
+    settings: Settings = focus_settings("assignment", "budget", "logit_factors")
+    text: tuple[File, ...] = option(
+        ...,
+        "calibration text by domain: text files, or folders of .txt files",
+        action="extend",
+        metavar="NAME=FOLDER",
+    )
+    held_out: tuple[File, ...] = option(
+        (),
+        "text for the check at the end, left out of --text folders (default: other sequences of the calibration text)",
+        nargs="*",
+        metavar="NAME=FOLDER",
+    )
+    out: tuple[File, ...] = option(
+        ..., "centroid file to write (.safetensors), one for each target", action="extend", metavar="FILE"
+    )
+    loss: tuple[str, ...] = option(
+        (),
+        "largest rise in perplexity in every domain, such as 1%% or 0.01; several are searched together",
+        group=ONE_OF,
+        metavar="SHARE",
+    )
+    pairs: tuple[str, ...] = option(
+        (),
+        "largest share of causal pairs kept, such as 30%% or 0.3; several are searched together",
+        group=ONE_OF,
+        metavar="SHARE",
+    )
+    head_top_k: Numbers = numbers(
+        (0, 2),
+        "top-k that single heads may get besides that of all and full attention, such as 2,3; 0 is the window and the "
+        "first tokens alone, 'none' no other",
+        OR_NONE,
+    )
+    head_window: Numbers = numbers(
+        (16, 32, 64, 128, 256, 512),
+        "windows that single heads may get besides the one of all, such as 16,64; 'none' no other",
+        OR_NONE,
+    )
+    heads: Literal["query", "key-value"] = option(
+        "query",
+        "which heads get settings of their own: each query head, or key-value heads with all that share them",
+    )
+    sequences: int = option(6, "calibration sequences a domain, of the shortest length; of longer ones as many tokens")
+    held_out_sequences: int = option(8, "of the check, a domain, likewise")
+    seq_len: tuple[int, ...] = option(
+        (1024,),
+        "tokens of a sequence, or several lengths such as 1024 4096, which need --held-out; pairs are counted at the "
+        "shortest",
+        metavar="TOKENS",
+    )
+    write_best: bool = option(False, "write the closest budget where none meets a target")
+    resume: bool = option(False, "continue a search with the same --out that was stopped")
+    as_json: bool = option(False, "print one JSON object for each target, a line each", flag="--json")
+
+    @field_validator("head_top_k", "head_window", mode="before")
+    @classmethod
+    def _none(cls, value: Any) -> Any:
+        return () if value == "none" else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +152,10 @@ def tune(service: Service, request: TuneRequest, *, bar: StageBar = no_stages) -
                 calibration,
                 checked,
                 list(targets.values()),
-                choices=HeadChoices(top_ks=request.top_ks, windows=request.windows, by_query=request.by_query),
-                settings=request.chosen() | {"backend": request.backend},
+                choices=HeadChoices(
+                    top_ks=request.head_top_k, windows=request.head_window, by_query=request.heads == "query"
+                ),
+                settings=request.settings.chosen() | {"backend": request.backend},
                 kept=resume_path(first),
                 resume=request.resume,
                 on_progress=progress,
@@ -110,7 +169,6 @@ def tune(service: Service, request: TuneRequest, *, bar: StageBar = no_stages) -
 
 def _written(found: Centroids, out: Path, request: TuneRequest) -> Tuned:
     """The budget found for one target, written if it meets the target."""
-
     from focus_runtime.routing.centroid_file import save_centroids
 
     record = found.training["budget"]
@@ -124,7 +182,8 @@ def _targets(request: TuneRequest) -> dict[Path, Target]:
     from focus_runtime.fit.budget_search import Target
     from focus_runtime.fit.tune import resume_path
 
-    targets = [*(Target(loss=loss) for loss in request.loss), *(Target(pairs=pairs) for pairs in request.pairs)]
+    targets = [Target(loss=_share(text, "--loss")) for text in request.loss]
+    targets += [Target(pairs=_share(text, "--pairs")) for text in request.pairs]
     paths = [Path(out).expanduser() for out in request.out]
     if len(targets) != len(paths) or len({*paths}) < len(paths):
         raise InputError(
@@ -143,12 +202,19 @@ def _targets(request: TuneRequest) -> dict[Path, Target]:
     return dict(zip(paths, targets, strict=True))
 
 
+def _share(text: str, flag: str) -> float:
+    try:
+        return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    except ValueError as error:
+        raise InputError(f"{flag} is {text!r}", expected="a share such as 1% or 0.01") from error
+
+
 def _sequences(
     request: TuneRequest, tokenizer: Any, texts: dict[str, list[str]], held_out: dict[str, list[str]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Calibration and held-out sequences by domain, or by domain and length if there are several."""
-    if min(request.seq_lens, default=0) < 16:
-        raise InputError(f"--seq-len is {min(request.seq_lens, default=0)}", expected="at least 16")
+    if min(request.seq_len, default=0) < 16:
+        raise InputError(f"--seq-len is {min(request.seq_len, default=0)}", expected="at least 16")
     if request.sequences < 1 or request.held_out_sequences < FEWEST:
         raise InputError(
             f"{request.sequences} calibration and {request.held_out_sequences} held-out sequences",
@@ -158,7 +224,7 @@ def _sequences(
     if held_out:
         check = cut.at_lengths(held_out, request.held_out_sequences, FEWEST)
         return cut.at_lengths(texts, request.sequences, 1), check
-    length, *longer = sorted(set(request.seq_lens))
+    length, *longer = sorted(set(request.seq_len))
     if longer:
         raise InputError(
             f"--seq-len names {1 + len(longer)} lengths, and no text is given for the check",
@@ -182,7 +248,7 @@ class _Cutter:
 
     def at_lengths(self, texts: dict[str, list[str]], count: int, fewest: int) -> dict[str, Any]:
         """Sequences of every length, shortest first: `count` a domain of that one, of the others as many tokens."""
-        first, *longer = sorted(set(self.request.seq_lens))
+        first, *longer = sorted(set(self.request.seq_len))
         if not longer:
             return {name: self.even(name, own, count, fewest, first) for name, own in texts.items()}
         found = {}
@@ -237,22 +303,16 @@ def to_json(tuned: Tuned) -> dict[str, Any]:
     return asdict(tuned) | {"written": None if tuned.written is None else str(tuned.written)}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BalanceRequest:
-    """What is balanced on which text; names as in `TuneRequest`, and `text` may have weights.
-
-    `sequences` is of all domains together, each with its share of them but at least one.
-    """
-
-    file: str
-    text: tuple[str, ...]
-    out: str
-    model: str
-    sequences: int = 32
-    seq_len: int = 1024
-    device: str = "auto"
-    dtype: str = "auto"
-    special_tokens: str = DEFAULT
+class BalanceRequest(NewFile, OnDatabase, TextBegins, Placed):
+    file: File = argument(SHIPPED)
+    text: tuple[File, ...] = option(
+        ...,
+        "text by kind: text files, or folders of .txt files; a kind of weight 2 gives twice the sequences",
+        metavar="NAME=FOLDER[:WEIGHT]",
+    )
+    model: File = setting("model")
+    sequences: int = option(32, "of all kinds of text together")
+    seq_len: int = option(1024, "of a sequence", metavar="TOKENS")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,17 @@
-"""A tiny saved model, and a database with one run of it."""
+"""A tiny saved model, and a database with one run of it.
+
+Commands load the model anew and most tests begin a database of their own, which takes longer than what they look at:
+tiny models are read once, and a new database is a copy of an empty one.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
+import os
+import shutil
+import tempfile
+from contextlib import suppress
 
 import pytest
 import torch
@@ -13,12 +22,53 @@ from focus_explorer.usecases.service import Service
 from focus_runtime.budget import read_budget
 from focus_runtime.config import FocusConfig
 from focus_runtime.fit.calibrate import calibrate_potentials
+from focus_runtime.models import loading
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
+from focus_runtime.store.database import Database
 from tests.helpers import build_model, build_tokenizer
 
 TEXT = "The harbour was quiet. <script>alert('x')</script> Déjà vu 🙂 — the cat sat on the mat & left.\n" * 6
+
+
+TINY = 4 << 20  # bytes of a model's files
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tiny_models_are_read_once():
+    load, read = loading._load_folder, {}
+
+    def load_folder(source, dtype):
+        states = [(path.name, path.stat()) for path in sorted(source.iterdir())] if source.is_dir() else []
+        if not states or sum(state.st_size for _, state in states) > TINY:
+            return load(source, dtype)
+        key = (str(source), dtype, *((name, state.st_mtime_ns, state.st_size) for name, state in states))
+        if key not in read:
+            read[key] = load(source, dtype)
+        return copy.deepcopy(read[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loading, "_load_folder", load_folder)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def new_databases_are_copies(tmp_path_factory):
+    folder, connect = tmp_path_factory.mktemp("empty"), Database._open
+    with Database(folder / "empty.duckdb").write():
+        pass
+
+    def opened(self, *, read_only):
+        if not read_only and os.path.isdir(self.path.parent) and not os.path.lexists(self.path):
+            with suppress(OSError), tempfile.NamedTemporaryFile(dir=folder) as part:
+                shutil.copy(folder / "empty.duckdb", part.name)
+                os.link(part.name, self.path)  # at once: other processes may look
+        return connect(self, read_only=read_only)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Database, "_open", opened)
+        yield
 
 
 @pytest.fixture(scope="session")

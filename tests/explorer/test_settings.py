@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from focus_explorer.settings import wait_without_spinning
+from focus_explorer.settings import KEPT_KERNELS, bound_caches, wait_without_spinning
 
 # Products of as many rows as texts have tokens: each length is another shape, of which libraries keep kernels.
 LENGTHS = """
@@ -31,12 +31,22 @@ print(sizes[1] - sizes[0])
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is given back by glibc alone")
 def test_memory_does_not_grow_with_every_length_of_a_text():
     plain = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_CAPACITY")}
     done = subprocess.run([sys.executable, "-c", LENGTHS], env=plain, capture_output=True, text=True, check=True)
     assert float(done.stdout) < 30  # MiB; over 60 without the bound
+
+
+def test_caches_are_bounded_unless_the_user_says_otherwise(monkeypatch):
+    names = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+    monkeypatch.setenv(names[0], "7")
+    monkeypatch.setenv(names[1], "")
+    monkeypatch.delenv(names[1])
+    bound_caches()
+    assert [os.environ[name] for name in names] == ["7", str(KEPT_KERNELS)]
 
 
 def test_threads_wait_without_spinning_unless_the_user_says_otherwise(monkeypatch):

@@ -8,6 +8,7 @@ import torch
 from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import TextError
+from focus_explorer.exports.bundle import write as bundle_tables
 from focus_explorer.exports.bundle.read import read_bundle
 from focus_explorer.exports.bundle.rebuild import rebuild
 from focus_explorer.exports.bundle.write import write_bundle
@@ -102,7 +103,8 @@ def test_a_run_of_an_older_version_says_so_when_opened(service, explore):
 
 
 @pytest.mark.parametrize("choice", ["auto", "none"])
-def test_a_bundle_is_made_again_with_the_recorded_choice(service, explore, tmp_path, choice):
+def test_a_bundle_is_made_again_with_the_recorded_choice(service, explore, tmp_path, monkeypatch, choice):
+    monkeypatch.setattr(bundle_tables, "TABLES", ("tokens", "losses"))
     run_id = explore(special_tokens=choice)
     bundle = write_bundle(service, [run_id], tmp_path / "bundle.zip", text=True, figures=False)
     text = read_bundle(bundle).manifest.runs[0].text
@@ -138,7 +140,8 @@ def test_the_commands_record_the_choice_in_what_they_write(folder, tmp_path, cap
     train = ["train", "--text", tmp_path / "text.txt", "--out", out, "--model", folder, "--steps", 2, "--groups", 4]
     ran(capsys, *train, "--seq-len", 32, "--window", 8, "--no-db", "--json")
     assert load_centroids(out).training["special_tokens"] == "auto"
-    analyzed = ["analyze", tmp_path / "text.txt", "--model", folder, "--db", database, "--json"]
+    short = ["--max-tokens", 60, "--repeats", 1, "--json"]
+    analyzed = ["analyze", tmp_path / "text.txt", "--model", folder, "--db", database, *short]
     assert not any("trained on texts" in note for note in ran(capsys, *analyzed, "--centroids", out)["notes"])
     out.unlink()
     ran(capsys, *train, "--seq-len", 32, "--window", 8, "--no-db", "--json", "--special-tokens", "none")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from focus_explorer.usecases.centroids.files import (
     load_row,
 )
 from focus_explorer.usecases.centroids.fit import calibrate
+from focus_explorer.usecases.request import AsJson, File, NewFile, argument, option
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.centroids import UsedBudgetPayload
 from focus_runtime.config import FocusConfig
@@ -124,20 +125,28 @@ def _scratch(database: Database) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ImportRequest:
-    """What is imported from a file or folder of other code; without a model unchecked and without new potentials."""
+class ImportRequest(NewFile, AsJson):
+    """A file or folder of other code; without a model it is unchecked and gets no new potentials."""
 
-    source: str
-    out: str
-    model: str | None = None
-    groups: int | None = None
-    window: int | None = None
-    top_k: int | None = None
-    temperature: float | None = None
-    sinks: int | None = None
-    layouts: Mapping[str, str] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
+    source: File = argument(".safetensors, .pt or .pth, or a folder of such files", metavar="file")
+    model: File | None = option(
+        None, "the model that they are for: checks the fit and estimates column potentials that are missing"
+    )
+    groups: int | None = option(None, "K, where shapes leave it open")
+    window: int | None = option(None, "local window in tokens, unless the file states it")
+    top_k: int | None = option(None, "groups a token belongs to (default: the file's, or 2)")
+    temperature: float | None = option(None, "divides the scores (default: the file's, or 0.1)")
+    sinks: int | None = option(None, "first tokens every token may attend to (default: the file's, or 4)")
+    layout: tuple[str, ...] = option(
+        (),
+        "projection or centroids, =ours or =transposed, where shapes leave it open",
+        metavar="PART=LAYOUT",
+    )
+    map: tuple[str, ...] = option(
+        (),
+        "how the tensors of a part are called, such as 'projection=*.W_g.weight'; also centroids and potential",
+        metavar="PART=PATTERN",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +176,8 @@ def import_file(
             Path(request.source).expanduser(),
             model=None if loaded is None else loaded.model,
             num_groups=request.groups,
-            layouts=request.layouts,
-            names=request.names,
+            layouts=_pairs("--layout", request.layout),
+            names=_pairs("--map", request.map),
         )
         show(_table(found.mapping, found.others))
         centroids = found.centroids(
@@ -182,6 +191,14 @@ def import_file(
         else:
             centroids.warnings.append("no model is named: give --model to check the fit and to store column potentials")
         return Imported(save_centroids(centroids, out), found.mapping, centroids.warnings)
+
+
+def _pairs(flag: str, words: tuple[str, ...]) -> dict[str, str]:
+    """PART=VALUE words as a dict."""
+    for word in words:
+        if "=" not in word:
+            raise InputError(f"{flag} is {word!r}", expected="PART=VALUE, such as projection=transposed")
+    return dict(word.split("=", 1) for word in words)
 
 
 def _table(mapping: list[MappedTensor], others: list[str]) -> list[str]:

@@ -180,7 +180,7 @@ def test_short_texts_of_a_folder_are_left_out_by_name(run, texts, tmp_path, caps
     one_error(capsys, run("--text", tmp_path), "none of the 2 texts has 64 tokens")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tasks_made_here_run_without_a_network(model_folder, centroids, texts, tmp_path, capsys):
     """In a process of its own, under the offline switches of the hub libraries, with an empty home folder."""
     pytest.importorskip("lm_eval")

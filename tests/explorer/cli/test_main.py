@@ -133,9 +133,7 @@ def test_the_list_of_runs_imports_nothing_heavy(service, run_id):
     [
         (["--port", "70000"], "port 70000"),
         (["--host", "no.such.host.invalid"], "no.such.host.invalid"),
-        (["--centroids", "nowhere.safetensors"], "nowhere.safetensors"),
         (["--model", "who-knows"], "who-knows"),
-        (["--repeats", "0"], "repeats is 0"),
     ],
 )
 def test_serve_refuses_before_it_serves(tmp_path, capsys, flags, part):

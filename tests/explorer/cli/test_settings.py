@@ -80,18 +80,21 @@ def test_a_stored_run_keeps_its_own(capsys, folder, chosen):
     assert own["retained_pairs"] == pytest.approx(run_summary(service.database, run)["retained_pairs"])
 
 
+BAD_BUDGETS = [
+    (None, "cannot read the budget"),
+    ("[{", "is not JSON"),
+    ('[{"layer": 9, "full": true}]', "the budget names layer 9, which has no router"),
+    ('[{"layer": 1, "head": 4, "full": true}]', "names layer 1, head 4, but a layer of this model has 4"),
+    ('[{"layer": 1, "top_k": 5}]', "gives layer 1 top_k 5 but there are 4 groups"),
+    (json.dumps([{"layer": layer, "full": True} for layer in range(4)]), "so Focus would run nowhere"),
+]
+
+
 @pytest.mark.parametrize(
-    ("budget", "message"),
-    [
-        (None, "cannot read the budget"),
-        ("[{", "is not JSON"),
-        ('[{"layer": 9, "full": true}]', "the budget names layer 9, which has no router"),
-        ('[{"layer": 1, "head": 4, "full": true}]', "names layer 1, head 4, but a layer of this model has 4"),
-        ('[{"layer": 1, "top_k": 5}]', "gives layer 1 top_k 5 but there are 4 groups"),
-        (json.dumps([{"layer": layer, "full": True} for layer in range(4)]), "so Focus would run nowhere"),
-    ],
+    ("command", "budget", "message"),
+    [("analyze", *bad) for bad in BAD_BUDGETS]
+    + [(command, *BAD_BUDGETS[4]) for command in ("compare", "bench", "evaluate")],
 )
-@pytest.mark.parametrize("command", ["analyze", "compare", "bench", "evaluate"])
 def test_a_bad_budget_is_one_clear_line(capsys, tmp_path, folder, chosen, command, budget, message):
     path = tmp_path / "bad.json"
     if budget is not None:

@@ -11,7 +11,7 @@ import torch
 from focus_explorer.data.parts import Part, chance_beyond, sums_by_part
 from focus_explorer.statistics.describe import describe, measure
 from focus_explorer.statistics.pair_tables import distances_table
-from focus_explorer.statistics.sample import Groups, MassByQuery, Sample, Scheme
+from focus_explorer.statistics.sample import Groups, MassByQuery, Sample
 from focus_explorer.views.pairs import distance_payload, mean_counts, mean_payload
 from focus_explorer.views.statistics import judged
 from focus_runtime.mask.distances import count_by_distance
@@ -44,8 +44,8 @@ def test_attention_of_fewer_heads_than_there_are_is_no_error():
 
 
 @pytest.fixture
-def draws(fresh_seed):
-    """Samples of the same tokens, attention and group sizes, the groups at random places."""
+def draw(fresh_seed):
+    """Makes samples of the same tokens, attention and group sizes, the groups at random places."""
     rng = np.random.default_rng(fresh_seed)
     chosen = rng.permuted(np.tile(np.arange(GROUPS), (TOKENS, 1)), axis=1)  # by rank
     chosen[rng.random(TOKENS) < 0.5, 0] = 0
@@ -54,7 +54,7 @@ def draws(fresh_seed):
         reached = np.isin(APART, range(parts[0].rule.farthest(TOKENS) + 1))
         scores_of_layer[:, ~reached] = -np.inf
     attention = torch.softmax(torch.from_numpy(scores), -1).numpy()
-    return [sample(chosen[rng.permutation(TOKENS)], attention) for _ in range(DRAWS)]
+    return lambda count: [sample(chosen[rng.permutation(TOKENS)], attention) for _ in range(count)]
 
 
 def bits_of(chosen, top_k):
@@ -74,7 +74,7 @@ def sample(chosen, attention):
     )
     shares, far = [], []
     for place, parts in enumerate(LAYERS):
-        by_head = np.stack([mass(attention[place, head], groups, place, parts, head) for head in range(8)])
+        by_head = mass(attention[place], groups, place, parts)
         shares.append(by_head.mean(axis=0))
         far.append(sums_by_part(by_head.mean(axis=1)[:, 2:].sum(axis=1), parts))
     return Sample(
@@ -83,22 +83,24 @@ def sample(chosen, attention):
         parts=LAYERS,
         focus=groups,
         random=None,
-        pieces=["word"],
-        piece=np.zeros(TOKENS, dtype=np.int64),
-        schemes={"pos": Scheme(["NOUN"], np.zeros(TOKENS, dtype=np.uint8))},
-        units=np.arange(TOKENS) // 4,
+        pieces=[f"word{place}" for place in range(TOKENS)],  # none is used twice, and none has a category: what is
+        piece=np.arange(TOKENS),  # shuffled for those takes most of the time
+        schemes={},
+        units=np.zeros(TOKENS, dtype=np.int64),  # of one unit there are no intervals, which take time
         unit="sentence",
         starts=np.zeros(TOKENS, dtype=np.int64),
         mass={"focus": MassByQuery(np.stack(shares), tuple(far))},
     )
 
 
-def mass(attention, groups, place, parts, head):
-    """(T, 4) probability of one query head by cause."""
-    own = next(one for one in parts if (head if one.by_query else head // 2) in one.heads)
-    bits = torch.from_numpy(groups.executed(place, own))[None]
-    causes = pair_causes(bits, slice(0, TOKENS), slice(0, TOKENS), own.rule)[0].numpy()
-    return (attention[:, :, None] * causes).sum(axis=1)
+def mass(attention, groups, place, parts):
+    """(8, T, 4) probability of each query head by cause."""
+    of_head = {}
+    for own in parts:
+        bits = torch.from_numpy(groups.executed(place, own))[None]
+        causes = pair_causes(bits, slice(0, TOKENS), slice(0, TOKENS), own.rule)[0].numpy()
+        of_head |= {head: causes for head in range(8) if (head if own.by_query else head // 2) in own.heads}
+    return np.stack([np.einsum("qk,qkc->qc", attention[head], of_head[head]) for head in range(8)])
 
 
 def assert_chance(values, chances):
@@ -108,7 +110,9 @@ def assert_chance(values, chances):
     assert abs(np.mean(values) - chances[0]) < 5 * error
 
 
-def test_statistics_of_random_groups_are_their_chance_level_on_average(draws):
+@pytest.mark.long
+def test_random_groups_have_their_chance_level_on_average_in_tables_and_on_the_page(draw):
+    draws = draw(DRAWS)
     tables = []
     for one in draws:
         layers, resampler, bins = measure(one, resamples=2)
@@ -123,16 +127,10 @@ def test_statistics_of_random_groups_are_their_chance_level_on_average(draws):
     by_distance = np.array([[(row["share"], row["shuffled"]) for row in table.to_pylist()] for _, table in tables])
     for rows in by_distance.transpose(1, 2, 0):
         assert_chance(*rows)
+    assert_chance_on_the_page(draws)
 
 
-def test_where_full_heads_alone_have_distant_pairs_there_is_nothing_to_tell(draws):
-    layers, resampler, _ = measure(draws[0], resamples=20)
-    rows = judged(describe(draws[0], layers, resampler), "layer")
-    row = next(row for row in rows if row["layer"] == 1 and row["statistic"] == "distant_pairs_kept")
-    assert (row["value"], row["shuffled"], row["from_shuffled"]) == (1.0, 1.0, None)
-
-
-def test_distant_pairs_of_the_page_are_their_chance_level_on_average(draws):
+def assert_chance_on_the_page(draws):
     rules = [one.rule for parts in LAYERS for one in parts]
     answers, means = [], []
     for one in draws:
@@ -146,6 +144,14 @@ def test_distant_pairs_of_the_page_are_their_chance_level_on_average(draws):
         of_layer = [answer[place] for answer in answers]
         assert_chance(*zip(*[(row["beyond"][0], row["sharing"]) for row in of_layer], strict=True))
     assert_chance(*zip(*[(np.mean(row["beyond"]), np.mean(row["sharing"])) for row in means], strict=True))
+
+
+def test_where_full_heads_alone_have_distant_pairs_there_is_nothing_to_tell(draw):
+    [one] = draw(1)
+    layers, resampler, _ = measure(one, resamples=20)
+    rows = judged(describe(one, layers, resampler), "layer")
+    row = next(row for row in rows if row["layer"] == 1 and row["statistic"] == "distant_pairs_kept")
+    assert (row["value"], row["shuffled"], row["from_shuffled"]) == (1.0, 1.0, None)
 
 
 def test_heads_count_with_what_they_have_beyond_window_and_sinks():

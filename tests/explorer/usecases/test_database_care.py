@@ -87,7 +87,7 @@ for number in range(1000):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_copy_is_whole_while_another_process_writes(path, stored, tmp_path):
     command = [sys.executable, "-c", WRITER, str(path), stored[1][0]]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -118,7 +118,7 @@ def test_whole_runs_are_saved_from_a_damaged_database(path, stored, tmp_path, ca
         repair(path, tmp_path / "new.duckdb")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_truncated_or_overwritten_database_is_one_message(stored, tmp_path, fresh_seed):
     """At every place: it is refused or repaired, and what is repaired is whole."""
     data, rng = stored[0].read_bytes(), random.Random(fresh_seed)

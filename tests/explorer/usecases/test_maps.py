@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError
@@ -25,7 +26,9 @@ def test_projection_separates_clear_groups_and_repeats_itself():
     labels = np.arange(150) % 3
     routing = (centroids[labels] + rng.normal(0, 0.05, (150, 8))).astype(np.float32)
     made = project(routing, centroids)
+    threads = torch.get_num_threads()
     again = project(routing, centroids)
+    assert torch.get_num_threads() == threads
     np.testing.assert_array_equal(made.xy, again.xy)
     assert made.method == "UMAP"
     assert made.trustworthiness > 0.8
@@ -87,6 +90,7 @@ print(torch.get_num_threads())
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_map_leaves_torch_its_number_of_threads():
     """In a new process: numba, when first used, sets OpenMP's, and what ran afterwards took every core."""
     one = os.environ | {"OMP_NUM_THREADS": "1"}

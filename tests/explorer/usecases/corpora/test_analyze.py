@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import duckdb
@@ -47,13 +49,17 @@ WRONG = {
 ROWS = "SELECT * FROM read_parquet('{}/document=*/{}.parquet', hive_partitioning = true)"
 
 
-@pytest.fixture
-def folder(tmp_path):
+def texts_in(folder):
     for name, text in TEXTS.items():
-        path = tmp_path / "texts" / name
+        path = folder / "texts" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return tmp_path / "texts"
+    return folder / "texts"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return texts_in(tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -64,14 +70,27 @@ def centroid_file(tmp_path_factory):
     return str(path)
 
 
+@pytest.fixture(scope="session")
+def setting(model_folder, centroid_file):
+    focus = ["--centroids", centroid_file, "--top-k", "1", "--window", "8", "--sinks", "2"]
+    return ["--model", model_folder, *focus, "--threads", "1", "--json"]
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory, setting):
+    """The summary of the texts with tags and random centroids, and the database, which tests only read."""
+    place, printed = tmp_path_factory.mktemp("analysed"), io.StringIO()
+    with redirect_stdout(printed):
+        assert main(["analyze", str(texts_in(place)), "--db", str(place / "a.duckdb"), *setting]) == 0
+    return json.loads(printed.getvalue()), place / "a.duckdb"
+
+
 @pytest.fixture
-def run(tmp_path, model_folder, centroid_file, capsys):
+def run(tmp_path, setting, capsys):
     """Run the command; the parsed summary, or standard error where it fails."""
-    setting = ["--centroids", centroid_file, "--top-k", "1", "--window", "8", "--sinks", "2", "--threads", "1"]
 
     def command(source, *more, status=0):
-        arguments = ["analyze", str(source), "--db", str(tmp_path / "a.duckdb"), "--model", model_folder, *setting]
-        assert main([*arguments, "--json", *more]) == status
+        assert main(["analyze", str(source), "--db", str(tmp_path / "a.duckdb"), *setting, *more]) == status
         captured = capsys.readouterr()
         return (json.loads(captured.out), captured.err) if status == 0 else captured.err
 
@@ -85,12 +104,12 @@ def rows_of(place, table, *, without=("run", "model_seconds")):
     return sorted(plain, key=lambda row: (row["document"], row.get("layer", 0), row.get("position", 0)))
 
 
-def test_a_document_has_the_numbers_of_a_run(run, folder, tmp_path, model_folder, centroid_file):
+def test_a_document_has_the_numbers_of_a_run(analysed, tmp_path, model_folder, centroid_file):
     from focus_explorer.usecases.analyze import AnalyzeRequest
     from focus_explorer.usecases.service import Service
 
     service = Service(tmp_path / "runs.duckdb")
-    summary, _ = run(folder)
+    summary, _ = analysed
     request = AnalyzeRequest(model=model_folder, centroids=centroid_file, top_k=1, window=8, num_sinks=2, repeats=1)
     place = summary["folder"]
     documents = {row["name"]: row for row in rows_of(place, "document")}
@@ -132,14 +151,14 @@ def test_a_document_has_the_numbers_of_a_run(run, folder, tmp_path, model_folder
 
 
 def test_random_centroids_are_balanced_under_the_setting_as_those_of_a_run(
-    run, folder, tmp_path, model_folder, centroid_file
+    analysed, tmp_path, model_folder, centroid_file
 ):
     from focus_explorer.data.queries import fetch_run
     from focus_explorer.usecases.analyze import AnalyzeRequest
     from focus_explorer.usecases.service import Service
     from focus_explorer.usecases.statistics import measure_random
 
-    summary, _ = run(folder)
+    summary, _ = analysed
     seed = summary["settings"]["baseline_seed"]
     service = Service(tmp_path / "runs.duckdb")
     request = AnalyzeRequest(model=model_folder, centroids=centroid_file, top_k=1, window=8, num_sinks=2, repeats=1)
@@ -306,10 +325,10 @@ def test_a_full_disk_ends_in_one_line_and_keeps_what_is_done(run, folder, monkey
     assert len(rows_of(summary["folder"], "document")) == 3
 
 
-def test_reading_back(run, folder, tmp_path):
+def test_reading_back(analysed):
     """Arrays line up with the tokens, layer by layer or several at once, and pooled numbers are those of all rows."""
-    summary, _ = run(folder)
-    data = CorpusData(Database(tmp_path / "a.duckdb"), summary["corpus_id"])
+    summary, database = analysed
+    data = CorpusData(Database(database), summary["corpus_id"])
     tokens, rows = data.tokens(), rows_of(summary["folder"], "assignments")
     assert tokens.num_rows == summary["num_tokens"] == data.num_tokens
     assert tokens["document"].to_pylist() == sorted(tokens["document"].to_pylist())
@@ -338,16 +357,16 @@ def test_reading_back(run, folder, tmp_path):
     assert summary["dominance"] == pytest.approx(np.mean(shares))
 
 
-def test_the_documented_query_runs(run, folder, tmp_path):
+def test_the_documented_query_runs(analysed):
     page = (ROOT / "docs" / "corpora.md").read_text()
     (query,) = re.findall(r"```sql\n(.*?)```", page, re.S)
-    summary, _ = run(folder)
-    answer = duckdb.sql(query.replace("'corpora/", f"'{tmp_path}/corpora/")).fetchall()
+    summary, database = analysed
+    answer = duckdb.sql(query.replace("'corpora/", f"'{database.parent}/corpora/")).fetchall()
     assert sum(row[2] for row in answer) == summary["num_tokens"]
     assert {"NOUN", "DET"} <= {row[0] for row in answer}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ray_with_a_killed_worker_gives_the_same_rows(run, tmp_path, model_folder, centroid_file):
     """Two workers, one killed while it works: its documents are redone, none twice, every row as in one process."""
     texts = tmp_path / "texts"
@@ -442,9 +461,9 @@ def test_distant_pairs_of_a_corpus_are_means_over_heads_as_in_its_statistics(run
     assert json.loads(capsys.readouterr().out)["distant_pairs_kept"] == kept
 
 
-def test_pooled_statistics_count_each_document_by_itself(run, folder, tmp_path, capsys):
-    summary, _ = run(folder)
-    corpus, database = summary["corpus_id"], str(tmp_path / "a.duckdb")
+def test_pooled_statistics_count_each_document_by_itself(analysed, tmp_path, capsys):
+    summary, database = analysed[0], str(analysed[1])
+    corpus = summary["corpus_id"]
     assert main(["statistics", corpus, "--db", database, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["statistics"]
     assert {(row["unit"], row["units"]) for row in rows} == {("document", 3)}

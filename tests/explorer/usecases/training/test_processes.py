@@ -78,7 +78,7 @@ def until(condition, seconds=120):
     pytest.fail("it did not happen in time")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file, pace):
     """Stopped once and killed once, which is shown as interrupted; it continues from both."""
     with acting_as("ada"):

@@ -13,7 +13,7 @@ from tests.explorer.conftest import TEXT
 from tests.explorer.usecases.training import read_back
 from tests.helpers import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 CLIENTS = ("tensorboard", "trackio", "wandb")
 SCRIPT = """
 import importlib, os, shutil, signal, sys, time

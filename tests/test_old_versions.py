@@ -87,6 +87,7 @@ def test_the_page_receives_what_it_received_of_0_1(version_0_1):
     assert {layer.pop("sliding_window") for layer in payload["layers"]} == {None}  # these are new since then
     assert [len(layer.pop("parts")) for layer in payload["layers"]] == [1] * payload["num_layers"]
     assert payload.pop("full_layers") == payload["run"].pop("changes") == payload["run"].pop("added_tokens") == []
+    assert payload["run"].pop("setting").startswith("K=")  # in words, which the page made itself
     assert payload["quality"]["delta_low"] < INTERVAL["delta_low"] < INTERVAL["delta_high"]
     assert INTERVAL["delta_high"] < payload["quality"]["delta_high"]
     payload["quality"] |= INTERVAL
@@ -106,6 +107,7 @@ def test_a_run_of_0_2_has_the_numbers_it_had(version_0_2, which):
     assert digest(mask_blocks(database, run, 1)) == expected["masks"][run]
     payload = load_run(database, run)
     assert payload["run"].pop("added_tokens") == []
+    assert payload["run"].pop("setting").startswith("K=")  # in words, which the page made itself
     assert digest(payload) == expected["payloads"][run]
 
 

@@ -30,7 +30,14 @@ def test_they_open_with_pip_install_and_are_small():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "figure-for-a-paper"])  # that one needs a browser
+@pytest.mark.parametrize(  # without the one that needs a browser
+    "name",
+    [
+        pytest.param("compose-and-generate", marks=pytest.mark.long),
+        "groups-in-pandas",
+        pytest.param("train-and-compare", marks=pytest.mark.long),
+    ],
+)
 def test_its_cells_run(name, default_is_tiny, tmp_path, monkeypatch):
     """Here, without a kernel; the first cell installs the package."""
     nbformat = pytest.importorskip("nbformat")

@@ -89,6 +89,7 @@ def test_trained_centroids_beat_random_ones_at_equal_sparsity(loaded, ids):
     assert results["trained"]["distant_kept"] < results["random"]["distant_kept"] + 0.02
 
 
+@pytest.mark.long
 def test_analyze_prints_the_promised_object(tmp_path, capsys):
     path = tmp_path / "novel.txt"
     path.write_text(sample_text("Novel"))

@@ -124,6 +124,7 @@ print(*sorted({module.__file__ for name, module in sys.modules.items() if name.s
 """
 
 
+@pytest.mark.long
 def test_every_command_comes_from_the_wheel(installed):
     assert installed.run(installed.command, "--version") == f"focus-explorer {__version__}\n"
     code = f"import sys\n{EVERY_HELP}\n{WHERE_FROM}\nmain(['centroids', 'list'])"

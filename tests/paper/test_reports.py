@@ -39,6 +39,7 @@ OWN_LOOPS = {  # tables that train or compose in ways of their own, for seconds 
     "from-scratch",
     "gate",
     "gsm8k",
+    "mass",
     "routing-size",
     "sinks",
     "table2",

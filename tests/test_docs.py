@@ -34,7 +34,7 @@ TINY = [path for path in SHOWN if path.name not in ("README.md", "howto-api.md",
 @pytest.mark.slow
 @pytest.mark.parametrize("path", TINY, ids=lambda path: path.name)
 def test_python_blocks_run(path, default_is_tiny):
-    """The others run below: on a tiny model nothing is saved, or tokens are letters and not the words they have to be."""
+    """The others run below: a tiny model saves them nothing, or its tokens are letters where words are needed."""
     run_blocks(path)
 
 

@@ -111,6 +111,29 @@ def modules() -> dict[str, Path]:
     return paths
 
 
+Statement = ast.Import | ast.ImportFrom
+
+
+@cache
+def statements(path: Path) -> tuple[list[Statement], list[Statement]]:
+    """(every import of a file, those that importing the file runs)."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    anywhere = [node for node in ast.walk(tree) if isinstance(node, Statement)]
+    return anywhere, [node for node in tree.body if isinstance(node, Statement)]
+
+
+def names_of(node: Statement) -> list[str]:
+    """Dotted names of what a statement may import, modules or not."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+
+
+def foreign(path: Path, *, at_import: bool = False) -> set[str]:
+    """Distributions a file imports: anywhere in it, or only those that importing the file imports."""
+    return {name.split(".")[0] for node in statements(path)[at_import] for name in names_of(node)}
+
+
 @cache
 def imports() -> list[Import]:
     """Every import of one of our modules by another, also inside functions and for type checking alone.
@@ -121,7 +144,7 @@ def imports() -> list[Import]:
     for module, path in modules().items():
         if module in (R, X):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in statements(path)[0]:
             if isinstance(node, ast.ImportFrom):
                 assert not node.level, f"{path}:{node.lineno}: relative import"
                 for alias in node.names:
@@ -130,7 +153,7 @@ def imports() -> list[Import]:
                         edges.append(Import(module, inner, None, node.lineno))
                     elif node.module in modules():
                         edges.append(Import(module, node.module, alias.name, node.lineno))
-            elif isinstance(node, ast.Import):
+            else:
                 edges += [Import(module, a.name, None, node.lineno) for a in node.names if a.name in modules()]
     return edges
 

@@ -16,7 +16,8 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels in Triton run on the CPU; read where Triton is imported
 
 from focus_runtime.attention.costs import MachineCosts
-from tests.helpers import build_model, build_tokenizer, random_ids
+from focus_runtime.routing.centroid_file import save_centroids
+from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
 from tests.local_hub import LocalHub
 
 
@@ -69,6 +70,29 @@ def tiny_model():
 def tokenizer():
     """Byte-level tokenizer with character offsets."""
     return build_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def tiny_default(tmp_path_factory):
+    """A folder of a tiny model with its tokenizer, and in it `c.safetensors` with random centroids."""
+    folder = tmp_path_factory.mktemp("default-model")
+    model = build_model(vocab_size=512, num_hidden_layers=14, max_position_embeddings=2048)
+    model.save_pretrained(folder)
+    build_tokenizer().save_pretrained(folder)
+    save_centroids(build_centroids(model, num_groups=8, window=32), folder / "c.safetensors")
+    return folder
+
+
+@pytest.fixture
+def default_is_tiny(tiny_default, monkeypatch):
+    """The default model is a tiny one, and every shipped file holds random centroids for it."""
+    from focus_explorer.usecases.centroids.files import shipped_row
+
+    monkeypatch.setattr("focus_runtime.models.loading.embedded_gguf", lambda cache: tiny_default)
+    monkeypatch.setattr("focus_runtime.routing.places.asset_path", lambda *parts: tiny_default / "c.safetensors")
+    shipped_row.cache_clear()
+    yield
+    shipped_row.cache_clear()
 
 
 @pytest.fixture

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from collections import defaultdict
 
 import pytest
 
 from tests import architecture
-from tests.architecture import ALLOWED, HEAVY, RUNTIME_NEVER, R, X, folder_of, imports, modules
+from tests.architecture import ALLOWED, HEAVY, RUNTIME_NEVER, R, X, folder_of, foreign, imports, modules
 from tests.helpers import ROOT
 
 MOST_AT_A_ROOT = 10
 HOLDS_TORCH = f"{R}.gpu"  # at the root because routing and attention both launch kernels; only they import it
-
-
-def foreign(path, *, at_import=False):
-    """Distributions a file imports: anywhere in it, or only those that importing the file imports."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    names = set()
-    for node in tree.body if at_import else ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add((node.module or "").split(".")[0])
-    return names
 
 
 def test_no_folder_hides_another_in_the_picture():
@@ -108,14 +95,13 @@ def test_no_file_repeats_the_name_of_its_folder():
     assert repeated == []
 
 
-@pytest.mark.parametrize("module", [m for m in modules() if m.startswith(R)])
-def test_the_runtime_imports_nothing_of_the_explorer_or_the_screen(module):
-    assert not foreign(modules()[module]) & RUNTIME_NEVER
-
-
-@pytest.mark.parametrize("module", [m for m in modules() if folder_of(m) == f"{X}/views"])
-def test_views_import_no_torch_and_no_database(module):
-    assert not foreign(modules()[module]) & {"torch", "duckdb", "transformers", "gradio"}
+@pytest.mark.parametrize(
+    ("folder", "never"), [(R, RUNTIME_NEVER), (f"{X}/views", {"torch", "duckdb", "transformers", "gradio"})]
+)
+def test_nothing_of_the_screen_is_imported_below_it(folder, never):
+    below = [module for module in modules() if folder_of(module).startswith(folder)]
+    assert below
+    assert [module for module in below if foreign(modules()[module]) & never] == []
 
 
 @pytest.mark.parametrize("folder", [R, X])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import tomllib
 
+from tests.architecture import foreign, modules
 from tests.helpers import ROOT
 
 OURS = {"focus_explorer", "focus_runtime", "paper"}
@@ -22,14 +22,8 @@ BROUGHT = {  # by a declared distribution that is built on them, and whose versi
 
 def imported():
     """Distributions' modules that a file of the product imports anywhere."""
-    found = set()
-    for folder in (ROOT / "focus_explorer", ROOT / "runtime" / "focus_runtime"):
-        for path in folder.rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Import):
-                    found |= {alias.name.split(".")[0] for alias in node.names}
-                elif isinstance(node, ast.ImportFrom) and node.module:
-                    found.add(node.module.split(".")[0])
+    product = [path for module, path in modules().items() if not module.startswith("paper")]
+    found = set().union(*map(foreign, product))
     return found - set(sys.stdlib_module_names) - OURS - {"__future__"}
 
 

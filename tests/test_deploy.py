@@ -87,7 +87,7 @@ def test_the_space_asks_for_our_versions(space):
     assert {name for name in asked if name in pins and asked[name] != pins[name]} == {"torch"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_space_serves_itself_in_public(space, tmp_path):
     build_model(vocab_size=512).save_pretrained(tmp_path / "tiny")
     build_tokenizer().save_pretrained(tmp_path / "tiny")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 
@@ -19,11 +20,34 @@ def blocks(path, language):
     return [text for named, text in found if named == language]
 
 
-@pytest.mark.model
-@pytest.mark.parametrize("path", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
-def test_python_blocks_run(path):
+def run_blocks(path):
     for block in blocks(path, "python"):
         exec(compile(block, str(path), "exec"), {})
+
+
+SHOWN = [path for path in PAGES if blocks(path, "python")]
+
+
+TINY = [path for path in SHOWN if path.name not in ("README.md", "howto-api.md", "evaluation.md")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TINY, ids=lambda path: path.name)
+def test_python_blocks_run(path, default_is_tiny):
+    """The others run below: a tiny model saves them nothing, or its tokens are letters where words are needed."""
+    run_blocks(path)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.name, marks=pytest.mark.long if path.parent.name == "docs" else ()) for path in SHOWN],
+)
+def test_python_blocks_run_on_the_default_model(path):
+    run_blocks(path)
+
+
+command_line = functools.cache(parser)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
@@ -34,7 +58,7 @@ def test_commands_parse_and_links_lead_somewhere(path):
     for command in [line for line in map(str.strip, plain.splitlines()) if line.startswith("focus-explorer")] + inline:
         words = shlex.split(command)[1:]
         if len(words) > 1 or words == ["runs"]:
-            parser().parse_args(words)
+            command_line().parse_args(words)
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         assert "://" in target or (path.parent / target).exists(), target
 

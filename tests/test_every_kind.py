@@ -14,7 +14,7 @@ import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.data.corpus import CorpusData
-from focus_explorer.exports.figures.write import FIGURES, LAYERED
+from focus_explorer.exports.figures.write import FIGURES
 from focus_explorer.usecases.centroids.files import add_centroids
 from focus_explorer.usecases.service import Service
 from focus_explorer.web.requests.dispatch import dispatch
@@ -107,6 +107,11 @@ def site(request, tmp_path_factory):
     return Site(request.param, tmp_path_factory.mktemp("kind"))
 
 
+# What is measured, written and shown of a run that is stored as it ran; in `make test` of one kind.
+SLIDING, BUDGETED = KINDS
+one_kind = pytest.mark.parametrize("site", [pytest.param(SLIDING, marks=pytest.mark.long), BUDGETED], indirect=True)
+
+
 @pytest.fixture
 def said(capsys):
     """Runs a command that must succeed; its output."""
@@ -116,19 +121,6 @@ def said(capsys):
         out, err = capsys.readouterr()
         assert code == 0, err
         return out
-
-    return run
-
-
-@pytest.fixture
-def refused(capsys):
-    """Runs a command that must be refused with one line; the line."""
-
-    def run(*words):
-        assert main([str(word) for word in words]) == 2
-        *_, line = capsys.readouterr().err.splitlines()
-        assert line.startswith("error: ")
-        return line
 
     return run
 
@@ -185,11 +177,11 @@ def changes_of(analysed):
     return [f"move:{layer}:40:B", "see:all:90:6", f"silence:{layer}:A"]
 
 
+@one_kind
 def test_commands_that_measure(analysed, said):
     run, other = analysed.runs
     said("statistics", run, "--attention", *analysed.db)
-    if len(analysed.layers) > 1:
-        said("statistics", run, "--with", other, *analysed.db)
+    said("statistics", run, "--with", other, *analysed.db)
     grid = ["--top-k", "1,2", "--window", "4,30", "--repeats", "1"]
     compared = json.loads(said("compare", analysed.path("text.txt"), *analysed.chosen, *analysed.db, *grid, "--json"))
     said("figure", compared["run_id"], "--what", "quality", "--out", analysed.path("quality.html"), *analysed.db)
@@ -204,6 +196,7 @@ def test_commands_that_measure(analysed, said):
     said("runs", *analysed.db)
 
 
+@one_kind
 def test_a_corpus(analysed, said):
     out = ["--out", analysed.path("corpus"), "--no-tags", "--json"]
     corpus = json.loads(said("analyze", analysed.path("docs"), *analysed.chosen, *analysed.db, *out).splitlines()[-1])
@@ -226,6 +219,7 @@ def test_a_corpus(analysed, said):
         assert share == pytest.approx(1 - sum(dropped) / sum(pairs))
 
 
+@one_kind
 def test_trainings(site, said):
     text = ["--text", site.path("text.txt"), "--model", site.path("model"), "--seq-len", "24", "--window", "4"]
     said("train", *text, "--steps", "2", "--out", site.path("trained.safetensors"), *site.db)
@@ -233,40 +227,35 @@ def test_trainings(site, said):
     said("trainings", *site.db)
 
 
-def test_exports_figures_report_and_bundle(analysed, said, refused):
+@one_kind
+def test_exports_figures_report_and_bundle(analysed, said):
     run, other = analysed.runs
     one_layer = ["--layer", analysed.layers[-1]]
     said("export", run, "--what", "mask", "--out", analysed.path("mask.npz"), *one_layer, *analysed.db)
-    for head in range(4) if analysed.budget else ():
+    for head in (1, 3) if analysed.budget else ():  # in full, and with settings of its own
         of_head = ["--layer", "2", "--head", head]
         said("export", run, "--what", "mask", "--out", analysed.path("mask.csv"), *of_head, *analysed.db)
         said("figure", run, "--what", "mask", "--out", analysed.path("mask.html"), *of_head, *analysed.db)
-    for name in FIGURES:
-        if name == "quality":  # of settings that were compared, see above
-            continue
-        if name == "agreement" and len(analysed.layers) == 1:
-            line = refused("figure", run, "--what", name, "--out", analysed.path("a.html"), *analysed.db)
-            assert "has one layer only" in line
-            continue
-        layer = one_layer if name in LAYERED else []
+    for name, layer in (("structure", []), ("map", one_layer)):  # all are drawn below, a map where there is one
         said("figure", run, "--what", name, "--out", analysed.path(f"{name}.html"), *layer, *analysed.db)
-    printed = bool(analysed.budget)  # one kind is enough: the browser prints any page alike
+    printed = analysed.kind == SLIDING  # one kind is enough: the browser prints any page alike
     said("report", run, other, "--out", analysed.path("report"), *([] if printed else ["--no-pdf"]), *analysed.db)
     assert (analysed.folder / "report/report.pdf").exists() == printed
     written = (analysed.folder / "report/report.html").read_text()
     assert ("Layers and heads that the budget names do so with" in written) == bool(analysed.budget)
-    with pytest.MonkeyPatch.context() as patch:  # what is drawn was drawn above; a browser draws anything alike
+    with pytest.MonkeyPatch.context() as patch:  # a browser draws anything alike
         patch.setattr("focus_explorer.exports.figures.render.picture", lambda figure, form: figure.to_json().encode())
         patch.setattr("focus_explorer.exports.figures.render.open_browser", nullcontext)
         said("bundle", run, "--out", analysed.path("b.zip"), "--text", *analysed.db)  # every table and figure
     with zipfile.ZipFile(analysed.folder / "b.zip") as bundle:
         drawn = {name.rsplit("/")[-1] for name in bundle.namelist() if name.endswith(".svg")}
-    lacking = {"quality", *(["agreement"] if len(analysed.layers) == 1 else [])}
-    assert {name.partition("-")[0].removesuffix(".svg") for name in drawn} == set(FIGURES) - lacking
+    of_settings = {"quality"}  # that were compared, see above
+    assert {name.partition("-")[0].removesuffix(".svg") for name in drawn} == set(FIGURES) - of_settings
     again = ["--out", analysed.path("again"), "--db", analysed.path("again.duckdb")]
     assert "every table has the bytes it had" in said("rebuild", analysed.path("b.zip"), *analysed.chosen, *again)
 
 
+@one_kind
 def test_every_view(analysed):
     other, middle = analysed.runs[1], analysed.layers[len(analysed.layers) // 2]
     of_layer, changes = {"layer": middle}, changes_of(analysed)

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from focus_explorer.cli.main import COMMANDS
+from tests.architecture import foreign, modules, names_of, statements
 from tests.helpers import ROOT
 
 HEAVY = {"torch", "transformers", "gradio", "plotly", "umap", "spacy", "sklearn", "scipy", "pandas", "matplotlib"}
@@ -35,8 +36,8 @@ def test_packages_import_nothing_heavy(module):
 
 
 def test_help_imports_no_command():
-    modules, text = imported(MAIN, "--help")
-    assert not modules & (HEAVY | READERS)
+    loaded, text = imported(MAIN, "--help")
+    assert not loaded & (HEAVY | READERS)
     assert all(name in text for name in COMMANDS)
 
 
@@ -58,8 +59,23 @@ def test_help_of_no_command_imports_a_model_library():
     assert text.splitlines() == [f"{name} True" for name in COMMANDS]
 
 
-@pytest.mark.slow
+PAGE = "focus_explorer.web.shell"
+OF_MODELS = {"torch", "transformers", "umap", "spacy", "sklearn", "scipy", "matplotlib"}
+
+
+def test_no_file_that_the_page_is_built_with_imports_a_library_of_models():
+    reached, found = [PAGE], {}
+    for module in reached:  # grows
+        path = modules()[module]
+        found[module] = foreign(path, at_import=True) & OF_MODELS
+        targets = [name for statement in statements(path)[1] for name in names_of(statement) if name in modules()]
+        reached += [name for name in dict.fromkeys(targets) if name not in reached]
+    assert len(reached) > 50
+    assert {module: libraries for module, libraries in found.items() if libraries} == {}
+
+
+@pytest.mark.long
 def test_the_page_is_built_without_the_libraries_of_models():
     """They take longer to import than all else that happens before the page answers."""
-    modules, _ = imported("import focus_explorer.web.shell")
-    assert not modules & {"torch", "transformers", "umap", "spacy", "sklearn", "scipy", "matplotlib"}
+    loaded, _ = imported(f"import {PAGE}")
+    assert not loaded & OF_MODELS

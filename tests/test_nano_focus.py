@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import runpy
 import sys
 
 import pytest
@@ -76,15 +76,16 @@ def test_groups_are_balanced_and_gated_as_the_runtime_does():
 
 
 @pytest.mark.slow
-def test_it_learns_from_a_text(tmp_path):
+def test_it_learns_from_a_text(tmp_path, monkeypatch, capsys):
     model, tokenizer = build_model(seed=1), build_tokenizer()
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     text = tmp_path / "text.txt"
     text.write_text("It is a truth universally acknowledged, " * 4, encoding="utf-8")  # learns on one sequence of 80
-    script = ROOT / "examples" / "nano_focus.py"
-    command = [sys.executable, script, tmp_path / "model", text, "--steps", "31", "--length", "80"]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+    words = [tmp_path / "model", text, "--steps", "31", "--length", "80"]
+    monkeypatch.setattr(sys, "argv", ["nano_focus.py", *map(str, words)])
+    runpy.run_path(str(ROOT / "examples" / "nano_focus.py"), run_name="__main__")
+    printed = capsys.readouterr().out
     losses = [float(line.split()[-1]) for line in printed.splitlines() if line.startswith("step")]
     assert losses[-1] < losses[0]
     assert "pairs kept" in printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,27 @@ def test_they_open_with_pip_install_and_are_small():
                 assert not re.search(r"/(tmp|home|work|root)/", str(output)), path
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(  # without the one that needs a browser
+    "name",
+    [
+        pytest.param("compose-and-generate", marks=pytest.mark.long),
+        "groups-in-pandas",
+        pytest.param("train-and-compare", marks=pytest.mark.long),
+    ],
+)
+def test_its_cells_run(name, default_is_tiny, tmp_path, monkeypatch):
+    """Here, without a kernel; the first cell installs the package."""
+    nbformat = pytest.importorskip("nbformat")
+    monkeypatch.chdir(tmp_path)
+    [path] = [path for path in notebooks() if path.stem == name]
+    names = {}
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code" and "%pip" not in cell.source:
+            exec(compile(cell.source, path.name, "exec"), names)
+    assert Path("notebook.duckdb").exists()
+
+
 @pytest.fixture(scope="module")
 def manager():
     with kernel() as started:
@@ -43,7 +65,7 @@ LAST = {  # what the last output with data of each has
 
 
 @pytest.mark.model
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
 def test_it_runs_from_the_first_cell_to_the_last(path, tmp_path, manager):
     made = execute(path, tmp_path, manager)

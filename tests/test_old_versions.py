@@ -87,6 +87,7 @@ def test_the_page_receives_what_it_received_of_0_1(version_0_1):
     assert {layer.pop("sliding_window") for layer in payload["layers"]} == {None}  # these are new since then
     assert [len(layer.pop("parts")) for layer in payload["layers"]] == [1] * payload["num_layers"]
     assert payload.pop("full_layers") == payload["run"].pop("changes") == payload["run"].pop("added_tokens") == []
+    assert payload["run"].pop("setting").startswith("K=")  # in words, which the page made itself
     assert payload["quality"]["delta_low"] < INTERVAL["delta_low"] < INTERVAL["delta_high"]
     assert INTERVAL["delta_high"] < payload["quality"]["delta_high"]
     payload["quality"] |= INTERVAL
@@ -106,6 +107,7 @@ def test_a_run_of_0_2_has_the_numbers_it_had(version_0_2, which):
     assert digest(mask_blocks(database, run, 1)) == expected["masks"][run]
     payload = load_run(database, run)
     assert payload["run"].pop("added_tokens") == []
+    assert payload["run"].pop("setting").startswith("K=")  # in words, which the page made itself
     assert digest(payload) == expected["payloads"][run]
 
 
@@ -144,18 +146,25 @@ def test_a_bundle_is_rebuilt_from_its_database(version, tmp_path):
     assert all("the same cells in other bytes" in line for line in differing)  # they name the version that wrote them
 
 
-@pytest.mark.slow
+PUBLIC = [
+    "from focus_explorer import show; assert callable(show)",
+    "from focus_runtime import compose, focus_attention, load_centroids, load_model, perplexity, FocusConfig",
+    "import focus_runtime; focus_runtime.compose; focus_runtime.random_centroids; focus_runtime.__version__",
+    "import focus_runtime.composition.attach; from focus_runtime import compose; assert callable(compose)",
+]
+
+
+def test_public_names_are_there():
+    for line in PUBLIC:
+        exec(line, {})
+
+
+@pytest.mark.long
 def test_public_names_are_imported_as_before():
     """Each line finds packages that were never imported; torch is imported once for all, which takes seconds."""
-    lines = [
-        "from focus_explorer import show; assert callable(show)",
-        "from focus_runtime import compose, focus_attention, load_centroids, load_model, perplexity, FocusConfig",
-        "import focus_runtime; focus_runtime.compose; focus_runtime.random_centroids; focus_runtime.__version__",
-        "import focus_runtime.composition.attach; from focus_runtime import compose; assert callable(compose)",
-    ]
     code = f"""
 import sys
-for line in {lines!r}:
+for line in {PUBLIC!r}:
     for name in [name for name in sys.modules if name.startswith("focus_")]:
         del sys.modules[name]
     exec(line, {{}})

@@ -14,7 +14,7 @@ from focus_runtime.evaluate.last_word import write_last_word_tasks
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.long]
 
 
 def test_last_words_under_focus_are_what_the_composed_model_says(tmp_path):

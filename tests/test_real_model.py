@@ -70,6 +70,7 @@ def test_everything_allowed_is_full_attention(loaded, ids, setting):
     assert (full - same).abs().max() / full.abs().max() < 1e-5
 
 
+@pytest.mark.long
 def test_trained_centroids_beat_random_ones_at_equal_sparsity(loaded, ids):
     model, tokenizer = loaded
     trained = load_centroids("novels")
@@ -88,6 +89,7 @@ def test_trained_centroids_beat_random_ones_at_equal_sparsity(loaded, ids):
     assert results["trained"]["distant_kept"] < results["random"]["distant_kept"] + 0.02
 
 
+@pytest.mark.long
 def test_analyze_prints_the_promised_object(tmp_path, capsys):
     path = tmp_path / "novel.txt"
     path.write_text(sample_text("Novel"))

@@ -19,8 +19,8 @@ from focus_explorer.views.payloads import PAYLOADS
 from focus_runtime.store.database import Database
 from tests.helpers import ROOT
 
-pytestmark = pytest.mark.slow
-
+DOCS = ROOT / "docs"
+MKDOCS = ROOT / "deploy" / "site" / "mkdocs.yml"
 LOADING = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("link", "href")}
 
 
@@ -40,12 +40,41 @@ class Page(HTMLParser):
         self.loads += [found[name] for of, name in LOADING if of == tag and found.get(name)]
 
 
+COMMAND_WORDS = ("--max-tokens", "--visitor-minutes", "--head-window", "for --centroids random")
+
+
+@pytest.mark.slow
+def test_what_is_generated_has_every_command_option_payload_and_column(tmp_path):
+    from deploy.site.hooks import GENERATED
+
+    made = {name: generate() for name, generate in GENERATED.items()}
+    for command in (*COMMANDS, "runs rename"):
+        assert re.search(rf"^##+ {command}$", made["command line"], re.M), command
+    assert [words for words in COMMAND_WORDS if words not in made["command line"]] == []
+    assert [name for name in PAYLOADS if f"### {name}\n" not in made["payloads"]] == []
+    for name, text in made.items():
+        assert any(f"<!-- generated: {name} -->" in page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
+        assert not re.search(r"^[^|\n#`].*\n\|", text, re.M), "a table needs an empty line before it"
+    with Database(tmp_path / "a.duckdb").read() as connection:
+        columns = connection.execute("SELECT column_name, data_type FROM information_schema.columns").fetchall()
+    assert [f"{column} {kind}" for column, kind in columns if f"`{column} {kind}" not in made["columns"]] == []
+
+
+def test_every_page_is_named_in_the_navigation():
+    """What a build refuses, without one: a page that is missing, and one that nothing leads to."""
+    from deploy.site.hooks import BROUGHT
+
+    text = MKDOCS.read_text(encoding="utf-8")
+    named = set(re.findall(r"[\w/-]+\.md", text[text.index("\nnav:") :]))
+    assert named == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} | BROUGHT.keys()
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """(folder of the built site, its pages by path); links of the page for missing addresses are absolute."""
     folder = tmp_path_factory.mktemp("site")
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{ROOT / 'runtime'}{os.pathsep}{ROOT}"}
-    config = ["--config-file", "deploy/site/mkdocs.yml"]
+    config = ["--config-file", str(MKDOCS)]
     command = [sys.executable, "-m", "mkdocs", "build", *config, "--strict", "--quiet", "--site-dir", str(folder)]
     built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert built.returncode == 0, built.stderr[-4000:]
@@ -62,6 +91,7 @@ def inside(page, target):
     return path, unquote(parts.fragment)
 
 
+@pytest.mark.long
 def test_links_and_anchors_lead_somewhere_and_no_page_is_an_orphan(site):
     folder, pages = site
     linked = {"index.html"}
@@ -80,6 +110,7 @@ def test_links_and_anchors_lead_somewhere_and_no_page_is_an_orphan(site):
     assert pages.keys() - linked == set()
 
 
+@pytest.mark.long
 def test_nothing_is_loaded_from_elsewhere(site):
     folder, pages = site
     for name, page in pages.items():
@@ -94,6 +125,7 @@ def test_nothing_is_loaded_from_elsewhere(site):
     assert not re.search(r"\bfetch\(|XMLHttpRequest|import\(", own)
 
 
+@pytest.mark.long
 def test_the_reference_has_every_public_name_command_option_and_table(site, tmp_path):
     folder, pages = site
     runtime = pages["reference/runtime.html"].ids
@@ -102,8 +134,7 @@ def test_the_reference_has_every_public_name_command_option_and_table(site, tmp_
     commands = (folder / "reference" / "command-line.html").read_text(encoding="utf-8")
     assert COMMANDS.keys() <= pages["reference/command-line.html"].ids
     assert "runs-rename" in pages["reference/command-line.html"].ids
-    for words in ("--max-tokens", "--visitor-minutes", "--head-window", "for --centroids random"):
-        assert words in commands
+    assert [words for words in COMMAND_WORDS if words not in commands] == []
     assert {name.lower() for name in PAYLOADS} <= pages["reference/payloads.html"].ids
     schema = (folder / "schema.html").read_text(encoding="utf-8")
     with Database(tmp_path / "a.duckdb").read() as connection:
@@ -112,6 +143,7 @@ def test_the_reference_has_every_public_name_command_option_and_table(site, tmp_
         assert f"<code>{column} {kind}" in schema
 
 
+@pytest.mark.long
 def test_no_table_list_or_mark_is_left_as_text(site):
     folder, pages = site
     for name in pages:
@@ -122,6 +154,7 @@ def test_no_table_list_or_mark_is_left_as_text(site):
             assert found is None, f"{name}: {found[0][:200]}"
 
 
+@pytest.mark.long
 def test_the_landing_page_shows_the_recorded_run(site):
     folder, pages = site
     frames = [target for target in pages["index.html"].loads if target.startswith("recording/")]

@@ -14,7 +14,7 @@ from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from tests.helpers import ROOT
 
-pytestmark = [pytest.mark.model, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 FEWER = {"512": "160", "3": "1"}  # tokens and repeats, so that the test takes seconds
@@ -37,26 +37,45 @@ def _labels(printed):
     return list(dict.fromkeys(line[:23].strip() for line in printed.splitlines()))
 
 
-def test_from_a_text_to_a_figure_in_a_pdf(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working folder, with the page's text; a database lies in it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOCUS_EXPLORER_DB", str(tmp_path / "runs.duckdb"))
     shutil.copy(ROOT / "assets" / "samples" / "novel.txt", "novel.txt")
+    return tmp_path
 
+
+def from_a_text_to_a_figure(folder, capsys, figure_file):
+    """The page's own commands: an analysis, whose summary has the lines that are shown, a figure and a table."""
     [analyze] = commands("analyze novel.txt")
     assert main([FEWER.get(word, word) for word in analyze]) == 0
     [shown] = blocks("text")
     assert _labels(shown) == _labels(capsys.readouterr().out)
 
-    [run] = list_runs(Service(tmp_path / "runs.duckdb").database)
+    [run] = list_runs(Service(folder / "runs.duckdb").database)
+    own = {"RUN": str(run["run_id"]), "distances.pdf": figure_file}
     [figure], [table] = commands("figure"), commands("export")
     for command in (figure, table):
-        assert main([str(run["run_id"]) if word == "RUN" else word for word in command]) == 0
-    assert (tmp_path / "distances.pdf").read_bytes().startswith(b"%PDF")
+        assert main([own.get(word, word) for word in command]) == 0
+    assert r"\toprule" in (folder / "groups.tex").read_text(encoding="utf-8")
+
+
+def test_its_commands_run(folder, default_is_tiny, capsys):
+    from_a_text_to_a_figure(folder, capsys, "distances.html")
+    assert (folder / "distances.html").exists()
+
+
+@pytest.mark.model
+@pytest.mark.long
+def test_from_a_text_to_a_figure_in_a_pdf(folder, capsys):
+    from_a_text_to_a_figure(folder, capsys, "distances.pdf")
+    assert (folder / "distances.pdf").read_bytes().startswith(b"%PDF")
 
     if shutil.which("lualatex") is None:
         pytest.skip("the figure was drawn; without lualatex no paper")
     [paper] = blocks("latex")
-    (tmp_path / "paper.tex").write_text(paper, encoding="utf-8")
+    (folder / "paper.tex").write_text(paper, encoding="utf-8")
     [compile_it] = re.findall(r"^lualatex .*$", PAGE, re.MULTILINE)
     engine, file = shlex.split(compile_it)
     words = [engine, "-interaction=nonstopmode", "-halt-on-error", file]

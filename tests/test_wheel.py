@@ -124,6 +124,7 @@ print(*sorted({module.__file__ for name, module in sys.modules.items() if name.s
 """
 
 
+@pytest.mark.long
 def test_every_command_comes_from_the_wheel(installed):
     assert installed.run(installed.command, "--version") == f"focus-explorer {__version__}\n"
     code = f"import sys\n{EVERY_HELP}\n{WHERE_FROM}\nmain(['centroids', 'list'])"
@@ -139,6 +140,7 @@ def test_every_command_comes_from_the_wheel(installed):
 
 
 @pytest.mark.model
+@pytest.mark.long
 def test_a_text_is_analysed_by_the_default_model(installed, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("The harbour was quiet. The cat sat on the mat and left. " * 6)
@@ -154,6 +156,7 @@ def read(address):
         return answer.read()
 
 
+@pytest.mark.long
 def test_the_page_is_served_with_its_files_and_ends_on_sigterm(installed):
     words = [installed.command, "serve", "--port", "7991"]
     places = {"cwd": installed.empty, "env": installed.environment}

@@ -200,6 +200,7 @@ def test_updates_are_alpha_over_rank_times_both_factors(tiny_model):
 
 
 @pytest.mark.model
+@pytest.mark.long
 def test_methods_on_the_embedded_model():
     """They come off without a trace, and order as their papers would have them."""
     model, tokenizer = load_model("smollm2-135m")

@@ -32,11 +32,28 @@ FEWER = {  # values that table 9 varies, with the base of both recipes and what 
     "sinkhorn_iterations": (3,),
     "num_sinks": (0, 4),
 }
+OWN_LOOPS = {  # tables that train or compose in ways of their own, for seconds each; the others walk what all share
+    "devices",
+    "domains",
+    "figure3",
+    "from-scratch",
+    "gate",
+    "gsm8k",
+    "mass",
+    "routing-size",
+    "sinks",
+    "table2",
+    "table4",
+    "table5",
+    "table9",
+}
 NEED_HARNESS = {"table1", "table3", "table4", "table10", "figure1", "figure2", "gsm8k"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(REPORTS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name in OWN_LOOPS else ()) for name in REPORTS]
+)
 def test_every_report_is_measured_and_written(name, lab, tmp_path, monkeypatch):
     if name in NEED_HARNESS:
         pytest.importorskip("lm_eval")

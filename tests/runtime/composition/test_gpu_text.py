@@ -128,10 +128,10 @@ CHANGES = {  # and whether the short way is left
 
 
 long = () if ON_GPU else pytest.mark.long  # the interpreter takes up to six seconds for a case
-EVERY_TIME = ("window", "full heads", "edits")
+EVERY_TIME = ("window", "edits")
 WAYS = [pytest.param(True, (), name, id=f"short, {name}", marks=() if name in EVERY_TIME else long) for name in CHANGES]
 # Whether texts are short enough for every pair in one kernel, and the budget.
-PLACES, CACHED = [(True, UNEQUAL)], [(True, UNEQUAL, False), pytest.param(True, (), True, marks=long)]
+PLACES, CACHED = [(True, UNEQUAL)], [(True, (), False), pytest.param(True, UNEQUAL, True, marks=long)]
 CACHED += [pytest.param(False, UNEQUAL, False, marks=long)]
 if ON_GPU:
     WAYS += [pytest.param(False, UNEQUAL, name, id=f"by groups, {name}") for name in CHANGES]

@@ -86,7 +86,9 @@ def test_every_head_executes_its_own_setting(executed, family, ids, centroids_of
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["reference", "masked", "decomposed", "flex", "fused"])
+@pytest.mark.parametrize(
+    "backend", ["reference", "masked", "decomposed", pytest.param("flex", marks=pytest.mark.long), "fused"]
+)
 @both_budgets
 def test_every_backend_agrees(executed, backend, ids, centroids_of):
     if backend == "fused" and not fused_available():

@@ -1,14 +1,18 @@
-"""Attach Focus to a frozen Hugging Face model and take it off again, through transformers' attention interface.
+"""Attach Focus to a frozen Hugging Face model through transformers' attention interface, take it off, save and load it.
 
 The model's weights and code are never changed. layer.py defines what one attention module does while Focus is attached.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import uuid
+import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from torch import nn
@@ -23,12 +27,12 @@ from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.heads import HeadMask, head_masks, layer_heads, memberships
 from focus_runtime.composition.layer import IMPLEMENTATION, check_called, focus_forward, refuse_empty, route
 from focus_runtime.composition.modes import Check, Edits, FullAttention, SoftGate
-from focus_runtime.composition.save import SavedModel
 from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks, Mode
 from focus_runtime.config import BACKENDS, FocusConfig, FocusSettings
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.devices import compute_devices, execution_device, input_device
+from focus_runtime.models.loading import EMBEDDED, fingerprint, load_base_model
 from focus_runtime.models.structure import (
     OTHER_MODEL,
     attention_implementation,
@@ -38,7 +42,17 @@ from focus_runtime.models.structure import (
     set_attention_implementation,
     sliding_window_of,
 )
+from focus_runtime.routing.centroid_file import load_place, save_centroids
 from focus_runtime.routing.centroids import Centroids
+from focus_runtime.routing.places import (
+    BASE_MODEL_FOLDER,
+    CENTROIDS_FILE,
+    Place,
+    SavedSettings,
+    hub_name,
+    locate_centroids,
+    write_settings,
+)
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
 AttentionInterface.register(IMPLEMENTATION, focus_forward)
@@ -48,7 +62,7 @@ Entered = TypeVar("Entered", bound=Mode)
 
 
 @dataclass(eq=False)
-class FocusModel(SavedModel):
+class FocusModel:
     """A model with Focus composed onto it; `detach()`, or the end of a `with` block, gives the original back.
 
     Attributes:
@@ -61,8 +75,8 @@ class FocusModel(SavedModel):
     model: nn.Module
     routers: Mapping[int, CentroidRouter]
     config: FocusConfig
-    backend: str = "auto"
-    centroids: Centroids | None = None
+    backend: str
+    centroids: Centroids
     seconds: PassClock = field(default_factory=PassClock)
     paused: bool = False
     modes: tuple[Mode, ...] = ()
@@ -142,13 +156,13 @@ class FocusModel(SavedModel):
     def full_attention(self) -> Iterator[nn.Module]:
         """The original model, exactly: its own attention implementation, no routing."""
         before, self.paused = self.paused, True
-        self._set_implementation(self._original)
+        set_attention_implementation(self.model, self._original)
         try:
             yield self.model
         finally:
             self.paused = before
             if self._modules and not before:  # not detached in between, and not inside another such block
-                self._set_implementation(IMPLEMENTATION)
+                set_attention_implementation(self.model, IMPLEMENTATION)
 
     @contextmanager
     def entered(self, mode: Entered) -> Iterator[Entered]:
@@ -213,7 +227,7 @@ class FocusModel(SavedModel):
         for module in self._modules.values():
             module.__dict__.pop(STATE, None)
         if self._modules:
-            self._set_implementation(self._original)
+            set_attention_implementation(self.model, self._original)
             self._allow_compile(True)
         self._modules = {}
         return self.model
@@ -233,12 +247,80 @@ class FocusModel(SavedModel):
         finally:
             self.detach()
 
-    @classmethod
-    def _compose(cls, model: nn.Module, centroids: Centroids, **settings: Any) -> FocusModel:
-        return compose(model, centroids, **settings)
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], *, base_model: str | None = None, base_weights: bool = False
+    ) -> str:
+        """Save centroids, the settings in force, and which model they are for; files of the same names are replaced.
 
-    def _set_implementation(self, name: str) -> None:
-        set_attention_implementation(self.model, name)
+        Args:
+            folder: is made where it is missing.
+            base_model: name that `from_pretrained` loads the model by; what the centroids or the model say when None.
+            base_weights: save the model's weights too, into a folder of their own, such as after training them.
+
+        Returns:
+            sha256 of the centroid file.
+
+        Raises:
+            CentroidFileError: the folder cannot be written.
+        """
+        folder = Path(folder)
+        current = dataclasses.replace(self.centroids, routers=dict(self.routers), config=self.config)
+        digest = save_centroids(current, folder / CENTROIDS_FILE)
+        if base_weights:
+            with self.full_attention():  # else the files would say that the model's attention is Focus
+                self._allow_compile(True)
+                try:
+                    model: Any = self.model
+                    model.save_pretrained(folder / BASE_MODEL_FOLDER)
+                finally:
+                    self._allow_compile(False)
+        settings = SavedSettings(
+            sha256=digest,
+            base_model=base_model or current.base_model or str(getattr(self.model.config, "name_or_path", "") or ""),
+            base_fingerprint=fingerprint(self.model),
+            backend=self.backend,
+            sliding_layers=self._sliding_layers,
+        )
+        write_settings(folder, settings)
+        return digest
+
+    @staticmethod
+    def from_pretrained(
+        source: str | os.PathLike[str],
+        model: nn.Module | None = None,
+        *,
+        revision: str | None = None,
+        sha256: str | None = None,
+        dtype: str = "float32",
+        device: str = "cpu",
+    ) -> FocusModel:
+        """Compose Focus as it was saved. Other settings: `compose(model, load_centroids(source), ...)`.
+
+        Args:
+            source: a folder of `save_pretrained`, `user/repo` or `user/repo@revision`, or what `load_centroids` takes.
+            model: the base model; None loads the one that was saved or is named.
+            dtype, device: of a base model that is loaded, as for `load_model`.
+
+        Returns:
+            The composed model: `.model` is the Hugging Face model, which runs Focus.
+
+        Raises:
+            CentroidFileError: the centroids cannot be had, or are for another model.
+            ModelError: the base model cannot be loaded, or no name of it is known.
+        """
+        place = locate_centroids(source, revision)
+        centroids = load_place(place, sha256)
+        settings = place.settings or SavedSettings(
+            sha256=centroids.sha256, base_model=centroids.base_model, base_fingerprint=centroids.base_fingerprint
+        )
+        if model is None:
+            model = load_base_model(_base_model(place, settings), dtype=dtype, device=device)
+            assert model is not None
+        if settings.base_fingerprint and settings.base_fingerprint != fingerprint(model):
+            warning = f"{place.name} was saved with other weights of {settings.base_model or 'the model'} than these"
+            centroids.warnings.append(warning)
+            warnings.warn(warning, stacklevel=2)
+        return compose(model, centroids, backend=settings.backend, sliding_layers=settings.sliding_layers)
 
     def _attach(self, sliding_layers: str) -> None:
         self._sliding_layers = sliding_layers
@@ -258,7 +340,7 @@ class FocusModel(SavedModel):
             self._hooks.append(module.register_forward_hook(check_called))
         self._hooks.append(self.model.register_forward_pre_hook(refuse_empty, with_kwargs=True))
         self._allow_compile(False)
-        self._set_implementation(IMPLEMENTATION)
+        set_attention_implementation(self.model, IMPLEMENTATION)
         if attention_implementation(self.model) != IMPLEMENTATION:
             self.detach()
             raise ModelError(
@@ -303,6 +385,24 @@ class FocusModel(SavedModel):
         else:
             self._disable_compile = settings.disable_compile
             settings.disable_compile = True
+
+
+def _base_model(place: Place, settings: SavedSettings) -> str:
+    """The saved weights beside the file, or the name of a model.
+
+    A name from a hub is somebody else's: it never opens a path of this machine.
+    """
+    own = place.path.parent / BASE_MODEL_FOLDER
+    if not place.origin and place.settings is not None and (own / "config.json").is_file():
+        return str(own)
+    name = settings.base_model
+    named = hub_name(name)
+    if name and (not place.origin or name == EMBEDDED or (named is not None and named.revision is None)):
+        return name
+    raise ModelError(
+        f"{place.name} names no base model that can be loaded" + (f": {name[:80]!r}" if name else ""),
+        fix="load the model yourself and pass it: FocusModel.from_pretrained(source, model)",
+    )
 
 
 def on_layers(model: nn.Module, routers: Mapping[int, CentroidRouter]) -> dict[int, CentroidRouter]:

@@ -140,7 +140,8 @@ def chosen_layers(
     if choice not in SLIDING_LAYERS:
         raise InputError(f"sliding_layers is {choice!r}", expected=" or ".join(SLIDING_LAYERS))
     modules = attention_modules(model)
-    able = {index for index in routers if index in modules and not _keeps_own(modules[index])}
+    able = {index for index, module in modules.items() if index in routers and chunk_of(module) is None}
+    able -= {index for index in able if shares_keys(modules[index])}  # which may lack most tokens
     on_global = {index for index in able if sliding[index] is None}
     if not able:
         raise ModelError(
@@ -155,11 +156,6 @@ def chosen_layers(
             fix="use sliding_layers='focus', which runs Focus inside each layer's own window",
         )
     return on_global if choice != "focus" and on_global else able
-
-
-def _keeps_own(module: nn.Module) -> bool:
-    """Whether a module attends inside fixed chunks, or reads another layer's keys, which may lack most tokens."""
-    return chunk_of(module) is not None or shares_keys(module)
 
 
 def check_decoder(model: Any) -> None:

@@ -138,19 +138,11 @@ def load_model(
     return _load(name, dtype, device, cache_dir, progress, _load_folder)
 
 
-def load_base_model(
-    name: str = EMBEDDED,
-    *,
-    dtype: str = "float32",
-    device: str = "cpu",
-    cache_dir: str | os.PathLike[str] | None = None,
-) -> Any:
+def load_base_model(name: str, *, dtype: str = "float32", device: str = "cpu") -> Any:
     """Load a causal language model without its tokenizer, which need not be there, in evaluation mode."""
-
-    def without_tokenizer(source: Path, precision: torch.dtype) -> tuple[Any, None]:
-        return _load_weights(source, precision), None
-
-    return _load(name, dtype, device, cache_dir, lambda stage, fraction: None, without_tokenizer)[0]
+    return _load(name, dtype, device, None, lambda stage, fraction: None, lambda *given: (_load_weights(*given), None))[
+        0
+    ]
 
 
 def _load(

@@ -36,36 +36,44 @@ def test_detach_gives_the_untouched_models_logits_bit_for_bit(family, ids):
     focus = compose(model, build_centroids(model))
     during = logits(model, ids)
     assert focus.seconds.calls == 2
+    focus.reset_seconds()
+    with focus.full_attention() as inner:
+        assert inner is model
+        assert torch.equal(logits(model, ids), before)
+    assert (focus.seconds.routing, focus.seconds.calls) == (0.0, 0)
+    assert torch.equal(logits(model, ids), during)
     focus.detach()
     assert torch.equal(logits(model, ids), before)
     assert not torch.allclose(during, before, atol=1e-3)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("settings", [{"window": 39}, {"top_k": 4, "window": 0}], ids=["window", "all groups"])
-def test_where_every_pair_is_kept_it_is_full_attention(family, settings, ids):
+def test_where_every_pair_is_kept_it_is_full_attention(family, ids):
     model = family_model(family)
     before = logits(model, ids)
-    focus = compose(model, build_centroids(model), num_sinks=0, **settings)
+    focus = compose(model, build_centroids(model), num_sinks=0)
     try:
-        torch.testing.assert_close(logits(model, ids), before, rtol=1e-5, atol=1e-5)
+        for settings in ({"window": 39}, {"top_k": 4, "window": 0}):
+            with focus.with_config(focus.config.replace(**settings)):
+                torch.testing.assert_close(logits(model, ids), before, rtol=1e-5, atol=1e-5)
     finally:
         focus.detach()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("top_k", [1, 2])
-def test_the_mask_in_the_model_is_the_definition(family, top_k, ids):
+def test_the_mask_in_the_model_is_the_definition(family, ids):
     """Eager attention with an explicit 4-d mask gives the same logits. One layer, so one mask serves the model."""
     model = build_model(family, num_hidden_layers=1)
     assert len(attention_modules(model)) == 1
-    focus = compose(model, build_centroids(model, num_groups=6), top_k=top_k, window=3, num_sinks=2)
-    actual = logits(model, ids)
-    membership = focus.assignments()[0].membership
-    focus.detach()
-    expected = logits(model, ids, attention_mask=explicit_mask(membership, 3, 2))
-    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
-    assert not torch.allclose(actual, logits(model, ids), atol=1e-3)
+    full = logits(model, ids)
+    for top_k in (1, 2):
+        focus = compose(model, build_centroids(model, num_groups=6), top_k=top_k, window=3, num_sinks=2)
+        actual = logits(model, ids)
+        membership = focus.assignments()[0].membership
+        focus.detach()
+        expected = logits(model, ids, attention_mask=explicit_mask(membership, 3, 2))
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+        assert not torch.allclose(actual, full, atol=1e-3)
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
@@ -107,39 +115,22 @@ def test_an_exception_inside_full_attention_returns_to_focus(tiny_model, ids):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_full_attention_is_exact_and_routes_nothing(family, ids):
+def test_measured_full_attention_is_full_attention(family, ids):
     model = family_model(family)
-    before = logits(model, ids)
+    padded = {side: torch.ones_like(ids) for side in ("left", "right")}
+    padded["left"][:, :5] = padded["right"][:, -5:] = 0
+    plain = {side: logits(model, ids, attention_mask=mask) for side, mask in (padded | {"none": None}).items()}
     focus = compose(model, build_centroids(model))
     try:
-        sparse = logits(model, ids)
-        focus.reset_seconds()
-        with focus.full_attention() as inner:
-            assert inner is model
-            assert torch.equal(logits(model, ids), before)
-        assert (focus.seconds.routing, focus.seconds.calls) == (0.0, 0)
-        assert torch.equal(logits(model, ids), sparse)
-    finally:
-        focus.detach()
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("side", [None, "left", "right"])
-def test_measured_full_attention_is_full_attention(family, side, ids):
-    model = family_model(family)
-    mask = torch.ones_like(ids) if side else None
-    if mask is not None:
-        mask[:, slice(0, 5) if side == "left" else slice(-5, None)] = 0
-    kept = slice(None) if mask is None else mask[0].bool()
-    before = logits(model, ids, attention_mask=mask)[:, kept]
-    focus = compose(model, build_centroids(model))
-    try:
-        with focus.measured_full_attention():
-            actual = logits(model, ids, attention_mask=mask)[:, kept]
-        torch.testing.assert_close(actual, before, rtol=1e-5, atol=1e-5)
-        assert focus.seconds.calls == 2
-        assert focus.seconds.routing == 0.0
-        assert focus.assignments() == {}
+        for side, before in plain.items():
+            kept = padded[side][0].bool() if side in padded else slice(None)
+            focus.reset_seconds()
+            with focus.measured_full_attention():
+                actual = logits(model, ids, attention_mask=padded.get(side))
+            torch.testing.assert_close(actual[:, kept], before[:, kept], rtol=1e-5, atol=1e-5)
+            assert focus.seconds.calls == 2
+            assert focus.seconds.routing == 0.0
+            assert focus.assignments() == {}
     finally:
         focus.detach()
 
@@ -159,22 +150,22 @@ def batch_of(lengths, total, side):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("assignment", ["causal", "sinkhorn"])
-def test_padded_batches_equal_single_runs(family, side, assignment):
+def test_padded_batches_equal_single_runs(family, assignment):
     model = family_model(family)
-    texts, ids, mask, positions = batch_of([30, 17, 25], 30, side)
     focus = compose(model, build_centroids(model), window=3, num_sinks=2, assignment=assignment)
     try:
-        batched = logits(model, ids, attention_mask=mask, position_ids=positions)
-        for row, text in enumerate(texts):
-            torch.testing.assert_close(
-                batched[row][mask[row].bool()],
-                logits(model, text)[0],
-                rtol=1e-4,
-                atol=1e-4,
-                msg=lambda m: f"{side} {m}",
-            )
+        for side in ("left", "right"):
+            texts, ids, mask, positions = batch_of([30, 17, 25], 30, side)
+            batched = logits(model, ids, attention_mask=mask, position_ids=positions)
+            for row, text in enumerate(texts):
+                torch.testing.assert_close(
+                    batched[row][mask[row].bool()],
+                    logits(model, text)[0],
+                    rtol=1e-4,
+                    atol=1e-4,
+                    msg=lambda m, side=side: f"{side} {m}",
+                )
     finally:
         focus.detach()
 

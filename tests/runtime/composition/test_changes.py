@@ -87,20 +87,24 @@ def test_a_layer_of_full_attention_has_no_groups_to_change():
         pass
 
 
-@pytest.mark.parametrize("family", ["Llama", "Gemma2", "GPT2", "Mistral"])
-@pytest.mark.parametrize("budget", [(), BUDGET], ids=["one setting", "budget"])
+CHANGES = {
+    "move": ["move:0:20:C", "move:1:7:D"],
+    "see": ["see:all:30:11", "see:0:35:12"],
+    "silence": ["silence:0:B", "silence:1:A"],
+    "heads": ["k:1=2", "window:0:0=10", "full:1:1"],
+    "all": ["move:0:20:C", "see:1:30:2", "silence:1:A", "k:0:0=3"],
+}
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("family", "name", "budget"),
     [
-        ["move:0:20:C", "move:1:7:D"],
-        ["see:all:30:11", "see:0:35:12"],
-        ["silence:0:B", "silence:1:A"],
-        ["k:1=2", "window:0:0=10", "full:1:1"],
-        ["move:0:20:C", "see:1:30:2", "silence:1:A", "k:0:0=3"],
+        *(("Llama", name, budget) for name in CHANGES for budget in ((), BUDGET)),
+        *((family, "all", BUDGET) for family in ("Gemma2", "GPT2", "Mistral")),
     ],
-    ids=["move", "see", "silence", "heads", "all"],
 )
-def test_the_model_computes_what_the_masks_say(family, budget, changes, fresh_seed):
+def test_the_model_computes_what_the_masks_say(family, name, budget, fresh_seed):
+    changes = CHANGES[name]
     if family == "GPT2" and budget:
         budget = BUDGET[:1]
     model, focus = composed(family, budget=budget)

@@ -56,8 +56,9 @@ def by_row(model, centroids, length, budget):
     return table
 
 
-@pytest.mark.parametrize("family", ["Llama", "Gemma2", "Qwen3", "Mistral"])
-@pytest.mark.parametrize("budget", [(), BUDGET], ids=["one setting", "budget"])
+@pytest.mark.parametrize(
+    ("family", "budget"), [("Llama", ()), *((family, BUDGET) for family in ("Llama", "Gemma2", "Qwen3", "Mistral"))]
+)
 def test_they_are_logits_multiplied_by_the_share_beyond_each_window(family, budget, fresh_seed):
     model = build_model(family, num_hidden_layers=3)
     centroids = with_factors(model, fresh_seed)

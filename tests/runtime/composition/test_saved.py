@@ -88,7 +88,7 @@ def test_from_a_hub_a_base_model_is_named_never_a_path(saved, local_hub, tiny_mo
         named.append(name)
         return tiny_model
 
-    monkeypatch.setattr("focus_runtime.composition.save.load_base_model", loaded)
+    monkeypatch.setattr("focus_runtime.composition.attach.load_base_model", loaded)
     FocusModel.from_pretrained("ada/mine", revision=commit).detach()
     assert named == ["ada/base"]
     tiny_model.save_pretrained(tmp_path / "base")

@@ -27,7 +27,9 @@ def composed(family="Llama", **settings):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "budget"), [("Llama", ()), ("Llama", BUDGET), ("Gemma2", BUDGET), ("GPT2", ())])
+@pytest.mark.parametrize(
+    ("family", "budget"), [("Llama", BUDGET), ("Gemma2", BUDGET), pytest.param("GPT2", (), marks=pytest.mark.long)]
+)
 def test_every_dropped_pair_is_found_with_its_first_order_effect(family, budget, fresh_seed):
     model, focus = composed(family, budget=budget)
     ids = random_ids(LENGTH + 1, seed=fresh_seed % 1000)[0].tolist()

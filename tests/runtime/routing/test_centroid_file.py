@@ -402,7 +402,7 @@ HYBRIDS = {
 }
 
 
-@pytest.mark.parametrize("family", HYBRIDS)
+@pytest.mark.parametrize("family", [pytest.param(f, marks=pytest.mark.long) if f == "Bamba" else f for f in HYBRIDS])
 def test_files_of_hybrids_list_the_layers_that_attend(family, file):
     model = build_model(family, num_hidden_layers=4, **HYBRIDS[family])
     saved = build_centroids(model)

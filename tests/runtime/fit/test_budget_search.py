@@ -187,7 +187,7 @@ def test_estimates_of_pairs_that_are_off_do_not_matter():
             measured = super().measure(budget)
             return dataclasses.replace(measured, retained_pairs=measured.retained_pairs * 1.1)
 
-    gains = 0.01 * (np.arange(5)[:, None] + np.linspace(1, 1.5, 16))
+    gains = 0.01 * (np.arange(5)[:, None] + np.linspace(1, 1.5, 40))
     result = search(Off(gains), [FULL], Target(pairs=0.5), Progress())
     assert result.chosen.retained_pairs == pytest.approx(0.5, abs=FINE + 0.9 / gains.size)
     assert result.chosen.retained_pairs <= 0.5

@@ -104,28 +104,6 @@ class RegimeResult:
             return score(focus, sequences)
 
 
-@dataclass(frozen=True, slots=True)
-class _Session:
-    """What the phases of one training share."""
-
-    plan: RegimePlan
-    twin: bool
-    identity: dict[str, Any]
-    folder: Path | None
-    resume: bool
-    on_step: Callable[[TrainStep], None] | None
-    should_stop: Callable[[], bool]
-
-    def file(self, phase: str) -> Path | None:
-        return None if self.folder is None else self.folder / f"{phase}.ckpt"
-
-    def resumes(self, phase: str) -> bool:
-        """The first phase must have a checkpoint to resume; a later one starts when it has none."""
-        file = self.file(phase)
-        first = self.twin or phase == PHASES[self.plan.regime][0]
-        return self.resume and (first or (file is not None and file.exists()))
-
-
 def run_regime(
     plan: RegimePlan,
     model: Any,
@@ -174,10 +152,11 @@ def run_regime(
         "texts": texts_sha256(texts),
         "earlier": "" if twin or scratch else repr(plan.centroids),
     }
-    session = _Session(plan, twin, identity, checkpoint, resume, on_step, should_stop)
-    if checkpoint is not None and not resume and PartialState().is_main_process:
-        for phase in PHASES[plan.regime]:
-            (checkpoint / f"{phase}.ckpt").unlink(missing_ok=True)  # else a later resume would skip what it belongs to
+    files = {phase: None if checkpoint is None else checkpoint / f"{phase}.ckpt" for phase in PHASES[plan.regime]}
+    if not resume and PartialState().is_main_process:
+        for file in files.values():
+            if file is not None:
+                file.unlink(missing_ok=True)  # else a later resume would skip what it belongs to
     result = RegimeResult(plan, twin, network, None, weights_before=hashes.weights)
     if scratch and not twin:
         result.centroids = random_centroids(network, config, seed=plan.weights.seed, name="trained")
@@ -190,14 +169,20 @@ def run_regime(
             plan.centroids,
             model_id=model_id,
             on_step=on_step,
-            checkpoint=session.file("centroids"),
-            resume=session.resumes("centroids"),
+            checkpoint=files["centroids"],
+            resume=resume,
             should_stop=should_stop,
             history=result.phases.setdefault("centroids", []),
             hashes=hashes,
         )
         result.phase_seconds["centroids"] = result.centroids.training.get("seconds")
-    _train_weights(session, result, ids)
+    later = files["weights"]  # has no checkpoint to resume where the phase before it was not finished
+    loop_of_weights = _weights_loop(result, ids, identity, later)
+    with loop_of_weights as loop, checkpointing(network, plan.weights.gradient_checkpointing):
+        if resume and (twin or scratch or (later is not None and later.exists())):
+            loop.resume()
+        loop.run(on_step, should_stop)
+    result.phases["weights"], result.phase_seconds["weights"] = loop.history, loop.seconds
     after = ModelHashes.of(network)
     result.weights_after = after.weights
     if result.centroids is not None:
@@ -215,21 +200,14 @@ def initialised(model: Any, seed: int) -> Any:
     return fresh.float().to(input_device(model)).eval()
 
 
-def _train_weights(session: _Session, result: RegimeResult, ids: TokenStream) -> None:
-    """All weights, with the routers or with full attention."""
-    settings = session.plan.weights
-    with _weights_loop(session, result, ids) as loop, checkpointing(result.model, settings.gradient_checkpointing):
-        if session.resumes("weights"):
-            loop.resume()
-        loop.run(session.on_step, session.should_stop)
-    result.phases["weights"], result.phase_seconds["weights"] = loop.history, loop.seconds
-
-
 @contextmanager
-def _weights_loop(session: _Session, result: RegimeResult, ids: TokenStream) -> Iterator[Loop]:
-    network, settings = result.model, session.plan.weights
-    weights, rate = list(network.parameters()), session.plan.router_rate
-    common: dict[str, Any] = {"identity": session.identity, "checkpoint": session.file("weights"), "phase": "weights"}
+def _weights_loop(
+    result: RegimeResult, ids: TokenStream, identity: dict[str, Any], checkpoint: Path | None
+) -> Iterator[Loop]:
+    """The loop that trains all weights, with the routers or with full attention."""
+    network, settings = result.model, result.plan.weights
+    weights, rate = list(network.parameters()), result.plan.router_rate
+    common: dict[str, Any] = {"identity": identity, "checkpoint": checkpoint, "phase": "weights"}
     if result.centroids is None:
         with gradients_of(network, True):
             yield Loop(ids, settings, weights, lambda batch: language_loss(network, batch), **common)

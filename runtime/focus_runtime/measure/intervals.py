@@ -66,7 +66,6 @@ def mean_interval(
     values: ArrayLike,
     weights: ArrayLike | None = None,
     *,
-    level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
@@ -94,13 +93,13 @@ def mean_interval(
     if variance <= (1e-12 * max(1.0, abs(value))) ** 2:  # identical values, but for rounding
         return Interval(value, value, value, units, seeds)
     freedom = variance**2 / (by_unit**2 / (units - 1) + (by_seed**2 / (seeds - 1) if seeds > 1 else 0.0))
-    below, above = _shape(table, weight, value, level, resamples, seed) if units >= COARSE_BELOW else (1.0, 1.0)
-    reach = student_quantile(freedom, (1 + level) / 2) * math.sqrt(variance)
+    below, above = _shape(table, weight, value, resamples, seed) if units >= COARSE_BELOW else (1.0, 1.0)
+    reach = student_quantile(freedom, (1 + LEVEL) / 2) * math.sqrt(variance)
     return Interval(value, value - below * reach, value + above * reach, units, seeds)
 
 
 def moving_block_interval(
-    values: Floats, *, block: int = BLOCK_TOKENS, resamples: int = BLOCK_RESAMPLES, seed: int = 0
+    values: Floats, *, resamples: int = BLOCK_RESAMPLES, seed: int = 0
 ) -> tuple[float, float | None, float | None]:
     """Mean of (N,) values along one text, and ends of its 95 % moving-block bootstrap interval, None for one value.
 
@@ -110,7 +109,7 @@ def moving_block_interval(
     count = values.size
     if count == 1:
         return float(values[0]), None, None
-    width = max(1, min(block, count // 4))
+    width = max(1, min(BLOCK_TOKENS, count // 4))
     blocks = -(-count // width)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     totals = sums[width:] - sums[:-width]
@@ -134,9 +133,9 @@ def recentred_interval(
     return np.maximum(least, values + wide * low), np.minimum(most, values + wide * high)
 
 
-def percentile_ends(draws: Floats, level: float = LEVEL) -> Floats:
-    """Both percentiles over the first axis between which a share `level` of the draws lies: (2, ...) of (R, ...)."""
-    tail = round((1 - level) / 2, 12)
+def percentile_ends(draws: Floats) -> Floats:
+    """Both percentiles over the first axis between which a share `LEVEL` of the draws lies: (2, ...) of (R, ...)."""
+    tail = round((1 - LEVEL) / 2, 12)
     return np.asarray(np.quantile(draws, [tail, 1 - tail], axis=0))
 
 
@@ -148,13 +147,13 @@ def student_quantile(freedom: float, probability: float) -> float:
 
 
 @cache
-def student_widening(units: int, level: float = LEVEL) -> float:
+def student_widening(units: int) -> float:
     """Factor that widens a percentile interval over n units to Student's t with the unbiased spread.
 
     A percentile interval is too narrow for few units: its ends lie at the normal quantiles of a spread that divides
     by n (Hesterberg, "What teachers should know about the bootstrap", 2015).
     """
-    probability = (1 + level) / 2
+    probability = (1 + LEVEL) / 2
     t_over_normal = student_quantile(units - 1, probability) / NormalDist().inv_cdf(probability)
     return t_over_normal * math.sqrt(units / (units - 1))
 
@@ -182,11 +181,11 @@ def resampled_means(table: Floats, weight: Floats, resamples: int, seed: int) ->
     return np.concatenate(means)
 
 
-def _shape(table: Floats, weight: Floats, value: float, level: float, resamples: int, seed: int) -> tuple[float, float]:
+def _shape(table: Floats, weight: Floats, value: float, resamples: int, seed: int) -> tuple[float, float]:
     """How far the bootstrap's tails reach below and above the mean, against a normal distribution of its spread."""
     means = resampled_means(table, weight, resamples, seed)
-    normal = NormalDist().inv_cdf((1 + level) / 2) * means.std()
-    low, high = percentile_ends(means, level)
+    normal = NormalDist().inv_cdf((1 + LEVEL) / 2) * means.std()
+    low, high = percentile_ends(means)
     return max(0.0, float((value - low) / normal)), max(0.0, float((high - value) / normal))
 
 

@@ -214,7 +214,6 @@ def compare(
     focus: Scores | Sequence[Scores],
     *,
     documents: Sequence[Any] | None = None,
-    level: float = LEVEL,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Focus against full attention on the same sequences: perplexities, their difference, and how sure it is.
@@ -251,8 +250,7 @@ def compare(
     plain, *under_focus = (np.bincount(place, weights=run.nll * run.scored) / tokens for run in (full, *runs))
     table = np.array(under_focus)
     differences = table - plain
-    settings: dict[str, Any] = {"level": level, "seed": seed}
-    nats = mean_interval(differences, tokens, **settings)
+    nats = mean_interval(differences, tokens, seed=seed)
     paired = differences.mean(axis=0) * tokens / tokens.mean()
     tests = {
         "sign_flip": sign_flip_test(paired, seed=seed),
@@ -260,11 +258,11 @@ def compare(
         "wilcoxon": wilcoxon_test(differences.mean(axis=0)),
     }
     return {
-        "full_perplexity": mean_interval(plain, tokens, **settings).through(math.exp).to_dict(),
-        "focus_perplexity": mean_interval(table, tokens, **settings).through(math.exp).to_dict(),
+        "full_perplexity": mean_interval(plain, tokens, seed=seed).through(math.exp).to_dict(),
+        "focus_perplexity": mean_interval(table, tokens, seed=seed).through(math.exp).to_dict(),
         "difference_nats": nats.to_dict(),
         "relative_difference": nats.through(math.expm1).to_dict(),
-        "level": level,
+        "level": LEVEL,
         "p_value": tests["sign_flip"],
         "tests": tests,
         "units": "documents" if many else "sequences",

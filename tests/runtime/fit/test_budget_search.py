@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 
 import numpy as np
@@ -219,12 +220,17 @@ def test_a_target_below_every_budget_is_said():
     assert result.closest.retained_pairs == pytest.approx(0.2)
 
 
+@functools.cache
+def searched(meter):
+    """A target, what a search on a model found for it, and its steps."""
+    target, progress, calls = Target(pairs=(meter.base.retained_pairs + 1) / 2), Progress(), []
+    progress.on_step = lambda done, total: calls.append((done, total))
+    return target, search(meter, CHOICES, target, progress), calls
+
+
 @pytest.mark.slow
 def test_on_a_model_every_point_was_measured_and_the_target_is_met(meter):
-    target = Target(pairs=(meter.base.retained_pairs + 1) / 2)
-    progress, calls = Progress(), []
-    progress.on_step = lambda done, total: calls.append((done, total))
-    result = search(meter, CHOICES, target, progress)
+    target, result, calls = searched(meter)
     assert result.chosen is not None
     assert result.chosen.retained_pairs <= target.pairs
     assert result.chosen.loss == min(point.loss for point in result.points if point.retained_pairs <= target.pairs)
@@ -250,7 +256,7 @@ def test_a_stopped_search_goes_on_where_it_was(meter):
             raise StoppedError
 
     progress.on_step = stop
-    target = Target(pairs=0.7)
+    target, whole, _ = searched(meter)
     with pytest.raises(StoppedError):
         search(meter, CHOICES, target, progress)
     known, costs = dict(progress.known), progress.costs
@@ -260,7 +266,6 @@ def test_a_stopped_search_goes_on_where_it_was(meter):
     result = search(meter, CHOICES, target, progress)
     assert all(progress.known[budget] is measured for budget, measured in known.items())
     assert progress.costs is costs
-    whole = search(meter, CHOICES, target, Progress())
     assert [point.budget for point in whole.points] == [point.budget for point in result.points]
 
 

@@ -16,7 +16,7 @@ from focus_runtime.fit.loop import checkpointing, training_shortage
 from focus_runtime.fit.objective import training_loss
 from focus_runtime.fit.settings import TrainConfig
 from tests.helpers import build_centroids, build_model
-from tests.runtime.fit.tiny import TEXTS, same, state, train
+from tests.runtime.fit.tiny import TEXTS, same, state, train, whole
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(tmp_p
     with pytest.raises(TrainingError, match=r"became nan at step 4; the last good checkpoint.*learning rate below"):
         train(checkpoint=file)
     monkeypatch.undo()
-    assert train(checkpoint=file, resume=True)[1] == train()[1][2:]
+    assert train(checkpoint=file, resume=True)[1] == whole()[1][2:]
 
 
 @pytest.mark.slow
@@ -95,10 +95,9 @@ def test_a_gradient_that_is_no_number_is_noticed_before_it_reaches_the_weights(t
     with pytest.raises(
         TrainingError, match=r"the gradient's norm became (nan|inf) at step 4; the last good checkpoint"
     ):
-        train(batch=1, accumulation=1, checkpoint=file)
+        train(checkpoint=file)
     monkeypatch.undo()
-    whole = train(batch=1, accumulation=1)
-    assert train(batch=1, accumulation=1, checkpoint=file, resume=True)[1] == whole[1][2:]
+    assert train(checkpoint=file, resume=True)[1] == whole()[1][2:]
 
 
 @pytest.mark.slow
@@ -113,8 +112,8 @@ def test_two_passes_of_one_sequence_are_one_pass_of_two(fresh_seed):
 
 @pytest.mark.slow
 def test_gradient_checkpointing_changes_no_loss():
-    model = build_model(attention_dropout=0.0)
-    plain, losses = train(model)
+    model = build_model()
+    plain, losses = whole()
     again, checkpointed_losses = train(model, gradient_checkpointing=True)
     assert checkpointed_losses == pytest.approx(losses, rel=1e-5)
     assert not any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
@@ -184,12 +183,9 @@ def test_what_is_kept_is_named(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changes", "stop_after"),
-    [({}, 1), ({}, 5), ({"hard": True, "accumulation": 2}, 2), ({"mixed_precision": "bf16"}, 5)],
-)
-def test_a_resumed_training_is_the_uninterrupted_one(changes, stop_after, tmp_path):
-    whole, losses = train(**changes)
+@pytest.mark.parametrize("changes", [{}, {"hard": True, "accumulation": 2, "mixed_precision": "bf16"}])
+def test_a_resumed_training_is_the_uninterrupted_one(changes, fresh_seed, tmp_path):
+    (uninterrupted, losses), stop_after = whole(**changes), 1 + fresh_seed % 5
     file = tmp_path / "run.ckpt"
     seen: list[int] = []
 
@@ -202,13 +198,13 @@ def test_a_resumed_training_is_the_uninterrupted_one(changes, stop_after, tmp_pa
     assert (stopped.value.step, stopped.value.path) == (stop_after, file)
     resumed, rest = train(checkpoint=file, resume=True, **changes)
     assert rest == losses[stop_after:]
-    assert same(resumed, whole)
+    assert same(resumed, uninterrupted)
     assert [path.name for path in tmp_path.iterdir()] == ["run.ckpt"]
 
 
 @pytest.mark.slow
 def test_a_killed_training_continues_from_its_last_checkpoint(tmp_path):
-    whole, losses = train()
+    uninterrupted, losses = whole()
     file = tmp_path / "run.ckpt"
 
     def crash(step):
@@ -219,7 +215,7 @@ def test_a_killed_training_continues_from_its_last_checkpoint(tmp_path):
         train(checkpoint=file, on_step=crash)
     resumed, rest = train(checkpoint=file, resume=True)
     assert rest == losses[4:]
-    assert same(resumed, whole)
+    assert same(resumed, uninterrupted)
 
 
 @pytest.mark.slow
@@ -238,10 +234,10 @@ def test_ctrl_c_in_a_step_keeps_the_one_before(tmp_path, monkeypatch):
         train(checkpoint=file)
     assert stopped.value.step == 3
     monkeypatch.undo()
-    whole, losses = train()
+    uninterrupted, losses = whole()
     resumed, rest = train(checkpoint=file, resume=True)
     assert rest == losses[3:]
-    assert same(resumed, whole)
+    assert same(resumed, uninterrupted)
 
 
 @pytest.mark.slow
@@ -271,7 +267,20 @@ def test_a_real_interrupt_signal_keeps_the_last_step(tmp_path):
             train(checkpoint=file, on_step=on_step, checkpoint_every=100)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert train(checkpoint=file, resume=True)[1] == train()[1][3:]
+    assert train(checkpoint=file, resume=True)[1] == whole()[1][3:]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return tmp_path_factory.mktemp("kept") / "run.ckpt"
+
+
+@pytest.fixture
+def checkpoint(kept):
+    """Of a finished training, made in the first test that asks for it."""
+    if not kept.exists():
+        train(checkpoint=kept)
+    return kept
 
 
 @pytest.mark.slow
@@ -280,22 +289,19 @@ def test_a_real_interrupt_signal_keeps_the_last_step(tmp_path):
     [
         ({"learning_rate": 2e-2}, "settings was"),
         ({"focus": {"window": 5}}, "config was"),
-        ({"model": build_model(seed=1)}, "model was"),
+        ({"model_seed": 1}, "model was"),
         ({"texts": TEXTS[:1]}, "texts was"),
-        ({"steps": 9}, "settings was"),
     ],
 )
-def test_a_checkpoint_of_another_training_is_refused(changes, named, tmp_path):
-    file = tmp_path / "run.ckpt"
-    train(checkpoint=file)
-    before = file.read_bytes()
+def test_a_checkpoint_of_another_training_is_refused(changes, named, checkpoint):
+    before, model = checkpoint.read_bytes(), build_model(seed=changes.get("model_seed", 0))
     with pytest.raises(TrainingError, match=f"another training: {named}.*now it is"):
-        train(checkpoint=file, resume=True, **changes)
-    assert file.read_bytes() == before
+        train(model, checkpoint=checkpoint, resume=True, **{k: v for k, v in changes.items() if k != "model_seed"})
+    assert checkpoint.read_bytes() == before
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("content", [b"", b"nothing torch wrote", None])
+@pytest.mark.parametrize("content", [b"nothing torch wrote", None])
 def test_no_or_a_damaged_checkpoint_is_said(content, tmp_path):
     file = tmp_path / "run.ckpt"
     if content is not None:

@@ -103,7 +103,7 @@ def test_the_teacher_is_full_attention(loss, tiny_model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", ["lm", "both"])
+@pytest.mark.parametrize("loss", [pytest.param("lm", marks=pytest.mark.long), "both"])
 def test_a_training_lowers_its_own_objective(loss):
     values: list = []
 

@@ -16,7 +16,7 @@ from focus_runtime.mask.rule import PairRule
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.text.sequences import encode_texts, step_sequences
 from tests.helpers import build_centroids, build_model, build_tokenizer, random_ids
-from tests.runtime.fit.tiny import FOCUS, PLAN, TEXTS, same, train
+from tests.runtime.fit.tiny import FOCUS, PLAN, TEXTS, same, train, whole
 
 INFERENCE = FocusConfig(**FOCUS | {"window": 9})
 
@@ -72,14 +72,14 @@ def test_the_phase_starts_from_balanced_groups(tiny_model):
 @pytest.mark.parametrize("stop_after", [4, 5])
 @pytest.mark.slow
 def test_a_training_resumed_around_the_change_is_the_uninterrupted_one(stop_after, tmp_path):
-    whole, losses = train(hard_steps=2, loss="both")
+    uninterrupted, losses = whole(hard_steps=2, loss="both")
     file = tmp_path / "run.ckpt"
     seen: list[int] = []
     with pytest.raises(TrainingStopped):
         train(hard_steps=2, loss="both", checkpoint=file, should_stop=lambda: seen.append(1) or len(seen) == stop_after)
     resumed, rest = train(hard_steps=2, loss="both", checkpoint=file, resume=True)
     assert rest == losses[stop_after:]
-    assert same(resumed, whole)
+    assert same(resumed, uninterrupted)
 
 
 def test_pairs_are_counted_at_the_settings_of_inference(tiny_model):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,9 +44,17 @@ def run(what, model=None, **options):
 
 
 @functools.cache
+def watched(regime, twin):
+    """An uninterrupted training, which no test changes, with the model it was given and its batches."""
+    model, batches = build_model(), []
+    with pytest.MonkeyPatch.context() as patch:
+        draw = optimise.step_sequences
+        patch.setattr(optimise, "step_sequences", lambda *given: batches.append(draw(*given)) or batches[-1])
+        return run(plan(regime), model, twin=twin), model, batches
+
+
 def whole(regime, twin=False):
-    """An uninterrupted training, which no test changes."""
-    return run(plan(regime), twin=twin)
+    return watched(regime, twin)[0]
 
 
 def losses(result):
@@ -52,13 +62,10 @@ def losses(result):
 
 
 @pytest.mark.parametrize("regime", ["two_phase", "from_scratch"])
-def test_a_twin_sees_the_same_batches_and_starts_from_the_same_weights(regime, batches):
-    ours = run(plan(regime))
-    weight_batches = batches[-WEIGHTS.steps :]
-    batches.clear()
-    twin = run(plan(regime), twin=True)
+def test_a_twin_sees_the_same_batches_and_starts_from_the_same_weights(regime):
+    (ours, _, our_batches), (twin, _, batches) = watched(regime, False), watched(regime, True)
     assert len(batches) == WEIGHTS.steps == len(twin.phases["weights"])
-    assert all(torch.equal(a, b) for a, b in zip(weight_batches, batches, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(our_batches[-WEIGHTS.steps :], batches, strict=True))
     assert ours.weights_before == twin.weights_before
     assert ours.weights_after != twin.weights_after
     assert twin.centroids is None
@@ -69,13 +76,11 @@ def test_a_twin_sees_the_same_batches_and_starts_from_the_same_weights(regime, b
 @pytest.mark.parametrize("regime", ["two_phase", "from_scratch"])
 @pytest.mark.parametrize("twin", [False, True])
 def test_the_given_model_stays_as_it_was(regime, twin, ids):
-    model = build_model()
-    before, logits = weights_sha256(model), model(input_ids=ids).logits
-    result = run(plan(regime), model, twin=twin)
-    assert weights_sha256(model) == before
-    assert torch.equal(model(input_ids=ids).logits, logits)
+    result, model, _ = watched(regime, twin)
+    assert weights_sha256(model) == weights_sha256(build_model())
+    assert torch.equal(model(input_ids=ids).logits, build_model()(input_ids=ids).logits)
     assert all(p.requires_grad and p.grad is None for p in model.parameters())
-    assert result.weights_after == weights_sha256(result.model) != before
+    assert result.weights_after == weights_sha256(result.model) != weights_sha256(model)
     assert list(result.phases) == (["weights"] if twin or regime == "from_scratch" else ["centroids", "weights"])
 
 
@@ -141,11 +146,29 @@ def test_scores_are_those_under_the_hard_mask():
     assert twin.score(sequences).nll.tolist() == score(twin.model, sequences).nll.tolist()
 
 
-@pytest.mark.parametrize(
-    ("regime", "stop_after"), [("two_phase", 2), ("two_phase", 3), ("two_phase", 5), ("from_scratch", 1)]
-)
-def test_a_training_resumed_over_its_phases_is_the_uninterrupted_one(regime, stop_after, tmp_path):
+@pytest.fixture
+def clock(monkeypatch):
+    """Every step takes ten seconds of a clock of its own; a list that holds its time."""
+    now, step = [0.0], optimise.Loop._step
+
+    def read():
+        now[0] += 1e-6  # no two readings are the same
+        return now[0]
+
+    def slow(loop, number):
+        now[0] += 10
+        return step(loop, number)
+
+    monkeypatch.setattr(optimise, "time", SimpleNamespace(perf_counter=read))
+    monkeypatch.setattr(optimise.Loop, "_step", slow)
+    return now
+
+
+@pytest.mark.parametrize(("regime", "stop_after"), [("two_phase", 3), ("two_phase", None), ("from_scratch", 1)])
+def test_a_training_resumed_over_its_phases_is_the_uninterrupted_one(regime, stop_after, tmp_path, clock, fresh_seed):
+    """And its time is that of all its phases and parts, pauses left out."""
     uninterrupted: Any = whole(regime)
+    stop_after = stop_after or [1, 2, 4, 5, 6][fresh_seed % 5]
     seen: list[Any] = []
 
     def stop():
@@ -154,6 +177,7 @@ def test_a_training_resumed_over_its_phases_is_the_uninterrupted_one(regime, sto
     with pytest.raises(TrainingStopped):
         run(plan(regime), checkpoint=tmp_path, on_step=seen.append, should_stop=stop)
     first = [(step.phase, step.step) for step in seen]
+    clock[0] += 10_000
     resumed = run(plan(regime), checkpoint=tmp_path, resume=True, on_step=seen.append)
     assert losses(resumed) == losses(uninterrupted)
     assert resumed.weights_after == uninterrupted.weights_after
@@ -161,47 +185,44 @@ def test_a_training_resumed_over_its_phases_is_the_uninterrupted_one(regime, sto
     expected = [(phase, i + 1) for phase, steps in uninterrupted.phases.items() for i in range(len(steps))]
     assert [(step.phase, step.step) for step in seen] == expected
     assert first == expected[: len(first)]
-
-
-def test_the_time_of_a_training_is_that_of_all_its_phases_and_parts(tmp_path, monkeypatch):
-    now, step, seen = [0.0], optimise.Loop._step, []
-
-    def clock():
-        now[0] += 1e-6  # no two readings are the same
-        return now[0]
-
-    def slow(loop, number):
-        now[0] += 10
-        return step(loop, number)
-
-    monkeypatch.setattr(optimise, "time", SimpleNamespace(perf_counter=clock))
-    monkeypatch.setattr(optimise.Loop, "_step", slow)
-    stop = {"on_step": seen.append, "should_stop": lambda: len(seen) >= ROUTERS.steps + 2}
-    with pytest.raises(TrainingStopped):
-        run(plan("two_phase"), checkpoint=tmp_path, **stop)
-    now[0] += 10_000  # a pause
-    resumed = run(plan("two_phase"), checkpoint=tmp_path, resume=True)
-    expected = {"centroids": 10 * ROUTERS.steps, "weights": 10 * WEIGHTS.steps}
-    assert resumed.phase_seconds == pytest.approx(expected, abs=0.1)
-    assert resumed.seconds == pytest.approx(sum(expected.values()), abs=0.1)
-    resumed.phase_seconds["centroids"] = None  # of an older version's checkpoint
+    times = {phase: 10 * len(steps) for phase, steps in uninterrupted.phases.items()}
+    assert resumed.phase_seconds == pytest.approx(times, abs=0.1)
+    assert resumed.seconds == pytest.approx(sum(times.values()), abs=0.1)
+    resumed.phase_seconds["weights"] = None  # of an older version's checkpoint
     assert resumed.seconds is None
 
 
-def test_a_finished_training_is_not_run_again(tmp_path, monkeypatch):
-    once = run(plan("two_phase"), checkpoint=tmp_path)
+@functools.cache
+def kept_in(folder):
+    return run(plan("two_phase"), checkpoint=folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("finished")
+
+
+@pytest.fixture
+def finished(folder):
+    """A training of both phases, which no test changes, and the folder of its checkpoints."""
+    return kept_in(folder), folder
+
+
+def test_a_finished_training_is_not_run_again(finished, monkeypatch):
+    once, folder = finished
     monkeypatch.setattr(optimise.Loop, "_step", lambda *_: pytest.fail("a step was run"))
-    again = run(plan("two_phase"), checkpoint=tmp_path, resume=True)
+    again = run(plan("two_phase"), checkpoint=folder, resume=True)
     assert losses(again) == losses(once)
     assert again.weights_after == once.weights_after
     assert again.centroids.training == once.centroids.training
 
 
-def test_a_checkpoint_of_another_regime_is_refused(tmp_path):
-    run(plan("two_phase"), checkpoint=tmp_path)
+def test_a_checkpoint_of_another_regime_is_refused(finished, tmp_path):
+    shutil.copytree(finished[1], tmp_path, dirs_exist_ok=True)
     with pytest.raises(TrainingError, match=r"another training: regime was 'two_phase', now it is 'two_phase twin'"):
         run(plan("two_phase"), checkpoint=tmp_path, resume=True, twin=True)
-    run(plan("two_phase", centroids=TrainConfig(**PHASE, steps=2)), checkpoint=tmp_path / "other")
+    other = plan("two_phase", centroids=TrainConfig(**PHASE, steps=1), weights=replace(WEIGHTS, steps=2))
+    run(other, checkpoint=tmp_path / "other")
     (tmp_path / "other" / "weights.ckpt").replace(tmp_path / "weights.ckpt")
     with pytest.raises(TrainingError, match="another training: earlier was"):
         run(plan("two_phase"), checkpoint=tmp_path, resume=True)
@@ -209,8 +230,8 @@ def test_a_checkpoint_of_another_regime_is_refused(tmp_path):
         run(plan("two_phase"), checkpoint=tmp_path / "nowhere", resume=True)
 
 
-def test_starting_again_forgets_the_old_phases(tmp_path):
-    run(plan("two_phase"), checkpoint=tmp_path)
+def test_starting_again_forgets_the_old_phases(finished, tmp_path):
+    shutil.copytree(finished[1], tmp_path, dirs_exist_ok=True)
     with pytest.raises(TrainingStopped):
         run(plan("two_phase"), checkpoint=tmp_path, should_stop=lambda: True)
     assert [path.name for path in tmp_path.iterdir()] == ["centroids.ckpt"]

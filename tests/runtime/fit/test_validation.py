@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 
@@ -25,7 +26,8 @@ INFERENCE = FocusConfig(**FOCUS | {"window": 9})
 
 def train(patience=0, every=2, **changes):
     """A short training with evaluations; returns the centroids, the steps' losses and the evaluations."""
-    options = {name: changes.pop(name) for name in ("checkpoint", "resume", "should_stop") if name in changes}
+    passed = ("checkpoint", "resume", "should_stop", "on_snapshot", "snapshot_every")
+    options = {name: changes.pop(name) for name in passed if name in changes}
     plan = None if every == 0 else ValidationPlan(sequences=HELD_OUT, every=every, patience=patience)
     losses: list[float] = []
     evaluations: list[Evaluation] = []
@@ -44,36 +46,19 @@ def train(patience=0, every=2, **changes):
     return made, losses, evaluations
 
 
-@pytest.fixture
-def scripted(monkeypatch):
-    """Makes the mean losses of the evaluations follow a list of numbers."""
-
-    def use(means):
-        remaining = dict(enumerate(means))
-        original = module.evaluate_training
-
-        def evaluate(*arguments):
-            made = original(*arguments)
-            mean = remaining[made.step - 1]
-            return replace(made, losses={"novels": mean + 0.5, "code": mean - 0.5})
-
-        monkeypatch.setattr(module, "evaluate_training", evaluate)
-
-    return use
+@functools.cache
+def evaluated():
+    """An uninterrupted training, evaluated at steps 2, 4 and, as the last, 5."""
+    return train(steps=5)
 
 
 @pytest.mark.slow
-def test_evaluations_change_nothing():
-    alone, losses, _ = train(every=0)
-    evaluated, same_losses, evaluations = train(every=2)
+def test_evaluations_change_nothing_and_the_last_scores_the_file_that_is_written():
+    made, losses, evaluations = evaluated()
+    assert [one.step for one in evaluations] == [2, 4, 5]
+    alone, same_losses, _ = train(every=0, steps=5)
     assert same_losses == losses
-    assert same(alone, evaluated)
-    assert [one.step for one in evaluations] == [2, 4, 6]
-
-
-def test_the_last_evaluation_scores_the_file_that_is_written():
-    made, _, evaluations = train(every=4)
-    assert [one.step for one in evaluations] == [4, 6]
+    assert same(alone, made)
     last = evaluations[-1]
     focus = compose(build_model(), made, window=9)
     for name, ids in HELD_OUT.items():
@@ -85,60 +70,58 @@ def test_the_last_evaluation_scores_the_file_that_is_written():
     assert made.training["evaluations"][-1]["mean"] == last.mean
 
 
+MEANS = [4.0, 3.0, 3.5, 3.0, 3.1, 2.0]
+EARLY = {"every": 1, "patience": 3, "steps": 12}
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """The mean losses of the evaluations are those of `MEANS`."""
+    original = module.evaluate_training
+
+    def evaluate(*arguments):
+        made = original(*arguments)
+        mean = MEANS[made.step - 1]
+        return replace(made, losses={"novels": mean + 0.5, "code": mean - 0.5})
+
+    monkeypatch.setattr(module, "evaluate_training", evaluate)
+
+
+def tensors(centroids):
+    return [p.clone() for _, r in sorted(centroids.routers.items()) for p in (r.projection, r.centroids)]
+
+
+@functools.cache
+def early():
+    """A training that ended early, and its routers after every step; only where evaluations are scripted."""
+    kept = {}
+    return *train(
+        **EARLY, on_snapshot=lambda step, centroids: kept.update({step: tensors(centroids)}), snapshot_every=1
+    ), kept
+
+
 @pytest.mark.slow
 def test_an_early_end_writes_the_best(scripted):
-    best, _, _ = train(every=0, steps=12)
-    scripted([4.0, 3.0, 3.5, 3.0, 3.1, 2.0])
-    made, losses, evaluations = train(every=1, patience=3, steps=12)
+    made, losses, evaluations, kept = early()
     assert len(losses) == len(evaluations) == 5  # equal is no improvement
     assert made.training["stopped"] == "no lower held-out loss in 3 evaluations, at step 5"
     assert (made.training["steps"], made.training["planned_steps"]) == (2, 12)
     assert made.training["final_loss"] == losses[1]
     assert made.training["tokens_seen"] == 2 * 32
-    assert [one["mean"] for one in made.training["evaluations"]] == [4.0, 3.0, 3.5, 3.0, 3.1]
-    assert not same(made, best)
-
-
-@pytest.mark.slow
-def test_what_is_written_is_the_state_of_the_best_step(scripted):
-    kept = {}
-
-    def keep(step, centroids):
-        kept[step] = [p.clone() for _, r in sorted(centroids.routers.items()) for p in (r.projection, r.centroids)]
-
-    scripted([4.0, 3.0, 3.5, 3.6])
-    plan = ValidationPlan(sequences=HELD_OUT, every=1, patience=2)
-    made = train_centroids(
-        build_model(),
-        build_tokenizer(),
-        TEXTS,
-        FocusConfig(**FOCUS),
-        TrainConfig(**PLAN),
-        validation=plan,
-        on_snapshot=keep,
-        snapshot_every=1,
-    )
-    written = [p for _, r in sorted(made.routers.items()) for p in (r.projection, r.centroids)]
-    assert all(torch.equal(a, b) for a, b in zip(written, kept[2], strict=True))
-    assert not torch.equal(written[0], kept[4][0])
+    assert [one["mean"] for one in made.training["evaluations"]] == MEANS[:5]
+    assert all(torch.equal(a, b) for a, b in zip(tensors(made), kept[2], strict=True))
+    assert not torch.equal(kept[2][0], kept[5][0])
 
 
 @pytest.mark.parametrize("stop_after", [2, 3])
 @pytest.mark.slow
 def test_a_resumed_training_ends_where_the_uninterrupted_one_does(stop_after, scripted, tmp_path):
     """Stopped before and after the best evaluation; the checkpoint keeps the best and the count."""
-    scripted([4.0, 3.0, 3.5, 3.0, 3.1, 2.0])
-    whole, losses, evaluations = train(every=1, patience=3, steps=12)
+    whole, losses, evaluations, _ = early()
     file, seen = tmp_path / "run.ckpt", []
     with pytest.raises(TrainingStopped):
-        train(
-            every=1,
-            patience=3,
-            steps=12,
-            checkpoint=file,
-            should_stop=lambda: seen.append(1) or len(seen) == stop_after,
-        )
-    resumed, rest, others = train(every=1, patience=3, steps=12, checkpoint=file, resume=True)
+        train(**EARLY, checkpoint=file, should_stop=lambda: seen.append(1) or len(seen) == stop_after)
+    resumed, rest, others = train(**EARLY, checkpoint=file, resume=True)
     assert rest == losses[stop_after:]
     assert others == evaluations[stop_after:]
     assert same(resumed, whole)
@@ -149,7 +132,7 @@ def test_a_resumed_training_ends_where_the_uninterrupted_one_does(stop_after, sc
 
 @pytest.mark.slow
 def test_an_evaluation_that_a_stop_prevented_is_made_up_for(tmp_path, monkeypatch):
-    whole, losses, evaluations = train()
+    whole, losses, evaluations = evaluated()
     original, calls = module.evaluate_training, []
 
     def interrupted(*arguments):
@@ -161,13 +144,13 @@ def test_an_evaluation_that_a_stop_prevented_is_made_up_for(tmp_path, monkeypatc
     monkeypatch.setattr(module, "evaluate_training", interrupted)
     file = tmp_path / "run.ckpt"
     with pytest.raises(TrainingStopped, match="after step 4"):
-        train(checkpoint=file)
-    resumed, rest, others = train(checkpoint=file, resume=True)
+        train(steps=5, checkpoint=file)
+    resumed, rest, others = train(steps=5, checkpoint=file, resume=True)
     assert rest == losses[4:]
     assert others == evaluations[1:]
     assert same(resumed, whole)
     with pytest.raises(TrainingError, match="another training: validation was"):
-        train(every=3, checkpoint=file, resume=True)
+        train(every=3, steps=5, checkpoint=file, resume=True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -46,6 +47,12 @@ def train(model=None, *, focus=None, on_step=None, texts=TEXTS, checkpoint=None,
         should_stop=changes.get("should_stop", lambda: False),
     )
     return centroids, [step.loss for step in steps]
+
+
+@functools.cache
+def whole(**changes):
+    """An uninterrupted training, which no test changes."""
+    return train(**changes)
 
 
 def state(centroids):

@@ -60,7 +60,7 @@ def test_of_many_symmetric_units_it_agrees_with_t_and_with_scipys_bootstrap():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("draw", "truth", "least"), [("normal", 0.0, 0.92), ("lognormal", math.exp(0.125), 0.90)])
-@pytest.mark.parametrize("units", [6, 12, 40])
+@pytest.mark.parametrize("units", [6, 12, pytest.param(40, marks=pytest.mark.long)])
 def test_coverage_over_units(draw, truth, least, units):
     """About 95 of 100 intervals hold the truth, with few units and with skewed ones too; 0.92 is 2.8 deviations off."""
     generator = np.random.default_rng(11)

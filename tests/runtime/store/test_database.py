@@ -19,12 +19,9 @@ from focus_runtime.store.database import Database
 from focus_runtime.store.schema import MIGRATIONS
 
 
-def test_a_file_that_another_process_is_creating_is_waited_for(tmp_path):
+def test_a_file_that_another_process_is_creating_is_waited_for(tmp_path, migrated):
     """DuckDB writes the headers a moment after the file is there."""
-    path, made = tmp_path / "a.duckdb", tmp_path / "made.duckdb"
-    with Database(made).write():
-        pass
-    content = made.read_bytes()
+    path, content = tmp_path / "b.duckdb", migrated.read_bytes()
     path.write_bytes(content[:100])
 
     def finish():
@@ -51,14 +48,6 @@ def test_a_small_file_of_another_kind_is_refused_at_once(tmp_path):
     with pytest.raises(StoreError, match="it is no DuckDB file"), Database(path, wait=0.2).write():
         pass
     assert path.read_text().startswith("no database")
-
-
-@pytest.fixture
-def database(tmp_path):
-    database = Database(tmp_path / "runs.duckdb", wait=2.0)
-    with database.write():
-        pass
-    return database
 
 
 def count(database, table="group_names"):
@@ -96,9 +85,9 @@ def test_reads_in_a_row_open_the_file_once_and_see_every_write(database, monkeyp
     assert modes == [True, False, True]
 
 
-def test_a_file_that_took_the_place_of_another_is_opened_anew(database, tmp_path, monkeypatch):
+def test_a_file_that_took_the_place_of_another_is_opened_anew(database, migrated, tmp_path, monkeypatch):
     monkeypatch.setattr(connections, "KEPT_SECONDS", 30.0)
-    other = Database(tmp_path / "other.duckdb")
+    other = Database(shutil.copy(migrated, tmp_path / "other.duckdb"))
     name_a_group(other)
     assert count(database) == 0
     shutil.copy(other.path, tmp_path / "copy")
@@ -223,10 +212,10 @@ def test_threads_read_side_by_side_and_writers_get_their_turn(database):
     assert (order[2], late) == ("write", 1)
 
 
-def test_files_that_nobody_uses_any_more_are_forgotten(tmp_path):
+def test_files_that_nobody_uses_any_more_are_forgotten(tmp_path, migrated):
     """A public page opens a file for each of its visitors."""
     for number in range(3):
-        database = Database(tmp_path / f"{number}.duckdb")
+        database = Database(shutil.copy(migrated, tmp_path / f"{number}.duckdb"))
         name_a_group(database)
         assert count(database) == 1
     deadline = time.monotonic() + 10  # a connection is kept for a moment

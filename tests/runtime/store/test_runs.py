@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import threading
 
 import duckdb
 import numpy as np
@@ -33,8 +35,20 @@ def trace():
     return analyze(model, build_tokenizer(), "a small text, twice. " * 8, centroids, TextOptions(repeats=2))
 
 
-def test_a_read_inside_another_is_the_same_connection(tmp_path):
-    database = Database(tmp_path / "new.duckdb")
+@pytest.fixture(scope="module")
+def stored(trace, migrated, tmp_path_factory):
+    """The file of a database with one run."""
+    path = shutil.copy(migrated, tmp_path_factory.mktemp("stored") / "a.duckdb")
+    write_run(Database(path), trace)
+    return path
+
+
+@pytest.fixture
+def path(stored, tmp_path):
+    return shutil.copy(stored, tmp_path / "stored.duckdb")
+
+
+def test_a_read_inside_another_is_the_same_connection(database):
     with database.read() as outer:
         with database.read() as inner:
             assert inner is outer
@@ -47,8 +61,7 @@ def test_a_read_inside_another_is_the_same_connection(tmp_path):
         assert later is not outer
 
 
-def test_run_reads_back_exactly(tmp_path, trace):
-    database = Database(tmp_path / "a.duckdb")
+def test_run_reads_back_exactly(database, trace):
     run_id = write_run(database, trace, command="x")
     with database.read() as connection:
         pieces = connection.execute("SELECT piece FROM tokens WHERE run_id = ? ORDER BY position", [run_id]).fetchall()
@@ -82,7 +95,7 @@ BUDGET = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("growth", [None, (10, 30)])
-def test_a_run_says_what_every_head_executed(tmp_path, growth):
+def test_a_run_says_what_every_head_executed(database, growth):
     """Block counts, single pairs and settings by part."""
     model = build_model(vocab_size=512, num_attention_heads=8, num_key_value_heads=4, num_hidden_layers=3)
     config = FocusConfig(num_groups=4, top_k=1, window=5, num_sinks=1, budget=BUDGET, window_growth=growth)
@@ -91,7 +104,6 @@ def test_a_run_says_what_every_head_executed(tmp_path, growth):
     trace = analyze(model, build_tokenizer(), "a small text, twice. " * 4, centroids, TextOptions(repeats=1))
     assert "full attention" in trace.info["backend"]
     assert not any("budget" in note for note in trace.notes)  # its words stand with the settings, not as a warning
-    database = Database(tmp_path / "a.duckdb")
     run_id = write_run(database, trace)
     length, pairs = trace.num_tokens, trace.num_tokens * (trace.num_tokens + 1) // 2
     with database.read() as connection:
@@ -133,7 +145,7 @@ def test_a_run_says_what_every_head_executed(tmp_path, growth):
     assert dict(mean) == pytest.approx({0: 1.0, 1: (by_head[1] + 2 * by_head[2] + by_head[3]) / 4, 2: by_head[4]})
 
 
-def test_the_attention_mass_is_stored_when_it_was_measured(tmp_path, trace):
+def test_the_attention_mass_is_stored_when_it_was_measured(database, trace):
     model = build_model(vocab_size=512)
     centroids = random_centroids(model, FocusConfig(num_groups=3, top_k=1, window=5, num_sinks=1))
     calibrate_potentials(model, centroids, torch.randint(0, 300, (1, 64)))
@@ -144,7 +156,6 @@ def test_the_attention_mass_is_stored_when_it_was_measured(tmp_path, trace):
     ids = torch.tensor([measured.tokens.ids])
     expected = mass_kept(focus, ids)
     focus.detach()
-    database = Database(tmp_path / "a.duckdb")
     query = "SELECT attention_mass_retained FROM layers WHERE run_id = ? ORDER BY layer"
     for run, values in ((measured, expected.tolist()), (trace, [None, None])):
         run_id = write_run(database, run)
@@ -154,8 +165,7 @@ def test_the_attention_mass_is_stored_when_it_was_measured(tmp_path, trace):
     assert 0.2 < expected.min() <= expected.max() < 1.0
 
 
-def test_a_failed_write_leaves_no_run(tmp_path, trace, monkeypatch):
-    database = Database(tmp_path / "a.duckdb")
+def test_a_failed_write_leaves_no_run(database, trace, monkeypatch):
     monkeypatch.setattr("focus_runtime.store.runs._timings", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_run(database, trace)
@@ -163,9 +173,7 @@ def test_a_failed_write_leaves_no_run(tmp_path, trace, monkeypatch):
         assert all(connection.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,) for name in TABLES)
 
 
-def test_newer_database_is_refused_and_unchanged(tmp_path, trace):
-    path = tmp_path / "a.duckdb"
-    write_run(Database(path), trace)
+def test_newer_database_is_refused_and_unchanged(path, trace):
     with duckdb.connect(str(path)) as connection:
         connection.execute("INSERT INTO schema_migrations VALUES ('9999_future', now())")
     with pytest.raises(StoreError, match="newer version"), Database(path).read():
@@ -202,11 +210,9 @@ def test_a_file_whose_creation_was_killed_is_a_new_one(tmp_path, trace, use):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("use", ["read", "write"])
-@pytest.mark.parametrize("left", ["nothing", "blank"])
-def test_a_file_that_is_deleted_or_emptied_under_a_process_is_a_new_one(tmp_path, trace, use, left):
-    database = Database(tmp_path / "runs.duckdb", wait=5.0)
-    write_run(database, trace)
+@pytest.mark.parametrize(("left", "use"), [("nothing", "read"), ("nothing", "write"), ("blank", "write")])
+def test_a_file_that_is_deleted_or_emptied_under_a_process_is_a_new_one(tmp_path, path, use, left):
+    database = Database(path, wait=5.0)
     with database.read() as connection:
         assert connection.execute("SELECT count(*) FROM runs").fetchone() == (1,)
     database.path.unlink()
@@ -219,9 +225,7 @@ def test_a_file_that_is_deleted_or_emptied_under_a_process_is_a_new_one(tmp_path
         assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)
 
 
-def test_a_damaged_database_is_not_called_locked(tmp_path, trace):
-    path = tmp_path / "blocks.duckdb"
-    write_run(Database(path), trace)
+def test_a_damaged_database_is_not_called_locked(path):
     data = bytearray(path.read_bytes())
     for start in range(12288, len(data) - 64, 4096):
         data[start : start + 64] = bytes(64)
@@ -233,9 +237,8 @@ def test_a_damaged_database_is_not_called_locked(tmp_path, trace):
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_named_and_keeps_what_was_there(tmp_path):
+def test_a_full_disk_is_named_and_keeps_what_was_there(database):
     """The process may write no file beyond 2 MB, which DuckDB meets as it meets a full disk."""
-    path = tmp_path / "a.duckdb"
     code = """
 import resource, signal, sys
 from focus_runtime.store.database import Database
@@ -247,39 +250,34 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20))
 try:
     with database.write() as connection:
-        connection.execute("INSERT INTO tokens SELECT 'lost', range, 0, md5(range::VARCHAR), 0, 1 FROM range(400000)")
+        connection.execute("INSERT INTO tokens SELECT 'lost', range, 0, md5(range::VARCHAR), 0, 1 FROM range(200000)")
 except StoreError as error:
     print(error)
 """
-    run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", code, str(database.path)], capture_output=True, text=True, timeout=60)
     assert "the disk is full" in run.stdout, run.stderr
-    with Database(path).read() as connection:
+    with database.read() as connection:
         assert connection.execute("SELECT run_id, count(*) FROM tokens GROUP BY ALL").fetchall() == [("kept", 10)]
 
 
 @pytest.mark.slow
-def test_lock_holder_is_named_and_waited_for(tmp_path):
-    path = tmp_path / "a.duckdb"
-    with Database(path).write():
-        pass
-    code = f"import duckdb, time; c = duckdb.connect({str(path)!r}); print('held', flush=True); time.sleep({{}})"
-    holder = subprocess.Popen([sys.executable, "-c", code.format(30)], stdout=subprocess.PIPE, text=True)
+def test_lock_holder_is_named_and_waited_for(database):
+    code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); input()"
+    command = [sys.executable, "-c", code, str(database.path)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout.readline().strip() == "held"
-        with pytest.raises(StoreError, match=rf"in use by.*{holder.pid}"), Database(path, wait=0.2).write():
+        with pytest.raises(StoreError, match=rf"in use by.*{holder.pid}"), Database(database.path, wait=0.2).write():
             pass
+        threading.Timer(0.5, holder.kill).start()
+        with Database(database.path, wait=15).write() as connection:
+            assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)
     finally:
         holder.kill()
         holder.wait()
-    short = subprocess.Popen([sys.executable, "-c", code.format(1)], stdout=subprocess.PIPE, text=True)
-    assert short.stdout.readline().strip() == "held"
-    with Database(path, wait=15).write() as connection:
-        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)
-    short.wait()
 
 
-def test_projection_replaces_itself(tmp_path):
-    database = Database(tmp_path / "a.duckdb")
+def test_projection_replaces_itself(database):
     meta = {"method": "PCA", "parameters": {}, "seed": 0, "trustworthiness": None, "num_centroids": 2}
     for shift in (0.0, 1.0):
         write_projection(database, "run", 3, np.arange(12.0).reshape(6, 2) + shift, meta)

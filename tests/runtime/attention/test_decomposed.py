@@ -69,8 +69,7 @@ def gradients(out, upstream, inputs):
     return torch.autograd.grad((out * upstream.to(out.dtype)).sum(), inputs)
 
 
-@pytest.mark.parametrize("top_k", [1, 2, 3])
-@pytest.mark.parametrize("length", [1, 63, 150])
+@pytest.mark.parametrize(("length", "top_k"), [(1, 1), (63, 3), (150, 1), (150, 2)])
 @pytest.mark.parametrize(
     ("window", "num_sinks", "growth"),
     [
@@ -113,17 +112,6 @@ def test_every_backend_with_gradients(backend, monkeypatch, fresh_seed):
     ]
     for actual, exact in zip(*results, strict=True):
         torch.testing.assert_close(actual, exact, rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.slow
-def test_gradcheck_of_the_decomposition(fresh_seed):
-    inputs, membership = leaves(9, batch=1), membership_of(9, 2, batch=1)
-    inputs = [x.detach()[..., :3].contiguous().requires_grad_() for x in inputs]  # two passes for each number
-
-    def run(*tensors):
-        return differentiable_attention(*tensors, membership, window=2, num_sinks=1, scale=SCALE)[0]
-
-    assert torch.autograd.gradcheck(run, tuple(inputs))
 
 
 def dense_straight_through(inputs, probabilities, *, top_k, window, num_sinks, growth):

@@ -136,10 +136,13 @@ def dense_straight_through(inputs, probabilities, *, top_k, window, num_sinks, g
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("top_k", [1, 2, 3])
 @pytest.mark.parametrize(
-    ("window", "num_sinks", "growth"),
-    [(0, 0, CONSTANT), (7, 0, CONSTANT), (0, 3, CONSTANT), (17, 2, CONSTANT), (1000, 1, CONSTANT), (9, 2, (20, 70))],
+    ("top_k", "window", "num_sinks", "growth"),
+    [
+        *((1, window, sinks, CONSTANT) for window, sinks in ((0, 0), (7, 0), (0, 3), (1000, 1))),
+        *((top_k, 17, 2, CONSTANT) for top_k in (2, 3)),
+        *((top_k, 9, 2, (20, 70)) for top_k in (2, 3)),
+    ],
 )
 def test_straight_through_gradients_equal_the_dense_definition(top_k, window, num_sinks, growth, fresh_seed):
     inputs = leaves(100)

@@ -51,7 +51,7 @@ def close(actual, tensors, membership, tolerance=5e-6, **settings):
 @needs_compiler
 @in_every_way
 @pytest.mark.parametrize("mode", ["by class", "dense"])
-@pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 31, 32, 33, 63, 65, 255, 257, 600])
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 32, 33, 65, 255, 257, 600])
 @pytest.mark.parametrize(("window", "num_sinks"), [(0, 0), (7, 3), (40, 70)])
 def test_lengths_around_tiles_and_blocks(mode, length, window, num_sinks, dtype, matrix_tiles, tolerance, fresh_seed):
     tensors, membership = inputs(length, dim=16, dtype=dtype), random_membership(length, groups=3, top_k=2)

@@ -88,11 +88,11 @@ CASES = [
 @pytest.mark.parametrize(
     ("case", "softcap", "copied"),
     [
-        *((CASES[n], None, False) for n in (0, 1, 2, 3, 5, 6, 7)),
+        *((CASES[n], None, False) for n in (0, 1, 2, 3, 6, 7)),
         *((CASES[n], None, True) for n in (1, 2, 7)),
         *((CASES[2], 3.0, copied) for copied in (False, True)),
-        *(wide(CASES[n], None, True) for n in (0, 3, 5, 6)),
-        *(wide(CASES[4], None, copied) for copied in (False, True)),
+        *(wide(CASES[n], None, True) for n in (0, 3, 4, 5, 6)),
+        *(wide(CASES[n], None, False) for n in (4, 5)),
     ],
     ids=str,
 )
@@ -115,7 +115,7 @@ def test_grouped_attention_equals_the_oracle(case, softcap, copied, fresh_seed, 
         *((CASES[n], None) for n in (0, 1, 2, 3, 5, 6, 7)),
         *((CASES[n], 3.0) for n in (1, 2)),
         ((200, 60, 5, 10, 3, 1, 2, 1), None),
-        *(wide(CASES[n], softcap) for n, softcap in ((3, 3.0), (4, None), (4, 3.0), (5, 3.0), (6, 3.0), (7, 3.0))),
+        wide(CASES[4], None),
     ],
     ids=str,
 )
@@ -131,19 +131,12 @@ def test_pairs_one_by_one_equal_the_oracle(case, softcap, fresh_seed, monkeypatc
     lse = new_lse(inputs[0])
     actual = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups, lse=lse)
     assert_same((actual.transpose(1, 2), lse), expected, TOLERANCE)
-    without = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups)
-    assert torch.equal(without, actual)
+    if length < 100:
+        without = pairwise_attention(*inputs, membership[None], rule, scoring, num_groups=groups)
+        assert torch.equal(without, actual)
 
 
-@pytest.mark.parametrize(
-    ("factored", "sliding", "growth"),
-    [
-        (False, None, CONSTANT),
-        (True, 100, (40, 130)),
-        wide(True, None, CONSTANT),
-        wide(False, 100, (40, 130)),
-    ],
-)
+@pytest.mark.parametrize(("factored", "sliding", "growth"), [(False, None, CONSTANT), (True, 100, (40, 130))])
 def test_pairs_one_by_one_for_heads_of_unequal_settings(factored, sliding, growth, fresh_seed, monkeypatch):
     inputs = random_inputs(LONG, batch=2, heads=6, kv_heads=3)
     groups = torch.stack([members(LONG, groups=5, top_k=top_k, batch=2) for top_k in (1, 2)])
@@ -188,14 +181,7 @@ def test_tokens_of_unequal_numbers_of_groups(copied, fresh_seed, monkeypatch):
 
 @pytest.mark.parametrize(
     ("top_k", "sliding", "growth"),
-    [
-        (2, None, (40, 130)),
-        (1, 110, CONSTANT),
-        (1, 110, (40, 130)),
-        wide(1, None, (40, 130)),
-        wide(2, 110, CONSTANT),
-        wide(2, 110, (40, 130)),
-    ],
+    [(2, None, (40, 130)), (1, 110, (40, 130)), wide(1, 110, CONSTANT), wide(2, 110, (40, 130))],
 )
 def test_a_few_tokens_beyond_the_usual_number_of_groups(top_k, sliding, growth, fresh_seed, monkeypatch):
     """They see what shares any of their groups, and are seen by it, without a pass for each of their groups."""
@@ -212,10 +198,7 @@ def test_a_few_tokens_beyond_the_usual_number_of_groups(top_k, sliding, growth, 
     torch.testing.assert_close(actual.double(), expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize(
-    ("beyond", "growth"),
-    [(False, CONSTANT), (True, (40, 130)), wide(True, CONSTANT), wide(False, (40, 130))],
-)
+@pytest.mark.parametrize(("beyond", "growth"), [wide(False, CONSTANT), (True, (40, 130))])
 def test_heads_of_unequal_settings(beyond, growth, fresh_seed, monkeypatch):
     """Windows by query head, one of them without end; memberships of two k and of none fill one result."""
     inputs = random_inputs(100, batch=2, heads=8, kv_heads=4)
@@ -249,8 +232,8 @@ NARROW = (300, 4, 1, 30, 3, 31)
     [
         *((SLIDING[n], False, (40, 130)) for n in (1, 3)),
         *((case, True, CONSTANT) for case in (SLIDING[2], NARROW)),
-        *(wide(case, False, (40, 180)) for case in (SLIDING[0], SLIDING[2], NARROW)),
-        *(wide(SLIDING[n], True, CONSTANT) for n in (0, 1, 3)),
+        wide(SLIDING[0], False, (40, 180)),
+        wide(SLIDING[1], True, CONSTANT),
     ],
     ids=str,
 )
@@ -359,8 +342,7 @@ def test_tokens_like_the_first(width, groups, first_movable, padded, knows, fres
 
 @pytest.mark.parametrize("groups", [1, 5, 64])
 @pytest.mark.parametrize("top_ks", [(2, 1), (0, 1), (1, 3, 0, 2)])
-@pytest.mark.parametrize("usual", [1, 2])
-@pytest.mark.parametrize("everywhere", [False, True])
+@pytest.mark.parametrize(("usual", "everywhere"), [(1, True), (2, False)])
 def test_groups_by_top_k(groups, top_ks, usual, everywhere, fresh_seed, monkeypatch):
     top_ks, usual = tuple(top_k for top_k in top_ks if top_k <= groups), min(usual, groups)
     probabilities = torch.softmax(torch.randn(2, 77, groups, device=DEVICE), -1)
@@ -396,9 +378,18 @@ def test_queries_times_their_heads_factors(new, furthest, growth, fresh_seed, mo
     ("width", "groups", "top_ks", "factored"),
     [(100, 8, (1, 2), True), (576, 5, (2,), False), (700, 40, (0, 3, 1), True)],
 )
-@pytest.mark.parametrize("looks", [False, True])
-@pytest.mark.parametrize("known", [None, False, True])
-@pytest.mark.parametrize("sink", [False, True])
+@pytest.mark.parametrize(
+    ("looks", "known", "sink"),
+    [
+        (False, None, False),
+        (False, False, True),
+        (False, True, False),
+        (True, None, False),
+        (True, None, True),
+        (True, False, True),
+        (True, True, False),
+    ],
+)
 def test_what_a_new_token_is_given(width, groups, top_ks, factored, looks, known, sink, fresh_seed, monkeypatch):
     first = torch.randn(1, width, device=DEVICE).to(DTYPE)
     hidden = (torch.randn(1, 1, width, device=DEVICE) + (2 * first if sink else 0)).to(DTYPE)
@@ -445,7 +436,6 @@ def test_what_a_new_token_is_given(width, groups, top_ks, factored, looks, known
         ((6, 2), 300, 0, 0, None),
         ((6, 6), 200, 1000, 4, 3.0),
         ((2, 1), 700, 5, 30, None),
-        wide((6, 2), 2000, 0, 0, 3.0),
     ],
 )
 def test_a_decode_step_equals_the_oracle(heads, length, window, sinks, softcap, fresh_seed, monkeypatch):
@@ -464,8 +454,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("growth", [CONSTANT, (100, 250)])
+@pytest.mark.parametrize(("settings", "growth"), [("by key head", (100, 250)), ("by query head", CONSTANT)])
 def test_a_decode_step_of_heads_of_unequal_settings(settings, growth, fresh_seed, monkeypatch):
     inputs = random_inputs(300, batch=2, heads=6, kv_heads=3, queries=1)
     groups = torch.stack([members(300, batch=2, top_k=top_k) for top_k in (1, 2)])

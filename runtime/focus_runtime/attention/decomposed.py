@@ -123,7 +123,8 @@ def _same_group(
         with stage("merge"):
             target = total
             if sign < 0:
-                target = removed = removed or Running(*total.out.shape, total.out.dtype, total.out.device)
+                length, heads, dim = total.out.shape
+                target = removed = removed or Running(length, heads, dim, total.out.dtype, total.out.device)
             target.add(rows, _by_token(out_1HnD), lse_1Hn[0].transpose(0, 1))
     return removed
 

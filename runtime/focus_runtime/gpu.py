@@ -17,7 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -51,12 +51,7 @@ def launcher(driver: str = DRIVER) -> Any:
 
 
 def kinds_of(compiled: Any) -> str | None:
-    """How the arguments of a kernel are handed over, one letter each; None where one is of another type.
-
-    Returns:
-        "p" for an address, "i" and "q" for whole numbers of 32 and 64 bits, "f" for one of single precision, "-" for
-        what is compiled in.
-    """
+    """How the arguments of a kernel are handed over, a letter each ("-": compiled in); None for other types."""
     names = [str(each) for each in compiled.src.signature.values()]
     kinds = [POINTER if name.startswith("*") else KINDS.get(name, UNKNOWN) for name in names]
     declared = tuple(register for _, register in kinds if register)
@@ -88,18 +83,6 @@ ALL_ALIGNED = ()  # of `aligned` and `multiples`: nearly always so
 _kept: dict[tuple[Any, ...], Launches] = {}
 
 
-class _Compiled(NamedTuple):
-    """A kernel that was compiled and loaded.
-
-    Attributes:
-        launch, prepared: the function of launcher.c, and what it is given first; None where Triton launches it.
-    """
-
-    kernel: Any
-    launch: Any
-    prepared: Any
-
-
 class Launches:
     """Kernels of calls that are alike, compiled at the first of them."""
 
@@ -107,7 +90,7 @@ class Launches:
 
     def __init__(self) -> None:
         self.numbers: Any = None  # for the caller, who keeps here what calls that are alike share
-        self._compiled: dict[str, _Compiled] = {}
+        self._compiled: dict[str, tuple[Any, Any]] = {}  # kernel, and what it was `prepared` to
 
     def run(
         self,
@@ -130,14 +113,14 @@ class Launches:
         if known is None:
             compiled = kernel[grid](*arguments, **compile_options(warps, stages, registers))
             if compiled is not None:  # Triton's interpreter compiles nothing
-                self._compiled[name] = _loaded(compiled)
+                self._compiled[name] = compiled, prepared(compiled)
             return
-        launch = known.launch
-        if launch is not None and not _observed():
+        compiled, given = known
+        if given is not None and not _observed():
             stream = _driver().active.get_current_stream(arguments[0].device.index)
-            if launch(known.prepared, *grid, stream, arguments):
+            if launcher().launch(given, *grid, stream, arguments):
                 return
-        known.kernel[grid](*arguments)  # which also makes a context for a thread that has none
+        compiled[grid](*arguments)  # which also makes a context for a thread that has none
 
 
 def compile_options(warps: int, stages: int, registers: int | None = None) -> dict[str, Any]:
@@ -148,11 +131,6 @@ def compile_options(warps: int, stages: int, registers: int | None = None) -> di
     """
     limit = {} if registers is None else {"maxnreg": registers}
     return {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True, **limit}
-
-
-def _loaded(compiled: Any) -> _Compiled:
-    given = prepared(compiled)
-    return _Compiled(compiled, None if given is None else launcher().launch, given)
 
 
 def _observed() -> bool:
@@ -220,15 +198,9 @@ _failed: set[tuple[object, ...]] = set()
 
 
 @functools.cache
-def has_triton() -> bool:
-    """Whether Triton is installed, as it is with torch for CUDA on Linux."""
-    return importlib.util.find_spec("triton") is not None
-
-
-@functools.cache
 def on_gpu(device: torch.device) -> bool:
     """Whether this is a GPU that Triton's kernels are written for."""
-    if device.type != "cuda" or torch.version.hip is not None or not has_triton():
+    if device.type != "cuda" or torch.version.hip is not None or importlib.util.find_spec("triton") is None:
         return False
     return torch.cuda.get_device_capability(device) >= OLDEST
 
@@ -300,9 +272,11 @@ class WithoutCudnn:
     def __enter__(self) -> None:
         with self._lock:
             if self._inside == 0:
-                self._before = torch.backends.cuda.cudnn_sdp_enabled() and _others_allowed()
+                own = torch.backends.cuda  # a process may have allowed cuDNN's kernel alone
+                others = own.flash_sdp_enabled() or own.mem_efficient_sdp_enabled() or own.math_sdp_enabled()
+                self._before = own.cudnn_sdp_enabled() and others
                 if self._before:
-                    torch.backends.cuda.enable_cudnn_sdp(enabled=False)
+                    own.enable_cudnn_sdp(enabled=False)
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
@@ -310,12 +284,6 @@ class WithoutCudnn:
             self._inside -= 1
             if self._inside == 0 and self._before:
                 torch.backends.cuda.enable_cudnn_sdp(enabled=True)
-
-
-def _others_allowed() -> bool:
-    """Whether torch may take another kernel: a process may have allowed cuDNN's alone."""
-    own = torch.backends.cuda
-    return own.flash_sdp_enabled() or own.mem_efficient_sdp_enabled() or own.math_sdp_enabled()
 
 
 WITHOUT_CUDNN = WithoutCudnn()

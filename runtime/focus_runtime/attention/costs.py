@@ -81,11 +81,7 @@ class MachineCosts:
 
 
 def class_terms(membership: Tensor, rule: PairRule) -> tuple[float, float, float]:
-    """Terms of the fused kernel's pass by class, as `by_class_is_faster` of fused.cpp counts them.
-
-    Returns:
-        Pairs in whole tiles, keys copied, local pairs.
-    """
+    """Pairs in whole tiles, keys copied and local pairs, as `by_class_is_faster` of fused.cpp counts them."""
     signatures, counts = torch.unique(membership, return_counts=True)
     meets = ((signatures[:, None] & signatures[None, :]) != 0).double() @ counts.double()
     queries = torch.where(counts <= VECTOR, VECTOR, torch.ceil(counts / TILE) * TILE)
@@ -119,14 +115,7 @@ def set_sizes(membership: Tensor) -> list[int] | None:
 
 
 def decomposed_terms(sizes: list[int], length: int, window: int) -> tuple[float, float, float, float]:
-    """What the decomposition of one text is made of.
-
-    Args:
-        window: w, of a query in the middle where it grows.
-
-    Returns:
-        Pairs inside sets, tokens in sets, sets, local pairs.
-    """
+    """Pairs inside sets, tokens in sets, sets and local pairs of one text; `window`: of a query in its middle."""
     reach = min(window + 64, length)  # a local block computes its own queries' keys too
     return sum(size * (size + 1) / 2 for size in sizes), sum(sizes), len(sizes), length * reach
 

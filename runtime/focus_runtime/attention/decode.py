@@ -114,15 +114,7 @@ def _under_mask(
 def _attend_rows(
     q_HQD: Tensor, k_GTD: Tensor, v_GTD: Tensor, rows_n: Tensor, allowed_Qn: Tensor, scoring: Scoring
 ) -> tuple[Tensor, Tensor]:
-    """Attention of one text's queries over some of its keys, in fp32 at least.
-
-    Args:
-        rows_n: numbers of the keys that any query sees.
-        allowed_Qn: bool, which of them each query sees.
-
-    Returns:
-        out (H, Q, D), zero where a query has no key; logsumexp (H, Q), -inf there.
-    """
+    """Attention of one text's queries over the keys that any of them sees, in fp32 at least."""
     heads, length_q, dim = q_HQD.shape
     kind = torch.promote_types(q_HQD.dtype, torch.float32)
     if rows_n.numel() == 0:
@@ -130,7 +122,8 @@ def _attend_rows(
     q_GrD = q_HQD.reshape(k_GTD.shape[0], -1, dim).to(kind) * scoring.scale
     prefetch = k_GTD.device.type == "cpu" and not needs_gradient(k_GTD, v_GTD)
     gather = _gather_prefetched if prefetch else _gather
-    chunks = rows_n.split(_chunk_rows(k_GTD) if prefetch else len(rows_n))
+    row_bytes = k_GTD.shape[0] * k_GTD.shape[2] * k_GTD.element_size()
+    chunks = rows_n.split(max(64, CHUNK_BYTES // row_bytes) if prefetch else len(rows_n))
     parts = [q_GrD @ gather(k_GTD, chunk).to(kind).transpose(1, 2) for chunk in chunks]
     scores_Grn = scoring.capped(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
     if length_q > 1:  # of a single query every gathered key is allowed
@@ -149,10 +142,6 @@ def _attend_rows(
         for chunk, weight in zip(chunks, weights_Grn.split([len(c) for c in chunks], dim=-1), strict=True):
             out_GrD = out_GrD + weight @ gather(v_GTD, chunk).to(kind)
     return out_GrD.to(q_HQD.dtype).reshape(q_HQD.shape), lse_HQ
-
-
-def _chunk_rows(k_GTD: Tensor) -> int:
-    return max(64, CHUNK_BYTES // (k_GTD.shape[0] * k_GTD.shape[2] * k_GTD.element_size()))
 
 
 def _gather(x_GTD: Tensor, rows_n: Tensor) -> Tensor:

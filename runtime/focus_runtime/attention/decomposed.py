@@ -36,29 +36,12 @@ from focus_runtime.mask.rule import Extent, PairRule
 MOST_CALLS = 512  # sets of groups beyond which the calls cost more than dense attention at any length
 
 
-@dataclass(frozen=True, slots=True)
-class CausalSet:
-    """Tokens that belong to all of some groups, in text order.
-
-    Attributes:
-        groups: the groups as a bit set.
-    """
-
-    groups: int
-    rows: Tensor
-
-    @property
-    def sign(self) -> int:
-        """+1 or -1 by inclusion-exclusion."""
-        return 1 if self.groups.bit_count() % 2 else -1
-
-
-def inclusion_exclusion(membership: Tensor) -> Iterator[CausalSet]:
-    """Every set of groups that some token has in full, for one text: (T,) int64 -> the calls of the decomposition."""
+def inclusion_exclusion(membership: Tensor) -> Iterator[tuple[int, int, Tensor]]:
+    """Every set of groups that some token of one text has in full: its bits, its sign, and the tokens that have it."""
     signatures, code_T = torch.unique(membership, return_inverse=True)
     for subset in subsets_of(signatures.tolist()):
         holders = (signatures & subset) == subset
-        yield CausalSet(subset, torch.nonzero(holders[code_T]).flatten())
+        yield subset, 1 if subset.bit_count() % 2 else -1, torch.nonzero(holders[code_T]).flatten()
 
 
 def subsets_of(signatures: list[int]) -> list[int]:
@@ -85,11 +68,7 @@ PIECE_GROWTH = 4  # by this part of its first window may that of a piece's last 
 
 @dataclass(frozen=True, slots=True)
 class LocalPiece:
-    """Consecutive queries, from `start` up to `stop`, that are computed together as blocks of equal size.
-
-    Attributes:
-        window: of the last query, the longest: so far do the keys of every block reach back.
-    """
+    """Queries `start` up to `stop` in blocks of equal size, whose keys reach back by the last query's window."""
 
     start: int
     stop: int
@@ -132,28 +111,20 @@ def _by_token(x_1HTD: Tensor) -> Tensor:
 
 
 def _same_group(
-    q_1HTD: Tensor,
-    k_1GTD: Tensor,
-    v_1GTD: Tensor,
-    membership_T: Tensor,
-    scale: float,
-    total: Running,
-    stage: Stage,
+    text: tuple[Tensor, Tensor, Tensor], membership_T: Tensor, scale: float, total: Running, stage: Stage
 ) -> Running | None:
     """Add what inclusion-exclusion adds to `total`; return what it takes away, None for k = 1."""
     removed: Running | None = None
-    for part in inclusion_exclusion(membership_T):
+    for _, sign, rows in inclusion_exclusion(membership_T):
         with stage("sort"):
-            rows = part.rows
-            packed = [_by_token(x).index_select(0, rows).transpose(0, 1)[None] for x in (q_1HTD, k_1GTD, v_1GTD)]
+            q_1HnD, k_1GnD, v_1GnD = (_by_token(x).index_select(0, rows).transpose(0, 1)[None] for x in text)
         with stage("same_group"):
-            out_1HnD, lse_1Hn = causal_flash(packed[0], packed[1], packed[2], scale)
+            out_1HnD, lse_1Hn = causal_flash(q_1HnD, k_1GnD, v_1GnD, scale)
         with stage("merge"):
-            if part.sign < 0 and removed is None:
+            target = total
+            if sign < 0:
                 length, heads, dim = total.out.shape
-                removed = Running(length, heads, dim, total.out.dtype, total.out.device)
-            target = total if part.sign > 0 else removed
-            assert target is not None
+                target = removed = removed or Running(length, heads, dim, total.out.dtype, total.out.device)
             target.add(rows, _by_token(out_1HnD), lse_1Hn[0].transpose(0, 1))
     return removed
 
@@ -169,10 +140,7 @@ def has_far_sinks(length: int, rule: PairRule) -> bool:
 
 
 def local_pieces(length: int, rule: PairRule) -> list[LocalPiece]:
-    """Pieces that cover all queries; behind every block lies a whole window, so that blocks are views.
-
-    The last window of a piece is little longer than its first: what is computed beyond a query's own is masked.
-    """
+    """Pieces that cover all queries: behind every block lies a whole window, the last little longer than the first."""
     pieces, start = [], 0
     while start < length:
         stop = min(start + LOCAL_BLOCK, length)
@@ -199,9 +167,6 @@ def local_blocks(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Queries of one piece with the keys in their reach.
 
-    Args:
-        tensors: query (T, H, D), key and value (T, G, D) of one text.
-
     Returns:
         query (N, H, b, D), key and value (N, G, t, D); near (N or 1, b, t) and shared (N, b, t) pairs, bool.
     """
@@ -223,24 +188,15 @@ def local_blocks(
 
 
 def cross_group_local(
-    tensors: tuple[Tensor, Tensor, Tensor],
-    membership: Tensor,
-    rule: PairRule,
-    scale: float,
-    into: tuple[Tensor, Tensor],
+    tensors: tuple[Tensor, Tensor, Tensor], membership: Tensor, rule: PairRule, scale: float, total: Running
 ) -> None:
-    """Attention of one text to near tokens without a shared group; no host waits for the device.
-
-    Args:
-        into: output (T, H, D) and logsumexp (T, H) that are overwritten, -inf for a query without such tokens.
-    """
-    out_THD, lse_TH = into
+    """Overwrite `total` with the attention of one text to near tokens without a shared group; nothing is waited for."""
     for piece in local_pieces(membership.shape[0], rule):
         q_NHbD, k_NGtD, v_NGtD, near_Nbt, shared_Nbt = local_blocks(tensors, membership, rule, piece)
         out_NHbD, lse_NHb = masked_flash(q_NHbD, k_NGtD, v_NGtD, (near_Nbt & ~shared_Nbt)[:, None], scale)
         rows = slice(piece.start, piece.stop)
-        out_THD[rows] = out_NHbD.transpose(1, 2).flatten(0, 1)
-        lse_TH[rows] = lse_NHb.transpose(1, 2).flatten(0, 1)
+        total.out[rows] = out_NHbD.transpose(1, 2).flatten(0, 1)
+        total.lse[rows] = lse_NHb.transpose(1, 2).flatten(0, 1)
 
 
 def _cross_group_sinks(
@@ -302,11 +258,11 @@ def decomposed_attention(
         if has_local(membership[b], rule.window):
             with stage("local"):
                 by_token = (_by_token(text[0]), _by_token(text[1]), _by_token(text[2]))
-                cross_group_local(by_token, small_T, rule, scale, (total.out, total.lse))
+                cross_group_local(by_token, small_T, rule, scale, total)
         if has_far_sinks(length, rule):
             with stage("sinks"):
                 _cross_group_sinks(*text, small_T, rule, scale, total)
-        removed = _same_group(*text, membership[b], scale, total, stage)
+        removed = _same_group(text, membership[b], scale, total, stage)
         if removed is not None:
             with stage("merge"):
                 _subtract(total, removed)

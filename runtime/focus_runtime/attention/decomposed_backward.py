@@ -38,11 +38,7 @@ from focus_runtime.routing.router import top_k_membership
 
 @dataclass(slots=True)
 class _Text:
-    """One text by token, with the gradients added up so far in the accumulators' dtype.
-
-    Attributes:
-        query, out, grad: (T, H, D); key, value: (T, G, D); lse: (T, H).
-    """
+    """One text by token, with the gradients added up so far in the accumulators' dtype."""
 
     query: Tensor
     key: Tensor
@@ -73,22 +69,22 @@ def _same_group(text: _Text, membership_T: Tensor, gates_TK: Tensor | None) -> N
     is the sum of its column of score gradients, that of a query in the second the sum of its row.
     """
     dim = text.query.shape[2]
-    for part in inclusion_exclusion(membership_T):
-        by_token = [x.index_select(0, part.rows) for x in (text.grad, text.query, text.key, text.value, text.out)]
-        single = gates_TK is not None and part.groups.bit_count() == 1
+    for groups, sign, rows in inclusion_exclusion(membership_T):
+        by_token = [x.index_select(0, rows) for x in (text.grad, text.query, text.key, text.value, text.out)]
+        single = gates_TK is not None and groups.bit_count() == 1
         if single:
             by_token = [torch.nn.functional.pad(x, (0, 2)) for x in by_token]
             by_token[1][..., dim] = 1.0
             by_token[2][..., dim + 1] = 1.0
-        lse_1Hn = text.lse.index_select(0, part.rows).t()[None]
+        lse_1Hn = text.lse.index_select(0, rows).t()[None]
         grad_1HnD, q_1HnD, k_1GnD, v_1GnD, out_1HnD = (x.transpose(0, 1)[None] for x in by_token)
         by_head = flash_backward(grad_1HnD, q_1HnD, k_1GnD, v_1GnD, out_1HnD, lse_1Hn, text.scale)
         grads = [x[0].transpose(0, 1) for x in by_head]
         if single and gates_TK is not None:
             sums_n = (grads[0][..., dim + 1].sum(1) + grads[1][..., dim].sum(1)) / text.scale
-            gates_TK[:, part.groups.bit_length() - 1].index_add_(0, part.rows, sums_n.to(gates_TK.dtype))
+            gates_TK[:, groups.bit_length() - 1].index_add_(0, rows, sums_n.to(gates_TK.dtype))
         for target, grad in zip(text.gradients, grads, strict=True):
-            target.index_add_(0, part.rows, grad[..., :dim].to(target.dtype), alpha=part.sign)
+            target.index_add_(0, rows, grad[..., :dim].to(target.dtype), alpha=sign)
 
 
 def _local(text: _Text, membership_T: Tensor, rule: PairRule) -> None:
@@ -104,21 +100,15 @@ def _local(text: _Text, membership_T: Tensor, rule: PairRule) -> None:
             grad_NHbD, q_NHbD, k_NGtD, v_NGtD, out_NHbD, lse_NHb1[..., 0], text.scale, allowed_N1bt
         )
         text.grad_query[piece.start : piece.stop] += grad_q_NHbD.transpose(1, 2).flatten(0, 1)
-        rows_Nt = _key_rows(piece, membership_T.device)
+        blocks_N1 = torch.arange(piece.blocks, device=membership_T.device)[:, None]
+        rows_Nt = piece.first_key + piece.size * blocks_N1 + torch.arange(piece.reach, device=membership_T.device)
         for target, grad_NGtD in zip(text.gradients[1:], grads_NGtD, strict=True):
             target.index_add_(0, rows_Nt.flatten(), grad_NGtD.transpose(1, 2).flatten(0, 1).to(target.dtype))
-        assert rows_Nt.shape[0] == piece.blocks
 
 
 def _blocks_like(x_THD: Tensor, q_NHbD: Tensor, piece: LocalPiece) -> Tensor:
     """(T, H, D) -> (N, H, b, D) for the queries of one piece."""
     return x_THD[piece.start : piece.stop].unflatten(0, (q_NHbD.shape[0], q_NHbD.shape[2])).transpose(1, 2)
-
-
-def _key_rows(piece: LocalPiece, device: torch.device) -> Tensor:
-    """(N, t) rows of the keys of each block of one piece."""
-    blocks_N1 = torch.arange(piece.blocks, device=device)[:, None]
-    return piece.first_key + piece.size * blocks_N1 + torch.arange(piece.reach, device=device)
 
 
 def _weights_and_score_gradients(
@@ -264,10 +254,6 @@ def straight_through_attention(
     1 + sum over shared g of (p_i[g] p_j[g] - 1) at p = 1 (straight-through). Near pairs, sinks and dropped pairs
     give the routers no gradient: what a token in another group would have contributed stays unknown, and only
     `gated_attention(hard_top_k=...)`, which computes all T^2 pairs, can say.
-
-    Args:
-        probabilities: (B, T, K).
-        top_k: groups a token belongs to in the forward pass.
     """
     membership = top_k_membership(probabilities.detach(), top_k)
     return _Differentiable.apply(query, key, value, membership, probabilities, rule, scale)[0]

@@ -131,11 +131,7 @@ def rows_together(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def one_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same tensors in one type: autocast leaves what the rotary embedding touched in fp32.
-
-    Args:
-        value: (B, Hkv, Tk, D); its type is taken outside autocast.
-    """
+    """The same tensors in one type, the value's outside autocast, which leaves rotated queries and keys in fp32."""
     if query.dtype == key.dtype == value.dtype:
         return query, key, value
     device = query.device.type

@@ -70,10 +70,9 @@ def masked_flash(
     causal: bool = False,
     empty_rows: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Attention over the allowed pairs.
+    """Attention over the allowed pairs, (B or 1, 1, Tq, Tk) bool.
 
     Args:
-        query: (B, Hq, Tq, D); key, value: (B, Hkv, Tk, D); allowed: (B or 1, 1, Tq, Tk) bool.
         causal: no pair above the diagonal is allowed, so the kernel may leave them out; then Tq = Tk.
         empty_rows: False when every query is known to have a key, which saves a pass over the mask.
     """
@@ -166,10 +165,7 @@ def _causal_backward(
 
 
 def _bias(allowed_B1bt: Tensor | None, query: Tensor, key: Tensor) -> tuple[Tensor | None, int]:
-    """Arguments that describe the mask: 0 or -inf for each pair, (B, G, b, t), and the kind of mask besides.
-
-    Rows begin at multiples of `ALIGNED`; texts and heads that have the same pairs share them.
-    """
+    """The mask as 0 or -inf for each pair, (B, G, b, t), rows at multiples of `ALIGNED`; and the kind of mask."""
     if allowed_B1bt is None:
         return None, CAUSAL
     rows, keys = allowed_B1bt.shape[2:]

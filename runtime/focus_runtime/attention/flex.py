@@ -79,13 +79,7 @@ def order_tokens(
     sort: bool,
     extent: Extent | None = None,
 ) -> TokenOrder:
-    """Sort queries and keys by signature, keeping causal order inside each signature.
-
-    Args:
-        length_q: Tq, the queries are the last Tq positions.
-        sort: False keeps the original order.
-        extent: what is known of the memberships; without it the host waits once for a GPU.
-    """
+    """Sort keys, and the last Tq positions as queries, by signature and then by position; or leave them in order."""
     length_k = membership.shape[1]
     first = length_k - length_q
     position_BT = token_positions(membership, key_padding).to(torch.int32)
@@ -225,10 +219,7 @@ def _call_eager(*inputs: Tensor, **arguments: Any) -> Any:
 
 @functools.cache
 def works(device: torch.device, dtype: torch.dtype, head_size: int, *, gradients: bool = False) -> bool:
-    """Whether compiled flex runs on a device; tried once, with a warning where it does not.
-
-    Its tiles may exceed a GPU's shared memory (head size 256, fp32), and torch's compiler may fail.
-    """
+    """Whether compiled flex runs on a device (its tiles may not fit into a GPU); tried once, with a warning if not."""
     shape = (1, 1, 2 * BLOCK, head_size)
     zeros = torch.zeros(shape, device=device, dtype=dtype, requires_grad=gradients)
     membership = torch.ones(1, shape[2], device=device, dtype=torch.int64)
@@ -246,11 +237,7 @@ def works(device: torch.device, dtype: torch.dtype, head_size: int, *, gradients
 
 
 def sorting_pays(membership: Tensor, extent: Extent | None = None) -> bool:
-    """True when sorting (B, Tk) tokens by signature lets the kernel skip blocks; else the original order is better.
-
-    Args:
-        extent: what is known of them; all its signatures are then taken to occur, and nothing waits for a GPU.
-    """
+    """True when sorting lets the kernel skip blocks; all signatures that an extent allows are taken to occur."""
     length = membership.shape[1]
     if length < 2 * SORT_TOKENS_PER_SIGNATURE:
         return False

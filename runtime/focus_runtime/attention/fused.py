@@ -36,11 +36,7 @@ _SECONDS = struct.Struct("@3d")
 
 
 class FusedCosts(NamedTuple):
-    """Costs in the kernel over that of a pair in its pass by class, see `by_class_is_faster` of fused.cpp.
-
-    Attributes:
-        copy: of a key that is copied, for a chunk of queries.
-    """
+    """Costs in the kernel over that of a pair in its pass by class, see `by_class_is_faster` of fused.cpp."""
 
     local: float
     dense: float
@@ -137,12 +133,7 @@ def _problem(
     by_head: HeadRules | None = None,
     key_length: int | None = None,
 ) -> ctypes.Array[ctypes.c_char]:
-    """What the kernel is called with. It holds addresses only: the caller keeps the tensors.
-
-    Args:
-        real: (B, Tk) uint8, 1 for real tokens; None where all are.
-        by_head: what heads see where they differ; membership is then (P, B, Tk), its last dimension contiguous.
-    """
+    """What the kernel is called with. It holds addresses only: the caller keeps the tensors."""
     query, key, value = arrays[:3]
     batch, heads, length, size = query.shape
     key_heads, keys = key.shape[1], key.shape[2] if key_length is None else key_length

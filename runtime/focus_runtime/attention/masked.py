@@ -154,12 +154,9 @@ def sliding_attention(
         elif scoring.softcap is not None:  # torch's SDPA has none
             outs.append(attend_allowed(*block, allowed_Bbt[:, None], scoring)[0])
         else:
-            shared_heads = query.shape[1] != key.shape[1]
-            outs.append(
-                torch.nn.functional.scaled_dot_product_attention(
-                    *block, attn_mask=allowed_Bbt[:, None], scale=scoring.scale, enable_gqa=shared_heads
-                )
-            )
+            allowed, shared = allowed_Bbt[:, None], query.shape[1] != key.shape[1]
+            run = torch.nn.functional.scaled_dot_product_attention
+            outs.append(run(*block, attn_mask=allowed, scale=scoring.scale, enable_gqa=shared))
     return torch.cat(outs, dim=2)
 
 

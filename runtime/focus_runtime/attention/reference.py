@@ -81,14 +81,7 @@ def reference_attention(
 
 
 def merge(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Combine attention over disjoint key sets by their logsumexps, per query and head (METHOD section 4).
-
-    Args:
-        parts: (out (..., T, D), logsumexp (..., T)) pairs; -inf marks a query without keys in that set.
-
-    Returns:
-        out (..., T, D) and logsumexp (..., T) of the union.
-    """
+    """Output (..., T, D) and logsumexp (..., T), -inf without keys, of disjoint key sets, from those of each."""
     lses_PT = torch.stack([lse_T for _, lse_T in parts])
     top_T = lses_PT.amax(dim=0)
     weights_PT = torch.exp(lses_PT - top_T.masked_fill(top_T == float("-inf"), 0.0))
@@ -101,13 +94,7 @@ def merge(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def beside_sinks(out: Tensor, lse: Tensor, sinks: Tensor) -> Tensor:
-    """The same attention where one more logit of each head, that of its learned sink, takes its share of the weights.
-
-    Args:
-        out: (B, H, Q, D).
-        lse: (B, H, Q) logsumexp of the logits.
-        sinks: (H,) logits of the sinks.
-    """
+    """The same attention where one more logit of each head, that of its learned sink, takes a share of the weights."""
     share_BHQ = torch.sigmoid(lse.float() - sinks.float()[:, None])
     return (out * share_BHQ[..., None]).to(out.dtype)
 

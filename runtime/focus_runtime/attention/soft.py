@@ -31,7 +31,7 @@ _softmax_backward = torch.ops.aten._softmax_backward_data
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """Settings of one call of `gated_attention`; hard_top_k is None wherever no hard mask applies."""
+    """Settings of one call; hard_top_k is None wherever no hard mask applies."""
 
     rule: PairRule
     scoring: Scoring
@@ -231,11 +231,7 @@ class _Block:
     def gradients(
         self, gate_Bbn: Tensor, through_BGmn: Tensor, needs_gate: bool
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Weights, gradient of the products over the scale (both (B, G, r, b, n)), and gradient of the gate (B, b, n).
-
-        Args:
-            through_BGmn: gradient of the weights; overwritten.
-        """
+        """Weights, gradients of the products over the scale and of the gate; that of the weights is overwritten."""
         settings, grad_gate_Bbn = self.settings, None
         scores_BGrbn = None if settings.additive else self.scores()
         logits_BGrbn = self.logits(gate_Bbn, scores_BGrbn)

@@ -11,11 +11,7 @@ from focus_runtime.mask.rule import Extent, PairRule
 def allowed_pairs(
     membership_q: Tensor, membership_k: Tensor, position_q: Tensor, position_k: Tensor, rule: PairRule
 ) -> Tensor:
-    """The hard mask between some queries and some keys (METHOD section 3, with sinks).
-
-    Args:
-        position_q, position_k: (..., Tq) and (..., Tk) integers counted from the first real token.
-    """
+    """The hard mask between queries and keys, with positions counted from the first real token (METHOD section 3)."""
     distance = position_q[..., :, None] - position_k[..., None, :]
     near = rule.near(position_q.long())[..., :, None] if rule.grows else rule.window
     shared = (membership_q[..., :, None] & membership_k[..., None, :]) != 0

@@ -130,11 +130,7 @@ def _add_pairs(target: Ints, i: Ints, j: Ints, size: int) -> None:
 
 
 def _shared_counts(membership: Ints, size: int, num: int, farthest: int) -> Ints:
-    """Causal pairs with a shared group per block, none of them farther apart than `farthest`.
-
-    Blocks wholly in reach are counted through signature histograms, the diagonal ones and those that the reach cuts one
-    distance at a time: O(N^2 S + T b), never T^2.
-    """
+    """Causal pairs with a shared group per block, none farther apart than `farthest`: O(N^2 S + T b), never T^2."""
     code, meet = kinds_of(membership)
     tokens = np.arange(membership.size)
     histogram = np.bincount((tokens // size) * len(meet) + code, minlength=num * len(meet))
@@ -289,5 +285,5 @@ def kept_pairs(membership: Ints, rule: PairRule, rows: tuple[int, int]) -> Itera
 def _narrow(membership: Ints) -> NDArray[np.integer]:
     """The same bit sets in as few bytes as they need: comparing them is most of the work."""
     largest = int(membership.max(initial=0))
-    kinds: tuple[type[np.integer], ...] = (np.uint8, np.int16, np.int32)
-    return membership.astype(next((kind for kind in kinds if largest <= np.iinfo(kind).max), np.int64))
+    kinds: tuple[type[np.integer], ...] = (np.uint8, np.int16, np.int32, np.int64)
+    return membership.astype(next(kind for kind in kinds if largest <= np.iinfo(kind).max))

@@ -27,11 +27,7 @@ def distant_pairs(rule: PairRule, num_tokens: int) -> int:
 
 
 def distant_kept(dropped: float, rule: PairRule, num_tokens: int) -> float | None:
-    """Share of a head's distant pairs that it keeps; None where it has none.
-
-    Args:
-        dropped: pairs counted as `dropped`, those that the layer does not reach among them.
-    """
+    """Share of a head's distant pairs that it keeps, None where it has none; `dropped` counts unreached pairs too."""
     pairs = distant_pairs(rule, num_tokens)
     return 1.0 - (dropped - rule.unreached(num_tokens)) / pairs if pairs else None
 
@@ -66,11 +62,7 @@ class DistanceCounts:
 
 
 def distance_bins(num_tokens: int, rules: Sequence[PairRule] = ()) -> tuple[Ints, Ints]:
-    """First and last distance of bins over 0 to T - 1: half octaves; distance 0 has a bin of its own.
-
-    Args:
-        rules: no bin lies on both sides of one's window, of the longest it grows to, or of its reach.
-    """
+    """First and last distance of bins over 0 to T - 1: 0, then half octaves, cut at the rules' windows and reaches."""
     octaves = np.arange(0, np.log2(max(2, num_tokens)) + 1, 0.5)
     borders = [(rule.near(0), rule.near(num_tokens), rule.farthest(num_tokens)) for rule in rules]
     cuts = [distance + 1 for of_rule in borders for distance in of_rule]

@@ -50,11 +50,11 @@ WAYS = [
 
 
 @pytest.mark.parametrize("run", WAYS)
-@pytest.mark.parametrize("length", [1, 65, 200])
+@pytest.mark.parametrize(("length", "top_k"), [(1, 1), (65, 3), (200, None)])
 @pytest.mark.parametrize(("window", "num_sinks", "growth"), RULES)
-@pytest.mark.parametrize("top_k", [1, 2, 3])
 def test_every_way_equals_the_oracle(run, length, window, num_sinks, growth, top_k, fresh_seed):
     """Batches whose heads share keys, laid out as models hand them over: (B, T, H, D), transposed."""
+    top_k = top_k or 1 + fresh_seed % 2
     inputs = random_inputs(length, batch=2, heads=6, kv_heads=3, dtype=torch.float32)
     inputs = tuple(x.transpose(1, 2).contiguous().transpose(1, 2) for x in inputs)
     membership = random_membership(length, groups=5, top_k=top_k, batch=2)

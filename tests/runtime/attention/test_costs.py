@@ -77,7 +77,7 @@ def test_the_fit_finds_the_machine_that_its_model_describes(machine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.long)])
 def test_this_machine_is_measured(dtype):
     machine = measure(dtype)
     assert all(0.01 < value < 100 for value in (machine.masked, machine.overhead, machine.fused))

@@ -111,9 +111,13 @@ def masks(length, sliding, membership, window, sinks):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", [*INTERLEAVED, "Mistral", "Phi3"])
-@pytest.mark.parametrize("sliding_layers", ["auto", "focus"])
-@pytest.mark.parametrize("backend", ["auto", "masked"])
+@pytest.mark.parametrize(
+    ("family", "sliding_layers", "backend"),
+    [
+        *((family, sliding, "auto") for family in (*INTERLEAVED, "Mistral", "Phi3") for sliding in ("auto", "focus")),
+        ("Gemma2", "focus", "masked"),
+    ],
+)
 def test_all_groups_is_the_original_model_beyond_the_window(family, sliding_layers, backend, composed, ids):
     expected = logits(family_model(family), ids)
     model, focus = composed(family, top_k=4, window=0, num_sinks=0, sliding_layers=sliding_layers, backend=backend)
@@ -124,9 +128,13 @@ def test_all_groups_is_the_original_model_beyond_the_window(family, sliding_laye
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", INTERLEAVED)
-@pytest.mark.parametrize("sliding_layers", ["auto", "own", "focus"])
-@pytest.mark.parametrize("backend", ["auto", "masked"])
+@pytest.mark.parametrize(
+    ("family", "sliding_layers", "backend"),
+    [
+        *((family, sliding, "auto") for family in INTERLEAVED for sliding in ("auto", "own", "focus")),
+        ("Gemma2", "focus", "masked"),
+    ],
+)
 def test_the_masks_of_interleaved_models_are_the_definition(family, sliding_layers, backend, composed, ids):
     model, focus = composed(family, window=2, num_sinks=3, sliding_layers=sliding_layers, backend=backend)
     actual = logits(model, ids)

@@ -55,7 +55,7 @@ def loop_attention(query, key, value, membership, *, window, num_sinks, scale, r
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("top_k", [1, 2, 3])
+@pytest.mark.parametrize("top_k", [1, 3])
 @pytest.mark.parametrize(
     ("shape", "settings"),
     [

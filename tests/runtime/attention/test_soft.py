@@ -73,16 +73,6 @@ def test_gates_equal_a_loop(gate, window, num_sinks, softcap, fresh_seed):
     torch.testing.assert_close(gated_attention(*inputs, **settings), loop_gated(*inputs, **settings))
 
 
-@pytest.mark.parametrize("gate", ["log", "paper"])
-def test_gradcheck(gate, fresh_seed):
-    inputs = [x.requires_grad_() for x in random_inputs(6)]
-
-    def run(*tensors):
-        return gated_attention(*tensors, window=1, num_sinks=1, gate=gate, scale=0.5, steepness=4.0)
-
-    assert torch.autograd.gradcheck(run, inputs)
-
-
 @pytest.mark.parametrize("gate", [{"gate": "log"}, {"gate": "paper"}, {"gate": "log", "hard_top_k": 1}])
 def test_pairs_with_a_token_of_all_groups_are_not_weakened(gate, small_blocks, fresh_seed):
     query, key, value, probabilities = random_inputs(25, batch=2)
@@ -155,21 +145,15 @@ def gradients(function, inputs, upstream, **settings):
     [(0, 0, CONSTANT), (4, 3, CONSTANT), (50, 0, CONSTANT), (9, 50, CONSTANT), (2, 2, (5, 20))],
 )
 @pytest.mark.parametrize("softcap", [None, 1.5])
-@pytest.mark.parametrize("length", [1, 6, 30])
+@pytest.mark.parametrize("length", [1, 30])
 def test_blocks_equal_the_dense_reference(mode, window, num_sinks, growth, softcap, length, small_blocks, fresh_seed):
-    for heads, kv_heads in ((2, 2), (6, 2), (3, 1)):
-        inputs = random_inputs(length, batch=2, heads=heads, kv_heads=kv_heads, dim=8)
-        settings = {
-            "window": window,
-            "num_sinks": num_sinks,
-            "growth": growth,
-            "scale": 0.6,
-            "softcap": softcap,
-            **mode,
-        }
-        actual = gradients(gated_attention, inputs, inputs[0], **settings)
-        exact = gradients(gated_attention_reference, inputs, inputs[0], **settings)
-        torch.testing.assert_close(actual, exact)
+    heads, kv_heads = ((2, 2), (6, 2), (3, 1))[fresh_seed % 3]
+    inputs = random_inputs(length, batch=2, heads=heads, kv_heads=kv_heads, dim=8)
+    rule = {"window": window, "num_sinks": num_sinks, "growth": growth}
+    settings = {**rule, "scale": 0.6, "softcap": softcap, **mode}
+    actual = gradients(gated_attention, inputs, inputs[0], **settings)
+    exact = gradients(gated_attention_reference, inputs, inputs[0], **settings)
+    torch.testing.assert_close(actual, exact)
 
 
 @pytest.mark.parametrize("mode", MODES[:3])

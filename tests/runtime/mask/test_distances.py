@@ -19,8 +19,10 @@ from focus_runtime.mask.rule import CAUSES, PairRule
 from tests.runtime.mask.double_loop import cause, draw
 
 
-@pytest.mark.parametrize("growth", [CONSTANT, (3, 61), (20, 45)])
-@pytest.mark.parametrize("sliding", [None, 1, 23, 61])
+@pytest.mark.parametrize(
+    ("growth", "sliding"),
+    [(CONSTANT, None), (CONSTANT, 1), (CONSTANT, 61), (CONSTANT, 23), ((3, 61), None), ((3, 61), 23), ((20, 45), 61)],
+)
 @pytest.mark.parametrize(("window", "sinks", "table"), [(0, 0, 1 << 24), (6, 3, 130), (100, 2, 1), (5, 90, 1 << 24)])
 def test_distances_equal_a_double_loop(monkeypatch, fresh_seed, window, sinks, table, sliding, growth):
     rule, reach = PairRule(window, sinks, sliding, growth), sliding or 61

@@ -172,11 +172,7 @@ def _planned(batch: int, length: int, groups: int, top_k: int, beyond: bool) -> 
 
 
 def sort_by_group(membership: Tensor, extent: Extent) -> SortedTokens:
-    """Sort the tokens of every text by group.
-
-    Args:
-        extent: K and k; a token of more groups than k gives wrong results where the extent does not say so.
-    """
+    """Sort the tokens of every text by group; more groups of a token than the extent says give wrong results."""
     membership = membership.contiguous()
     (batch, length), device = membership.shape, membership.device
     groups, top_k = extent.num_groups, extent.top_k

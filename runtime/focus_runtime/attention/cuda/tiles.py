@@ -126,14 +126,11 @@ class HeadSets:
 
 
 def multiplied_on_gpu(query: Tensor, factors: HeadFactors, total: int, furthest: int | None = None) -> Tensor:
-    """Queries times the factors of their heads.
+    """Queries of the newest tokens times the factors of their heads, strided as (B, T, H, D).
 
     Args:
-        query: (B, H, T, D) of the newest tokens, the last dimension contiguous.
+        query: (B, H, T, D), the last dimension contiguous.
         furthest: the most that n can be; None for no limit.
-
-    Returns:
-        (B, H, T, D) of the same type, strided as (B, T, H, D).
     """
     batch, heads, new, head_size = query.shape
     out_BTHD = torch.empty(batch, new, heads, head_size, dtype=query.dtype, device=query.device)

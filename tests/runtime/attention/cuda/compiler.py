@@ -2,7 +2,8 @@
 
 For a process of its own, in which Triton does not interpret. Prints one JSON object.
 
-    python -m tests.runtime.attention.cuda.compiler SEED
+    python -m tests.runtime.attention.cuda.compiler calls SEED
+    python -m tests.runtime.attention.cuda.compiler kernels
 """
 
 from __future__ import annotations
@@ -242,13 +243,16 @@ class Strided(Inputs):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("seed", type=int, help="of the calls that are compared")
+    parser.add_argument("what", choices=["calls", "kernels"], help="compare calls, or compile every kernel")
+    parser.add_argument("seed", type=int, nargs="?", help="of the calls that are compared")
     chosen, compiler = parser.parse_args(), Compiler()
     driver.set_active(compiler)
     with torch.no_grad():
-        launches, wrong = mistaken(compiler, chosen.seed)
-        kernels = compiled(compiler)
-    print(json.dumps({"kernels": kernels, "launches": launches, "mistaken": wrong}))
+        if chosen.what == "kernels":
+            print(json.dumps(compiled(compiler)))
+        else:
+            launches, wrong = mistaken(compiler, chosen.seed)
+            print(json.dumps({"launches": launches, "mistaken": wrong}))
 
 
 if __name__ == "__main__":

@@ -27,43 +27,37 @@ SHARED = {80: 99 << 10, 90: 227 << 10, 120: 99 << 10}
 MOST_SPILLED = 512  # bytes of a thread: kilobytes would make a kernel several times as slow
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    seed = str(int.from_bytes(os.urandom(2), "little"))
-    print(f"seed: {seed}")
+def compiler(folder, *what):
+    """What `compiler.py` prints, in a process in which Triton does not interpret."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment |= {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton")), "PYTHONPATH": f"{ROOT / 'runtime'}"}
-    command = [sys.executable, "-m", "tests.runtime.attention.cuda.compiler", seed]
+    environment |= {"TRITON_CACHE_DIR": str(folder), "PYTHONPATH": f"{ROOT / 'runtime'}"}
+    command = [sys.executable, "-m", "tests.runtime.attention.cuda.compiler", *what]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_every_kernel_compiles(found):
-    assert {row["kernel"] for row in found["kernels"] if row["capability"] == 90} == KERNELS
+@pytest.mark.long
+def test_every_kernel_compiles_and_fits_and_is_launched_without_triton(tmp_path):
+    """All but those that are given copies are launched without Triton."""
+    kernels = compiler(tmp_path, "kernels")
+    assert {row["kernel"] for row in kernels if row["capability"] == 90} == KERNELS
     for capability in SHARED:  # those whose tiles depend on it
-        rows = {row["kernel"] for row in found["kernels"] if row["capability"] == capability}
+        rows = {row["kernel"] for row in kernels if row["capability"] == capability}
         assert {"near_kernel", "far_kernel"} < rows
-
-
-def test_they_fit_into_what_a_multiprocessor_has(found):
-    for row in found["kernels"]:
+    for row in kernels:
         assert row["shared"] <= SHARED[row["capability"]], row
         assert row["spilled"] <= MOST_SPILLED, row
         assert 0 < row["registers"] <= 255, row
+        assert row["kernel"] == "far_kernel" if row["kinds"] is None else row["kinds"].startswith("p"), row
+    assert {row["kernel"] for row in kernels if row["kinds"]} == KERNELS
 
 
-def test_all_but_those_that_are_given_copies_are_launched_without_triton(found):
-    for row in found["kernels"]:
-        if row["kinds"] is None:
-            assert row["kernel"] == "far_kernel"
-        else:
-            assert row["kinds"].startswith("p"), row
-    assert {row["kernel"] for row in found["kernels"] if row["kinds"]} == KERNELS
-
-
-def test_calls_that_share_a_compiled_kernel_would_be_compiled_alike(found):
+def test_calls_that_share_a_compiled_kernel_would_be_compiled_alike(tmp_path):
     """A kernel compiled for aligned rows, given others, would read wrong numbers, or end the process."""
+    seed = str(int.from_bytes(os.urandom(2), "little"))
+    print(f"seed: {seed}")
+    found = compiler(tmp_path, "calls", seed)
     assert found["launches"] > 300
     assert found["mistaken"] == []
 

@@ -24,6 +24,7 @@ from focus_explorer.exports.tables.write import SUFFIXES, write_table
 from focus_explorer.progress import Progress
 from focus_explorer.settings import default_database
 from focus_explorer.usecases.maps import has_map, map_payload
+from focus_explorer.usecases.request import Request
 from focus_explorer.usecases.runs import check_run, layer_parts, run_title
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.runs import ExportChoicesPayload
@@ -31,7 +32,21 @@ from focus_explorer.views.run import part_payload
 from focus_runtime.store.corpora import corpus_row
 
 WITHOUT_LAYERS = ("tokens", "losses", "predictions", "timings", "timing_repeats", "comparisons")  # of the tables
-Given = Mapping[str, Any]  # what the page sends of a file
+
+
+class FileRequest(Request):
+    """A file of a run as the page names it; `first` and `last` are queries of a mask, as they were typed."""
+
+    run_id: str
+    kind: str = ""
+    name: str = ""
+    format: str = ""
+    preset: str = ""
+    layer: int | None = None
+    head: int | None = None
+    first: str = ""
+    last: str = ""
+    text: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,13 +59,13 @@ class Export(ABC):
     format: str
 
     @classmethod
-    @abstractmethod
     def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
         """What the dialog offers: a part of `ExportChoicesPayload`."""
+        return {}
 
     @classmethod
     @abstractmethod
-    def read(cls, service: Service, run_id: str, given: Given) -> Self:
+    def read(cls, service: Service, asked: FileRequest) -> Self:
         """The file that the page names, checked; an InputError if there is no such file."""
 
     @property
@@ -104,12 +119,11 @@ class TableExport(Export):
         return {"tables": tables, "formats": list(cls.formats)}
 
     @classmethod
-    def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        name, form = _one_of(given, "name", TABLES), _one_of(given, "format", cls.formats)
-        layer = _whole(given, "layer")
-        if layer is not None:
-            checked_layer(service.database, run_id, layer)
-        return cls(run_id=run_id, name=name, format=form, layer=layer)
+    def read(cls, service: Service, asked: FileRequest) -> Self:
+        name, form = _one_of(asked, "name", TABLES), _one_of(asked, "format", cls.formats)
+        if asked.layer is not None:
+            checked_layer(service.database, asked.run_id, asked.layer)
+        return cls(run_id=asked.run_id, name=name, format=form, layer=asked.layer)
 
     @property
     def stem(self) -> str:
@@ -149,21 +163,16 @@ class MaskExport(Export):
         return {"mask": {"formats": list(cls.formats), "layers": layers, "tokens": int(run["num_tokens"])}}
 
     @classmethod
-    def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        layer = _whole(given, "layer")
+    def read(cls, service: Service, asked: FileRequest) -> Self:
+        run_id, layer, head = asked.run_id, asked.layer, asked.head
         if layer is None:
             raise InputError("the layer is None", expected="a layer number")
         checked_layer(service.database, run_id, layer)
-        run, head = fetch_run(service.database, run_id), _whole(given, "head")
+        run = fetch_run(service.database, run_id)
         parts = layer_parts(service.database, run)[layer]
         named_part(parts, layer, head, "choose one of them")
-        return cls(
-            run_id=run_id,
-            format=_one_of(given, "format", cls.formats),
-            layer=layer,
-            head=head if len(parts) > 1 else None,
-            rows=_queries(given, run["num_tokens"]),
-        )
+        head, rows = head if len(parts) > 1 else None, _queries(asked, run["num_tokens"])
+        return cls(run_id=run_id, format=_one_of(asked, "format", cls.formats), layer=layer, head=head, rows=rows)
 
     @property
     def stem(self) -> str:
@@ -200,10 +209,10 @@ class FigureExport(Export):
         return {"figures": figures, "figure_formats": list(cls.formats), "presets": presets}
 
     @classmethod
-    def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        name, form = _one_of(given, "name", FIGURES), _one_of(given, "format", cls.formats)
-        layer = checked_layer(service.database, run_id, _whole(given, "layer")) if name in LAYERED else None
-        return cls(run_id=run_id, name=name, format=form, preset=_one_of(given, "preset", PRESETS), layer=layer)
+    def read(cls, service: Service, asked: FileRequest) -> Self:
+        name, form = _one_of(asked, "name", FIGURES), _one_of(asked, "format", cls.formats)
+        layer = checked_layer(service.database, asked.run_id, asked.layer) if name in LAYERED else None
+        return cls(run_id=asked.run_id, name=name, format=form, preset=_one_of(asked, "preset", PRESETS), layer=layer)
 
     @property
     def stem(self) -> str:
@@ -234,12 +243,8 @@ class BundleExport(Export):
     text: bool = False
 
     @classmethod
-    def choices(cls, service: Service, run_id: str) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        return cls(run_id=run_id, text=given.get("text") is True)
+    def read(cls, service: Service, asked: FileRequest) -> Self:
+        return cls(run_id=asked.run_id, text=asked.text)
 
     @property
     def stem(self) -> str:
@@ -264,8 +269,8 @@ class ReportExport(Export):
         return {"report_formats": list(cls.formats)}
 
     @classmethod
-    def read(cls, service: Service, run_id: str, given: Given) -> Self:
-        return cls(run_id=run_id, format=_one_of(given, "format", cls.formats))
+    def read(cls, service: Service, asked: FileRequest) -> Self:
+        return cls(run_id=asked.run_id, format=_one_of(asked, "format", cls.formats))
 
     @property
     def stem(self) -> str:
@@ -305,43 +310,33 @@ def export_choices(service: Service, run_id: str) -> ExportChoicesPayload:
     return cast(ExportChoicesPayload, choices)
 
 
-def read_request(service: Service, given: Given) -> Export:
-    """The file that the page names, checked: `run`, `kind`, and what a file of this kind is chosen by."""
-    run_id, kind = str(given.get("run")), str(given.get("kind"))
-    check_run(service.database, run_id)
-    if kind not in KINDS:
-        raise InputError(f"there is no export {kind!r}", expected=" or ".join(KINDS))
-    return KINDS[kind].read(service, run_id, given)
+def read_request(service: Service, asked: FileRequest) -> Export:
+    """The file that the page names, checked."""
+    check_run(service.database, asked.run_id)
+    if asked.kind not in KINDS:
+        raise InputError(f"there is no export {asked.kind!r}", expected=" or ".join(KINDS))
+    return KINDS[asked.kind].read(service, asked)
 
 
 def _part(name: str, number: int | None) -> str:
     return "" if number is None else f"-{name}{number}"
 
 
-def _one_of(given: Given, name: str, known: Iterable[str]) -> str:
-    value = given.get(name)
-    if not isinstance(value, str) or value not in known:
-        raise InputError(f"there is no {name} {value!r}", expected=" or ".join(known))
+def _one_of(asked: FileRequest, field: str, known: Iterable[str]) -> str:
+    value: str = getattr(asked, field)
+    if value not in known:
+        raise InputError(f"there is no {field} {value!r}", expected=" or ".join(known))
     return value
 
 
-def _whole(given: Given, name: str) -> int | None:
-    value = given.get(name)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise InputError(f"{name} is {value!r}", expected="a whole number")
-    return value
-
-
-def _queries(given: Given, total: int) -> tuple[int, int] | None:
+def _queries(asked: FileRequest, total: int) -> tuple[int, int] | None:
     """First and one past the last query, as `first` and `last` give them in words. None: the whole text."""
     ends = []
-    for name in ("first", "last"):
-        words = str(given.get(name, "")).strip()
+    for name, typed in (("first", asked.first), ("last", asked.last)):
+        words = typed.strip()
         if not (words.isascii() and words.isdigit() and int(words) < total):
-            typed = repr(words) if words else "empty"
-            raise InputError(f"the {name} query is {typed}", expected=f"a token's number, 0 to {total - 1}")
+            given = repr(words) if words else "empty"
+            raise InputError(f"the {name} query is {given}", expected=f"a token's number, 0 to {total - 1}")
         ends.append(int(words))
     first, last = ends
     if first > last:

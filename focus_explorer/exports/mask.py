@@ -49,19 +49,13 @@ def write_mask(
     head: int | None = None,
     progress: Progress = lambda stage, fraction: None,
 ) -> Path:
-    """Write the kept pairs of some queries atomically.
+    """Write the kept pairs of some queries atomically; nothing half-written stays.
 
     Args:
         file_format: "parquet" or "csv" with the columns query, key and cause, or "npz": a SciPy CSR matrix of shape
             (T, T), int8, in which 1 + the place in `CAUSES` stands for each kept pair.
         rows: first and one past the last query. None: the whole text.
-        head: needed where the heads of the layer differ: key-value head, or query head where the heads of a
-            key-value head differ.
-        progress: called before every few rows; may raise Cancelled.
-
-    Raises:
-        InputError: unknown run, layer, head or format, rows outside the text, a layer whose heads differ without a
-            head, or the file cannot be written; nothing half-written stays.
+        head: of a layer whose heads differ: key-value head, or query head where those of a key-value head differ.
     """
     if file_format not in SUFFIXES:
         raise InputError(f"there is no format {file_format!r} of a mask", expected=" or ".join(SUFFIXES))

@@ -64,9 +64,12 @@ def _base_model(publication: Publication) -> list[tuple[str, Any]]:
 
 def _settings(publication: Publication) -> list[tuple[str, Any]]:
     config = publication.config
+    own = [entry.window for entry in config.budget if entry.window is not None]
     return [
         ("layers with groups", publication.layers),
-        *((what, value) for what, [value] in setting_rows([config])),
+        *((what, value) for what, [value] in setting_rows([config.replace(budget=())])),
+        ("heads with settings of their own (budget)", len(config.budget) or "none"),
+        *([("windows of heads that have one of their own", f"{min(own)} to {max(own)}")] if own else []),
         ("width of the routing space", config.routing_dim),
         ("temperature", f"{config.temperature:g}"),
     ]

@@ -12,14 +12,8 @@ from numpy.typing import NDArray
 
 from focus_explorer.data.parts import Part, mean_over_heads
 from focus_explorer.views.payloads import picked
+from focus_explorer.views.payloads import statistics as payloads
 from focus_explorer.views.payloads.comparisons import ChangedPairsPayload
-from focus_explorer.views.payloads.statistics import (
-    AttentionLinksPayload,
-    AttentionMassPayload,
-    DistanceMeanPayload,
-    DistancePayload,
-    MaskTilePayload,
-)
 from focus_explorer.views.run import encode
 from focus_runtime.mask.distances import DistanceCounts, mean_of_some
 from focus_runtime.mask.rule import CAUSES
@@ -29,7 +23,7 @@ DIGITS = 6
 
 def tile_payload(
     counts: NDArray[np.int64], rows: tuple[int, int], keys: tuple[int, int], block_size: int
-) -> MaskTilePayload:
+) -> payloads.MaskTilePayload:
     """Counts of a rectangle, (5, R, C) by cause, row and column of cells, in the fewest bytes that hold a full cell."""
     kind = np.min_scalar_type(block_size * block_size)
     return {
@@ -59,7 +53,7 @@ def mean_counts(counts: Sequence[DistanceCounts], parts: Sequence[Part]) -> Dist
     )
 
 
-def distance_payload(counts: DistanceCounts) -> DistancePayload:
+def distance_payload(counts: DistanceCounts) -> payloads.DistancePayload:
     """Pairs of one layer by distance: counts by cause, and the shares of the baselines."""
     return {
         "first": counts.first.tolist(),
@@ -73,7 +67,7 @@ def distance_payload(counts: DistanceCounts) -> DistancePayload:
     }
 
 
-def mean_payload(layers: list[DistanceCounts]) -> DistanceMeanPayload:
+def mean_payload(layers: list[DistanceCounts]) -> payloads.DistanceMeanPayload:
     """Shares by distance, mean over layers, with the least and most of any layer; baselines of every layer."""
     pairs = np.rint(layers[0].counts.sum(axis=0)).astype(np.int64)
     shares = np.stack([layer.counts / pairs for layer in layers])
@@ -97,7 +91,7 @@ def mean_payload(layers: list[DistanceCounts]) -> DistanceMeanPayload:
     }
 
 
-def mass_payload(rows: pa.Table, sharing: list[float]) -> AttentionMassPayload:
+def mass_payload(rows: pa.Table, sharing: list[float]) -> payloads.AttentionMassPayload:
     """Share of full attention kept, layers x heads; `sharing`: by layer, what shuffled groups keep of the distant."""
     layers = np.unique(rows["layer"].to_numpy())
 
@@ -106,12 +100,12 @@ def mass_payload(rows: pa.Table, sharing: list[float]) -> AttentionMassPayload:
         heads = len(values) // layers.size
         return [values[start : start + heads] for start in range(0, len(values), heads)]
 
-    grids = {name: grid(name) for name in AttentionMassPayload.__annotations__ if name in rows.column_names}
+    grids = {name: grid(name) for name in payloads.AttentionMassPayload.__annotations__ if name in rows.column_names}
     tokens = rows["num_tokens"][0].as_py()
-    return picked(AttentionMassPayload, grids, state="done", num_tokens=tokens, sharing=sharing)
+    return picked(payloads.AttentionMassPayload, grids, state="done", num_tokens=tokens, sharing=sharing)
 
 
-def links_payload(rows: pa.Table) -> AttentionLinksPayload:
+def links_payload(rows: pa.Table) -> payloads.AttentionLinksPayload:
     """Strongest links by kind, strongest first: head, query, key, probability, affinity."""
     columns = ["head", "query", "key", "probability", "affinity"]
     kinds: dict[str, list[Any]] = {"dropped": [], "kept": []}

@@ -13,21 +13,7 @@ from numpy.typing import NDArray
 
 from focus_explorer.data.parts import PartPairs, mean_over_heads
 from focus_explorer.views.payloads import picked
-from focus_explorer.views.payloads.runs import (
-    CausesPayload,
-    ConfigPayload,
-    LayerCellsPayload,
-    LayerPayload,
-    MapPayload,
-    MaskPayload,
-    PartPayload,
-    QualityPayload,
-    RunCardPayload,
-    RunGroupPayload,
-    RunInfoPayload,
-    RunPayload,
-    TimingPayload,
-)
+from focus_explorer.views.payloads import runs as payloads
 from focus_runtime.budget import budget_digest
 from focus_runtime.config import setting_words
 from focus_runtime.mask.rule import CAUSES
@@ -35,6 +21,8 @@ from focus_runtime.measure.intervals import moving_block_interval
 
 Rows = list[dict[str, Any]]
 Parts = Mapping[int, Sequence[PartPairs]]
+Bits = NDArray[np.int64]
+Floats = NDArray[np.float32]
 
 
 def encode(values: NDArray[Any]) -> str:
@@ -43,10 +31,10 @@ def encode(values: NDArray[Any]) -> str:
     return base64.b64encode(np.ascontiguousarray(little).tobytes()).decode("ascii")
 
 
-def config_payload(config: Mapping[str, Any]) -> ConfigPayload:
+def config_payload(config: Mapping[str, Any]) -> payloads.ConfigPayload:
     """A configuration as JSON has it; one with a budget says what tells that from others."""
     named = {"budget_id": budget_digest(config["budget"])} if config.get("budget") else {}
-    return cast(ConfigPayload, {**config, **named})
+    return cast(payloads.ConfigPayload, {**config, **named})
 
 
 def run_payload(
@@ -60,19 +48,15 @@ def run_payload(
     full_layers: list[int],
     losses: pa.Table,
     timings: Rows,
-) -> RunPayload:
+) -> payloads.RunPayload:
     """What every view needs of one run, in the order layer, position; `cells` is empty, they follow layer by layer.
 
-    Sizes: one byte per token and layer, eight per token, and the pieces.
-
     Args:
-        pieces: (T,) text of every token.
         tops: (L, T) most probable group.
         groups: L x K rows of the query `groups`, by layer and group.
         frequent: rows of the query `group_pieces`, most frequent first.
         parts: by layer number, its heads of equal settings with their pairs.
         full_layers: numbers of the layers that the budget gives full attention.
-        losses: mode and nll in nats, by mode and position.
     """
     info = _info(run)
     nll = _losses(losses, run["num_tokens"])
@@ -92,10 +76,10 @@ def run_payload(
     }
 
 
-def _info(run: dict[str, Any]) -> RunInfoPayload:
+def _info(run: dict[str, Any]) -> payloads.RunInfoPayload:
     config = json.loads(run["config"])
     return picked(
-        RunInfoPayload,
+        payloads.RunInfoPayload,
         run,
         added_tokens=json.loads(run["added_tokens"] or "[]"),
         created_at=run["created_at"].isoformat(),
@@ -106,9 +90,9 @@ def _info(run: dict[str, Any]) -> RunInfoPayload:
     )
 
 
-def timing_payloads(rows: Rows) -> list[TimingPayload]:
+def timing_payloads(rows: Rows) -> list[payloads.TimingPayload]:
     """Timings by mode and stage: rows of the query `timings`."""
-    return [picked(TimingPayload, row) for row in rows]
+    return [picked(payloads.TimingPayload, row) for row in rows]
 
 
 def membership_width(num_groups: int) -> int:
@@ -117,24 +101,20 @@ def membership_width(num_groups: int) -> int:
 
 
 def cells_payload(
-    membership: NDArray[np.int64],
-    probabilities: NDArray[np.float32],
-    entropy: NDArray[np.float32],
-    others: Mapping[int, NDArray[np.int64]] | None = None,
-) -> LayerCellsPayload:
+    membership: Bits, probabilities: Floats, entropy: Floats, others: Mapping[int, Bits] | None = None
+) -> payloads.LayerCellsPayload:
     """What one layer adds to `run_payload`, in order of position.
 
     Args:
         membership: (T,) bit sets.
-        probabilities: (T, K).
-        entropy: (T,) nats.
+        probabilities, entropy: (T, K), and (T,) in nats.
         others: (T,) bit sets of the parts of the layer's heads that have others than `membership`.
     """
     groups = probabilities.shape[1]
     largest = max(int(bits.max(initial=0)) for bits in (membership, *(others or {}).values()))
     width = membership_width(max(groups, largest.bit_length()))  # tokens linked by hand have bits beyond the groups
     share = entropy / np.log(groups) if groups > 1 else np.zeros_like(entropy)
-    payload: LayerCellsPayload = {
+    payload: payloads.LayerCellsPayload = {
         "width": width,
         "membership": encode(membership.astype(np.uint64).astype(f"u{width}")),
         "probabilities": encode(np.rint(probabilities * 255).astype(np.uint8)),
@@ -154,7 +134,7 @@ def _losses(losses: pa.Table, count: int) -> dict[str, NDArray[np.float64]]:
     return by_mode
 
 
-def _quality(nll: dict[str, NDArray[np.float64]]) -> QualityPayload:
+def _quality(nll: dict[str, NDArray[np.float64]]) -> payloads.QualityPayload:
     mean, low, high = moving_block_interval(nll["focus"] - nll["full"])
     return {
         "full": float(np.exp(nll["full"].mean())),
@@ -166,11 +146,11 @@ def _quality(nll: dict[str, NDArray[np.float64]]) -> QualityPayload:
     }
 
 
-def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> list[list[RunGroupPayload]]:
+def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> list[list[payloads.RunGroupPayload]]:
     frequent: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for row in pieces:
         frequent.setdefault((row["layer"], row["top_group"]), []).append((row["piece"], row["uses"]))
-    cells: list[RunGroupPayload] = [
+    cells: list[payloads.RunGroupPayload] = [
         {
             "share": row["share"],
             "confidence": row["mean_confidence"],
@@ -182,7 +162,7 @@ def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> lis
     return [cells[start : start + num_groups] for start in range(0, len(cells), num_groups)]
 
 
-def part_payload(one: PartPairs) -> PartPayload:
+def part_payload(one: PartPairs) -> payloads.PartPayload:
     """Heads of one setting, and the pairs of one of them."""
     part = one.part
     return {
@@ -192,22 +172,22 @@ def part_payload(one: PartPairs) -> PartPayload:
         "window": part.rule.window,
         "full": part.full,
         "retained_pairs": one.retained_pairs,
-        "pairs": picked(CausesPayload, one.pairs),
+        "pairs": picked(payloads.CausesPayload, one.pairs),
     }
 
 
-def _layer(row: dict[str, Any], parts: Sequence[PartPairs]) -> LayerPayload:
+def _layer(row: dict[str, Any], parts: Sequence[PartPairs]) -> payloads.LayerPayload:
     by_part = [[one.pairs[cause] for cause in CAUSES] for one in parts]
     pairs = mean_over_heads(by_part, [one.part for one in parts])
     return picked(
-        LayerPayload,
+        payloads.LayerPayload,
         row,
-        pairs=picked(CausesPayload, dict(zip(CAUSES, np.asarray(pairs).tolist(), strict=True))),
+        pairs=picked(payloads.CausesPayload, dict(zip(CAUSES, np.asarray(pairs).tolist(), strict=True))),
         parts=[part_payload(one) for one in parts],
     )
 
 
-def mask_payload(mask: pa.Table) -> MaskPayload:
+def mask_payload(mask: pa.Table) -> payloads.MaskPayload:
     """Block counts of one layer, lower triangle row by row."""
     counts = np.stack([mask[cause].to_numpy() for cause in CAUSES])
     return {
@@ -218,7 +198,7 @@ def mask_payload(mask: pa.Table) -> MaskPayload:
     }
 
 
-def projection_payload(projection: pa.Table) -> MapPayload:
+def projection_payload(projection: pa.Table) -> payloads.MapPayload:
     """Coordinates of a stored map: of the tokens drawn, and of the centroids, which have the positions -1 ... -K."""
     first = projection.slice(0, 1).to_pylist()[0]
     position, x, y = (projection[name].to_numpy() for name in ("position", "x", "y"))
@@ -237,11 +217,11 @@ def projection_payload(projection: pa.Table) -> MapPayload:
     }
 
 
-def run_card(row: dict[str, Any]) -> RunCardPayload:
+def run_card(row: dict[str, Any]) -> payloads.RunCardPayload:
     """One run of the list, as JSON values; `deleted_at` is None while it is kept."""
     deleted = row["deleted_at"]
     return picked(
-        RunCardPayload,
+        payloads.RunCardPayload,
         row,
         added_tokens=json.loads(row["added_tokens"] or "[]"),
         config=config_payload(json.loads(row["config"])),

@@ -68,8 +68,7 @@ def from_shuffled(row: Row) -> str | None:
 def from_random(row: Row, gain: Row | None) -> str | None:
     """Whether a value lies above or below that of random centroids.
 
-    Args:
-        gain: the row of the difference, resampled with both; without it the two intervals must not overlap.
+    `gain`: the row of the difference, resampled with both; without it the two intervals must not overlap.
     """
     if gain is not None:
         return _side(gain["low"], gain["high"], 0.0)

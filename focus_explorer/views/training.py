@@ -10,22 +10,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from focus_explorer.views.payloads import centroids as payloads
 from focus_explorer.views.payloads import picked
-from focus_explorer.views.payloads.centroids import (
-    CurvePayload,
-    TrainingConfigPayload,
-    TrainingPayload,
-    TrainingSettingsPayload,
-    ValidationPayload,
-)
 from focus_runtime.budget import budget_digest
 
 POINTS = 2000
-_CONFIG = tuple(TrainingConfigPayload.__annotations__)
-_SETTINGS = tuple(TrainingSettingsPayload.__annotations__)
+_CONFIG = tuple(payloads.TrainingConfigPayload.__annotations__)
+_SETTINGS = tuple(payloads.TrainingSettingsPayload.__annotations__)
 
 
-def training_summary(row: dict[str, Any]) -> TrainingPayload:
+def training_summary(row: dict[str, Any]) -> payloads.TrainingPayload:
     """One training as the list and the header show it; JSON-ready."""
     left = row["steps"] - row["step"]
     pace = row["seconds_per_step"]
@@ -33,8 +27,8 @@ def training_summary(row: dict[str, Any]) -> TrainingPayload:
     if config.get("budget"):
         config = config | {"exceptions": len(config["budget"]), "budget_id": budget_digest(config["budget"])}
     return picked(
-        TrainingPayload,
-        {name: _plain(value) for name, value in row.items()},
+        payloads.TrainingPayload,
+        {name: _rounded(one) if isinstance(one, float) else one for name, one in row.items()},
         created_at=row["created_at"].isoformat(),
         remaining=pace * left if pace and row["status"] in ("running", "stopping") else None,
         texts=[name.rsplit("/", 1)[-1] for name in row["texts"]],
@@ -46,20 +40,20 @@ def training_summary(row: dict[str, Any]) -> TrainingPayload:
     )
 
 
-def _validation(report: dict[str, Any]) -> ValidationPayload:
+def _validation(report: dict[str, Any]) -> payloads.ValidationPayload:
     """Held-out perplexities; empty without held-out text."""
     if "full" not in report:
         return {}
     focus = {name: row["perplexity"] for name, row in sorted(report.items()) if name.startswith("k=")}
-    made: ValidationPayload = {"full": report["full"], "scored": report["scored_tokens"], "focus": focus}
+    made: payloads.ValidationPayload = {"full": report["full"], "scored": report["scored_tokens"], "focus": focus}
     if "domains" in report:
         made["domains"] = sorted(report["domains"])
     return made
 
 
-def curves_payload(steps: pa.Table) -> dict[str, dict[str, CurvePayload]]:
+def curves_payload(steps: pa.Table) -> dict[str, dict[str, payloads.CurvePayload]]:
     """Rows of `training_steps` or of `training_evaluations`, in their order, as curves by training and mode."""
-    curves: dict[str, dict[str, CurvePayload]] = {}
+    curves: dict[str, dict[str, payloads.CurvePayload]] = {}
     ids, modes = (steps[name].to_numpy(zero_copy_only=False) for name in ("training_id", "mode"))
     for training_id in dict.fromkeys(ids):
         for mode in dict.fromkeys(modes[ids == training_id]):
@@ -68,17 +62,17 @@ def curves_payload(steps: pa.Table) -> dict[str, dict[str, CurvePayload]]:
     return curves
 
 
-def _curve(rows: pa.Table) -> CurvePayload:
+def _curve(rows: pa.Table) -> payloads.CurvePayload:
     stride = math.ceil(rows.num_rows / POINTS)
     step = rows["step"].to_numpy()
 
     columns = {
         name: [_rounded(value) for value in _thin(rows[name].to_numpy(zero_copy_only=False), stride).tolist()]
-        for name in CurvePayload.__annotations__
+        for name in payloads.CurvePayload.__annotations__
         if name in rows.column_names
     }
     steps = step[stride - 1 :: stride].tolist() + ([int(step[-1])] if step.size % stride else [])
-    return picked(CurvePayload, columns, step=steps, stride=stride, last=int(step[-1]))
+    return picked(payloads.CurvePayload, columns, step=steps, stride=stride, last=int(step[-1]))
 
 
 def _thin(values: NDArray[Any], stride: int) -> NDArray[np.float64]:
@@ -92,10 +86,6 @@ def _thin(values: NDArray[Any], stride: int) -> NDArray[np.float64]:
 
 def _rounded(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-def _plain(value: Any) -> Any:
-    return _rounded(value) if isinstance(value, float) else value
 
 
 def report_html(name: str, lines: list[str], *, known: bool = False) -> str:

@@ -115,12 +115,10 @@ def read_module(path: Path) -> Module:
 
 
 def plotly_script() -> Path:
-    """Plotly's own script, from its package."""
     return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
 def page_script() -> str:
-    """The one script of the page."""
     return link(asset_path("js") / "main.js")
 
 

@@ -17,9 +17,9 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from focus_explorer.errors import InputError
-from focus_explorer.exports.kinds import Export, read_request
+from focus_explorer.exports.kinds import Export, FileRequest, read_request
 from focus_explorer.usecases.jobs import Job, JobRunner, waiting_for_turn
-from focus_explorer.usecases.request import Payload, Request
+from focus_explorer.usecases.request import Payload
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import acting_user
 from focus_explorer.views.payloads.runs import ExportFilePayload, ExportPayload
@@ -30,31 +30,12 @@ IN_LINE = "Waiting for other files"
 BUSY = ("other files are being made at the moment", "wait for them, or stop one")
 
 
-class FileRequest(Request):
-    """A file of a run, which `read_request` checks; `first` and `last` are queries of a mask, as they were typed."""
-
-    run_id: str
-    kind: str = ""
-    name: str = ""
-    format: str = ""
-    preset: str = ""
-    layer: int | None = None
-    head: int | None = None
-    first: str = ""
-    last: str = ""
-    text: bool = False
-
-
-def _file(service: Service, request: FileRequest) -> Export:
-    return read_request(service, {"run": request.run_id, **request.model_dump()})
-
-
 def command(service: Service, request: FileRequest) -> Payload:
     """The command that writes the same file."""
     shown = service.database.path
     if acting_user() is not None:  # folders of the machine are nobody's business who does not own it
         shown = Path(shown.name)
-    return {"command": _file(service, request).command(shown)}
+    return {"command": read_request(service, request).command(shown)}
 
 
 @dataclass(slots=True)
@@ -150,8 +131,7 @@ class Downloads:
 
 
 def start(service: Service, request: FileRequest) -> Payload:
-    """Make a file."""
-    return service.part(Downloads).start(_file(service, request))
+    return service.part(Downloads).start(read_request(service, request))
 
 
 def routes(service: Service) -> list[Route]:

@@ -23,16 +23,8 @@ from focus_explorer.web.requests.dispatch import dispatch
 HEIGHT = 900
 MEASURED = ("compare_grid", "compare_heads", "compare_links")  # what was measured of a run, and stored
 OF_RUN = (
-    "groups",
-    "agreement",
-    "word_classes",
-    "attention",
-    "pair_distances_mean",
-    "map",
-    "group_names",
-    "prediction_changes",
-    "timings",
-    "trained_on",
+    *("groups", "agreement", "word_classes", "attention", "pair_distances_mean", "map", "group_names"),
+    *("prediction_changes", "timings", "trained_on"),
     *MEASURED,
 )
 _SERVER_NEEDED = (

@@ -30,16 +30,7 @@ from focus_explorer.web import api
 from focus_explorer.web.browser import head_html, host_style, static_paths
 from focus_explorer.web.downloads import routes
 from focus_explorer.web.gradio_internals import calm_queue, function_names, session_user
-from focus_explorer.web.hosting.guard import (
-    AroundGradio,
-    Guard,
-    Login,
-    LoginRequired,
-    Visitors,
-    cookies_of,
-    guarded_lifespan,
-    health_routes,
-)
+from focus_explorer.web.hosting import guard
 from focus_explorer.web.hosting.modes import Hosting, end_jobs, exit_at_last, stop_signals, wait_for
 from focus_explorer.web.hosting.observing import JSONLog, Metrics, Observed
 from focus_explorer.web.tabs import centroids as centroids_tab
@@ -147,7 +138,7 @@ class App:
                 prevent_thread_lock=True,
                 quiet=True,  # Gradio's lines name options of its own, one of which would open the page to anyone
                 root_path=self.hosting.root_path or None,
-                auth=None if self.hosting.users is None else Login(self.hosting.users).check,
+                auth=None if self.hosting.users is None else guard.Login(self.hosting.users).check,
                 app_kwargs=self.app_kwargs(),
             )
         except OSError as error:
@@ -162,23 +153,25 @@ class App:
 
     def app_kwargs(self) -> dict[str, Any]:
         """What the web application gets besides Gradio's: our routes, and the guard around all of them."""
-        own = [*routes(self.service), *health_routes(self.service)]
+        own = [*routes(self.service), *guard.health_routes(self.service)]
         functions = function_names(self.blocks)
 
         def wrap(inside: ASGIApp, app: Any) -> ASGIApp:
-            inside = AroundGradio(inside, functions)
+            inside = guard.AroundGradio(inside, functions)
             if self.log is not None:
                 self.log.take_over()  # the server has set up a log of its own
             if isinstance(self.service, VisitorService):
-                known: ASGIApp = Visitors(
+                known: ASGIApp = guard.Visitors(
                     inside, self.service.seen, self.hosting.address_header, framed=bool(self.hosting.allow_frames)
                 )
             else:
-                known = LoginRequired(inside, self.hosting, lambda scope: session_user(app, cookies_of(scope)))
-            guarded = Guard(known, self.hosting.addresses, self.hosting.allow_frames)
+                known = guard.LoginRequired(
+                    inside, self.hosting, lambda scope: session_user(app, guard.cookies_of(scope))
+                )
+            guarded = guard.Guard(known, self.hosting.addresses, self.hosting.allow_frames)
             return Observed(guarded, self.metrics, functions, own)
 
-        return {"routes": own, "lifespan": guarded_lifespan(wrap)}
+        return {"routes": own, "lifespan": guard.guarded_lifespan(wrap)}
 
 
 def _import_transformers() -> None:

@@ -41,24 +41,15 @@ FORM = {  # field of the Explore form that is no setting of Focus -> its label a
     "model": ("Model", MODEL),
     "centroids": ("Centroids", "Who decides the groups; random is the untrained baseline"),
     "max_tokens": ("Longest text", "Longer texts are cut here; 0 means no cut"),
-    "special_tokens": (
-        "Special tokens",
-        "What the text begins with: auto for the model's own, such as <bos>, or none",
-    ),
+    "special_tokens": ("Special tokens", "What the text begins with: auto for the model's own, such as <bos>, or none"),
     "chat": ("Turns of a chat (user:, assistant:)", None),
     "heads": (
         "Heads",
         "Settings of single heads, and windows that grow: the centroid file's, none, or the opened run's",
     ),
     "device": ("Device", DEVICE),
-    "dtype": (
-        "Number format",
-        "Number format of the model; bfloat16 halves its memory and rounds more",
-    ),
-    "backend": (
-        "Backend",
-        "What computes Focus attention: the same pairs, at another speed",
-    ),
+    "dtype": ("Number format", "Number format of the model; bfloat16 halves its memory and rounds more"),
+    "backend": ("Backend", "What computes Focus attention: the same pairs, at another speed"),
     "seed": ("Seed", "Of the draw"),
 }
 PUBLIC_FORM = {  # what fields mean on a public page, where that is something else
@@ -84,14 +75,8 @@ TRAIN_FORM = {  # field of the Training form -> its label and what it means
     "window": ("Window", "Tokens this near always attend"),
     "sinks": ("Sinks", "First tokens that all may see"),
     "lr": ("Learning rate", "How far one step moves; lower it if the loss jumps"),
-    "recipe": (
-        "Recipe",
-        "Ours lost least under the mask; paper is the published one, all pairs soft, no sinks",
-    ),
-    "gate": (
-        "Gate",
-        "How groups act while training: log keeps close to the final mask, paper is the published one",
-    ),
+    "recipe": ("Recipe", "Ours lost least under the mask; paper is the published one, all pairs soft, no sinks"),
+    "gate": ("Gate", "How groups act while training: log keeps close to the final mask, paper is the published one"),
     "dtype": (
         "Number format",
         "Of the frozen model; auto is bfloat16 where the processor computes it natively, otherwise float32",
@@ -118,13 +103,7 @@ TRAIN_FORM = {  # field of the Training form -> its label and what it means
 }
 TRAIN_LABELS = {name: label for name, (label, _) in TRAIN_FORM.items()}
 TRAIN_HELP = {name: meaning for name, (_, meaning) in TRAIN_FORM.items()}
-BUTTONS = {
-    "explore": "Explore",
-    "stop": "Stop",
-    "whole": "Analyse all",
-    "train": "Start training",
-    "retry": "Retry",
-}
+BUTTONS = {"explore": "Explore", "stop": "Stop", "whole": "Analyse all", "train": "Start training", "retry": "Retry"}
 MESSAGES = {
     "waiting": "Waiting for the model",
     "full": "too many texts wait for the model already",

@@ -118,7 +118,7 @@ def test_m6_what_the_audit_named(bundle, tmp_path, change, said):
 
 
 @pytest.mark.fuzz
-@pytest.mark.slow
+@pytest.mark.long
 def test_m6_what_is_read_can_be_rebuilt(bundle, tmp_path):
     """A manifest that passes its check leads to files or to one message."""
     with zipfile.ZipFile(bundle) as archive:

@@ -8,20 +8,15 @@ import logging
 import re
 import time
 
-import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from focus_explorer.usecases.jobs import DEFECT, JobRunner, job_counts
 from focus_explorer.usecases.users import LOG, request_id, working_for
 from focus_explorer.web.hosting.observing import JSONLog
-from tests.helpers import free_port
 from tests.security.conftest import serving
-from tests.security.test_server import server
+from tests.security.test_server import SECRET, samples
 
 pytestmark = pytest.mark.slow
-
-SECRET = "The treasure lies under the third oak."
 
 
 @pytest.fixture
@@ -45,12 +40,6 @@ def lines():
         logger.handlers[:], logger.propagate = handlers, propagate
         logger.setLevel(level)
     assert root.handlers == before[None][0]
-
-
-def samples(text):
-    """(name, labels) -> value."""
-    families = text_string_to_metric_families(text)
-    return {(s.name, frozenset(s.labels.items())): s.value for f in families for s in f.samples}
 
 
 def test_a_request_has_one_id_in_its_answer_and_its_line(private, lines):
@@ -149,24 +138,3 @@ def test_errors_are_logged_by_type_and_place(lines):
         assert line["error"] == "ValueError"
         assert line["frames"][-1].endswith(" fails")
         assert "treasure" not in json.dumps(line)
-
-
-def test_metrics_are_read_on_a_port_of_their_own(stored):
-    port = free_port()
-    flags = ["--metrics-port", str(port), "--log-json"]
-    with server(stored[0], stored[2].model, *flags) as (process, address):
-        assert httpx.get(f"{address}/ready").status_code == 200
-        counted = samples(httpx.get(f"http://127.0.0.1:{port}/metrics").text)
-        asked = {"method": "GET", "route": "/ready", "function": "", "status": "200"}
-        assert counted["focus_requests_total", frozenset(asked.items())] == 1
-        assert counted["focus_database_bytes", frozenset()] == stored[0].stat().st_size
-        assert counted["process_resident_memory_bytes", frozenset()] > 1e8
-        assert httpx.get(f"{address}/metrics").status_code == 404
-        posted = httpx.post(f"{address}/gradio_api/call/rename", json={"data": [SECRET]})  # too few values
-        httpx.get(f"{address}/gradio_api/call/rename/{posted.json()['event_id']}", timeout=60)
-        process.terminate()
-        output = process.stdout.read()
-        assert process.wait(20) == 0
-    assert "treasure" not in output
-    written = [json.loads(line) for line in output.splitlines() if line and not line.startswith("Focus Explorer is at")]
-    assert "/ready" in {line.get("route") for line in written}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,9 +14,10 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from focus_explorer.usecases.jobs import JobRunner, stop_all_jobs
-from focus_explorer.web.hosting.modes import sweep
+from focus_explorer.web.hosting.modes import stop_signals, sweep
 from tests.helpers import free_port
 from tests.security.conftest import serving
 
@@ -116,23 +118,64 @@ def server(database, model, *flags, ignoring_sigint=False):
         process.wait(20)
 
 
+SECRET = "The treasure lies under the third oak."
+
+
+def samples(text):
+    """(name, labels) -> value."""
+    families = text_string_to_metric_families(text)
+    return {(s.name, frozenset(s.labels.items())): s.value for f in families for s in f.samples}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_server_in_order(stored, number):
+def test_a_server_below_a_proxys_path_is_watched_at_a_port_of_its_own_and_ended_in_order(stored):
+    port = free_port()
+    flags = ["--root-path", "/focus", "--metrics-port", str(port), "--log-json"]
+    with server(stored[0], stored[2].model, *flags) as (process, address):
+        assert httpx.get(f"{address}/config").json()["root"].endswith("/focus")
+        assert httpx.get(f"{address}/ready").status_code == 200
+        counted = samples(httpx.get(f"http://127.0.0.1:{port}/metrics").text)
+        asked = {"method": "GET", "route": "/ready", "function": "", "status": "200"}
+        assert counted["focus_requests_total", frozenset(asked.items())] == 1
+        assert counted["focus_database_bytes", frozenset()] == stored[0].stat().st_size
+        assert counted["process_resident_memory_bytes", frozenset()] > 1e8
+        assert httpx.get(f"{address}/metrics").status_code == 404
+        posted = httpx.post(f"{address}/gradio_api/call/rename", json={"data": [SECRET]})  # too few values
+        httpx.get(f"{address}/gradio_api/call/rename/{posted.json()['event_id']}", timeout=60)
+        process.terminate()
+        output = process.stdout.read()
+        assert process.wait(20) == 0
+    assert "Traceback" not in output
+    assert "treasure" not in output
+    written = [json.loads(line) for line in output.splitlines() if line and not line.startswith("Focus Explorer is at")]
+    assert "/ready" in {line.get("route") for line in written}
+
+
+@pytest.mark.long
+def test_ctrl_c_ends_the_server_in_order(stored):
     with server(stored[0], stored[2].model) as (process, address):
         assert httpx.get(f"{address}/ready").status_code == 200
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
         assert "Traceback" not in process.stdout.read()
 
 
-@pytest.mark.slow
-def test_below_a_proxys_path(stored):
-    with server(stored[0], stored[2].model, "--root-path", "/focus") as (_, address):
-        assert httpx.get(f"{address}/config").json()["root"].endswith("/focus")
+def test_sigint_that_was_ignored_stays_without_effect_here_and_is_not_ignored_in_what_is_started():
+    """A process inherits what is ignored, but not a handler."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with stop_signals() as stopping:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not stopping.wait(0.1)
+            assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stopping.wait(5)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_stop_reaches_a_training_where_sigint_was_ignored(stored, tmp_path):
     """A process inherits what is ignored: the signal that stops a training had no effect while it started."""
     from gradio_client import Client

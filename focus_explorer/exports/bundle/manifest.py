@@ -23,20 +23,8 @@ from focus_runtime.store.database import Database
 from focus_runtime.version import __version__
 
 PACKAGES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "safetensors",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "umap-learn",
-    "duckdb",
-    "pyarrow",
-    "pandas",
-    "plotly",
-    "kaleido",
-    "spacy",
+    *("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "scikit-learn", "umap-learn"),
+    *("duckdb", "pyarrow", "pandas", "plotly", "kaleido", "spacy"),
 )
 
 Row = dict[str, Any]

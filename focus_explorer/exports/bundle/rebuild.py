@@ -256,7 +256,8 @@ def _column_difference(name: str, old: pa.ChunkedArray, new: pa.ChunkedArray) ->
     if old.equals(new):
         return ""
     a, b = old.to_pylist(), new.to_pylist()
-    places = [place for place, pair in enumerate(zip(a, b, strict=True)) if not _equal(*pair)]
+    pairs = enumerate(zip(a, b, strict=True))
+    places = [place for place, (x, y) in pairs if not (x == y or (x != x and y != y))]  # two NaNs are the same cell
     if not places:
         return ""
     first = places[0]
@@ -265,10 +266,6 @@ def _column_difference(name: str, old: pa.ChunkedArray, new: pa.ChunkedArray) ->
     if numbers:
         line += f", by at most {np.max(numbers):.3g}"
     return f"{line} (first in row {first + 1}: {_shown(a[first])} in the bundle, {_shown(b[first])} here)"
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return bool(a == b or (a != a and b != b))  # two NaNs are the same cell
 
 
 def _is_number(value: Any) -> bool:

@@ -28,14 +28,7 @@ from focus_runtime.store.database import Database
 from focus_runtime.store.runs import write_setting
 
 COMPUTED = (
-    "tokens",
-    "assignments",
-    "head_assignments",
-    "masks",
-    "head_masks",
-    "layers",
-    "losses",
-    "predictions",
+    *("tokens", "assignments", "head_assignments", "masks", "head_masks", "layers", "losses", "predictions"),
     "timings",
 )
 

@@ -170,17 +170,11 @@ FIGURES_BY_PLACE = ("loss", "mask")  # their marks are in the order of the text
 
 
 def write_figures(
-    database: Database,
-    run_id: str,
-    folder: Path,
-    *,
-    with_text: bool,
-    progress: Progress = lambda stage, fraction: None,
+    database: Database, run_id: str, folder: Path, *, with_text: bool, progress: Progress = lambda stage, fraction: None
 ) -> dict[str, list[Any]]:
     """Draw every figure of a run below a folder, and maps of the layers that have one.
 
-    Returns:
-        `made`: paths within the bundle; `missing`: run_id, name and why of every figure that could not be drawn.
+    Returns `made`, paths within the bundle, and `missing`, run_id, name and why of each that could not be drawn.
     """
     from focus_explorer.exports.figures.render import open_browser
     from focus_explorer.exports.figures.write import FIGURES
@@ -259,17 +253,11 @@ def write_bundle(
     figures: bool = True,
     progress: Progress = lambda stage, fraction: None,
 ) -> Path:
-    """Write runs with everything that belongs to them as one zip file.
+    """Write runs with everything that belongs to them as one zip file; no partial file stays.
 
     Args:
-        run_ids: at least one.
-        out: a name that ends in .zip.
         text: include the texts, and the tables from which they can be read.
         figures: draw figures; without Chrome or Chromium they are listed as missing.
-        progress: called before each part; may raise Cancelled.
-
-    Raises:
-        InputError: there is no such run, or the file cannot be written; no partial file stays.
     """
     runs = list(dict.fromkeys(run_ids))
     if not runs:

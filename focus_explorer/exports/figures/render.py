@@ -81,11 +81,7 @@ class Renderer:
 
 @contextmanager
 def open_browser() -> Iterator[Renderer]:
-    """The browser for the pictures of this block; nested blocks use the same one, other threads wait.
-
-    Raises:
-        InputError: there is no Chrome or Chromium, or it does not start.
-    """
+    """The browser for the pictures of this block, or an InputError; nested blocks use one, other threads wait."""
     global _open
     with _lock:
         outer = _open
@@ -104,11 +100,7 @@ def open_browser() -> Iterator[Renderer]:
 
 
 def picture(figure: go.Figure, file_format: str) -> bytes:
-    """A figure as `pdf`, `svg` or `png`.
-
-    Raises:
-        InputError: there is no Chrome or Chromium, or it fails.
-    """
+    """A figure as `pdf`, `svg` or `png`; an InputError where there is no Chrome or Chromium, or it fails."""
     with open_browser() as renderer, _explained():
         return renderer.draw(figure, file_format)
 
@@ -179,11 +171,7 @@ def browser() -> str | None:
 
 
 def print_pdf(page: Path, out: Path) -> Path:
-    """Print an HTML file with its styles for print.
-
-    Raises:
-        InputError: there is no browser, it fails, or the file cannot be written.
-    """
+    """Print an HTML file with its styles for print; an InputError where there is no browser, or it fails."""
     program = browser()
     if program is None:
         raise InputError(

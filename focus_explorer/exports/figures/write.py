@@ -53,11 +53,10 @@ def figure(
     """One of `FIGURES` as a Plotly figure at its final size; title, caption and provenance are in `layout.meta`.
 
     Args:
-        name: one of `FIGURES`, of a corpus one of `OF_CORPUS`.
         preset: one of `PRESETS`, or `screen`.
         layer: of the figures in `LAYERED`, the middle one when None; of those in `EITHER`, all when None.
-        head: of the mask, where the heads of the layer differ: key-value head, or query head where the heads of a
-            key-value head differ; the first when None.
+        head: of a mask whose heads differ: key-value head, or query head where those of a key-value head differ; the
+            first when None.
     """
     if name not in FIGURES:
         raise InputError(f"there is no figure {name!r}", expected=" or ".join(FIGURES))
@@ -79,7 +78,9 @@ def figure(
     drawn = DRAWING[name](Drawn(database, run, sizes[preset], layer, head))
     places = {"layer": layer, "head": head}
     source = provenance(run) | {"figure": name} | {key: str(at) for key, at in places.items() if at is not None}
-    drawn.layout.meta = {**drawn.layout.meta, "setting": _setting(run), "provenance": source}
+    words = setting_words(json.loads(run["config"]))
+    setting = f"{run['model_id']}, centroids {run['centroids_name']}, {words}, {run['dtype']} on {run['device']}"
+    drawn.layout.meta = {**drawn.layout.meta, "setting": setting, "provenance": source}
     return drawn
 
 
@@ -94,17 +95,9 @@ def write_figure(
     layer: int | None = None,
     head: int | None = None,
 ) -> Path:
-    """Write a figure atomically; several in one `render.open_browser()` start the browser once.
+    """Write a figure of `figure` atomically; HTML is for the screen and has its own size.
 
-    Args:
-        name, layer, head: as of `figure`.
-        file_format: one of `FIGURE_FORMATS`.
-        out: file to write; folders above it are made.
-        preset: one of `PRESETS`; HTML is for the screen and has its own size.
-
-    Raises:
-        InputError: what is asked for does not exist or was not measured, there is no Chrome or Chromium, or the file
-            cannot be written.
+    Several in one `render.open_browser()` start the browser once.
     """
     if file_format not in FIGURE_FORMATS:
         raise InputError(f"there is no figure format {file_format!r}", expected=" or ".join(FIGURE_FORMATS))
@@ -141,8 +134,3 @@ def _corpus_as_run(database: Database, corpus: dict[str, Any]) -> dict[str, Any]
     longest = max(row["num_tokens"] for row in documents)  # no pair reaches beyond its document
     where = {name: ", ".join(sorted({row[name] for row in documents})) for name in ("device", "dtype")}
     return as_run(corpus) | {"num_tokens": longest} | where
-
-
-def _setting(run: dict[str, Any]) -> str:
-    setting = setting_words(json.loads(run["config"]))
-    return f"{run['model_id']}, centroids {run['centroids_name']}, {setting}, {run['dtype']} on {run['device']}"

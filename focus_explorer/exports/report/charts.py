@@ -12,12 +12,7 @@ LEFT, RIGHT, TOP, BOTTOM = 40, 16, 10, 34
 
 
 class Chart:
-    """An SVG with axes; x and y are given in data units.
-
-    Args:
-        x, y: first and last value of each axis.
-        label: what the chart shows, for those who do not see it.
-    """
+    """An SVG with axes; x and y are given in data units, at first by the ends of both axes."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float], label: str, height: int = HEIGHT) -> None:
         self.ends, self.height, self.label = (x, y), height, label

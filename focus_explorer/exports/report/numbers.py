@@ -122,12 +122,9 @@ def _loss(database: Database, run_id: str) -> dict[str, Row]:
         interval = dict(zip(("mean", "low", "high"), moving_block_interval(one), strict=True))
         found[name] = {**interval, "count": int(one.size)}
         if name != "difference":
-            perplexities = {key: None if loss is None else float(np.exp(loss)) for key, loss in interval.items()}
-            found[name] |= {
-                "perplexity": perplexities["mean"],
-                "perplexity_low": perplexities["low"],
-                "perplexity_high": perplexities["high"],
-            }
+            for key, loss in interval.items():
+                perplexity = None if loss is None else float(np.exp(loss))
+                found[name]["perplexity" if key == "mean" else f"perplexity_{key}"] = perplexity
     return found
 
 

@@ -60,15 +60,9 @@ def write_report(
     pdf: bool = True,
     progress: Progress = lambda stage, fraction: None,
 ) -> Written:
-    """Write a report of one run, or of several side by side, into a folder.
+    """Write report.html, and report.pdf with `pdf`, of 1 to `MOST_RUNS` runs side by side into a folder.
 
-    Args:
-        run_ids: 1 to `MOST_RUNS`.
-        folder: report.html and report.pdf in it are replaced.
-        pdf: also print it; without Chrome or Chromium only the HTML is written.
-
-    Raises:
-        InputError: there is no such run, there are too many, or a file cannot be written.
+    Without Chrome or Chromium only the HTML is written.
     """
     ids = list(dict.fromkeys(run_ids))
     if not 1 <= len(ids) <= MOST_RUNS:

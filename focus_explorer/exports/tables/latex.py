@@ -94,19 +94,13 @@ def short_table(
 
 
 def _long_table(specification: str, heading: str, body: list[str], caption: str, label: str, size: str) -> list[str]:
+    head = [r"\toprule", heading, r"\midrule"]
     return [
         "{" + size,
         rf"\begin{{longtable}}{{{specification}}}",
         caption,
         rf"\label{{{label}}} \\",
-        r"\toprule",
-        heading,
-        r"\midrule",
-        r"\endfirsthead",
-        r"\toprule",
-        heading,
-        r"\midrule",
-        r"\endhead",
+        *(*head, r"\endfirsthead", *head, r"\endhead"),
         r"\bottomrule",
         r"\endlastfoot",
         *body,

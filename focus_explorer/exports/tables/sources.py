@@ -103,15 +103,7 @@ _QUERIES = {  # tables that are the rows of one named query
 BUDGET, BUDGET_ID = "budget", "budget_id"
 SETTINGS = [name for name, declared in DECLARED.items() if declared.line and name != BUDGET]
 SPECIAL = "special_tokens"
-SETTING_COLUMNS = (
-    "run_id",
-    "model_id",
-    "centroids",
-    *SETTINGS,
-    SPECIAL,
-    BUDGET,
-    BUDGET_ID,
-)
+SETTING_COLUMNS = ("run_id", "model_id", "centroids", *SETTINGS, SPECIAL, BUDGET, BUDGET_ID)
 ROWS_AT_ONCE = 600_000
 GROUP_NAMES = pa.schema(
     [

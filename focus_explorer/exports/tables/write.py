@@ -48,18 +48,13 @@ def write_table(
     rows: int | None = None,
     layer: int | None = None,
 ) -> Path:
-    """Write a table of a run or corpus atomically.
+    """Write a table of a run or corpus atomically; nothing half-written stays.
 
     Args:
         what: one of `sources.TABLES` (of a run) or `sources.CORPUS_TABLES`.
-        file_format: one of `FORMATS`.
-        out: file to write; folders above it are made.
         raw: leave text cells of a CSV file as they are, also where a spreadsheet would run them.
         rows: write at most the first so many; None means all, or `READING_ROWS` of LaTeX and Markdown.
         layer: only the rows of this layer.
-
-    Raises:
-        InputError: unknown run, table, format or layer, or the file cannot be written; nothing half-written stays.
     """
     if file_format not in FORMATS:
         raise InputError(f"there is no format {file_format!r}", expected=" or ".join(FORMATS))

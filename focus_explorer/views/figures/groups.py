@@ -9,27 +9,12 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from focus_explorer.views.figures.style import (
-    FOCUS,
-    INK,
-    SOFT,
-    Preset,
-    add_bands,
-    add_cells,
-    add_numbers,
-    axis,
-    colour_bar,
-    finish,
-    group_mark,
-    interval_words,
-    mark,
-    rule,
-)
+from focus_explorer.views.figures import style
 from focus_explorer.words import counted
 from focus_runtime.mask.rule import group_label
 
 
-def group_sizes_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
+def group_sizes_figure(rows: list[dict[str, Any]], preset: style.Preset) -> go.Figure:
     """Shares of tokens by layer: the largest and the smallest group as lines, the others as points."""
     layers = sorted({row["layer"] for row in rows})
     shares = [sorted((row["share"] for row in rows if row["layer"] == layer), reverse=True) for layer in layers]
@@ -43,15 +28,15 @@ def group_sizes_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
             y=[share for _, share in others],
             mode="markers",
             name="others",
-            marker={"size": size * 0.8, "symbol": "line-ew", "line": {"color": SOFT, "width": width * 0.7}},
+            marker={"size": size * 0.8, "symbol": "line-ew", "line": {"color": style.SOFT, "width": width * 0.7}},
         )
     figure.add_scatter(
         x=layers,
         y=[ranked[0] for ranked in shares],
         mode="lines+markers",
         name="largest group",
-        line={"color": FOCUS, "width": width},
-        marker={"size": size, "color": FOCUS},
+        line={"color": style.FOCUS, "width": width},
+        marker={"size": size, "color": style.FOCUS},
     )
     if count > 1:
         figure.add_scatter(
@@ -59,8 +44,13 @@ def group_sizes_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
             y=[ranked[-1] for ranked in shares],
             mode="lines+markers",
             name="smallest group",
-            line={"color": FOCUS, "width": width, "dash": "dot"},
-            marker={"size": size, "color": "#ffffff", "symbol": "square", "line": {"color": FOCUS, "width": width}},
+            line={"color": style.FOCUS, "width": width, "dash": "dot"},
+            marker={
+                "size": size,
+                "color": "#ffffff",
+                "symbol": "square",
+                "line": {"color": style.FOCUS, "width": width},
+            },
         )
     ends = [layers[0] - 0.5, layers[-1] + 0.5]
     figure.add_scatter(
@@ -68,40 +58,38 @@ def group_sizes_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
         y=[1 / count] * 2,
         mode="lines",
         name=f"even, 1/{count}",
-        line={"color": INK, "width": width * 0.7, "dash": "dash"},
+        line={"color": style.INK, "width": width * 0.7, "dash": "dash"},
     )
     caption = (
         f"Share of the {counted(tokens, 'token')} whose most probable group is the largest, the smallest and each of "
         f"the other of {counted(count, 'group')}, by layer. Dashed: groups of equal size."
     )
-    return finish(
+    return style.finish(
         figure,
         preset,
         title="Size of groups by layer",
         caption=caption,
         corner=f"n = {counted(tokens, 'token')}, {counted(count, 'group')}",
-        xaxis=axis(preset, "Layer", range=ends),
-        yaxis=axis(preset, "Share of tokens", tickformat=".0%", rangemode="tozero"),
+        xaxis=style.axis(preset, "Layer", range=ends),
+        yaxis=style.axis(preset, "Share of tokens", tickformat=".0%", rangemode="tozero"),
     )
 
 
 def token_map_figure(
-    rows: list[dict[str, Any]], groups: dict[int, int], pieces: Sequence[str], layer: int, preset: Preset
+    rows: list[dict[str, Any]], groups: dict[int, int], pieces: Sequence[str], layer: int, preset: style.Preset
 ) -> go.Figure:
     """Points by most probable group; centroids as letters.
 
     Args:
-        rows: of the query `projection`; positions below 0 are centroids. Its parameters say of how many tokens the
-            map shows some, unless an early version stored it.
+        rows: of the query `projection`; positions below 0 are centroids. An early version stored no number of tokens.
         groups: position -> most probable group.
-        pieces: texts of the tokens by position, for pointing at.
     """
     figure = go.Figure()
     tokens = [row for row in rows if row["position"] >= 0]
     size = preset.scaled(2.6 if len(tokens) > 1000 else 3.4)
     for group in sorted({groups[row["position"]] for row in tokens}):
         members = [row for row in tokens if groups[row["position"]] == group]
-        letter, look = group_label(group), group_mark(group)
+        letter, look = group_label(group), style.group_mark(group)
         figure.add_scatter(x=[None], y=[None], mode="markers", name=letter, marker=look | {"size": preset.scaled(5)})
         figure.add_scatter(
             x=[row["x"] for row in members],
@@ -122,8 +110,8 @@ def token_map_figure(
             text=[f"<b>{group_label(-row['position'] - 1)}</b>" for row in centres],
             textposition="middle center",
             hovertemplate="centroid %{text}<extra></extra>",
-            textfont={"size": preset.points(preset.small), "color": INK},
-            marker=mark(preset, INK, "circle", 10, fill="#ffffff", edge=0.8),
+            textfont={"size": preset.points(preset.small), "color": style.INK},
+            marker=style.mark(preset, style.INK, "circle", 10, fill="#ffffff", edge=0.8),
         )
     first = rows[0]
     trust = first["trustworthiness"]
@@ -137,15 +125,15 @@ def token_map_figure(
         f"{first['seed']}, {quality}). Each point is a token, shape and colour "
         "are its most probable group, circled letters are centroids. Axes have no unit."
     )
-    return finish(
+    return style.finish(
         figure,
         preset,
         title=f"Map of tokens in layer {layer}",
         caption=caption,
         height=1.3,
         corner=f"n = {shown}, layer {layer}" + (f", trustworthiness {trust:.2f}" if trust is not None else ""),
-        xaxis=axis(preset, f"{first['method']} 1", **_span(rows, "x")),
-        yaxis=axis(preset, f"{first['method']} 2", **_span(rows, "y"), scaleanchor="x", constrain="range"),
+        xaxis=style.axis(preset, f"{first['method']} 1", **_span(rows, "x")),
+        yaxis=style.axis(preset, f"{first['method']} 2", **_span(rows, "y"), scaleanchor="x", constrain="range"),
     )
 
 
@@ -160,7 +148,7 @@ SIDE_BY_SIDE = (([0.0, 0.41], [0.0, 1.0]), ([0.59, 1.0], [0.0, 1.0]))  # where t
 ABOVE_EACH_OTHER = (([0.0, 1.0], [0.54, 1.0]), ([0.0, 1.0], [0.0, 0.46]))
 
 
-def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) -> go.Figure:
+def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: style.Preset) -> go.Figure:
     """Purity and mutual information by layer in two panels, side by side where there is room, with interval bands."""
     figure = go.Figure()
     wide = preset.width_px > 1.7 * preset.height_px
@@ -171,23 +159,23 @@ def structure_figure(rows: list[dict[str, Any]], scheme: str, preset: Preset) ->
         shown = sorted((row for row in rows if row["statistic"] == statistic), key=lambda row: row["layer"])
         layers = [row["layer"] for row in shown]
         end = "" if number == 0 else str(number + 1)
-        drawn = add_bands(figure, shown, layers, preset, legend=number == 0, xaxis=f"x{end}", yaxis=f"y{end}")
+        drawn = style.add_bands(figure, shown, layers, preset, legend=number == 0, xaxis=f"x{end}", yaxis=f"y{end}")
         across, up = places[number]
         below = wide or number == len(PANELS) - 1
         ends = [layers[0] - 0.5, layers[-1] + 0.5]
-        layout[f"xaxis{end}"] = axis(
+        layout[f"xaxis{end}"] = style.axis(
             preset, "Layer" if below else "", range=ends, domain=across, anchor=f"y{end}", showticklabels=below
         )
-        layout[f"yaxis{end}"] = axis(preset, label, rangemode="tozero", domain=up, anchor=f"x{end}", nticks=6)
+        layout[f"yaxis{end}"] = style.axis(preset, label, rangemode="tozero", domain=up, anchor=f"x{end}", nticks=6)
     of_purity = [row for row in rows if row["statistic"] == PANELS[0][0]]
     first = of_purity[0]
     baselines = ", ".join(name for name in drawn if name != "Focus")
     caption = (
         f"Purity and normalised mutual information of groups and {NAMES.get(scheme, scheme)} by layer, of "
-        f"{first['count']:,} {first['denominator']}, {interval_words(of_purity)}, beside {baselines}. "
+        f"{first['count']:,} {first['denominator']}, {style.interval_words(of_purity)}, beside {baselines}. "
         "The band of shuffled groups is the range of 95 % of the draws."
     )
-    return finish(
+    return style.finish(
         figure,
         preset,
         title=f"Groups and {NAMES.get(scheme, scheme)} by layer",
@@ -203,7 +191,7 @@ NAMES = {"pos": "parts of speech", "dep": "syntactic relations", "word": "word c
 REST = "others"
 
 
-def categories_figure(rows: list[dict[str, Any]], scheme: str, layer: int, preset: Preset) -> go.Figure:
+def categories_figure(rows: list[dict[str, Any]], scheme: str, layer: int, preset: style.Preset) -> go.Figure:
     """Share of each group's tokens in each category; the column at the left is the whole text."""
     of_text = {row["category"]: row["share_of_text"] for row in rows}
     ranked = sorted((name for name in of_text if of_text[name] > 0), key=lambda name: -of_text[name])
@@ -223,12 +211,14 @@ def categories_figure(rows: list[dict[str, Any]], scheme: str, layer: int, prese
         values += stack
     figure = go.Figure()
     top = max(values)
-    bar = colour_bar(preset, "Share of tokens", tickformat=".0%")
-    add_cells(figure, columns, lines, values, limits=(0.0, top), bar=bar, hover="%{marker.color:.1%}<extra></extra>")
+    bar = style.colour_bar(preset, "Share of tokens", tickformat=".0%")
+    style.add_cells(
+        figure, columns, lines, values, limits=(0.0, top), bar=bar, hover="%{marker.color:.1%}<extra></extra>"
+    )
     small = max(preset.points(6), preset.points(preset.small) * 0.9)
     texts, dark = [f"{100 * value:.0f}" for value in values], [value > 0.5 * top for value in values]
-    add_numbers(figure, columns, lines, texts, dark, small)
-    figure.add_vline(x=0.625, line=rule(preset))
+    style.add_numbers(figure, columns, lines, texts, dark, small)
+    figure.add_vline(x=0.625, line=style.rule(preset))
     sizes = {row["group"]: row["group_tokens"] for row in rows}
     total = sum(sizes.values())
     caption = (
@@ -237,14 +227,14 @@ def categories_figure(rows: list[dict[str, Any]], scheme: str, layer: int, prese
         + ", ".join(f"{group} {sizes[group]:,}" for group in groups)
         + "."
     )
-    return finish(
+    return style.finish(
         figure,
         preset,
         title=f"{NAMES.get(scheme, scheme).capitalize()} by group, layer {layer}",
         caption=caption,
         corner=f"n = {counted(total, 'token')}, layer {layer}, % of each group",
         height=0.55 + 0.055 * len(labels),
-        xaxis=axis(
+        xaxis=style.axis(
             preset,
             "Group",
             tickvals=[0, *(place + 1.25 for place in range(len(groups)))],
@@ -252,13 +242,13 @@ def categories_figure(rows: list[dict[str, Any]], scheme: str, layer: int, prese
             range=[-0.5, len(groups) + 0.75],
             ticks="",
         ),
-        yaxis=axis(
+        yaxis=style.axis(
             preset, "", tickvals=list(range(len(labels))), ticktext=labels, range=[len(labels) - 0.5, -0.5], ticks=""
         ),
     )
 
 
-def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
+def agreement_figure(rows: list[dict[str, Any]], preset: style.Preset) -> go.Figure:
     """Adjusted Rand index of every two layers; the diagonal, which is 1, is left out."""
     layers = sorted({row[key] for row in rows for key in ("layer", "other_layer")})
     place = {layer: layers[0] + number for number, layer in enumerate(layers)}  # side by side, whatever lies between
@@ -271,8 +261,8 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
             names.append([one, other])
     figure = go.Figure()
     top = max(values)
-    bar = colour_bar(preset, "Adjusted Rand index")
-    add_cells(
+    bar = style.colour_bar(preset, "Adjusted Rand index")
+    style.add_cells(
         figure,
         columns,
         lines,
@@ -296,15 +286,15 @@ def agreement_figure(rows: list[dict[str, Any]], preset: Preset) -> go.Figure:
     ticks: dict[str, Any] = {"nticks": 8}
     if place[layers[-1]] != layers[-1]:  # some layers have no groups: their numbers are not the places
         ticks = {"tickvals": [place[layers[i]] for i in shown], "ticktext": [str(layers[i]) for i in shown]}
-    return finish(
+    return style.finish(
         figure,
         preset,
         title="Agreement of layers",
         caption=caption,
         height=1.25,
         corner=f"n = {counted(count, 'token')}, {counted(len(layers), 'layer')}",
-        xaxis=axis(preset, "Layer", range=ends, constrain="domain", **ticks),
-        yaxis=axis(preset, "Layer", range=ends, scaleanchor="x", constrain="domain", **ticks),
+        xaxis=style.axis(preset, "Layer", range=ends, constrain="domain", **ticks),
+        yaxis=style.axis(preset, "Layer", range=ends, scaleanchor="x", constrain="domain", **ticks),
     )
 
 

@@ -26,11 +26,7 @@ CAUSES = {
 
 
 def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset, *, heads: str = "") -> go.Figure:
-    """Blocks of pairs on and below the diagonal; query positions down, key positions across.
-
-    Args:
-        heads: which heads of the layer and what they executed, where these differ.
-    """
+    """Blocks of pairs by query and key; `heads`: which heads and what they executed, where they differ."""
     block = rows["block_size"][0].as_py()
     counts, side = _reduced(rows)
     step = block * side
@@ -112,12 +108,9 @@ def distances_figure(
     grows: bool = False,
     full: bool = False,
 ) -> go.Figure:
-    """One line for Focus and each baseline over the distance.
+    """One line for Focus and each baseline over the distance, of a layer or (None) the mean over layers.
 
-    Args:
-        rows: of the table `distances`, of one layer or of the mean over layers.
-        windows: w of the heads that are shown, in any order; none where all attend fully.
-        layer: None for the mean.
+    `rows` are of the table `distances`; `windows` those of the heads shown, none where all attend fully.
     """
     kept = sorted((row | {"value": row["share"]} for row in rows if row["first"] > 0), key=lambda row: row["first"])
     middles = [sqrt(row["first"] * row["last"]) for row in kept]
@@ -199,11 +192,7 @@ def attention_figure(rows: list[dict[str, Any]], pairs: dict[int, float], preset
         error_y=spread(preset, INK, means, [float(v.min()) for v in kept], [float(v.max()) for v in kept]),
     )
     figure.add_scatter(
-        x=[None],
-        y=[None],
-        mode="markers",
-        name="range of heads",
-        marker=mark(preset, INK, "line-ns", 6, edge=0.8),
+        x=[None], y=[None], mode="markers", name="range of heads", marker=mark(preset, INK, "line-ns", 6, edge=0.8)
     )
     figure.add_scatter(
         x=layers,

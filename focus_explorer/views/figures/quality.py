@@ -24,9 +24,7 @@ def loss_difference_figure(
 ) -> go.Figure:
     """Points per token (means of neighbours in a long text), a running mean and the mean over the text.
 
-    Args:
-        positions, differences: (T - 1,) in text order, nats.
-        interval: mean, low and high of the differences; one difference has no ends.
+    Positions and differences in nats of all tokens but the first; mean, low and high: one difference has no ends.
     """
     count = differences.size
     each = -(-count // MOST_POINTS)

@@ -125,9 +125,7 @@ def finish(
 ) -> go.Figure:
     """Size, type, legend and margins; title and caption travel in `layout.meta`, as papers print them apart.
 
-    Args:
-        corner: sample size, printed above the plot at the right.
-        height: of the preset's height; a legend of more than two lines comes on top.
+    `corner` is printed above the plot at the right; `height` is a part of the preset's.
     """
     small = preset.points(preset.small)
     line = small * 1.45
@@ -277,13 +275,9 @@ LINES = {
 def add_bands(
     figure: go.Figure, rows: list[dict[str, Any]], x: list[float], preset: Preset, *, legend: bool = True, **where: Any
 ) -> list[str]:
-    """One line per series of `LINES` that the rows have, with its band where they have one.
+    """One line per series of `LINES` that the rows have, with its band where they have one; their names.
 
-    Args:
-        rows: with `value`, `low`, `high` and the baselines, one for each x.
-
-    Returns:
-        Names of the lines drawn.
+    `rows` have `value`, `low`, `high` and the baselines, one for each x.
     """
     known = {key: look for key, look in LINES.items() if any(row.get(key) is not None for row in rows)}
     for key, (_, colour, _, _) in known.items():  # all bands first, so that none hides a line

@@ -64,11 +64,7 @@ USER_SOURCES.append(lambda: event_header(USER_HEADER))
 
 
 def guarded_lifespan(wrap: Callable[[ASGIApp, Any], ASGIApp]) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-    """A lifespan that puts middleware around the whole application, Gradio's own included, before its port is opened.
-
-    Args:
-        wrap: takes what answers the requests, and the application.
-    """
+    """A lifespan that puts middleware around the whole application, Gradio's own included, before its port opens."""
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
@@ -96,11 +92,9 @@ def health_routes(service: Service) -> list[Route]:
 
 
 class Guard:
-    """Refuses requests whose `Host` or `Origin` is not the page's own, and frames of other sites.
+    """Refuses requests whose `Host` or `Origin` is not the page's own.
 
-    Args:
-        frames: origins of other sites that may show it in a frame; another one could lay something over what a click
-            does.
+    It refuses frames of sites other than `frames` too: one could lay something over what a click does.
     """
 
     def __init__(self, app: ASGIApp, addresses: Addresses, frames: Iterable[str] = ()) -> None:
@@ -174,7 +168,8 @@ class LoginRequired:
             return
         header = self.hosting.trusted_header
         user = self._user_of(scope) if self.hosting.mode == "lab" else None
-        if user is None or user or self._needs_no_login(scope):
+        login_page = header is None and scope["path"] == "/"
+        if user is None or user or login_page or scope["path"].startswith(WITHOUT_LOGIN):
             put_header(scope, USER_HEADER, user)
             with acting_as(user):
                 await self.app(scope, receive, send)
@@ -182,10 +177,6 @@ class LoginRequired:
         words = "log in first" if header is None else f"the proxy sent no user in {header}"
         answer = JSONResponse({"detail": {"error": "Not authenticated", "auth_message": words}}, 401)
         await answer(scope, receive, send)
-
-    def _needs_no_login(self, scope: Scope) -> bool:
-        login_page = self.hosting.trusted_header is None and scope["path"] == "/"
-        return login_page or scope["path"].startswith(WITHOUT_LOGIN)
 
     def _user_of(self, scope: Scope) -> str:
         header = self.hosting.trusted_header

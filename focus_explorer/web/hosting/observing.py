@@ -17,16 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    GCCollector,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-    start_http_server,
-)
+import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -104,31 +95,31 @@ class Metrics:
     """Requests, jobs, the size of the database file and the process of one page, as Prometheus reads them."""
 
     def __init__(self, database: Path) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = prometheus.CollectorRegistry()
         labels = ("method", "route", "function")
-        self.requests = Counter("focus_requests", "Requests answered", (*labels, "status"), registry=self.registry)
-        self.seconds = Histogram(
+        self.requests = prometheus.Counter(
+            "focus_requests", "Requests answered", (*labels, "status"), registry=self.registry
+        )
+        self.seconds = prometheus.Histogram(
             "focus_request_seconds", "Seconds until answered", labels, buckets=SECONDS, registry=self.registry
         )
-        self.in_progress = Gauge("focus_requests_in_progress", "Requests being answered", registry=self.registry)
-        size = Gauge("focus_database_bytes", "Size of the database file", registry=self.registry)
+        self.in_progress = prometheus.Gauge(
+            "focus_requests_in_progress", "Requests being answered", registry=self.registry
+        )
+        size = prometheus.Gauge("focus_database_bytes", "Size of the database file", registry=self.registry)
         size.set_function(lambda: _size(database))
         self.registry.register(Jobs())
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        for collector in (prometheus.ProcessCollector, prometheus.PlatformCollector, prometheus.GCCollector):
             collector(registry=self.registry)
 
     @contextmanager
     def serving(self, port: int | None) -> Iterator[None]:
-        """Answer `/metrics` on a port of 127.0.0.1, which the page's visitors do not reach; None: on no port.
-
-        Raises:
-            InputError: the port cannot be used.
-        """
+        """Answer `/metrics` on a port of 127.0.0.1, which the page's visitors do not reach; None: on no port."""
         if port is None:
             yield
             return
         try:
-            server, thread = start_http_server(port, ADDRESS, self.registry)
+            server, thread = prometheus.start_http_server(port, ADDRESS, self.registry)
         except (OSError, OverflowError) as error:
             raise InputError(
                 f"metrics cannot be served on port {port}: {error}", fix="choose another --metrics-port"
@@ -191,11 +182,7 @@ class JSONFormatter(logging.Formatter):
 
 
 class JSONLog:
-    """Writes everything that is logged as JSON lines, also what other libraries log.
-
-    Args:
-        handler: that writes the lines; to standard error as it is now when None.
-    """
+    """Writes everything that is logged as JSON lines, also what other libraries log; usually to standard error."""
 
     def __init__(self, handler: logging.Handler | None = None) -> None:
         self.handler = handler or logging.StreamHandler()

@@ -60,13 +60,11 @@ def generation(service: Service, run_id: str) -> Payload:
 def start_settings(
     service: Service, run_id: str, top_k: list[int], window: list[int], repeats: int = REPEATS
 ) -> Payload:
-    """Measure settings."""
     service.part(Comparisons).start_grid(run_id, top_k, window, repeats)
     return compared_settings(service, run_id)
 
 
 def stop(service: Service) -> Payload:
-    """Stop the comparison under way."""
     service.part(Comparisons).stop()
     return {"job": service.part(Comparisons).status()}
 
@@ -77,29 +75,24 @@ def partners(service: Service, run_id: str) -> Payload:
 
 
 def same_tokens(service: Service, run_id: str, other: str) -> Payload:
-    """Two runs of the same tokens."""
     return runs.compare_runs(service, run_id, other)
 
 
 def numbers(service: Service, run_id: str, other: str) -> Payload:
-    """The numbers of any two runs."""
     return runs.compare_numbers(service, run_id, other)
 
 
 def start_lengths(service: Service, run_id: str, layer: int, seconds: float = 30) -> Payload:
-    """Measure growing lengths."""
     service.part(Comparisons).start_lengths(run_id, layer, seconds)
     return times_by_length(service, run_id)
 
 
 def start_links(service: Service, run_id: str, token: int) -> Payload:
-    """Explain a token."""
     service.part(Comparisons).start_links(run_id, token)
     return links(service, run_id, token)
 
 
 def start_heads(service: Service, run_id: str) -> Payload:
-    """Measure what the mask costs head by head."""
     service.part(Comparisons).start_heads(run_id)
     return heads(service, run_id)
 
@@ -107,7 +100,6 @@ def start_heads(service: Service, run_id: str) -> Payload:
 def start_changed_run(
     service: Service, run_id: str, changes: list[str], layer: int | None = None, token: int | None = None
 ) -> Payload:
-    """Measure a run with changes."""
     service.part(Comparisons).start_what_if(run_id, changes)
     return changed_run(service, run_id, changes, layer, token)
 
@@ -123,7 +115,6 @@ def save_changed_run(
 def start_generation(
     service: Service, run_id: str, prompt: str = "", max_tokens: int = 60, temperature: float = 0, seed: int = 0
 ) -> Payload:
-    """Continue a prompt with full attention and with Focus."""
     comparisons = service.part(Comparisons)
     comparisons.start_generation(run_id, prompt, max_tokens=max_tokens, temperature=temperature, seed=seed)
     return generation(service, run_id)

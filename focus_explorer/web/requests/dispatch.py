@@ -59,9 +59,7 @@ def component_functions(
 ) -> list[Callable[[Any], Response]]:
     """Functions as a component of the page offers them: called with the JSON object of a request, or with nothing.
 
-    Args:
-        functions: offered under their own names; their parameters after the service are the fields of the request.
-        kept: where their answers are kept; they are computed every time when None.
+    Their parameters after the service are the fields of the request; their answers stay in `kept`.
     """
 
     def offered(use_case: UseCase) -> Callable[[Any], Response]:

@@ -29,7 +29,6 @@ def mask_tile(service: Service, run_id: str, layer: int, rows: Span, keys: Span,
 
 
 def agreement_with(service: Service, run_id: str, other: str) -> Payload:
-    """Agreement with another run of the same tokens."""
     return service.part(StatisticsPayloads).agreement(run_id, other)
 
 

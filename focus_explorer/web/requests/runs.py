@@ -18,13 +18,11 @@ from focus_explorer.usecases.texts import old_text_note
 
 
 def start_token_attention(service: Service, run_id: str, token: int) -> Payload:
-    """Compute what a token attends to."""
     service.part(TokenAttentions).start(run_id, token)
     return service.part(TokenAttentions).state(run_id, token)
 
 
 def stop_token_attention(service: Service, run_id: str, token: int) -> Payload:
-    """Stop computing what a token attends to."""
     service.part(TokenAttentions).stop(run_id, token)
     return service.part(TokenAttentions).state(run_id, token)
 

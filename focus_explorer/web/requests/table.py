@@ -7,20 +7,13 @@ request, and a program finds its docstring. Adding a request is adding a row.
 from __future__ import annotations
 
 from focus_explorer.exports.kinds import export_choices
+from focus_explorer.usecases import run_payload
 from focus_explorer.usecases.centroids.cards import CentroidCards
 from focus_explorer.usecases.groups import agreement_payload, group_payload
 from focus_explorer.usecases.labels import group_names
 from focus_explorer.usecases.maps import map_neighbours, map_payload
 from focus_explorer.usecases.pairs import PairViews, TokenAttentions
 from focus_explorer.usecases.request import UseCase
-from focus_explorer.usecases.run_payload import (
-    group_orders,
-    layer_cells,
-    prediction_changes,
-    predictions,
-    run_timings,
-    word_classes,
-)
 from focus_explorer.usecases.statistics import StatisticsPayloads
 from focus_explorer.web import downloads
 from focus_explorer.web.downloads import Downloads
@@ -28,13 +21,13 @@ from focus_explorer.web.requests import compare, groups, runs
 
 USE_CASES = (
     # runs
-    UseCase(layer_cells, page="layer_cells"),
-    UseCase(group_orders, page="group_orders"),
-    UseCase(run_timings, page="timings"),
+    UseCase(run_payload.layer_cells, page="layer_cells"),
+    UseCase(run_payload.group_orders, page="group_orders"),
+    UseCase(run_payload.run_timings, page="timings"),
     UseCase(CentroidCards.trained_on, page="trained_on", part=CentroidCards),
-    UseCase(word_classes, page="word_classes"),
-    UseCase(predictions, page="predictions"),
-    UseCase(prediction_changes, page="prediction_changes"),
+    UseCase(run_payload.word_classes, page="word_classes"),
+    UseCase(run_payload.predictions, page="predictions"),
+    UseCase(run_payload.prediction_changes, page="prediction_changes"),
     UseCase(TokenAttentions.state, page="token_attention", part=TokenAttentions),
     UseCase(runs.start_token_attention, page="token_attention_start"),
     UseCase(runs.stop_token_attention, page="token_attention_stop"),

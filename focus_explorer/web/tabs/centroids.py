@@ -16,12 +16,7 @@ from focus_explorer.usecases.centroids.files import add_centroids, remove_file, 
 from focus_explorer.usecases.names import known_model
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.visitors import visitor_limits
-from focus_explorer.views.payloads.centroids import (
-    CentroidCardsPayload,
-    CentroidChangesPayload,
-    CentroidDetailPayload,
-    UsedBudgetPayload,
-)
+from focus_explorer.views.payloads import centroids as payloads
 from focus_explorer.views.training import report_html
 from focus_explorer.web.requests.dispatch import component_functions
 from focus_explorer.web.tabs.explore import MODEL_WORK, OPEN_FORM, Explore, alert, browser_view
@@ -83,10 +78,7 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
         )
 
     listing.select(
-        choose,
-        None,
-        [explore.fields["centroids"], *(explore.fields[name] for name in SETTINGS), tabs],
-        **QUIET,
+        choose, None, [explore.fields["centroids"], *(explore.fields[name] for name in SETTINGS), tabs], **QUIET
     ).then(None, js=OPEN_FORM)
 
     def offered(chosen: str) -> Any:
@@ -108,36 +100,31 @@ def build(service: Service, request: AnalyzeRequest, explore: Explore, tab: gr.T
     tab.select(lambda: str(time.time()), None, listing, **QUIET)
 
 
-def load_files(service: Service) -> CentroidCardsPayload:
-    """Every file."""
+def load_files(service: Service) -> payloads.CentroidCardsPayload:
     return {"files": service.part(CentroidCards).cards()}
 
 
-def file_detail(service: Service, file: str) -> CentroidDetailPayload:
-    """What is in a file."""
+def file_detail(service: Service, file: str) -> payloads.CentroidDetailPayload:
     return service.part(CentroidCards).detail(file)
 
 
-def compare_files(service: Service, first: str, second: str) -> CentroidChangesPayload:
-    """What changed between two files."""
+def compare_files(service: Service, first: str, second: str) -> payloads.CentroidChangesPayload:
     return service.part(CentroidCards).compare(first, second)
 
 
-def use_file_budget(service: Service, file: str, point: int) -> UsedBudgetPayload:
+def use_file_budget(service: Service, file: str, point: int) -> payloads.UsedBudgetPayload:
     """Keep a copy of a file with one of its measured budgets."""
     _check_changeable(service)
     return use_budget(service, file, point)
 
 
-def rename(service: Service, file: str, name: str = "") -> CentroidCardsPayload:
-    """Rename an uploaded file."""
+def rename(service: Service, file: str, name: str = "") -> payloads.CentroidCardsPayload:
     _check_changeable(service)
     rename_file(service, file, name)
     return load_files(service)
 
 
-def remove(service: Service, file: str) -> CentroidCardsPayload:
-    """Remove an uploaded file."""
+def remove(service: Service, file: str) -> payloads.CentroidCardsPayload:
     _check_changeable(service)
     remove_file(service, file)
     return load_files(service)

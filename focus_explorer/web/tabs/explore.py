@@ -102,13 +102,9 @@ def done(message: str) -> str:
 def browser_view(
     elem_id: str, script: str, start: str, functions: list[Callable[[Any], Response]], attributes: str = ""
 ) -> gr.HTML:
-    """A part of the page that a script of ours draws.
+    """A part of the page that a script of ours draws: the global `script` is defined once the page's script is loaded.
 
-    Args:
-        script: global that the page's script defines once it is loaded.
-        start: JavaScript that runs then, with Gradio's `element`, `props`, `server` and `watch`.
-        functions: of the server, which `start` calls.
-        attributes: further ones of the element that is drawn in.
+    `start` is JavaScript that runs then, with Gradio's `element`, `props`, `server` and `watch`.
     """
     return gr.HTML(
         value="",
@@ -191,7 +187,6 @@ def load_mask(service: Service, run: str, layer: int, part: int = 0) -> MaskPayl
 
 
 def restore(service: Service, run: str) -> DeletedPayload:
-    """Bring a deleted run back."""
     undelete_run(service, run)
     return {"deleted": False}
 

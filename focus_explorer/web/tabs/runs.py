@@ -11,13 +11,7 @@ from focus_explorer.usecases.labels import KEEP_DAYS, all_runs, delete_run, labe
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.sql import EXAMPLES, Limits, run_sql
 from focus_explorer.usecases.visitors import visitor_limits
-from focus_explorer.views.payloads.runs import (
-    DeletedPayload,
-    RunCardsPayload,
-    RunLabelPayload,
-    SqlExamplesPayload,
-    SqlResultPayload,
-)
+from focus_explorer.views.payloads import runs as payloads
 from focus_explorer.views.run import run_card
 from focus_explorer.web.requests.dispatch import asking, component_functions
 from focus_explorer.web.tabs.explore import Explore, browser_view, restore
@@ -54,28 +48,29 @@ def build(service: Service, explore: Explore, tab: gr.Tab, blocks: gr.Blocks) ->
     explore.finished.then(refresh, None, listing, **QUIET)
 
 
-def load_runs(service: Service) -> RunCardsPayload:
+def load_runs(service: Service) -> payloads.RunCardsPayload:
     """Kept and deleted runs."""
     return {"runs": [run_card(row) for row in all_runs(service)], "keep_days": KEEP_DAYS}
 
 
-def label(service: Service, run: str, name: str = "", note: str = "", tags: Sequence[str] = ()) -> RunLabelPayload:
-    """Name, describe and tag a run."""
+def label(
+    service: Service, run: str, name: str = "", note: str = "", tags: Sequence[str] = ()
+) -> payloads.RunLabelPayload:
     return label_run(service, run, name=name, note=note, tags=tags)
 
 
-def remove(service: Service, run: str) -> DeletedPayload:
+def remove(service: Service, run: str) -> payloads.DeletedPayload:
     """Hide a run, which can be brought back for a while."""
     delete_run(service, run)
     return {"deleted": True}
 
 
-def query(service: Service, sql: str = "") -> SqlResultPayload:
+def query(service: Service, sql: str = "") -> payloads.SqlResultPayload:
     """Answer a user's own statement."""
     return run_sql(service.database, sql)
 
 
-def examples(service: Service) -> SqlExamplesPayload:
+def examples(service: Service) -> payloads.SqlExamplesPayload:
     """Statements to begin with, and the limits of all."""
     limits = Limits()
     return {"examples": list(EXAMPLES), "seconds": limits.seconds, "rows": limits.rows}

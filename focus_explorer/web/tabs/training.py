@@ -14,12 +14,7 @@ from focus_explorer.usecases.request import Payload
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings
 from focus_explorer.usecases.training.request import GROUPS, TrainRequest, recipe_values
-from focus_explorer.views.payloads.centroids import (
-    FilmPayload,
-    ResumedTrainingPayload,
-    TrainingsPayload,
-    UsedTrainingPayload,
-)
+from focus_explorer.views.payloads import centroids as payloads
 from focus_explorer.web.requests.dispatch import component_functions
 from focus_explorer.web.tabs.explore import OPEN_FORM, Explore, alert, browser_view, done
 from focus_explorer.web.tabs.form import QUIET, centroid_choices, device_field, list_devices
@@ -36,22 +31,8 @@ ON_LOAD = """
 """
 # Programs name the fields of `start_training` by place, so new ones are added at the end.
 FIELDS = (
-    *(
-        "name",
-        "model",
-        "groups",
-        "top_k",
-        "steps",
-        "seq_len",
-        "batch",
-        "window",
-        "sinks",
-        "lr",
-        "gate",
-        "dtype",
-        "seed",
-    ),
-    *("device", "loss", "hard_steps", "val_every", "patience", "domains", "recipe"),
+    *("name", "model", "groups", "top_k", "steps", "seq_len", "batch", "window", "sinks", "lr", "gate", "dtype"),
+    *("seed", "device", "loss", "hard_steps", "val_every", "patience", "domains", "recipe"),
 )
 OTHERS = ("name", "model", "lr", "gate", "dtype", "device", "loss", "domains", "recipe")
 WHOLE = [name for name in FIELDS if name not in OTHERS]  # fields of whole numbers
@@ -190,7 +171,7 @@ def _request(values: dict[str, Any]) -> TrainRequest:
     return replace(DEFAULTS, **chosen)
 
 
-def load_trainings(service: Service, shown: dict[str, dict[str, int]] | None = None) -> TrainingsPayload:
+def load_trainings(service: Service, shown: dict[str, dict[str, int]] | None = None) -> payloads.TrainingsPayload:
     """Trainings, and the new steps of those that are shown."""
     return service.part(Trainings).payload(shown or {})
 
@@ -201,16 +182,15 @@ def stop_training(service: Service, id: str | None = None) -> Payload:
     return {"asked": True}
 
 
-def resume_training(service: Service, id: str) -> ResumedTrainingPayload:
-    """Continue a training."""
+def resume_training(service: Service, id: str) -> payloads.ResumedTrainingPayload:
     return {"out": service.part(Trainings).resume(id)}
 
 
-def use_training(service: Service, id: str) -> UsedTrainingPayload:
+def use_training(service: Service, id: str) -> payloads.UsedTrainingPayload:
     """Make the result of a training a centroid file."""
     return service.part(Trainings).use(id)
 
 
-def training_film(service: Service, id: str, layer: int | None = None, text: str = FILM_TEXT) -> FilmPayload:
+def training_film(service: Service, id: str, layer: int | None = None, text: str = FILM_TEXT) -> payloads.FilmPayload:
     """Groups of a text under the files a training kept."""
     return service.part(Trainings).film(id, layer, text)

@@ -79,7 +79,12 @@ def compiled(engine, folder, *tables, fonts=""):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("engine", "fonts"), [("lualatex", ""), ("pdflatex", r"\usepackage[T1]{fontenc}"), ("pdflatex", "")]
+    ("engine", "fonts"),
+    [
+        ("lualatex", ""),
+        ("pdflatex", r"\usepackage[T1]{fontenc}"),
+        pytest.param("pdflatex", "", marks=pytest.mark.long),
+    ],
 )
 def test_nasty_pieces_compile(tmp_path, engine, fonts):
     short = latex_table(nasty_tokens().slice(0, ONE_PAGE - 1), "tokens", 1000)
@@ -96,7 +101,7 @@ def test_nasty_pieces_compile(tmp_path, engine, fonts):
             assert piece.replace(" ", "␣") in plain or piece in plain.replace("␣", " "), piece
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_table_of_a_run_compiles(tmp_path, service, run_id):
     quick = [what for what in TABLES if what not in ("agreement", "statistics", "distances")]
     with service.database.read():  # opened once for all

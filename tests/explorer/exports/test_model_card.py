@@ -37,8 +37,8 @@ def test_the_shipped_files_card_has_its_recipe_and_its_domains(service):
     assert f'FocusModel.from_pretrained("ada/mine", sha256="{record.sha256}")' in card
     assert f"| fingerprint of its weights | {record.base_fingerprint} |" in card
     for row in (
-        "| K, groups per layer | 8 |",
-        "| factors of the logits | one for each query head |",
+        "| Groups: groups in every layer, K | 8 |",
+        "by a learned factor | one for each query head |",
         "| learn | factors |",
         "| steps | 28 |",
         "| novels | 1 | 711,745 |",
@@ -47,7 +47,7 @@ def test_the_shipped_files_card_has_its_recipe_and_its_domains(service):
     groups = card.partition("The groups were trained before:")[2]
     assert "| loss | layers |" in groups
     assert "| steps | 240 |" in groups
-    assert "| sinks in the middle of a text | from a cosine similarity of 0.85 |" in card
+    assert "| Sinks in the text: tokens of the text that all may see | from a cosine similarity of 0.85 |" in card
     for domain in ("novels, 1,024 tokens", "novels, 4,096 tokens"):
         held_out = record.training["budget"]["held_out"][domain]
         change, kept = held_out["relative_difference"], held_out["retained_pairs"]
@@ -55,7 +55,8 @@ def test_the_shipped_files_card_has_its_recipe_and_its_domains(service):
         between = f"({100 * change['low']:+.1f} to {100 * change['high']:+.1f})"
         assert f"| {100 * change['value']:+.1f} % {between} | {100 * kept:.1f} % | 2 |" in row
     assert "another budget" not in card
-    assert "128, in heads with a window of their own 16 to 512" in card
+    assert "in heads without a window of their own | 128 |" in card
+    assert "| windows of heads that have one of their own | 16 to 512 |" in card
     assert "**They were measured before its factors of logits were learned.**" in card
     assert "The file records no held-out perplexity of its training." in card
 

@@ -35,12 +35,13 @@ pytestmark = pytest.mark.slow
 
 EXPLAINED = 60  # the place of a token
 FEW = ("groups", "tokens", "timings", "timing_repeats")  # the others take seconds
+MEASURED = (*FEW, "attention", "statistics", "comparisons", "links", "missing_links", "predictions")
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, model_folder):
-    """(folder, run id) of a run with further measurements, bundled with its text (all.zip), with its text but only few
-    tables (few.zip), and without (without.zip); its database is gone."""
+    """(folder, run id) of a run with further measurements, bundled with its text (all.zip), with fewer tables
+    (few.zip), and with those but without the text (without.zip); its database is gone."""
     folder = tmp_path_factory.mktemp("made")
     growing = build_centroids(build_model(vocab_size=512), window_growth=(20, 60))
     save_centroids(growing, folder / "own.safetensors")
@@ -62,8 +63,9 @@ def made(tmp_path_factory, model_folder):
     register_in_place(service.database, str(folder / "own.safetensors"))
     explain_token(service, run_id, EXPLAINED)
     measure_grid(service, run_id, [1], [8], repeats=1, centroids=str(folder / "own.safetensors"))
-    write_bundle(service, [run_id], folder / "all.zip", text=True, figures=False)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle_tables, "TABLES", MEASURED)
+        write_bundle(service, [run_id], folder / "all.zip", text=True, figures=False)
         patch.setattr(bundle_tables, "TABLES", FEW)
         write_bundle(service, [run_id], folder / "few.zip", text=True, figures=False)
         write_bundle(service, [run_id], folder / "without.zip", figures=False)
@@ -74,12 +76,16 @@ def made(tmp_path_factory, model_folder):
     return folder, run_id
 
 
-def changed(made, tmp_path, change):
-    """The bundle with its manifest changed."""
+NOTHING = dict.fromkeys(("attention", "tags", "random_centroids", "comparisons", "lengths"))
+
+
+def changed(made, tmp_path, change, bundle="few.zip"):
+    """A bundle with its manifest changed, and without further measurements, which take seconds to make again."""
     folder = tmp_path / "unpacked"
-    with zipfile.ZipFile(made[0] / "few.zip") as archive:
+    with zipfile.ZipFile(made[0] / bundle) as archive:
         archive.extractall(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["runs"][0]["measured"] = NOTHING
     change(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
@@ -113,14 +119,22 @@ def test_tables_come_back_byte_for_byte_but_for_times(made, tmp_path):
         assert path.stem in TIMED or path.read_bytes() == bundle.file(name), name
     for what in ("tokens", "comparisons", "timing_repeats", "attention", "statistics", "links", "missing_links"):
         assert f"data/{run_id}/{what}.parquet" in written
-    without = rebuild(
-        None, folder / "without.zip", tmp_path / "without", texts=[str(folder / "whole.txt")], centroids=own
-    )
+    source = changed(made, tmp_path, lambda manifest: None, "without.zip")
+    without = rebuild(None, source, tmp_path / "without", texts=[str(folder / "whole.txt")], centroids=own)
     assert without.same
     assert without.files < len(written)
     measured = {name: read_bundle(folder / name).manifest.runs[0].measured for name in ("all.zip", "without.zip")}
     assert measured["all.zip"].explained_tokens == [EXPLAINED]
     assert (measured["without.zip"].explained_tokens, measured["without.zip"].explained_count) == (None, 1)
+
+
+@pytest.mark.long
+def test_every_table_comes_back(tmp_path, model_folder):
+    service = Service(tmp_path / "runs.duckdb")
+    run_id = analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", window=8, repeats=1))
+    write_bundle(service, [run_id], tmp_path / "all.zip", text=True, figures=False)
+    result = rebuild(None, tmp_path / "all.zip", tmp_path / "again")
+    assert (result.tables, result.surroundings, result.again) == ([], [], [run_id])
 
 
 def test_differences_are_named(made, tmp_path, capsys):

@@ -7,6 +7,7 @@ import time
 import types
 from typing import Any, Literal, Union, get_args, get_origin, is_typeddict
 
+import numpy as np
 import pytest
 
 from deploy.site.payloads import DECLARATIONS, declarations, payload_fields
@@ -29,6 +30,7 @@ from focus_runtime.config import FocusConfig
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
+from focus_runtime.store.measurements import write_projection
 from tests.explorer.conftest import TEXT
 
 pytestmark = pytest.mark.slow
@@ -167,6 +169,8 @@ def test_an_answer_is_its_payload(ask, what, details, names):
 def test_a_run_and_its_mask_are_their_payloads(service, run_id):
     check(load_run(service.database, run_id), "RunPayload")
     check(mask_blocks(service.database, run_id, 1), "MaskPayload")
+    meta = {"method": "UMAP", "parameters": {"of": 9}, "seed": 0, "trustworthiness": None, "num_centroids": 4}
+    write_projection(service.database, run_id, 1, np.random.default_rng(0).normal(size=(610, 2)), meta)
     check(map_payload(service, run_id, 1), "MapPayload")  # stored, unlike the quick ones
 
 

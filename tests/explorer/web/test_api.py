@@ -5,10 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
-import os
-import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import gradio as gr
@@ -20,6 +16,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.web import api
+from focus_explorer.web.hosting.modes import Hosting
 from focus_explorer.web.requests.table import API
 from focus_explorer.web.shell import build_app
 from tests.explorer.conftest import TEXT
@@ -38,10 +35,21 @@ OTHERS = (
 )
 
 
-def test_analyze_takes_device_precision_and_backend(service, model_folder):
+@pytest.fixture(scope="module")
+def page(service, model_folder):
+    """A page that also serves language models."""
     chosen = AnalyzeRequest(model=model_folder, centroids="random")
-    blocks = build_app(database=service.database.path, request=chosen).blocks
-    function = next(each.fn for each in blocks.fns.values() if each.api_name == "analyze")
+    return build_app(database=service.database.path, request=chosen, hosting=Hosting(mcp=True))
+
+
+@pytest.fixture
+def named(page):
+    """The functions of the page by their names."""
+    return {each.api_name: each.fn for each in page.blocks.fns.values()}
+
+
+def test_analyze_takes_device_precision_and_backend(named):
+    function = named["analyze"]
     run = function(TEXT, window=8, device="cpu", dtype="float32", backend="decomposed")
     assert [run[name] for name in ("device", "dtype", "backend")] == ["cpu", "float32", "decomposed"]
     with pytest.raises(gr.Error, match="backend is 'quick'; expected one of auto"):
@@ -83,16 +91,14 @@ TRAINING = {
         ({"hard_steps": 20}, "Hard_steps is 20 of 20 steps; expected fewer than all"),
     ],
 )
-def test_a_training_that_cannot_be_is_refused_in_the_forms_words(service, changes, message):
-    blocks = build_app(database=service.database.path).blocks
-    function = next(each.fn for each in blocks.fns.values() if each.api_name == "start_training")
-    answer, _ = function(None, None, *(TRAINING | changes).values())
+def test_a_training_that_cannot_be_is_refused_in_the_forms_words(named, changes, message):
+    answer, _ = named["start_training"](None, None, *(TRAINING | changes).values())
     assert message in answer
     assert "--" not in answer
 
 
-def test_functions_for_programs_have_stable_names_and_descriptions(service):
-    endpoints = build_app(database=service.database.path).blocks.get_api_info()["named_endpoints"]
+def test_functions_for_programs_have_stable_names_and_descriptions(page):
+    endpoints = page.blocks.get_api_info()["named_endpoints"]
     assert set(endpoints) >= {f"/{name}" for name in (*VIEWS, *OTHERS)}
     names = {path: [one["parameter_name"] for one in endpoint["parameters"]] for path, endpoint in endpoints.items()}
     assert names["/tokens"] == ["run_id", "first", "count"]
@@ -222,25 +228,15 @@ def test_serving_language_models_without_the_package_is_one_clear_line(tmp_path,
     )
 
 
-def test_a_language_model_finds_the_functions_and_gets_answers(service, run_id, model_folder):
-    """The server in a process of its own, and the client of the protocol's own package."""
-    port = free_port()
-    command = [sys.executable, "-m", "focus_explorer.cli", "serve", "--mcp", "--centroids", "random"]
-    server = subprocess.Popen(
-        [*command, "--db", str(service.database.path), "--model", model_folder, "--port", str(port)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+def test_a_language_model_finds_the_functions_and_gets_answers(page, run_id):
+    """With the client of the protocol's own package."""
+    page.launch(port=free_port(), block=False)
     try:
-        address = next(match[0] for line in server.stdout if (match := re.search(r"http://[\d.]+:\d+", line)))
         with ThreadPoolExecutor(1) as thread:  # a browser test may have left a loop running in this one
-            answers = thread.submit(asyncio.run, _call_functions(f"{address}/gradio_api/mcp/", run_id))
-            tools, runs, problem, agreement = answers.result(timeout=60)
+            called = _call_functions(f"{page.blocks.local_url}gradio_api/mcp/", run_id)
+            tools, runs, problem, agreement = thread.submit(asyncio.run, called).result(timeout=60)
     finally:
-        server.terminate()
-        server.wait(timeout=20)
+        page.blocks.close(verbose=False)
     assert tools >= {"analyze", "runs", "run", "groups", "layers", "tokens", "compare", "sql", *VIEWS}
     assert run_id in runs
     assert ast.literal_eval(agreement)["agreement"][0][0] == 1.0

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from focus_explorer.cli.main import main
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
-from focus_explorer.exports.kinds import read_request
+from focus_explorer.exports.kinds import FileRequest, read_request
 from focus_explorer.web import downloads as files
 from focus_explorer.web.requests.dispatch import dispatch
 
@@ -28,6 +28,13 @@ def made(service, question):
     raise AssertionError("never made")
 
 
+def named(service, question):
+    """The file that a question of the page names."""
+    return read_request(
+        service, FileRequest.read({name.replace("run", "run_id"): one for name, one in question.items()})
+    )
+
+
 def test_a_file_is_fetched_by_its_token_alone_and_has_the_bytes_of_the_command(service, run_id, tmp_path):
     question = {"run": run_id, "kind": "table", "name": "groups", "format": "json"}
     answer = made(service, question)
@@ -38,7 +45,7 @@ def test_a_file_is_fetched_by_its_token_alone_and_has_the_bytes_of_the_command(s
     assert answer["file"]["name"] in fetched.headers["content-disposition"]
     for bad in ("", "x", "%2e%2e%2fruns.duckdb", f"../{answer['id']}"):
         assert client.get(f"/{files.ADDRESS}/{bad}").status_code == 404
-    request = read_request(service, question)
+    request = named(service, question)
     words = request.command(service.database.path).split()
     words[words.index("--out") + 1] = str(tmp_path / "groups.json")
     assert main(words[1:]) == 0
@@ -53,7 +60,7 @@ def test_a_mask_has_the_bytes_of_its_command(service, run_id, tmp_path):
     question = {**MASK, "run": run_id, "first": "20", "last": " 89 "}
     answer = made(service, question)
     assert answer["file"]["name"] == f"{run_id}-mask-layer1-rows20-90.npz"
-    words = read_request(service, question).command(service.database.path).split()
+    words = named(service, question).command(service.database.path).split()
     assert words[words.index("--rows") + 1] == "20:90"
     words[words.index("--out") + 1] = str(tmp_path / "mask.npz")
     assert main(words[1:]) == 0
@@ -74,7 +81,7 @@ def test_the_mask_of_a_head_has_the_bytes_of_its_command(service, budget_run, tm
         question = {**whole, "head": head}
         answer = made(service, question)
         assert answer["file"]["name"] == f"{budget_run}-mask-layer1-head{head}.npz"
-        words = read_request(service, question).command(service.database.path).split()
+        words = named(service, question).command(service.database.path).split()
         assert words[words.index("--head") + 1] == str(head)
         words[words.index("--out") + 1] = str(tmp_path / "mask.npz")
         assert main(words[1:]) == 0
@@ -82,7 +89,7 @@ def test_the_mask_of_a_head_has_the_bytes_of_its_command(service, budget_run, tm
         assert fetched.read_bytes() == (tmp_path / "mask.npz").read_bytes()
         kept = sum(pairs for cause, pairs in part["pairs"].items() if cause != "dropped")
         assert scipy.sparse.load_npz(fetched).nnz == kept
-    alike = read_request(service, {**whole, "layer": 2, "head": 3})
+    alike = named(service, {**whole, "layer": 2, "head": 3})
     assert alike.head is None
     assert "--head" not in alike.command(service.database.path)
 
@@ -90,16 +97,16 @@ def test_the_mask_of_a_head_has_the_bytes_of_its_command(service, budget_run, tm
 def test_a_mask_of_heads_that_differ_needs_one(service, budget_run):
     question = {**MASK, "run": budget_run, "first": "0", "last": "20"}
     with pytest.raises(InputError, match=r"the heads of layer 1 differ \(head 0: .* full attention\); choose one"):
-        read_request(service, question)
+        named(service, question)
     with pytest.raises(InputError, match="layer 1 has no key-value head 4; expected 0 to 3"):
-        read_request(service, {**question, "head": 4})
+        named(service, {**question, "head": 4})
     with pytest.raises(InputError, match="head is '0'; expected a whole number"):
-        read_request(service, {**question, "head": "0"})
+        named(service, {**question, "head": "0"})
 
 
 def test_a_mask_of_the_whole_text_names_no_rows(service, run_id):
     last = fetch_run(service.database, run_id)["num_tokens"] - 1
-    request = read_request(service, {**MASK, "run": run_id, "format": "parquet", "first": "0", "last": str(last)})
+    request = named(service, {**MASK, "run": run_id, "format": "parquet", "first": "0", "last": str(last)})
     assert request.rows is None
     assert request.file_name == f"{run_id}-mask-layer1.parquet"
     assert "--rows" not in request.command(service.database.path)
@@ -121,7 +128,7 @@ def test_a_mask_of_the_whole_text_names_no_rows(service, run_id):
 )
 def test_a_mask_that_does_not_exist_is_one_line(changes, message, service, run_id):
     with pytest.raises(InputError, match=message):
-        read_request(service, {**MASK, "run": run_id, "first": "10", "last": "20", **changes})
+        named(service, {**MASK, "run": run_id, "first": "10", "last": "20", **changes})
 
 
 def test_what_cannot_be_made_is_one_line_and_old_files_go(service, run_id):

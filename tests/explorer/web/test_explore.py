@@ -22,7 +22,7 @@ from tests.explorer.conftest import TEXT
 pytestmark = pytest.mark.slow
 
 FORM = {"centroids": "random", "top_k": 1, "window": 8, "num_sinks": 2, "max_tokens": None, "num_groups": 5, "seed": 0}
-REPEATS = 25  # long enough to be seen between two looks
+REPEATS = 10  # long enough to be seen between two looks
 VISITOR = SimpleNamespace(session_hash="a visitor")
 
 

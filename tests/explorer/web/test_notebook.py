@@ -19,15 +19,19 @@ from tests.explorer.conftest import TEXT
 pytestmark = pytest.mark.slow
 
 
-def test_the_file_holds_the_run_and_asks_nobody(service, run_id, tmp_path):
-    shown = focus_explorer.show(run_id, database=service.database.path)
+@pytest.fixture(scope="module")
+def shown(service, run_id):
+    return focus_explorer.show(run_id, database=service.database.path)
+
+
+def test_the_file_holds_the_run_and_asks_nobody(service, shown, tmp_path):
     page = shown.save(tmp_path / "run.html").read_text()
     packed = dict(re.findall(r'<script type="application/gzip" id="(\w+)">(.*?)</script>', page))
     parts = {name: gzip.decompress(base64.b64decode(text)).decode() for name, text in packed.items()}
     assert "FocusExplorer" in parts["views"]
     assert "Plotly" in parts["charts"]
     inlined = json.loads(parts["run"])
-    payload = load_run(service.database, run_id)
+    payload = load_run(service.database, shown.run_id)
     assert inlined["run"] == json.loads(json.dumps(payload))
     assert "".join(inlined["run"]["pieces"]).startswith(TEXT[:50])
     assert set(inlined["masks"]) == {str(layer) for layer in payload["layer_ids"]}
@@ -38,7 +42,7 @@ def test_the_file_holds_the_run_and_asks_nobody(service, run_id, tmp_path):
         assert "error" not in inlined["answers"][f"{name} all"]
     assert len(inlined["predictions"]) == len(payload["pieces"])
     for token in range(0, len(payload["pieces"]), 29):
-        one = predictions(service.database, run_id, token)
+        one = predictions(service.database, shown.run_id, token)
         assert inlined["predictions"][token] == json.loads(json.dumps(one))
     assert len(page) < 5e6
     assert page.count("<script>alert") == 0  # the text's own script stays text
@@ -55,12 +59,12 @@ def test_a_notebook_gets_a_frame_and_a_terminal_a_sentence(service, run_id):
     assert len(repr(shown)) < 120
 
 
-def test_what_cannot_be_shown_is_said(service, run_id, tmp_path):
+def test_what_cannot_be_shown_is_said(service, shown, tmp_path):
     with pytest.raises(InputError, match="nope"):
         focus_explorer.show("nope", database=service.database.path)
     with pytest.raises(InputError, match="there is no run"):
         focus_explorer.show(database=tmp_path / "new.duckdb")
     with pytest.raises(InputError, match="cannot write"):
-        focus_explorer.show(run_id, database=service.database.path).save(tmp_path / "no" / "run.html")
+        shown.save(tmp_path / "no" / "run.html")
     with pytest.raises(AttributeError):
         _ = focus_explorer.nothing

@@ -29,27 +29,21 @@ def test_transformers_is_imported_before_a_second_thread_can_ask_for_it(tmp_path
     assert served == [True]
 
 
-def test_an_open_page_holds_no_connection(tmp_path):
-    """A browser has six for an address: with the heartbeat that a `gr.State` switches on, a seventh tab hung."""
-    assert build_app(database=tmp_path / "runs.duckdb").blocks.get_config_file()["connect_heartbeat"] is False
+def test_it_says_where_it_is_and_costs_nothing_while_nobody_asks(tmp_path, capsys):
+    """It names no option of Gradio.
 
-
-def test_it_says_where_it_is_and_names_no_option_of_gradio(tmp_path, capsys):
+    A browser has six connections for an address: with the heartbeat that a `gr.State` switches on, a seventh tab hung.
+    Gradio's own thousand looks a second at an empty queue take a twentieth of a core for as long as it is served.
+    """
     app, port = build_app(database=tmp_path / "runs.duckdb"), free_port()
-    app.launch(port=port, block=False)
-    app.blocks.close(verbose=False)
-    assert capsys.readouterr().out == f"Focus Explorer is at http://127.0.0.1:{port}/ (Ctrl-C stops it)\n"
-
-
-def test_an_empty_queue_is_looked_at_a_few_times_a_second(tmp_path):
-    """Gradio's own thousand looks a second take a twentieth of a core for as long as the page is served."""
-    app = build_app(database=tmp_path / "runs.duckdb")
+    assert app.blocks.get_config_file()["connect_heartbeat"] is False
     assert app.blocks._queue.sleep_when_free < QUEUE_SECONDS, "Gradio's own is no longer so eager: ours can go"
-    app.launch(port=free_port(), block=False)
+    app.launch(port=port, block=False)
     try:
         assert app.blocks._queue.sleep_when_free == QUEUE_SECONDS
     finally:
         app.blocks.close(verbose=False)
+    assert capsys.readouterr().out == f"Focus Explorer is at http://127.0.0.1:{port}/ (Ctrl-C stops it)\n"
 
 
 def test_a_machine_that_does_not_know_localhost_is_one_message(tmp_path, monkeypatch):
@@ -93,7 +87,7 @@ assert len(blocks.get_config_file()["dependencies"]) == 1
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_stub_file_is_parsed_or_written():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

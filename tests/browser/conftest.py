@@ -30,11 +30,12 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--js-flags=--no-opt",  # a page lives for seconds: what the last compiler of V8 costs does not come back
 ]
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+TEXT = "A letter came. <script>window.hacked = true</script> & “quotes” 🙂 مرحبا 你好\n" * 12
 HARBOUR = "The harbour was quiet. The cat sat on the mat & left, then came back again.\n" * 60
 SIZES = {"wide": {"width": 1440, "height": 900}, "narrow": {"width": 390, "height": 844}}
+HEADER = "[data-testid=fx-header]"
 
 
 SERVER_LOGS = {}  # port -> file, of servers that run
@@ -55,8 +56,7 @@ def database(tmp_path_factory):
     """A database with one explored text of about 300 tokens, so that pages open at once."""
     path = tmp_path_factory.mktemp("page") / "runs.duckdb"
     service = Service(path)
-    text = "A letter came. <script>window.hacked = true</script> & “quotes” 🙂 مرحبا 你好\n" * 12
-    analyze(service, text, AnalyzeRequest(centroids="novels", top_k=1, window=16, repeats=2))
+    analyze(service, TEXT, AnalyzeRequest(centroids="novels", top_k=1, window=16, repeats=2))
     return path
 
 
@@ -92,6 +92,30 @@ def serving(*arguments, port, before=()):
         log.unlink()
 
 
+TABLES = ("runs", "tokens", "layers", "assignments", "losses", "timings", "masks")
+
+
+@pytest.fixture(scope="session")
+def pair(database, first_run):
+    """The first run, and the same text at another setting: service, first run, second run.
+
+    The database also holds "twin", newer, which is the second again with its memory not measured.
+    """
+    service = Service(database)
+    second = analyze(service, TEXT, AnalyzeRequest(centroids="novels", top_k=2, window=32, repeats=1))
+    with service.database.write() as connection:
+        for table in TABLES:
+            changes = {
+                "runs": ", created_at + INTERVAL 1 HOUR AS created_at",
+                "timings": ", 0 AS peak_memory_bytes",
+            }.get(table, "")
+            connection.execute(
+                f"INSERT INTO {table} SELECT * REPLACE ('twin' AS run_id{changes}) FROM {table} "
+                f"WHERE run_id = '{second}'"
+            )
+    return service, first_run, second
+
+
 @pytest.fixture(scope="session")
 def page_url(database):
     with serving("--db", database, port=7951) as url:
@@ -123,6 +147,42 @@ new MutationObserver((_, observer) => {
   observer.disconnect();
 }).observe(document, { childList: true, subtree: true });
 """
+# Keeps what the page gave its explorer, for `OPEN_AGAIN`.
+KEEP_EXPLORER = """
+{
+  let api;
+  Object.defineProperty(window, "FocusExplorer", {
+    get: () => api,
+    set: (given) => {
+      const create = (root, server) => {
+        const view = given.create(root, server);
+        window.explorerOfTest = { root, server, view };
+        return view;
+      };
+      api = { create };
+    },
+  });
+}
+"""
+# Follows a link on a page that stands: a new explorer reads the address, as after the page is loaded, for a tenth of
+# what loading costs. The form and the page's other tabs stay as they are.
+OPEN_AGAIN = """
+async (query) => {
+  const { root, server, view } = window.explorerOfTest;
+  view.clear();
+  const place = root.cloneNode(false);
+  for (const name of Object.keys(place.dataset)) delete place.dataset[name];
+  root.replaceWith(place);
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+  document.querySelector("#fe-tabs [role=tab][aria-selected=false]:first-child")?.click();
+  document.activeElement?.blur();
+  await new Promise(requestAnimationFrame);
+  window.scrollTo(0, 0);
+  history.replaceState(history.state, "", query);
+  await FocusExplorer.create(place, server).open(new URLSearchParams(query).get("run"));
+}
+"""
+STANDING = defaultdict(list)  # pages that `OPEN_AGAIN` can lead elsewhere, by address, browser, size and scheme
 CONTEXTS = {}  # by browser, size and scheme: pages of one context share what the browser has compiled and cached
 IDLE = defaultdict(list)  # by the same: blank pages; opening the next one in place takes a third less than in a new one
 
@@ -130,6 +190,16 @@ IDLE = defaultdict(list)  # by the same: blank pages; opening the next one in pl
 # What Gradio's client logs of the stream it keeps open when a page is loaded again.
 LEAVING = ("AbortError: signal is aborted", "Unexpected error Connection errored out.")
 RELOADING = set()  # pages
+
+
+def lead(page, query):
+    """Show what a link to `query`, with its run, shows."""
+    page.evaluate(OPEN_AGAIN, query)
+
+
+def reopen(page):
+    """Follow the page's own address, as another browser would."""
+    lead(page, page.evaluate("location.search"))
 
 
 def reload(page):
@@ -166,33 +236,43 @@ def opening(chromium, url):
         "request": lambda r: problems.append(f"external: {r.url}") if _external(r.url) else None,
     }
 
-    def open_one(query="", size="wide", scheme="light", before=None, ready="[data-testid=fx-header]"):
+    def open_one(query="", size="wide", scheme="light", before=None, ready=HEADER, fresh=False):
+        """A page that shows `query`; with `fresh` a newly loaded one, for a test of what is outside the explorer."""
         key = (chromium, size, scheme)
         if key not in CONTEXTS:
-            CONTEXTS[key] = chromium.new_context(viewport=SIZES[size], color_scheme=scheme, accept_downloads=True)
-            CONTEXTS[key].add_init_script(SLOW_LOADER_CLOCK)
-        page = IDLE[key].pop() if IDLE[key] and before is None else CONTEXTS[key].new_page()
-        opened.append((page, key if before is None else None))
+            CONTEXTS[key] = chromium.new_context(
+                viewport=SIZES[size], color_scheme=scheme, accept_downloads=True, reduced_motion="reduce"
+            )
+            CONTEXTS[key].add_init_script(SLOW_LOADER_CLOCK + KEEP_EXPLORER)
+        stands = "run=" in query and before is None and ready == HEADER and not fresh
+        afterwards = None if before else STANDING[url, *key] if stands else IDLE[key]  # what `before` did stays
+        led = stands and bool(afterwards)
+        page = afterwards.pop() if led else IDLE[key].pop() if IDLE[key] and not before else CONTEXTS[key].new_page()
+        opened.append((page, afterwards, stands))
         for event, listener in listeners.items():
             page.on(event, listener)
         if before is not None:
             before(page)
-        page.goto(url + query)
+        if led:
+            lead(page, query)
+        else:
+            page.goto(url + query)
         page.wait_for_selector(ready, timeout=90_000)
         return page
 
     yield open_one
-    for page, key in opened:
+    for page, afterwards, stands in opened:
         if page.is_closed():
             continue
-        if key is None:  # what `before` did to it stays
+        if afterwards is None:
             page.close()
             continue
         for event, listener in listeners.items():
             page.remove_listener(event, listener)
         page.mouse.move(0, 0)
-        page.goto("about:blank")
-        IDLE[key].append(page)
+        if not stands:
+            page.goto("about:blank")
+        afterwards.append(page)
     assert problems == []
 
 

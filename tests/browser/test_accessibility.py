@@ -8,18 +8,33 @@ from pathlib import Path
 import axe_playwright_python
 import pytest
 
+from tests.browser.conftest import lead
 from tests.browser.places import PLACES
 
 pytestmark = pytest.mark.browser
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 EVERYTHING = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+TABS = [
+    "tokens",
+    "groups",
+    "map",
+    "sparsity",
+    "compare",
+    "statistics",
+    "export",
+    "training",
+    "centroids",
+    "runs",
+    "keyboard",
+]
+PANEL = ".fx-panel:not([hidden])"  # the open view of the explorer
 CONTRAST = {"type": "rule", "values": ["color-contrast"]}
 
 
 # Contrast takes most of the time of a check. It depends on the colours, the font and the backgrounds below a text, so
 # of all texts that share these, at whatever place, only the first two are looked at.
-ALIKE = """(known) => {
+ALIKE = """([known, within]) => {
   const backgrounds = new Map(), seen = new Map(known);
   const below = (node) => {
     if (node === null) return "";
@@ -30,7 +45,7 @@ ALIKE = """(known) => {
     }
     return backgrounds.get(node);
   };
-  for (const node of document.body.querySelectorAll("*")) {
+  for (const node of document.querySelectorAll(`${within} *`)) {
     node.removeAttribute("data-alike");
     const words = [...node.childNodes].some((child) => child.nodeType === Node.TEXT_NODE && child.data.trim());
     if (!words || !node.checkVisibility()) continue;
@@ -45,19 +60,22 @@ ALIKE = """(known) => {
 }"""
 
 
-def findings(page, rules=EVERYTHING, seen=None):
+def findings(page, rules=EVERYTHING, seen=None, within="body"):
     """Serious and critical findings, each with the rule and the first elements.
 
     Args:
         page: to look at.
         rules: of axe that apply.
         seen: looks of texts checked before, with their number; grows.
+        within: selector of what is looked at.
     """
     if not page.evaluate("Boolean(window.axe)"):
         page.evaluate(AXE)
     seen = {} if seen is None else seen
-    seen |= page.evaluate(ALIKE, list(seen.items()))
-    report = page.evaluate("rules => axe.run(document, { runOnly: rules, resultTypes: ['violations'] })", rules)
+    seen |= page.evaluate(ALIKE, [list(seen.items()), within])
+    check = """([rules, within]) => axe.run(within === "body" ? document : within, {
+      runOnly: rules, resultTypes: ["violations"] })"""
+    report = page.evaluate(check, [rules, within])
     return [
         f"{item['id']} ({item['impact']}): " + "; ".join(node["html"][:160] for node in item["nodes"][:4])
         for item in report["violations"]
@@ -65,19 +83,23 @@ def findings(page, rules=EVERYTHING, seen=None):
     ]
 
 
-def test_nothing_serious_anywhere(open_page):
+@pytest.mark.parametrize("which", ["tabs", pytest.param("parts", marks=pytest.mark.long)])
+def test_nothing_serious_anywhere(open_page, first_run, which):
     """Every place as it opens, then once more after the switch to dark colours, where only contrast can differ."""
-    problems, seen = [], {}
-    for _, places in groupby(PLACES, lambda place: place.page):
+    problems, seen, page = [], {}, None
+    places_of = [place for place in PLACES if (place.name in TABS) == (which == "tabs")]
+    for _, places in groupby(places_of, lambda place: place.page):
         first, *others = places
-        page = open_page(f"?__theme=light&{first.query}")
-        page.add_style_tag(content="* { transition: none !important; }")  # colours on their way are neither
+        if page is None or "tour" in first.query:
+            page = open_page(f"?__theme=light&{first.query}", fresh=True)
+            page.add_style_tag(content="* { transition: none !important; }")  # colours on their way are neither
+        else:
+            lead(page, f"?run={first_run}&{first.query}")
         first.visit(page)
         problems += findings_at(first, page, seen)
         for place in others:
             place.move(page)
             problems += findings_at(place, page, seen)
-        page.close()
     assert problems == [], "\n".join(problems)
 
 
@@ -90,6 +112,7 @@ def findings_at(place, page, seen):
     return light + dark
 
 
+@pytest.mark.long
 def test_the_check_finds_what_is_wrong(open_page):
     page = open_page()
     page.evaluate("document.body.append(Object.assign(document.createElement('img'), { src: 'data:,' }))")

@@ -1,9 +1,8 @@
-"""The parts of the Compare view as a person uses them, on a database of their own with runs of one text and another."""
+"""The parts of the Compare view as a person uses them, with runs of one text and another."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from math import exp
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,64 +17,22 @@ from focus_explorer.usecases.compare.runs import compare_runs
 from focus_explorer.usecases.compare.settings import grid_rows
 from focus_explorer.usecases.compare.what_if import WhatIfs
 from focus_explorer.usecases.runs import list_runs, run_summary
-from focus_explorer.usecases.service import Service
 from focus_runtime.budget import HeadException
-from tests.browser.conftest import opening, reload, serving
+from tests.browser.conftest import reopen
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 MEASURED = 240_000  # milliseconds a small measurement may take on a busy machine
-TEXT = "A letter came. <script>window.hacked = true</script> & “quotes” 🙂 مرحبا 你好\n" * 12
 OTHER_TEXT = "The harbour was quiet, and the boats lay side by side. " * 4
-TABLES = ("runs", "tokens", "layers", "assignments", "losses", "timings", "masks")
-
-
-@pytest.fixture(scope="module")
-def pair(database, tmp_path_factory):
-    """The shared run, and the same text at another setting: service, first run, second run.
-
-    The database also holds "twin", newer, which is the second again with its memory not measured.
-    """
-    path = tmp_path_factory.mktemp("compare") / "runs.duckdb"
-    shutil.copyfile(database, path)
-    service = Service(path)
-    first = list_runs(service.database)[-1]["run_id"]
-    second = analyze(service, TEXT, AnalyzeRequest(centroids="novels", top_k=2, window=32, repeats=1))
-    with service.database.write() as connection:
-        for table in TABLES:
-            changes = {
-                "runs": ", created_at + INTERVAL 1 HOUR AS created_at",
-                "timings": ", 0 AS peak_memory_bytes",
-            }.get(table, "")
-            connection.execute(
-                f"INSERT INTO {table} SELECT * REPLACE ('twin' AS run_id{changes}) FROM {table} "
-                f"WHERE run_id = '{second}'"
-            )
-    return service, first, second
-
-
-@pytest.fixture(scope="module")
-def elsewhere(pair):
-    """A run of another text in the same database."""
-    return analyze(pair[0], OTHER_TEXT, AnalyzeRequest(centroids="novels", top_k=2, window=8, repeats=1))
-
-
-@pytest.fixture(scope="module")
-def compare_url(pair):
-    with serving("--db", pair[0].database.path, port=7958) as url:
-        yield url
 
 
 @pytest.fixture
-def open_part(chromium, compare_url, pair):
-    with opening(chromium, compare_url) as open_one:
+def open_part(open_page, pair):
+    def open_it(part, run=None, with_run="", **options):
+        query = f"?run={run or pair[1]}&view=compare&part={part}{with_run and '&with='}{with_run}"
+        page = open_page(query, **options)
+        return page, page.locator(f"[data-testid=fx-compare-{part}]")
 
-        def open_it(part, run=None, with_run="", **options):
-            page = open_one(
-                f"?run={run or pair[1]}&view=compare&part={part}{with_run and '&with='}{with_run}", **options
-            )
-            return page, page.locator(f"[data-testid=fx-compare-{part}]")
-
-        yield open_it
+    return open_it
 
 
 def address(page, name):
@@ -100,12 +57,11 @@ def test_selected_tokens_show_their_mean_loss_difference(open_part, pair):
     worst = sorted((b - a for a, b in zip(nll["full"], nll["focus"], strict=True)), reverse=True)[:10]
     expect(line).to_contain_text(f"+{sum(worst) / 10:.3f} nats per token on average over 10 scored tokens")
     assert page.locator(".fx-ranked-token[data-selected]").count() == 10
-    reload(page)
-    page.wait_for_selector("[data-testid=fx-header]")
+    reopen(page)
     expect(line).to_contain_text("over 10 scored tokens")
 
 
-def test_a_small_grid_is_measured_kept_and_drawn(tiny_page):
+def test_a_small_grid_is_measured_kept_and_drawn_and_a_larger_one_stopped(tiny_page):
     open_one, service, _ = tiny_page
     run_id = list_runs(service.database)[-1]["run_id"]
     page = open_one(f"?run={run_id}&view=compare&part=settings")
@@ -143,9 +99,14 @@ def test_a_small_grid_is_measured_kept_and_drawn(tiny_page):
         assert point["y"] == pytest.approx([cell["perplexity_focus"]])
         high = cell["perplexity_full"] * exp(cell["delta_high"])
         assert point["high"] == pytest.approx([high - cell["perplexity_focus"]], rel=1e-6, abs=1e-6)
-    reload(page)  # kept with the run
-    page.wait_for_selector("[data-testid=fx-header]")
+    reopen(page)  # kept with the run
     expect(shown).to_be_visible(timeout=20_000)
+    part.get_by_label("Window", exact=True).fill("16, 32, 64, 128")
+    part.get_by_label("Repeats", exact=True).fill("50")
+    part.locator("[data-testid=fx-compare-start]").click()
+    part.locator("[data-testid=fx-compare-stop]").click(timeout=20_000)
+    expect(part.get_by_role("status")).to_contain_text("Stopped", timeout=MEASURED)
+    assert len(grid_rows(service, run_id)) < 5 * len(cells)
 
 
 def test_why_a_token_is_hurt_is_measured_drawn_and_linked(tiny_page):
@@ -174,24 +135,13 @@ def test_why_a_token_is_hurt_is_measured_drawn_and_linked(tiny_page):
     expect(shown).to_have_attribute("data-pos", str(token))
     items.first.get_by_role("button").hover()
     assert part.locator(".fx-arcs path.fx-marked").get_attribute("data-number") == "0"
-    reload(page)  # the address names the token, and what was found is kept
-    page.wait_for_selector("[data-testid=fx-header]")
+    reopen(page)  # the address names the token, and what was found is kept
     assert address(page, "why") == str(token)
     expect(items.first).to_be_visible(timeout=20_000)
     items.first.get_by_role("button").click()
     expect(page.locator("[data-testid=fx-tokens]")).to_be_visible()
     assert address(page, "layer") == str(best["layer"])
     expect(page.locator("[data-testid=fx-selection]")).to_contain_text(f"{best['query']} to {best['key']}")
-
-
-def test_a_grid_can_be_stopped(open_part, pair):
-    _, part = open_part("settings")
-    before = len(grid_rows(pair[0], pair[1]))
-    part.get_by_label("Repeats", exact=True).fill("50")
-    part.locator("[data-testid=fx-compare-start]").click()
-    part.locator("[data-testid=fx-compare-stop]").click(timeout=20_000)
-    expect(part.get_by_role("status")).to_contain_text("Stopped", timeout=MEASURED)
-    assert len(grid_rows(pair[0], pair[1])) == before
 
 
 def test_two_runs_share_one_selection(open_part, pair):
@@ -219,8 +169,7 @@ def test_a_link_opens_the_run_it_names_for_comparison(open_part, pair):
     expect(choice).to_have_value(second)
     delta = compare_runs(service, first, second)["difference"]["mean"]
     expect(part).to_contain_text(f"{abs(delta):.3f} nats per token")
-    reload(page)
-    page.wait_for_selector("[data-testid=fx-header]")
+    reopen(page)
     expect(choice).to_have_value(second, timeout=20_000)
     choice.select_option("twin")
     page.wait_for_function("() => new URLSearchParams(location.search).get('with') === 'twin'")
@@ -232,8 +181,9 @@ def test_a_link_opens_the_run_it_names_for_comparison(open_part, pair):
     assert address(page, "with") is None
 
 
-def test_runs_of_different_texts_show_their_numbers(open_part, pair, elsewhere):
+def test_runs_of_different_texts_show_their_numbers(open_part, pair):
     service, first, _ = pair
+    elsewhere = analyze(service, OTHER_TEXT, AnalyzeRequest(centroids="novels", top_k=2, window=8, repeats=1))
     page, part = open_part("runs", with_run=elsewhere)
     table = part.locator("[data-testid=fx-run-numbers]")
     expect(table).to_contain_text(elsewhere, timeout=20_000)
@@ -291,6 +241,7 @@ def test_tokens_of_two_runs_are_reached_and_chosen_by_keyboard(open_part):
     assert own_text.locator('[tabindex="0"]').count() == 1
 
 
+@pytest.mark.long
 def test_peak_memory_is_shown_where_it_was_measured(open_part, pair):
     page, _ = open_part("overview")
     rows = fetch(pair[0].database, "timings", run_id=pair[1]).to_pylist()
@@ -305,6 +256,7 @@ def test_peak_memory_is_shown_where_it_was_measured(open_part, pair):
     expect(other.locator("[data-testid=fx-compare] [data-label='Peak memory']")).to_have_text(["not measured"] * 2)
 
 
+@pytest.mark.long
 def test_lengths_are_measured_and_shown(open_part, pair):
     page, part = open_part("lengths")
     part.get_by_label("Time to spend").select_option("10")
@@ -337,32 +289,12 @@ def test_lengths_are_said_with_what_the_heads_of_the_layer_have(tiny_page):
         expect(page.locator("[data-testid=fx-compare-lengths] .fx-verdict")).to_contain_text(words)
 
 
-def test_both_texts_grow_and_are_coloured_by_the_open_layer(open_part):
-    page, part = open_part("generation")
-    part.get_by_label("Prompt").fill("The harbour was quiet. The boats lay side by side, and")
-    part.get_by_label("Tokens to write").fill("6")
-    part.locator("[data-testid=fx-compare-start]").click()
-    done(page, "generation")
-    for mode in ("full", "focus"):
-        tokens = part.locator(f"[data-testid=fx-generated-{mode}] .fx-pair-token")
-        expect(tokens).to_have_count(6)
-        expect(part.locator(f"[data-testid=fx-generated-{mode}] [data-group]")).to_have_count(6)
-    texts = [part.locator(f"[data-testid=fx-generated-{mode}]").inner_text() for mode in ("full", "focus")]
-    assert texts[0] == texts[1]  # everything lies within the window of the run
-    focus = part.locator("[data-testid=fx-generated-focus]")
-    focus.locator('[tabindex="0"]').focus()
-    page.keyboard.press("End")
-    here = page.locator(":focus")
-    label = here.get_attribute("data-label")
-    assert here.get_attribute("aria-label").endswith(f"token 6, group {label} in layer 15")
-    expect(page.locator("[data-testid=fx-tooltip]:visible")).to_have_text(f"group {label} in layer 15")
-    part.get_by_label("Show group letters").check()
-    letter = focus.locator('[tabindex="0"]').evaluate("node => getComputedStyle(node, '::after').content")
-    assert letter.strip('"') == label
-
-
-def test_a_generated_text_grows_on_the_page(open_part, pair):
-    page, part = open_part("generation", run=pair[2])  # which has no finished text yet
+def test_both_texts_grow_and_are_coloured_by_the_open_layer(tiny_page):
+    open_one, service, _ = tiny_page
+    model = list_runs(service.database)[-1]["model_id"]
+    run_id = analyze(service, OTHER_TEXT, AnalyzeRequest(model=model, centroids="random", window=200, repeats=1))
+    page = open_one(f"?run={run_id}&view=compare&part=generation")
+    part = page.locator("[data-testid=fx-compare-generation]")
     page.evaluate("""() => {
         window.seen = { full: [], focus: [] };
         for (const mode of ["full", "focus"]) {
@@ -376,20 +308,33 @@ def test_a_generated_text_grows_on_the_page(open_part, pair):
     part.locator("[data-testid=fx-compare-start]").click()
     done(page, "generation")
     for mode, counts in page.evaluate("window.seen").items():
-        last = part.locator(f"[data-testid=fx-generated-{mode}] .fx-pair-token").count()
-        assert counts[-1] == last > 0
-        assert any(0 < count < last for count in counts), (mode, counts)
+        expect(part.locator(f"[data-testid=fx-generated-{mode}] .fx-pair-token")).to_have_count(60)
+        expect(part.locator(f"[data-testid=fx-generated-{mode}] [data-group]")).to_have_count(60)
+        assert counts[-1] == 60
+        assert any(0 < count < 60 for count in counts), (mode, counts)
         assert counts == sorted(counts)  # what is written stays
+    texts = [part.locator(f"[data-testid=fx-generated-{mode}]").inner_text() for mode in ("full", "focus")]
+    assert texts[0] == texts[1]  # everything lies within the window of the run
+    focus = part.locator("[data-testid=fx-generated-focus]")
+    focus.locator('[tabindex="0"]').focus()
+    page.keyboard.press("End")
+    here = page.locator(":focus")
+    label = here.get_attribute("data-label")
+    assert here.get_attribute("aria-label").endswith(f"token 60, group {label} in layer 1")
+    expect(page.locator("[data-testid=fx-tooltip]:visible")).to_have_text(f"group {label} in layer 1")
+    part.get_by_label("Show group letters").check()
+    letter = focus.locator('[tabindex="0"]').evaluate("node => getComputedStyle(node, '::after').content")
+    assert letter.strip('"') == label
 
 
 def test_heads_are_measured_drawn_and_opened(tiny_page):
     open_one, service, _ = tiny_page
-    page = open_one("?view=compare&part=heads")
+    run_id = list_runs(service.database)[-1]["run_id"]
+    page = open_one(f"?run={run_id}&view=compare&part=heads")
     part = page.get_by_test_id("fx-compare-heads")
     part.get_by_role("button", name="Measure heads").click()
     rows = part.get_by_test_id("fx-heads-table").locator("tbody tr")
     expect(rows.first).to_contain_text("layer", timeout=60_000)
-    run_id = page.evaluate("new URLSearchParams(location.search).get('run')")
     found = measured_heads(service, run_id)
     measured = [head for head in found["heads"] if head["nll"] is not None]
     expect(rows).to_have_count(len(measured))
@@ -403,9 +348,9 @@ def test_heads_are_measured_drawn_and_opened(tiny_page):
 
 def test_changes_are_made_listed_undone_and_saved(tiny_page):
     open_one, service, _ = tiny_page
-    page = open_one("?view=compare&part=whatIf&layer=1&sel=t20i")
+    run_id = list_runs(service.database)[-1]["run_id"]
+    page = open_one(f"?run={run_id}&view=compare&part=whatIf&layer=1&sel=t20i")
     part, changes = page.get_by_test_id("fx-compare-what-if"), page.get_by_test_id("fx-changes").locator("li")
-    run_id = page.evaluate("new URLSearchParams(location.search).get('run')")
     part.get_by_label("Change", exact=True).select_option("silence")
     part.get_by_label("Group", exact=True).select_option("A")
     part.get_by_role("button", name="Apply").click()

@@ -11,7 +11,6 @@ import pytest
 from playwright.sync_api import expect
 
 from focus_explorer.data.queries import fetch
-from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.centroids.files import add_centroids, uploaded_centroids
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
@@ -22,21 +21,15 @@ from focus_runtime.routing.centroids import random_centroids
 from tests.browser.conftest import unfold
 from tests.browser.test_accessibility import findings
 from tests.explorer.usecases.centroids.test_budgets import CONFIG, own_config, tuned_record
+from tests.helpers import build_model
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 
 
 @pytest.fixture(scope="module")
-def two_runs(database):
+def two_runs(pair):
     """Ids of two runs in the served database, newest first."""
-    service = Service(database)
-    if len(list_runs(service.database)) < 2:
-        analyze(
-            service,
-            "A second text, much shorter than the first. " * 6,
-            AnalyzeRequest(centroids="novels", window=8, repeats=1),
-        )
-    return [row["run_id"] for row in list_runs(service.database)[:2]]
+    return [row["run_id"] for row in list_runs(pair[0].database)[:2]]
 
 
 def open_tab(page, name):
@@ -49,7 +42,7 @@ def item(page, run_id):
 
 def test_a_run_is_named_tagged_found_and_deleted_with_undo(open_page, database, two_runs):
     newest, other = two_runs
-    page = open_page("?__theme=dark", size="narrow", scheme="dark")
+    page = open_page("?__theme=dark", size="narrow", scheme="dark", fresh=True)
     open_tab(page, "Runs")
     item(page, newest).get_by_test_id("fx-run-edit").click()
     page.get_by_label("Name", exact=True).fill("Harbour <b>study</b>")
@@ -69,7 +62,7 @@ def test_a_run_is_named_tagged_found_and_deleted_with_undo(open_page, database, 
         "look at layer 7",
     )
 
-    for find in ("harbour", "LAYER 7", "draft", newest):
+    for find in ("STUDY", "LAYER 7", "draft", newest):
         page.get_by_test_id("fx-runs-search").fill(find)
         expect(page.locator(".fx-runs-item")).to_have_count(1)
         expect(item(page, newest)).to_be_visible()
@@ -89,9 +82,11 @@ def test_a_run_is_named_tagged_found_and_deleted_with_undo(open_page, database, 
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
-def test_two_runs_are_chosen_to_compare_and_one_is_reopened(open_page, two_runs):
+def test_two_runs_are_chosen_to_compare_one_is_reopened_and_the_sql_box_answers(
+    open_page, database, two_runs, tmp_path
+):
     newest, other = two_runs
-    page = open_page()
+    page = open_page(fresh=True)
     open_tab(page, "Runs")
     item(page, other).get_by_role("checkbox").check()
     item(page, newest).get_by_role("checkbox").check()
@@ -105,10 +100,6 @@ def test_two_runs_are_chosen_to_compare_and_one_is_reopened(open_page, two_runs)
     again = open_page(item(page, other).get_by_role("link", name="Open").get_attribute("href"))
     assert again.evaluate("new URLSearchParams(location.search).get('run')") == other
 
-
-def test_the_sql_box_answers_refuses_and_gives_a_file(open_page, database, two_runs, tmp_path):
-    page = open_page()
-    open_tab(page, "Runs")
     field, output = page.get_by_test_id("fx-sql"), page.get_by_test_id("fx-sql-output")
     field.fill("SELECT run_id, num_tokens, '<b>, \"x\"' AS odd FROM runs ORDER BY run_id")
     field.press("Control+Enter")
@@ -134,15 +125,21 @@ def test_the_sql_box_answers_refuses_and_gives_a_file(open_page, database, two_r
     expect(output.locator("tbody tr")).to_have_count(20, timeout=20_000)
 
 
-def test_centroid_files_are_looked_into_and_compared(open_page, database, first_run, tmp_path):
+def test_a_bad_centroid_file_is_explained_and_good_ones_are_looked_into_and_compared(
+    open_page, database, first_run, tmp_path
+):
     from focus_runtime.models.loading import load_model
 
     model, _ = load_model("smollm2-135m")
     path = tmp_path / "five-groups.safetensors"
     save_centroids(random_centroids(model, FocusConfig(num_groups=5, top_k=1), seed=5), path)
     add_centroids(Service(database), path, path.name, None)
-    page = open_page()
+    page = open_page(fresh=True)
     open_tab(page, "Centroids")
+    other = tmp_path / "other-model.safetensors"
+    save_centroids(random_centroids(build_model(hidden_size=32), FocusConfig(num_groups=2, top_k=1)), other)
+    page.locator("#fe-upload input[type=file]").set_input_files(other)
+    expect(page.locator("#fe-report [role=alert]")).to_contain_text("width 32", timeout=60_000)
     shipped = page.locator(".fx-file-card", has_text="ships with the project")
     expect(shipped).to_have_count(3, timeout=60_000)  # the files are read for the first time
     card = shipped.filter(has_text="novels").filter(has_text="Focus at k=1: 25.08")
@@ -172,7 +169,7 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     expect(row).to_contain_text(f"{balance:.3f}")  # on the screen without opening anything
     page.get_by_role("button", name="What does “balance” mean?").focus()
     expect(page.locator("#fe-centroid-list").get_by_test_id("fx-tooltip")).to_contain_text("entropy")
-    assert findings(page) == []
+    assert findings(page, within="#fe-centroid-list") == []
     page.get_by_test_id("fx-file-layer").select_option("3")
     expect(page.locator(".fx-file-inside")).to_contain_text("Most alike in this layer")
     option = page.locator("[data-testid=fx-file-second] option", has_text="five-groups").get_attribute("value")
@@ -200,7 +197,7 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     open_tab(page, "Centroids")
     renamed.get_by_test_id("fx-file-remove").click()
     expect(renamed).to_contain_text("No run used it.")
-    assert findings(page) == []
+    assert findings(page, within="#fe-centroid-list") == []
     renamed.get_by_test_id("fx-file-keep").click()
     renamed.get_by_test_id("fx-file-remove").click()
     renamed.get_by_test_id("fx-file-remove-sure").click()
@@ -211,6 +208,7 @@ def test_centroid_files_are_looked_into_and_compared(open_page, database, first_
     expect(chosen).to_have_value("novels", timeout=20_000)
 
 
+@pytest.mark.long
 def test_a_measured_budget_is_drawn_and_used_by_one_click(tiny_page, tmp_path):
     from focus_runtime.models.loading import load_model
 
@@ -228,7 +226,7 @@ def test_a_measured_budget_is_drawn_and_used_by_one_click(tiny_page, tmp_path):
     card.get_by_test_id("fx-file-inspect").click()
     expect(page.locator("[data-testid=fx-file-budgets] .main-svg").first).to_be_visible(timeout=30_000)
     expect(page.get_by_test_id("fx-file-held-out")).to_contain_text("+0.40\u00a0% to +1.80\u00a0%")
-    assert findings(page) == []
+    assert findings(page, within="#fe-centroid-list") == []
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
     page.get_by_role("button", name="Use the budget with 52\u00a0% of pairs").click()
     expect(page.locator("#fe-centroids input")).to_have_value(re.compile("tuned, 52 % of pairs"), timeout=20_000)
@@ -236,7 +234,7 @@ def test_a_measured_budget_is_drawn_and_used_by_one_click(tiny_page, tmp_path):
 
 
 def test_shortcuts_work_and_rest_while_typing(open_page):
-    page = open_page()
+    page = open_page(fresh=True)
     layer = page.locator(".fx-layer-number")
     before = int(layer.inner_text())
     page.keyboard.press("]")
@@ -268,34 +266,8 @@ def test_shortcuts_work_and_rest_while_typing(open_page):
     expect(page.get_by_test_id("fx-keys")).to_be_hidden()
 
 
-def test_the_tour_starts_only_on_request_and_ends_for_good(open_page):
-    page = open_page()  # a program drives it
-    page.wait_for_timeout(600)
-    expect(page.get_by_test_id("fx-tour")).to_have_count(0)
-    page.get_by_test_id("fx-keys-open").click()
-    page.get_by_test_id("fx-tour-again").click()
-    expect(page.get_by_test_id("fx-tour")).to_contain_text("1 of 6")
-    for number in range(2, 7):
-        page.keyboard.press("Enter" if number % 2 else "ArrowRight")
-        expect(page.get_by_test_id("fx-tour")).to_contain_text(f"{number} of 6")
-    page.keyboard.press("Escape")
-    expect(page.get_by_test_id("fx-tour")).to_have_count(0)
-    assert page.evaluate("localStorage.getItem('fx-tour-done')") == "1"
-    again = open_page("?tour=on")
-    expect(again.get_by_test_id("fx-tour")).to_be_visible()
-    again.locator("#fe-text textarea").fill("")
-    again.locator("#fe-run").click()  # who explores needs no tour over the result
-    expect(again.get_by_test_id("fx-tour")).to_have_count(0)
-    linked = open_page("?tour=on", size="narrow")
-    expect(linked.get_by_test_id("fx-tour")).to_be_visible()
-    linked.get_by_test_id("fx-tour-skip").click()
-    expect(linked.get_by_test_id("fx-tour")).to_have_count(0)
-
-
-@pytest.mark.parametrize("size", ["wide", "narrow"])
-def test_every_step_of_the_tour_stands_whole_in_the_window(open_page, size):
-    """Also beside a target taller than the window, when the page has scrolled there."""
-    page = open_page("?tour=on", size=size)
+def walk_the_tour(page):
+    """Every step stands whole in the window, also beside a target taller than it, when the page has scrolled there."""
     tour = page.get_by_test_id("fx-tour")
     for number in range(1, 7):
         expect(tour).to_contain_text(f"{number} of 6")
@@ -305,7 +277,29 @@ def test_every_step_of_the_tour_stands_whole_in_the_window(open_page, size):
         box = tour.bounding_box()
         assert 0 <= box["y"] <= box["y"] + box["height"] <= page.viewport_size["height"], (number, box)
         assert 0 <= box["x"] <= box["x"] + box["width"] <= page.viewport_size["width"], (number, box)
-        page.keyboard.press("ArrowRight")
+        if number < 6:
+            page.keyboard.press("ArrowRight" if number % 2 else "Enter")
+
+
+def test_the_tour_starts_only_on_request_stands_in_the_window_and_ends_for_good(open_page):
+    page = open_page(fresh=True)  # a program drives it
+    page.wait_for_timeout(600)
+    expect(page.get_by_test_id("fx-tour")).to_have_count(0)
+    page.get_by_test_id("fx-keys-open").click()
+    page.get_by_test_id("fx-tour-again").click()
+    walk_the_tour(page)
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("fx-tour")).to_have_count(0)
+    assert page.evaluate("localStorage.getItem('fx-tour-done')") == "1"
+    linked = open_page("?tour=on", size="narrow", fresh=True)
+    walk_the_tour(linked)
+    linked.get_by_test_id("fx-tour-skip").click()
+    expect(linked.get_by_test_id("fx-tour")).to_have_count(0)
+    page.get_by_test_id("fx-keys-open").click()
+    page.get_by_test_id("fx-tour-again").click()
+    page.locator("#fe-text textarea").fill("")
+    page.locator("#fe-run").click()  # who explores needs no tour over the result
+    expect(page.get_by_test_id("fx-tour")).to_have_count(0)
 
 
 def static_export(shown):
@@ -318,40 +312,44 @@ def static_export(shown):
     return HTMLExporter().from_notebook_node(new_notebook(cells=[cell]))[0]
 
 
-def test_the_one_file_page_works_from_disk(chromium, database, two_runs, tmp_path):
+@pytest.mark.long  # tests/browser/test_old_links.py reads one
+@pytest.mark.parametrize("name", ["run", "notebook", "export"])
+def test_the_one_file_page_works_from_disk(chromium, database, two_runs, tmp_path, name):
     """A saved run, its frame as a notebook's web view draws it, and nbconvert's export; all without a network."""
     shown = show(two_runs[1], database=database)
-    (tmp_path / "notebook.html").write_text(f"<!doctype html>{shown._repr_html_()}", encoding="utf-8")
-    (tmp_path / "export.html").write_text(static_export(shown), encoding="utf-8")
-    shown.save(tmp_path / "run.html")
+    if name == "run":
+        shown.save(tmp_path / "run.html")
+    else:
+        frame = static_export(shown) if name == "export" else f"<!doctype html>{shown._repr_html_()}"
+        (tmp_path / f"{name}.html").write_text(frame, encoding="utf-8")
     context = chromium.new_context(viewport={"width": 1440, "height": 900}, offline=True)
     problems = []
-    for name in ("run", "notebook", "export"):
-        page = context.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto(f"file://{tmp_path}/{name}.html")
-        inside = page if name == "run" else page.frame_locator("iframe")
-        expect(inside.get_by_test_id("fx-header")).to_be_visible(timeout=30_000)
-        colours = inside.locator("span.fx-token").evaluate_all(
-            "tokens => tokens.map((token) => getComputedStyle(token).backgroundColor)"
-        )
-        assert len(colours) > 10
-        assert len(set(colours)) > 2, name  # a colour for each group
-        inside.locator("span.fx-token").nth(40).click()
-        expect(inside.get_by_test_id("fx-predictions")).to_be_visible()
-        inside.locator("[role=tab][data-view=sparsity]").click()
-        expect(inside.locator("[data-testid=fx-mask] .main-svg").first).to_be_visible(timeout=30_000)
+    page = context.new_page()
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(f"file://{tmp_path}/{name}.html")
+    inside = page if name == "run" else page.frame_locator("iframe")
+    expect(inside.get_by_test_id("fx-header")).to_be_visible(timeout=30_000)
+    colours = inside.locator("span.fx-token").evaluate_all(
+        "tokens => tokens.map((token) => getComputedStyle(token).backgroundColor)"
+    )
+    assert len(colours) > 10
+    assert len(set(colours)) > 2, name  # a colour for each group
+    inside.locator("span.fx-token").nth(40).click()
+    expect(inside.get_by_test_id("fx-predictions")).to_be_visible()
+    inside.locator("[role=tab][data-view=sparsity]").click()
+    expect(inside.locator("[data-testid=fx-mask] .main-svg").first).to_be_visible(timeout=30_000)
     context.close()
     assert problems == []
 
 
-def test_programs_call_the_page_by_stable_names(page_url, two_runs):
+def test_programs_call_the_page_by_stable_names(tiny_site):
     from gradio_client import Client
 
-    client = Client(page_url, verbose=False)
-    assert two_runs[0] in [row["run_id"] for row in client.predict(api_name="/runs")]
-    groups = client.predict(two_runs[0], api_name="/groups")
-    assert {row["run_id"] for row in groups} == {two_runs[0]}
+    url, service, _ = tiny_site
+    client, first = Client(url, verbose=False), list_runs(service.database)[-1]["run_id"]
+    assert first in [row["run_id"] for row in client.predict(api_name="/runs")]
+    groups = client.predict(first, api_name="/groups")
+    assert {row["run_id"] for row in groups} == {first}
     made = client.predict("One ship, two ships, and no ships at all. " * 4, api_name="/analyze")
     assert client.predict(made["run_id"], api_name="/run")["num_tokens"] == made["num_tokens"]
     client.predict(made["run_id"], api_name="/delete")

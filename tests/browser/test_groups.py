@@ -163,6 +163,7 @@ def test_one_selection_is_marked_in_every_view(open_page, database):
     expect(page.locator("[data-testid=fx-selected-loss]")).to_contain_text(f"over {len(chosen)} scored tokens")
 
 
+@pytest.mark.long
 def test_finder_shows_the_attention_kept_as_soon_as_it_is_measured(open_page, database):
     page = open_page("?view=groups&part=finder&layer=9&of=9")
     cell = page.locator("[data-testid=fx-finder] tbody tr td:nth-of-type(9)").first
@@ -215,6 +216,7 @@ def test_agreement_opens_the_layer_and_compares(open_page):
     assert layer_of(page) == 9
 
 
+@pytest.mark.long
 def test_a_lasso_on_the_map_selects_its_tokens(open_page):
     page = open_page("?view=map&layer=9")
     plot = page.locator("[data-testid=fx-map]")
@@ -279,6 +281,7 @@ def test_the_map_names_neighbours_and_groups_and_shows_where_tokens_crowd(open_p
     page.wait_for_function("document.querySelector('[data-testid=fx-map]').layout.shapes.length === 0")
 
 
+@pytest.mark.long
 def test_names_that_come_after_the_map_are_shown_on_it(open_page):
     held = []
 
@@ -306,6 +309,7 @@ def means_on_map(page):
     )
 
 
+@pytest.mark.long
 def test_the_map_of_all_layers_and_its_colours(open_page, database):
     page = open_page("?view=map&layer=9&scope=all")
     caption = page.locator(".fx-map ~ .fx-caption")

@@ -19,6 +19,7 @@ from tests.helpers import ROOT, free_port
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 pytestmark = [
     pytest.mark.browser,
+    pytest.mark.long,  # tests/security has the page's own part of it, tests/test_deploy.py the options
     pytest.mark.skipif(NGINX is None, reason="nginx is not installed (Debian's package nginx-light)"),
 ]
 

@@ -14,7 +14,7 @@ from focus_explorer.usecases.service import Service
 from tests.browser.conftest import HARBOUR, opening, serving
 from tests.helpers import build_model, build_tokenizer, free_port
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]  # without a browser: tests/security/test_modes.py
 
 
 def test_two_visitors_explore_apart_and_meet_their_limit(chromium, tmp_path):

@@ -26,11 +26,17 @@ def choose_cpu(page):
     cpu.click()
 
 
-def test_what_was_chosen_runs_and_is_shown(tiny_page):
+def test_what_a_device_lacks_is_one_line_and_what_was_chosen_runs_and_is_shown(tiny_page):
     open_one, service, _ = tiny_page
     page = open_one()
     unfold(page.get_by_text("More settings").first)
     choose_cpu(page)
+    choose(page, "dtype", "float16")
+    page.locator("#fe-run").click()
+    alert = page.locator("#fe-status [role=alert]")
+    expect(alert).to_contain_text("does not compute in float16", timeout=60_000)
+    expect(alert).to_contain_text("leave the precision to auto")
+
     choose(page, "dtype", "bfloat16")
     choose(page, "backend", "decomposed")
     for field, value in {"groups": "6", "routing-dim": "8", "seed": "5"}.items():
@@ -44,29 +50,19 @@ def test_what_was_chosen_runs_and_is_shown(tiny_page):
     config = run["config"]
     assert (run["device"], run["dtype"], run["backend"]) == ("cpu", "bfloat16", "decomposed")
     assert (config["num_groups"], config["routing_dim"]) == (6, 8)
-
-
-def test_what_a_device_lacks_is_one_line_and_only_random_centroids_are_drawn(tiny_page):
-    page = tiny_page[0]()
-    unfold(page.get_by_text("More settings").first)
-    choose_cpu(page)
-    choose(page, "dtype", "float16")
-    page.locator("#fe-run").click()
-    alert = page.locator("#fe-status [role=alert]")
-    expect(alert).to_contain_text("does not compute in float16", timeout=60_000)
-    expect(alert).to_contain_text("leave the precision to auto")
-    expect(page.locator("#fe-groups input")).to_be_visible()
+    page.get_by_role("button", name="Another text").click()
     choose(page, "centroids", "default")
     expect(page.locator("#fe-groups input")).to_be_hidden()
 
 
+@pytest.mark.long
 def test_another_text_has_the_heads_of_the_run_until_other_centroids_are_chosen(tiny_page):
     open_one, service, _ = tiny_page
     model = list_runs(service.database)[-1]["model_id"]
     own = {"budget": (HeadException(layer=0, window=2),), "window_growth": (4, 64)}
     how = AnalyzeRequest(model=model, centroids="random", top_k=1, window=8, repeats=1, **own)
     opened = analyze(service, HARBOUR[:300], how)
-    page = open_one(f"?run={opened}")
+    page = open_one(f"?run={opened}", fresh=True)
     page.get_by_role("button", name="Another text").click()
     unfold(page.get_by_text("More settings").first)
     expect(page.get_by_label("Of the opened run")).to_be_checked()

@@ -53,6 +53,7 @@ def pictures(chromium, tmp_path):
     server.server_close()
 
 
+@pytest.mark.long
 def test_pictures_by_keyboard_and_the_recorded_run(pictures):
     assert len(PLACES) == 3
     _slide_the_mask(pictures)

@@ -20,7 +20,7 @@ from focus_runtime.fit.calibrate import calibrate_potentials
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import save_centroids
 from focus_runtime.routing.centroids import random_centroids
-from tests.browser.test_accessibility import findings
+from tests.browser.test_accessibility import PANEL, findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 
@@ -181,7 +181,7 @@ def test_rows_of_both_tables_choose_their_tokens_and_their_layer(open_page):
     expect(layer).to_be_focused()
     expect(layer).to_have_attribute("aria-current", "true")
     page.get_by_test_id("fx-mask").press("Enter")
-    assert findings(page) == []
+    assert findings(page, within=PANEL) == []
 
 
 def test_distances_are_shown_with_both_null_baselines(open_page, database):
@@ -199,14 +199,15 @@ def test_distances_are_shown_with_both_null_baselines(open_page, database):
     page.locator("[data-testid=fx-layers-chart] .scatterlayer .point").first.wait_for(state="attached")
 
 
-def test_attention_is_measured_from_the_page_and_its_links_lead_to_the_text(open_page, database):
-    page = open_mask(open_page, layer=3)
-    run_id = run_id_of(page)
+def test_attention_is_measured_from_the_page_and_its_links_lead_to_the_text(tiny_page):
+    open_one, service, _ = tiny_page
+    run_id = list_runs(service.database)[-1]["run_id"]
+    page = open_mask(lambda query, **how: open_one(f"{query}&run={run_id}", **how), layer=1)
     page.get_by_role("button", name="Measure attention mass").click()
     heads = page.locator("[data-testid=fx-heads]")
     heads.locator(".main-svg").first.wait_for(timeout=120_000)
-    rows = fetch(Service(database).database, "attention_mass", run_id=run_id).to_pylist()
-    assert len(rows) == 30 * 9
+    rows = fetch(service.database, "attention_mass", run_id=run_id).to_pylist()
+    assert len(rows) == 2 * 4
     kept = sum(row["mass_kept"] for row in rows) / len(rows)
     expect(page.locator(".fx-part").nth(1)).to_contain_text(f"keeps {100 * kept:.1f}")
     link = page.locator("[data-testid=fx-links-dropped] button").first
@@ -214,7 +215,7 @@ def test_attention_is_measured_from_the_page_and_its_links_lead_to_the_text(open
     link.click()
     expect(page.locator("[data-testid=fx-selection]")).to_contain_text(f"link from token {query} to {key}")
     expect(page.locator("[data-testid=fx-tokens]")).to_be_visible()
-    again = open_mask(open_page, layer=3, size="narrow")
+    again = open_mask(lambda query, **how: open_one(f"{query}&run={run_id}", **how), layer=1, size="narrow")
     again.locator("[data-testid=fx-heads] .main-svg").first.wait_for(timeout=30_000)
     assert again.evaluate("document.documentElement.scrollWidth") <= 390
 
@@ -318,7 +319,9 @@ def test_windows_that_grow_are_counted_and_said(tiny_page, tmp_path):
     page = open_one(f"?run={run_id}&view=sparsity&layer=0")
     page.locator("[data-testid=fx-mask] .nsewdrag").first.wait_for(timeout=30_000)
     page.locator(".fx-about summary").click()
-    expect(page.locator(".fx-about")).to_contain_text("window 6, windows grow from token 20 to 90, 2 sinks")
+    expect(page.locator(".fx-about")).to_contain_text(
+        "window 6, 2 sinks, causal assignment, windows growing from token 20 to 90"
+    )
     rule = {"top_k": 1, "window": 6, "sinks": 2, "growth": growth}
     canvas = page.get_by_test_id("fx-arranged")
     canvas.scroll_into_view_if_needed()
@@ -330,9 +333,10 @@ def test_windows_that_grow_are_counted_and_said(tiny_page, tmp_path):
     slider.evaluate("(s) => { s.value = 2; s.dispatchEvent(new Event('input', {bubbles: true})); }")
     other = kept_under(service.database, run_id, 0, **rule | {"top_k": 2})
     expect(page.get_by_test_id("fx-budget-counts")).to_contain_text(f"Layer 0 keeps {100 * other:.1f} %")
-    assert findings(page) == []
+    assert findings(page, within=PANEL) == []
 
 
+@pytest.mark.long
 def test_query_heads_that_differ_are_named_and_chosen_from_a_list(tiny_page):
     open_one, service, _ = tiny_page
     budget = (
@@ -365,4 +369,4 @@ def test_query_heads_that_differ_are_named_and_chosen_from_a_list(tiny_page):
     kept = page.get_by_test_id("fx-links-kept").locator(".fx-link-details")
     expect(kept.filter(has_text="head 0, full attention").first).to_be_visible(timeout=60_000)
     expect(kept.filter(has_text=re.compile("head [123], full attention"))).to_have_count(0)
-    assert findings(page) == []
+    assert findings(page, within=PANEL) == []

@@ -19,8 +19,8 @@ from focus_explorer.usecases.run_payload import load_run
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_runtime.budget import HeadException
-from tests.browser.conftest import HARBOUR, reload
-from tests.browser.test_accessibility import findings
+from tests.browser.conftest import HARBOUR, reopen
+from tests.browser.test_accessibility import PANEL, findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 WAIT = 60_000
@@ -92,7 +92,7 @@ def test_questions_are_answered_by_a_sentence_and_a_figure(open_page, rows, data
     else:
         expect(answer).to_contain_text("This was not measured for this run")
         expect(figure).to_be_hidden()
-    assert findings(page) == []
+    assert findings(page, within=PANEL) == []
     page.get_by_role("radio", name="Is it faster here?").check(force=True)
     expect(answer).to_contain_text("timed")
     page.get_by_role("button", name="By stage, in Compare").click()
@@ -115,7 +115,7 @@ def test_a_layer_chosen_in_the_table_opens_everywhere_and_the_link_brings_it_bac
     expect(button).to_be_focused()
     assert "stat=dominance" in page.url
     assert "layer=20" in page.url
-    reload(page)
+    reopen(page)
     expect(table(page, "fx-stat-layer-table").locator("[aria-current=true]")).to_have_text("20", timeout=WAIT)
     expect(page.locator("#fe-view .fx-stat-part select").first).to_have_value("dominance")
 
@@ -207,7 +207,7 @@ def test_a_mask_is_fetched_from_the_dialog_once_its_queries_are_in_the_text(open
     expect(problem).to_contain_text("the first query, 40, comes after the last, 20")
     page.locator("[data-testid=fx-export-make]").click()  # says nothing new: it goes to what must be changed
     expect(first).to_be_focused()
-    assert findings(page) == []
+    assert findings(page, within="[data-testid=fx-export]") == []
     last.fill("99")
     expect(command).to_contain_text("--rows 40:100")
     expect(problem).to_have_count(0)
@@ -226,6 +226,7 @@ def test_a_mask_is_fetched_from_the_dialog_once_its_queries_are_in_the_text(open
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_mask_of_heads_that_differ_is_fetched_from_the_dialog(tiny_page, tmp_path):
     open_one, service, _ = tiny_page
     own = (HeadException(layer=0, head=0, full=True), HeadException(layer=1, query_head=1, top_k=0, window=20))
@@ -240,7 +241,7 @@ def test_the_mask_of_heads_that_differ_is_fetched_from_the_dialog(tiny_page, tmp
     heads = page.get_by_test_id("fx-export").get_by_label("Heads")
     expect(heads.locator("option:checked")).to_have_text("query head 1: no groups, window 20")
     expect(command).to_contain_text("--layer 1 --head 1")
-    assert findings(page) == []
+    assert findings(page, within="[data-testid=fx-export]") == []
     page.locator("[data-field=maskLayer]").select_option("0")
     heads.select_option("head 0: full attention")
     tokens = fetch_run(service.database, run_id)["num_tokens"]

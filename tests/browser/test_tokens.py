@@ -15,7 +15,7 @@ from benchmarks.synthetic_runs import write_long_run
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.generate import LiveTexts
-from focus_explorer.usecases.runs import run_config, run_summary
+from focus_explorer.usecases.runs import list_runs, run_config, run_summary
 from focus_explorer.usecases.service import Service
 from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
@@ -24,7 +24,7 @@ from tests.browser.conftest import opening
 from tests.browser.test_page import set_layer, shown_run, stored
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
-LONG = 20_000
+LONG = 8_000
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_a_token_shows_exactly_what_the_mask_allows(open_page, database):
     page = open_page("?layer=4")
     run_id = shown_run(page)
     config = run_summary(Service(database).database, run_id)["config"]
-    rows = stored(database, run_id)
+    rows = stored(Service(database), run_id)
     for pos, layers in ((150, (4, 11)), (2, (11, 20))):
         page.locator(f"#fx-token-{pos}").click()
         for layer in layers:
@@ -95,7 +95,7 @@ def test_search_finds_counts_steps_and_selects(open_page, database):
 
 def test_filters_dim_and_hide(open_page, database):
     page = open_page("?layer=3")
-    rows = [row["top_group"] for row in stored(database, shown_run(page)) if row["layer"] == 3]
+    rows = [row["top_group"] for row in stored(Service(database), shown_run(page)) if row["layer"] == 3]
     group = max(set(rows), key=rows.count)
     page.locator("[data-testid=fx-filter] summary").click()
     page.locator("[data-testid=fx-filter] select").first.select_option(str(group))
@@ -159,7 +159,7 @@ def shades(page):
 def test_colourings_follow_the_stored_numbers(open_page, database):
     page = open_page("?layer=9")
     run_id = shown_run(page)
-    rows = stored(database, run_id)
+    rows = stored(Service(database), run_id)
     here = np.array([row["probabilities"] for row in rows if row["layer"] == 9], dtype=np.float64)
     tops = np.array([row["top_group"] for row in rows]).reshape(-1, len(here))
     groups = here.shape[1]
@@ -191,11 +191,13 @@ def test_colourings_follow_the_stored_numbers(open_page, database):
     assert shades(page) == ["none", *(f"d{sum(value >= limit for limit in limits)}" for value in differences)]
 
 
-def test_lines_and_paragraphs_of_the_text_are_kept(open_page, database):
+def test_lines_and_paragraphs_of_the_text_are_kept(tiny_page):
+    open_one, service, folder = tiny_page
     text = "One line.\nA second line.\n\nA paragraph, after an empty line.\n\n\nThe end\n  with an indented line."
-    run_id = analyze(Service(database), text, AnalyzeRequest(centroids="novels", window=8, repeats=1))
-    page = open_page(f"?run={run_id}")
-    pieces = [row["piece"] for row in fetch(Service(database).database, "tokens", run_id=run_id).to_pylist()]
+    model = str(folder.parent / "tiny")
+    run_id = analyze(service, text, AnalyzeRequest(model=model, centroids="random", window=8, repeats=1))
+    page = open_one(f"?run={run_id}")
+    pieces = [row["piece"] for row in fetch(service.database, "tokens", run_id=run_id).to_pylist()]
     assert "".join(pieces) == text
     tops = page.eval_on_selector_all(
         "span.fx-token", "spans => spans.map((s) => s.closest('.fx-line').getBoundingClientRect().top)"
@@ -257,8 +259,8 @@ def test_a_long_text_scrolls_with_few_tokens_on_the_page(long_page):
 
 def test_groups_colour_a_text_while_it_is_typed(tiny_page):
     open_one, service, _ = tiny_page
-    page = open_one("?view=tokens&layer=0")
-    run_id = page.evaluate("new URLSearchParams(location.search).get('run')")
+    run_id = list_runs(service.database)[-1]["run_id"]
+    page = open_one(f"?run={run_id}&view=tokens&layer=0")
     part = page.get_by_test_id("fx-typing")
     part.get_by_text("Type a text and watch its groups").click()
     part.get_by_role("textbox").press_sequentially("The harbour was quiet.", delay=5)
@@ -276,9 +278,10 @@ def test_groups_colour_a_text_while_it_is_typed(tiny_page):
     expect(part.get_by_role("alert")).to_contain_text("at most 2,000 while typing", timeout=60_000)
 
 
-def test_attention_of_a_token_is_drawn_by_layer_and_head(open_page, database):
+def test_attention_of_a_token_is_drawn_by_layer_and_head(tiny_page):
     """Computed from the model, then the slider and the heads need no server; what Focus drops is dashed."""
-    page = open_page("?view=tokens&layer=9")
+    open_one, service, _ = tiny_page
+    page = open_one(f"?run={list_runs(service.database)[-1]['run_id']}&view=tokens&layer=0")
     page.locator("span.fx-token").nth(200).click()
     part = page.get_by_test_id("fx-token-attention")
     part.get_by_role("button", name="Show attention").click()
@@ -288,16 +291,16 @@ def test_attention_of_a_token_is_drawn_by_layer_and_head(open_page, database):
     requests = []
     page.on("request", lambda request: requests.append(request.url))
     shown = [table.inner_text()]
-    set_layer(page, 14)
-    expect(part).to_contain_text("full attention in layer 14")
+    set_layer(page, 1)
+    expect(part).to_contain_text("full attention in layer 1")
     shown.append(table.inner_text())
-    part.get_by_label("Heads").select_option("4")
-    expect(part).to_contain_text("layer 14, head 4")
+    part.get_by_label("Heads").select_option("3")
+    expect(part).to_contain_text("layer 1, head 3")
     shown.append(table.inner_text())
     assert len(set(shown)) == 3
     assert [url for url in requests if "component_server" in url] == []
-    stored_rows = [row for row in stored(database, shown_run(page)) if row["layer"] == 14]
-    config = run_config(fetch_run(Service(database).database, shown_run(page)))
+    stored_rows = [row for row in stored(service, shown_run(page)) if row["layer"] == 1]
+    config = run_config(fetch_run(service.database, shown_run(page)))
     dropped = 0
     for row in table.locator("tbody tr").all():
         key = int(re.search(r"\d+", row.locator("button").get_attribute("title"))[0])
@@ -307,4 +310,4 @@ def test_attention_of_a_token_is_drawn_by_layer_and_head(open_page, database):
         dropped += not kept
     assert part.locator(".fx-arcs path[data-dropped]").count() <= dropped
     page.locator("span.fx-token").nth(150).click()  # another token follows by itself
-    expect(part).to_contain_text("full attention in layer 14", timeout=60_000)
+    expect(part).to_contain_text("full attention in layer 1", timeout=60_000)

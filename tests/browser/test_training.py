@@ -48,11 +48,13 @@ def shown_range(page, chart):
     return page.evaluate(f"document.querySelector('[data-testid=fx-curve-{chart}]').layout.xaxis.range.map(Math.round)")
 
 
-def test_start_watch_zoom_stop_continue_and_use(tiny_page):
+@pytest.mark.parametrize("to_the_end", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_start_watch_zoom_stop_continue_and_use(tiny_page, to_the_end):
     open_one, service, text = tiny_page
     before = {file["sha256"] for file in uploaded_centroids(service.database)}
     page = open_tab(open_one)
-    expect(page.locator("#fe-training")).to_contain_text("No training yet")
+    if not Trainings(service).rows():
+        expect(page.locator("#fe-training")).to_contain_text("No training yet")
     pace = text.parent / "pace"  # else a fast machine would be done before Stop is pressed
     pace.touch()
     start(page, text, "harbour", STEPS)
@@ -87,12 +89,14 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page):
 
     page.get_by_test_id("fx-training-stop").click()
     expect(page.locator(RUN)).to_have_text("stopped", timeout=60_000)
-    [row] = Trainings(service).rows()
+    row = Trainings(service).rows()[0]
     assert 0 < row["step"] < STEPS
     # the page asks for a training that does not run every few seconds only
     expect(page.locator("#fe-training")).to_contain_text(f"Step {row['step']:,} of {STEPS:,}", timeout=30_000)
 
     pace.unlink()
+    if not to_the_end:
+        return
     page.get_by_test_id("fx-training-resume").click()  # a fast machine is done before the page asks again
     expect(page.locator(RUN)).to_have_text("done", timeout=300_000)
     assert Trainings(service).rows()[0]["step"] == STEPS
@@ -162,11 +166,19 @@ def record(service, name, loss, *, twin=False, held_out=False, layers=False, **s
             )
 
 
-def test_two_trainings_lie_over_each_other(tiny_page):
+def test_curves_of_recorded_trainings(tiny_page):
     open_one, service, _ = tiny_page
     record(service, "first", 4.0)
     record(service, "second", 5.0, twin=True, hard=True)
+    record(service, "scored", 4.0, held_out=True)
+    record(service, "layer by layer", 0.9, layers=True)
     page = open_tab(open_one, query="?__theme=dark", size="narrow", scheme="dark")
+    two_lie_over_each_other(page)
+    one_layer_by_layer_has_a_curve_of_its_own(page)
+    scores_on_held_out_text_are_points_of_their_own(page)
+
+
+def two_lie_over_each_other(page):
     listed = page.locator("[data-testid=fx-training-list]")
     expect(listed).to_contain_text("first", timeout=60_000)
     listed.get_by_role("button", name="second").click()
@@ -187,10 +199,7 @@ def test_two_trainings_lie_over_each_other(tiny_page):
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
-def test_scores_on_held_out_text_are_points_of_their_own(tiny_page):
-    open_one, service, _ = tiny_page
-    record(service, "scored", 4.0, held_out=True)
-    page = open_tab(open_one)
+def scores_on_held_out_text_are_points_of_their_own(page):
     page.locator("[data-testid=fx-training-list]").get_by_role("button", name="scored").click(timeout=60_000)
     page.wait_for_function("document.querySelector('[data-testid=fx-curve-loss]').data?.length === 4", timeout=90_000)
     drawn = page.evaluate("document.querySelector('[data-testid=fx-curve-loss]').data.map((t) => [t.mode, t.x.length])")
@@ -211,11 +220,7 @@ def test_scores_on_held_out_text_are_points_of_their_own(tiny_page):
     expect(page.locator("#fe-training .fx-tooltip")).to_contain_text("scored, held-out novels")
 
 
-def test_a_training_layer_by_layer_has_a_curve_of_its_own(tiny_page):
-    open_one, service, _ = tiny_page
-    record(service, "layer by layer", 0.9, layers=True)
-    record(service, "whole model", 4.0)
-    page = open_tab(open_one)
+def one_layer_by_layer_has_a_curve_of_its_own(page):
     listed = page.locator("[data-testid=fx-training-list]")
     listed.get_by_role("button", name="layer by layer").click(timeout=60_000)
     page.wait_for_function(
@@ -228,7 +233,7 @@ def test_a_training_layer_by_layer_has_a_curve_of_its_own(tiny_page):
     expect(values.locator("td[data-label=Perplexity]")).to_have_count(0)
     for hidden in ("Loss", "Perplexity"):
         expect(headings.filter(has_text=hidden, visible=True)).to_have_count(0)
-    listed.get_by_label("whole model").first.check()
+    listed.get_by_label("first").first.check()
     expect(headings.filter(has_text="Loss", visible=True)).to_have_count(1, timeout=30_000)
     expect(values.locator("td[data-label=Perplexity]").first).to_have_text("–")
     page.wait_for_function("document.querySelector('[data-testid=fx-curve-loss]').data?.length === 2", timeout=30_000)
@@ -252,6 +257,7 @@ def test_a_recipe_fills_the_form_and_an_early_end_without_held_out_text_is_refus
     expect(page.locator("#fe-train-status [role=alert]")).to_contain_text("held-out text", timeout=60_000)
 
 
+@pytest.mark.long
 def test_a_problem_of_the_process_is_one_message(tiny_page):
     open_one, _, text = tiny_page
     page = open_tab(open_one)

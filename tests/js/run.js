@@ -1,12 +1,7 @@
-// Runs every test file of this folder. The files are named one by one: Node 18 reads no patterns.
-import { spawnSync } from "node:child_process";
+// Runs every test file of this folder in one process: a process for each took five times as long.
 import { readdirSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const folder = dirname(fileURLToPath(import.meta.url));
-const files = readdirSync(folder).filter((name) => name.endsWith(".test.js"));
-const finished = spawnSync(process.execPath, ["--test", ...files.sort().map((name) => join(folder, name))], {
-  stdio: "inherit",
-});
-process.exitCode = finished.status ?? 1;
+const files = readdirSync(dirname(fileURLToPath(import.meta.url))).filter((name) => name.endsWith(".test.js"));
+for (const file of files.sort()) await import(`./${file}`);

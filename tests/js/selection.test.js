@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import "./page.js";
 import { decodeSelection, encodeSelection } from "../../assets/js/core/selection-code.js";
 import { Selection, selectedPerGroup, selectGroup, selectRange, selectToken } from "../../assets/js/core/selection.js";
 import { below, random, randomRun, times } from "./helpers.js";
 
 const stored = new Map();
-globalThis.window = {
-  localStorage: { getItem: (key) => stored.get(key) ?? null, setItem: (key, value) => stored.set(key, value) },
+globalThis.window.localStorage = {
+  getItem: (key) => stored.get(key) ?? null,
+  setItem: (key, value) => stored.set(key, value),
 };
 const { run, tops } = randomRun({ numTokens: 20_000, layerIds: [0, 4], numGroups: 8 });
 

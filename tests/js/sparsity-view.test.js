@@ -7,8 +7,6 @@ import { MOST_TOKENS } from "../../assets/js/sparsity/arrangement.js";
 import { SparsityView } from "../../assets/js/sparsity/view.js";
 import { randomRun } from "./helpers.js";
 
-globalThis.getComputedStyle = () => ({ getPropertyValue: () => "#000000" });
-
 const PAIRS = { local_only: 30, group_only: 20, local_and_group: 0, sink_only: 0, dropped: 50 };
 
 test("the scale of shares is shown where colours are shares: not of single pairs, which have causes", () => {

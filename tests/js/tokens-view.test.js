@@ -90,7 +90,7 @@ test("a drag that ends outside the text selects to its last token, and tokens sh
   const { view } = filtered(times(40, (i) => i));
   const ranges = [];
   const released = [];
-  globalThis.window = { addEventListener: (_, listener) => released.push(listener) };
+  globalThis.window.addEventListener = (_, listener) => released.push(listener);
   Object.assign(view.app, { select: ({ positions }) => ranges.push([positions[0], positions.at(-1)]) });
   view.spanOf = (event) => ({ fxPos: event.pos });
   const at = (pos) => ({ pos, clientX: 20 * pos, clientY: 0, button: 0, buttons: 1, pointerType: "mouse" });

@@ -12,7 +12,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 def _streams() -> list[tuple[list[str], list[str]]]:
     """(folders, ignored folders) of every pytest command of `make test`; no folders means all."""
     streams = []
-    command = r'^test-[\w-]+: \$\(PACKAGES\)\n\t.*-m pytest -m "not long"(.*) \$\(ARGS\)$'
+    command = r"^test-[\w-]+: \$\(PACKAGES\)\n\t.*\$\(STREAM\)(.*) \$\(ARGS\)$"
     for words in re.findall(command, MAKEFILE, re.MULTILINE):
         words = re.sub(r"\$\(wildcard (\S+)\)", _found, words)
         assert "-m" not in words.split(), "streams are folders, whatever the other marks"
@@ -33,7 +33,7 @@ def test_every_test_file_belongs_to_one_stream():
     streams = _streams()
     names = re.search(r"^STREAMS := (.*)$", MAKEFILE, re.MULTILINE)
     assert names is not None
-    assert len(streams) == len(names[1].split()) == 4
+    assert len(streams) == len(names[1].split()) == 5
     files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")]
     assert len(files) > 200
     for file in files:
@@ -43,14 +43,3 @@ def test_every_test_file_belongs_to_one_stream():
             if (not folders or _holds(folders, file)) and not _holds(ignored, file)
         ]
         assert len(owners) == 1, (file, owners)
-
-
-def test_browser_tests_lie_in_the_stream_whose_browser_they_share():
-    [folders] = [folders for folders, _ in _streams() if "tests/browser" in folders]
-    marked = [
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "tests").rglob("test_*.py")
-        if re.search(r"mark\.browser\b", path.read_text(encoding="utf-8")) and path.name != "test_make.py"
-    ]
-    assert marked
-    assert [path for path in marked if not _holds(folders, path)] == []

@@ -72,7 +72,7 @@ STATISTICS = {
         without=1.0,
     ),
     "entropy": Statistic(
-        "Uncertainty",
+        "Assignment entropy",
         "The entropy of a token's probabilities over the groups, mean over tokens, in nats: 0 when each token is "
         "certain of its group.",
         SIZES,
@@ -88,7 +88,7 @@ STATISTICS = {
         reported=True,
     ),
     "nmi": Statistic(
-        "Shared information",
+        "Mutual information (NMI)",
         "Normalised mutual information of groups and categories: 0 when a group says nothing about the category of "
         "a token, 1 when it says everything.",
         KINDS,

@@ -47,7 +47,7 @@ def set_layer(page, layer):
 
 
 def test_a_run_shows_its_text_groups_and_numbers_and_switches_layers_at_once(open_page, database):
-    page = open_page()
+    page = open_page(fresh=True)
     run_id = shown_run(page)
     service = Service(database)
     pieces = [row["piece"] for row in fetch(service.database, "tokens", run_id=run_id).to_pylist()]

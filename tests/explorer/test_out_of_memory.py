@@ -121,7 +121,7 @@ def test_statistics_are_printed_without_what_does_not_fit(site, short_memory, ca
     assert main(["statistics", site.run, "--db", site.db, "--attention"]) == 0
     out, err = capsys.readouterr()
     assert re.search(f"note: 606 tokens {FITS}; explore the text again", err)
-    assert "largest group" in out
+    assert "Largest group" in out
 
 
 def test_a_corpus_goes_on_without_the_document(site, short_memory, capsys):

@@ -67,7 +67,7 @@ def test_the_command_says_the_same_as_the_tables(measured, capsys):
     assert main(["statistics", run_id, "--db", str(service.database.path), "--no-measure"]) == 0
     text = capsys.readouterr().out
     assert "sentences" in text
-    assert "normalised mutual information, part of speech" in text
+    assert "Mutual information (NMI), part of speech" in text
     assert "nan" not in text
     assert main(["statistics", "none", "--db", str(service.database.path)]) == 2
     assert "there is no run 'none'" in capsys.readouterr().err

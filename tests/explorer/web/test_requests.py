@@ -12,6 +12,7 @@ import pytest
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.tables.sources import TABLES, read
+from focus_explorer.statistics.describe import STATISTICS
 from focus_explorer.statistics.tables import statistics_table
 from focus_explorer.usecases.labels import label_run
 from focus_explorer.usecases.request import UseCase
@@ -150,6 +151,7 @@ def test_the_page_gets_every_run_and_layer_row_of_the_statistics_table(service, 
     table = statistics_table(service.database, run_id, "statistics").to_pylist()
     for scope, key in (("run", "run"), ("layer", "layers")):
         stored = [one for one in table if one["scope"] == scope and not one["statistic"].endswith("_minus_random")]
+        stored.sort(key=lambda one: list(STATISTICS).index(one["statistic"]))
         assert answer[key]["statistic"] == [one["statistic"] for one in stored]
         assert answer[key]["value"] == pytest.approx([one["value"] for one in stored], rel=1e-5, nan_ok=True)
     assert answer["missing"] == {"tags": True, "random": True, "attention": True}

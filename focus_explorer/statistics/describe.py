@@ -279,7 +279,7 @@ class _Rows:
                 draws = layer.shuffled_groups[name][:, group] if scheme else None
                 if statistic == "share":
                     draws = np.array([estimate.value])  # shuffling keeps sizes
-                rows.append(self._filled(row, estimate, random, draws, size))
+                rows.append(self._with_baselines(row, estimate, random, draws, size))
         return rows
 
     def of_layer(self, layer: Layer) -> list[StatisticRow]:
@@ -335,14 +335,14 @@ class _Rows:
         self, row: StatisticRow, estimate: Estimate, random: Estimate | None, draws: NDArray[np.float64]
     ) -> list[StatisticRow]:
         """The row, and another of the difference from random centroids."""
-        rows = [self._filled(row, estimate, random, draws, row.count)]
+        rows = [self._with_baselines(row, estimate, random, draws, row.count)]
         if random is not None and STATISTICS[row.statistic].compared:
             gain = estimate.minus(random)
             difference = replace(row, statistic=f"{row.statistic}_minus_random", value=gain.value, window_only=None)
-            rows.append(self._filled(difference, gain, None, None, row.count))
+            rows.append(self._with_baselines(difference, gain, None, None, row.count))
         return rows
 
-    def _filled(
+    def _with_baselines(
         self,
         row: StatisticRow,
         estimate: Estimate,

@@ -13,7 +13,7 @@ from focus_explorer import settings
 from focus_explorer.errors import Cancelled, ConfigError, StoreBusyError
 from focus_explorer.progress import Progress, silent
 from focus_explorer.usecases.centroids.files import SHIPPED_CENTROIDS, load_named_centroids
-from focus_explorer.usecases.centroids.fit import RANDOM_SEED, calibrate, fit_centroids
+from focus_explorer.usecases.centroids.ready import RANDOM_SEED, calibrate, ready_centroids
 from focus_explorer.usecases.jobs import Job, JobRunner, stop_requested
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
@@ -171,7 +171,7 @@ def analyze(
     progress("Loading the model", 0.0)
     read = load_named_centroids(service.database, request.centroids)  # before the model: a bad file is known at once
     with service.models.lease(request.model, device=request.device, dtype=request.dtype, progress=progress) as loaded:
-        centroids = fit_centroids(read, loaded, request, request.seed)
+        centroids = ready_centroids(read, loaded, request, request.seed)
         if (request.assignment or centroids.config.assignment) == "causal" and not centroids.has_potentials:
             progress("Balancing the groups", 0.01)
             calibrate(loaded, centroids, request.special_tokens)

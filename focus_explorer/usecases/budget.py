@@ -59,7 +59,7 @@ def budget_of(source: str | None) -> Budget | None:
         raise ConfigError(f"{source}: {error}") from error
 
 
-def heads_of(database: Database, source: str) -> dict[str, Any]:
+def heads_setting(database: Database, source: str) -> dict[str, Any]:
     """Budget and growth of windows as fields of `AnalyzeRequest`: the file's, none ("alike"), or a run's by its id."""
     if source == OF_THE_FILE:
         return {}

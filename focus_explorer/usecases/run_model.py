@@ -12,7 +12,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.progress import Progress, silent
 from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.centroids.files import load_named_centroids, shipped_name, uploaded_centroids
-from focus_explorer.usecases.centroids.fit import calibrate, fit_centroids
+from focus_explorer.usecases.centroids.ready import calibrate, ready_centroids
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.runs import run_config, run_special_tokens
 from focus_explorer.usecases.service import Service
@@ -66,7 +66,7 @@ def run_centroids(service: Service, run: dict[str, Any], loaded: LoadedModel, na
     """The centroids a run was made with, looked up by their hash, balanced where the run needed that."""
     config = run_config(run)
     read = load_named_centroids(service.database, name or _centroid_name(service, run))
-    centroids = fit_centroids(read, loaded, config, run["seed"])
+    centroids = ready_centroids(read, loaded, config, run["seed"])
     if config.assignment == "causal" and not centroids.has_potentials:
         calibrate(loaded, centroids, run_special_tokens(run))
     return centroids

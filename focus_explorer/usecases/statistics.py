@@ -14,7 +14,7 @@ from focus_explorer.progress import Progress, held_at, silent
 from focus_explorer.statistics.rows import ENOUGH_UNITS, FEW_UNITS
 from focus_explorer.statistics.sample import stored_measurements
 from focus_explorer.statistics.tables import RunStatistics, agreement_between, run_statistics, statistics_table
-from focus_explorer.usecases.centroids.fit import calibration_ids
+from focus_explorer.usecases.centroids.ready import calibration_ids
 from focus_explorer.usecases.jobs import Job, JobRunner
 from focus_explorer.usecases.pairs import MEASURED_TOKENS, measure_attention
 from focus_explorer.usecases.run_model import lease_run_model, run_random_seed

@@ -11,7 +11,7 @@ from pydantic import field_validator
 from focus_explorer.errors import InputError, TextError
 from focus_explorer.progress import StageBar, no_stages
 from focus_explorer.usecases.centroids.files import check_new, find_centroids, load_named_centroids
-from focus_explorer.usecases.centroids.fit import check_model
+from focus_explorer.usecases.centroids.ready import check_model
 from focus_explorer.usecases.request import (
     ONE_OF,
     SHIPPED,

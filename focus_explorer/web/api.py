@@ -13,7 +13,7 @@ import gradio as gr
 from focus_explorer.errors import InputError
 from focus_explorer.usecases.analyze import AnalyzeRequest
 from focus_explorer.usecases.analyze import analyze as analyze_text
-from focus_explorer.usecases.budget import OF_THE_FILE, heads_of
+from focus_explorer.usecases.budget import OF_THE_FILE, heads_setting
 from focus_explorer.usecases.jobs import DEFECT, Job, done_here
 from focus_explorer.usecases.names import known_to_page
 from focus_explorer.usecases.request import UseCase
@@ -119,7 +119,7 @@ def _analyze(request: AnalyzeRequest) -> UseCase:
     def analyze(service: Service, text: str, **values: Any) -> dict:
         values = {settings.get(name, name): value for name, value in values.items()}
         values["max_tokens"] = values["max_tokens"] or None
-        heads = heads_of(service.database, values.pop("heads"))
+        heads = heads_setting(service.database, values.pop("heads"))
         chosen = AnalyzeRequest(repeats=request.repeats, **values, **heads)
         chosen = known_to_page(service, text, chosen)
 

@@ -16,7 +16,7 @@ from typing import Any
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import InputError
 from focus_explorer.usecases.centroids.files import shipped_name
-from focus_explorer.usecases.centroids.fit import CALIBRATION_TOKENS
+from focus_explorer.usecases.centroids.ready import CALIBRATION_TOKENS
 from focus_explorer.usecases.runs import checked_text
 from focus_explorer.usecases.service import Service
 from focus_runtime.store.database import Database

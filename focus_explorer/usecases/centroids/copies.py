@@ -22,7 +22,7 @@ from focus_explorer.usecases.centroids.files import (
     kept_folder,
     load_row,
 )
-from focus_explorer.usecases.centroids.fit import calibrate
+from focus_explorer.usecases.centroids.ready import calibrate
 from focus_explorer.usecases.request import AsJson, File, NewFile, argument, option
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.centroids import UsedBudgetPayload

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from focus_explorer.data.queries import fetch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.settings import MAX_KEPT_BYTES
-from focus_explorer.usecases.centroids.fit import check_model, groups_on_samples
+from focus_explorer.usecases.centroids.ready import check_model, groups_on_samples
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.users import check_owner, log_change, new_owner
 from focus_explorer.words import counted

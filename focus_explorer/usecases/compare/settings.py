@@ -14,7 +14,7 @@ import numpy as np
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.errors import ConfigError
 from focus_explorer.progress import Progress, held_at, silent
-from focus_explorer.usecases.centroids.fit import calibration_ids
+from focus_explorer.usecases.centroids.ready import calibration_ids
 from focus_explorer.usecases.jobs import stop_requested
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.run_model import backend_again, lease_run_model, run_centroids, run_changes

@@ -16,7 +16,7 @@ from focus_explorer.data.corpus import CorpusData
 from focus_explorer.errors import InputError
 from focus_explorer.usecases.analyze import CorpusRequest, CorpusStopped
 from focus_explorer.usecases.centroids.files import load_named_centroids
-from focus_explorer.usecases.centroids.fit import calibrate, calibration_ids, fit_centroids
+from focus_explorer.usecases.centroids.ready import calibrate, calibration_ids, ready_centroids
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.service import Service
 from focus_runtime.config import TextOptions
@@ -112,7 +112,7 @@ def _prepare(
     how = request.how
     read = load_named_centroids(service.database, how.centroids)  # before the model: a bad file is known at once
     with _lease(service, request) as loaded:
-        centroids = fit_centroids(read, loaded, how, how.seed)
+        centroids = ready_centroids(read, loaded, how, how.seed)
         special_tokens = added_tokens(loaded.tokenizer, how.special_tokens).choice
     elsewhere = Placement("cuda", how.dtype or AUTO)  # its workers choose what is left to auto
     placement = elsewhere if _gpus_elsewhere(request) else service.models.place(*_device_and_dtype(request))

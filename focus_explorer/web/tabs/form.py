@@ -10,9 +10,9 @@ import gradio as gr
 from focus_explorer.errors import InputError
 from focus_explorer.settings import BACKENDS, DTYPES, SPECIAL_TOKENS
 from focus_explorer.usecases.analyze import AnalyzeRequest
-from focus_explorer.usecases.budget import ALL_ALIKE, OF_THE_FILE, heads_of
+from focus_explorer.usecases.budget import ALL_ALIKE, OF_THE_FILE, heads_setting
 from focus_explorer.usecases.centroids.files import SHIPPED_CENTROIDS, uploaded_centroids
-from focus_explorer.usecases.centroids.fit import random_config
+from focus_explorer.usecases.centroids.ready import random_config
 from focus_explorer.usecases.models import device_choices
 from focus_explorer.usecases.names import known_model
 from focus_explorer.usecases.service import Service
@@ -129,7 +129,7 @@ def list_devices(opened: gr.Accordion, field: gr.Dropdown, *, training: bool = F
 
 
 def heads_choices(run_id: str | None) -> list[tuple[str, str]]:
-    """(label, value) of the field of heads, see `heads_of`; the last one is for a run that the page opened with."""
+    """(label, value) of the field of heads, see `heads_setting`; the last is for a run that the page opened with."""
     usual = [(HEADS["file"], OF_THE_FILE), (HEADS["alike"], ALL_ALIKE)]
     return usual if run_id is None else [*usual, (HEADS["run"], run_id)]
 
@@ -144,7 +144,7 @@ def centroid_choices(service: Service, preselected: str) -> list[tuple[str, str]
 def read_form(service: Service, chosen: dict[str, Any]) -> AnalyzeRequest:
     """The request that a form holds, from a value for each component of `build`."""
     chosen = chosen | {"model": (chosen["model"] or "").strip(), "max_tokens": chosen["max_tokens"] or None}
-    heads = heads_of(service.database, chosen.pop("heads", OF_THE_FILE))
+    heads = heads_setting(service.database, chosen.pop("heads", OF_THE_FILE))
     if chosen["centroids"] == "random":
         chosen["seed"] = chosen["seed"] or 0
     else:  # what they were drawn like is in their file

@@ -10,7 +10,7 @@ import pytest
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.exports.tables.sources import budget_id
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
-from focus_explorer.usecases.budget import budget_of, heads_of, kept_budget
+from focus_explorer.usecases.budget import budget_of, heads_setting, kept_budget
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.run import config_payload
 from focus_runtime.budget import HeadException, budget_name, budget_words
@@ -91,11 +91,11 @@ def test_heads_are_the_files_alike_or_a_runs(model_folder, tmp_path):
     own = {"budget": budget, "window_growth": (4, 9)}
     how = AnalyzeRequest(model=model_folder, centroids="random", window=8, max_tokens=20, repeats=1, **own)
     run_id = analyze(service, "The cat sat on the mat and left. " * 3, how)
-    assert heads_of(service.database, "file") == {}
-    assert heads_of(service.database, "alike") == {"budget": (), "window_growth": (1, 1)}
-    assert heads_of(service.database, run_id) == own
+    assert heads_setting(service.database, "file") == {}
+    assert heads_setting(service.database, "alike") == {"budget": (), "window_growth": (1, 1)}
+    assert heads_setting(service.database, run_id) == own
     with pytest.raises(NotFoundError, match="there is no run 'nobody'"):
-        heads_of(service.database, "nobody")
+        heads_setting(service.database, "nobody")
 
 
 def test_readers_of_other_settings_are_told_what_heads_keep():

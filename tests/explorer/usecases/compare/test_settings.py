@@ -11,7 +11,7 @@ import pytest
 
 from focus_explorer.data.queries import fetch_run
 from focus_explorer.errors import Cancelled, ConfigError
-from focus_explorer.usecases.centroids.fit import calibration_ids
+from focus_explorer.usecases.centroids.ready import calibration_ids
 from focus_explorer.usecases.compare.settings import (
     baseline_centroids,
     check_grid,

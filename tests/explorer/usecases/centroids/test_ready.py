@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from focus_explorer.usecases.analyze import AnalyzeRequest
-from focus_explorer.usecases.centroids import fit
-from focus_explorer.usecases.centroids.fit import calibrate, fit_centroids
+from focus_explorer.usecases.centroids import ready
+from focus_explorer.usecases.centroids.ready import calibrate, ready_centroids
 from focus_explorer.usecases.models import LoadedModel
 from focus_explorer.usecases.service import Latest
 from focus_runtime.fit import calibrate as runtime
@@ -34,7 +34,7 @@ def passes(monkeypatch):
 
 def drawn(loaded, **changes):
     chosen = {"num_groups": 4, "routing_dim": 6, "window": 8, "seed": 0} | changes
-    centroids = fit_centroids(None, loaded, AnalyzeRequest(**chosen), chosen["seed"])
+    centroids = ready_centroids(None, loaded, AnalyzeRequest(**chosen), chosen["seed"])
     calibrate(loaded, centroids)
     return centroids
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from focus_runtime.routing.centroids import Centroids
     from focus_runtime.routing.router import Assignment
 
+
 CALIBRATION_TOKENS = 2048
 CHECKED_TOKENS = 1024  # that groups are tried on where a file is checked against a model
 KEPT_POTENTIALS = 16  # sets of them, each K numbers a layer
@@ -79,7 +80,7 @@ def random_config(like: Any) -> FocusConfig:
     return FocusConfig().replace(**LIKE_SHIPPED | chosen)
 
 
-def fit_centroids(centroids: Centroids | None, loaded: LoadedModel, like: Any, seed: int) -> Centroids:
+def ready_centroids(centroids: Centroids | None, loaded: LoadedModel, like: Any, seed: int) -> Centroids:
     """Check centroids of a file against a model, or draw random ones for it if there are none."""
     from focus_runtime.routing.centroids import random_centroids
 

@@ -26,7 +26,7 @@ def loaded():
 @pytest.fixture
 def passes(monkeypatch):
     """One entry per estimate that was really made."""
-    monkeypatch.setattr(fit, "_potentials", Latest(16))
+    monkeypatch.setattr(ready, "_potentials", Latest(16))
     made, estimate = [], runtime.calibrate_potentials
     monkeypatch.setattr(runtime, "calibrate_potentials", lambda *a, **n: (made.append(a), estimate(*a, **n))[1])
     return made

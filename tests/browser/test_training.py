@@ -110,6 +110,7 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page, to_the_end):
 
 def watch_the_film(page, service, row):
     """Its frames are the kept files; the text has the groups of the answer, and the mask changes with the frame."""
+    page.emulate_media(reduced_motion="no-preference")  # else it waits for Play
     page.get_by_test_id("fx-film-make").click()
     steps = [*sorted(snapshots_of(row["out"])), STEPS]
     assert len(steps) == 24  # every five steps

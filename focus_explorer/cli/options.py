@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 from pydantic.fields import FieldInfo
 
-from focus_explorer.usecases.budget import budget_of
 from focus_explorer.usecases.request import ONE_OF, AsJson, FocusOptions, Request, details
 from focus_runtime.config import DECLARED, FocusSettings
 from focus_runtime.config import SETTINGS as FOCUS_SETTINGS
@@ -108,7 +107,11 @@ def _add_settings(parser: argparse.ArgumentParser, left_out: Sequence[str]) -> N
 def _settings(arguments: argparse.Namespace, left_out: Sequence[str]) -> FocusSettings:
     values = {name: getattr(arguments, name) for name in FOCUS_SETTINGS if name not in left_out}
     values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    return FocusSettings(**values | {"budget": budget_of(values.get("budget"))})
+    if (file := values.get("budget")) is not None:
+        from focus_explorer.usecases.budget import budget_of  # imports what other commands need not wait for
+
+        values["budget"] = budget_of(file)
+    return FocusSettings(**values)
 
 
 def flag_of(name: str) -> str:

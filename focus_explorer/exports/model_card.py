@@ -69,7 +69,7 @@ def _settings(publication: Publication) -> list[tuple[str, Any]]:
         ("layers with groups", publication.layers),
         *((what, value) for what, [value] in setting_rows([config.replace(budget=())])),
         ("heads with settings of their own (budget)", len(config.budget) or "none"),
-        *([("windows of heads that have one of their own", f"{min(own)} to {max(own)}")] if own else []),
+        *([("windows of single heads", f"{min(own)} to {max(own)}")] if own else []),
         ("width of the routing space", config.routing_dim),
         ("temperature", f"{config.temperature:g}"),
     ]

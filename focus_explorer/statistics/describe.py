@@ -25,16 +25,16 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """How users meet a statistic of a layer: its declaration, to which `measure_layer` adds how it is measured.
+    """The words and rules for a statistic of a layer; `measure_layer` computes it.
 
     Attributes:
-        meaning: what it is, and of what.
-        family: of statistics that stand together; they stand in the order of their declarations.
+        meaning: what it is, for a reader who has never heard of it.
+        family: heading that it is listed under, in the order of declaration.
         of: what its denominator counts.
-        without: its value without groups, where that is the same for every layer.
-        compared: whether its difference from random centroids is a row of its own.
-        decimals: of a number; None: it is a share, shown in per cent.
-        reported: whether it stands in reports.
+        without: its value without groups, if that is the same for every layer.
+        compared: also list its difference from random centroids.
+        decimals: digits of a plain number. None: a share, in per cent.
+        reported: include it in reports.
     """
 
     title: str

@@ -36,14 +36,15 @@ GROWTH = "two positions from 1 on, the second not the smaller, such as 1024 and 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a setting is checked, and how users meet it: a field of `FocusConfig` declares all of that.
+    """How a field of `FocusConfig` is checked, and the words that users see for it.
 
     Attributes:
-        check: from the setting's name and a value to the value as it is kept; a ConfigError where it cannot be used.
-        title: of its row in a table, and of its field.
-        meaning: what its option and its field say.
-        shown: a value in a table.
-        line: a value among others in one line, "" for nothing. None: it does not decide which pairs are allowed.
+        check: takes the setting's name and a value and returns the value to keep; raises ConfigError.
+        title: heads its row in a table and its field on the page.
+        meaning: explains it beside its option and its field.
+        shown: writes a value into a table.
+        line: writes a value into a line of settings, "" to leave it out. None: it has no effect on which pairs attend.
+        choices: the words it may be, where these are few.
     """
 
     check: Callable[[str, Any], Any]

@@ -26,8 +26,8 @@ DEFAULT_LIMIT = 4000  # tokens
 # Heads of a run that the page opened with are no longer meant once other centroids or another model are chosen.
 NOT_OF_THE_RUN = f"heads => heads === '{ALL_ALIKE}' ? heads : '{OF_THE_FILE}'"
 OF_HEADS = {"budget", "window_growth"}  # settings that the field of heads chooses
-FILE_ALONE = {"logit_factors"}  # a setting that the centroid file alone has
-FIELDS: dict[str, Any] = {  # settings with a field of their own, and what they begin with
+FILE_ALONE = {"logit_factors"}  # settings that the page takes from the centroid file
+FIELDS: dict[str, Any] = {  # setting -> first value of its field
     name: getattr(FocusConfig(top_k=1), name) for name in SETTINGS if name not in OF_HEADS | FILE_ALONE
 }
 DRAWN = ("num_groups", "routing_dim", "seed")  # fields that only random centroids have

@@ -56,7 +56,7 @@ def test_the_shipped_files_card_has_its_recipe_and_its_domains(service):
         assert f"| {100 * change['value']:+.1f} % {between} | {100 * kept:.1f} % | 2 |" in row
     assert "another budget" not in card
     assert "in heads without a window of their own | 128 |" in card
-    assert "| windows of heads that have one of their own | 16 to 512 |" in card
+    assert "| windows of single heads | 16 to 512 |" in card
     assert "**They were measured before its factors of logits were learned.**" in card
     assert "The file records no held-out perplexity of its training." in card
 

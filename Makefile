@@ -10,8 +10,7 @@ FAMILIES := auto|llama|mistral|gemma|gemma2|gemma3|qwen2|qwen3|gpt2|phi3
 UNUSED := /tests?/|/ray/(rllib|tune|serve|data|train|llm|air)/|/torch/(testing|onnx)/|/(chardet|nltk|pip|setuptools|mypy)/
 COMPILE := $(BIN)/python -m compileall -qq -x '$(UNUSED)|/transformers/models/(?!($(FAMILIES))/)[^/]+/'
 
-STREAMS := test-browser test-explorer test-files test-runtime test-rest
-.PHONY: lock sbom audit setup run test test-long $(STREAMS) check static lint types scripts unit wheel lowest newest fuzz load bench bench-gpu gpu train-novels space docs clean
+.PHONY: lock sbom audit setup run test tests test-long check static lint types scripts unit wheel lowest newest fuzz load bench bench-gpu gpu train-novels space docs clean
 
 setup: $(STAMP)
 
@@ -88,42 +87,26 @@ scripts: $(PACKAGES) $(NODE_STAMP)
 	$(NPM) run --silent types
 	$(NPM) test --silent
 
+# Bytecode is kept, also where the environment forbids it: of the tests, which take twice as long to collect without, and
+# of the libraries. So checks need not wait for all of them to be compiled, as `setup` does: they keep what they import.
+unit tests test-long: export PYTHONDONTWRITEBYTECODE =
 unit: $(PACKAGES)
-	$(BIN)/python -m pytest -n 2 -m "not model and not browser and not gpu and not slow and not long" $(ARGS)
+	$(BIN)/python -m tests -m "not model and not browser and not gpu and not slow and not long" $(ARGS)
 
 # Lint, types and the unit tests of Python and JavaScript: two minutes.
 check: lint types scripts unit
 
-# Five streams of about equal work by folder, which also spares each collecting the others' tests. What waits for a
-# browser leaves its core to the others, which run at lower priority. Of three the longest ran alone for minutes.
+static: lint types scripts
+
+tests: $(PACKAGES)
+	$(BIN)/python -m tests -m "not long" $(ARGS)
+
 test: $(PACKAGES)
-	@$(MAKE) --no-print-directory --output-sync=target -j6 static $(STREAMS)
+	@$(MAKE) --no-print-directory --output-sync=target -j2 tests static
 
 # Wide grids, compilers for hardware that is not here, whole notebooks, servers of others: each has a cheaper test in `test`.
 test-long: $(PACKAGES)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m long $(ARGS)
-
-static: lint types scripts
-
-# Bytecode is kept, also where the environment forbids it: of the tests, which take twice as long to collect without, and
-# of the libraries. So checks need not wait for all of them to be compiled, as `setup` does: they keep what they import.
-unit test-long $(STREAMS): export PYTHONDONTWRITEBYTECODE =
-$(STREAMS): export OMP_NUM_THREADS = 1
-STREAM := $(BIN)/python -m pytest -m "not long"
-test-browser: $(PACKAGES)
-	$(STREAM) tests/browser $(ARGS)
-
-test-explorer: $(PACKAGES)
-	nice -n 5 $(STREAM) $(wildcard tests/explorer/test_*.py) tests/explorer/usecases tests/explorer/statistics tests/explorer/data tests/explorer/views --ignore=tests/explorer/usecases/corpora $(ARGS)
-
-test-files: $(PACKAGES)
-	nice -n 5 $(STREAM) tests/explorer/exports tests/explorer/web tests/runtime/composition tests/security $(ARGS)
-
-test-runtime: $(PACKAGES)
-	nice -n 5 $(STREAM) --ignore=tests/runtime/composition tests/runtime $(ARGS)
-
-test-rest: $(PACKAGES)
-	nice -n 5 $(STREAM) $(wildcard tests/test_*.py) tests/paper tests/explorer/cli tests/explorer/usecases/corpora $(ARGS)
+	$(BIN)/python -m tests -m long $(ARGS)
 
 wheel: $(PACKAGES)
 	$(BIN)/python -m hatchling build -d dist

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import random
@@ -28,8 +29,7 @@ def pytest_collection_finish(session):
     gc.set_threshold(50_000, 20, 100)
 
 
-def pytest_unconfigure(config):
-    gc.unfreeze()  # libraries look at the end whether everything of theirs is gone
+atexit.register(gc.unfreeze)  # libraries look at the end whether everything of theirs is gone
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -177,6 +177,7 @@ def changes_of(analysed):
     return [f"move:{layer}:40:B", "see:all:90:6", f"silence:{layer}:A"]
 
 
+@pytest.mark.long
 @one_kind
 def test_commands_that_measure(analysed, said):
     run, other = analysed.runs

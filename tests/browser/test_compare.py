@@ -181,6 +181,7 @@ def test_a_link_opens_the_run_it_names_for_comparison(open_part, pair):
     assert address(page, "with") is None
 
 
+@pytest.mark.long
 def test_runs_of_different_texts_show_their_numbers(open_part, pair):
     service, first, _ = pair
     elsewhere = analyze(service, OTHER_TEXT, AnalyzeRequest(centroids="novels", top_k=2, window=8, repeats=1))
@@ -270,6 +271,7 @@ def test_lengths_are_measured_and_shown(open_part, pair):
     expect(part).to_contain_text("Layer 16 is not measured yet")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_lengths_are_said_with_what_the_heads_of_the_layer_have(tiny_page):
     open_one, service, _ = tiny_page
@@ -304,14 +306,14 @@ def test_both_texts_grow_and_are_coloured_by_the_open_layer(tiny_page):
         }
     }""")
     part.get_by_label("Prompt").fill("The harbour was quiet. The boats lay side by side, and")
-    part.get_by_label("Tokens to write").fill("60")
+    part.get_by_label("Tokens to write").fill("130")
     part.locator("[data-testid=fx-compare-start]").click()
     done(page, "generation")
     for mode, counts in page.evaluate("window.seen").items():
-        expect(part.locator(f"[data-testid=fx-generated-{mode}] .fx-pair-token")).to_have_count(60)
-        expect(part.locator(f"[data-testid=fx-generated-{mode}] [data-group]")).to_have_count(60)
-        assert counts[-1] == 60
-        assert any(0 < count < 60 for count in counts), (mode, counts)
+        expect(part.locator(f"[data-testid=fx-generated-{mode}] .fx-pair-token")).to_have_count(130)
+        expect(part.locator(f"[data-testid=fx-generated-{mode}] [data-group]")).to_have_count(130)
+        assert counts[-1] == 130
+        assert any(0 < count < 130 for count in counts), (mode, counts)
         assert counts == sorted(counts)  # what is written stays
     texts = [part.locator(f"[data-testid=fx-generated-{mode}]").inner_text() for mode in ("full", "focus")]
     assert texts[0] == texts[1]  # everything lies within the window of the run
@@ -320,7 +322,7 @@ def test_both_texts_grow_and_are_coloured_by_the_open_layer(tiny_page):
     page.keyboard.press("End")
     here = page.locator(":focus")
     label = here.get_attribute("data-label")
-    assert here.get_attribute("aria-label").endswith(f"token 60, group {label} in layer 1")
+    assert here.get_attribute("aria-label").endswith(f"token 130, group {label} in layer 1")
     expect(page.locator("[data-testid=fx-tooltip]:visible")).to_have_text(f"group {label} in layer 1")
     part.get_by_label("Show group letters").check()
     letter = focus.locator('[tabindex="0"]').evaluate("node => getComputedStyle(node, '::after').content")

@@ -125,6 +125,7 @@ def test_two_runs_are_chosen_to_compare_one_is_reopened_and_the_sql_box_answers(
     expect(output.locator("tbody tr")).to_have_count(20, timeout=20_000)
 
 
+@pytest.mark.long
 def test_a_bad_centroid_file_is_explained_and_good_ones_are_looked_into_and_compared(
     open_page, database, first_run, tmp_path
 ):
@@ -281,6 +282,7 @@ def walk_the_tour(page):
             page.keyboard.press("ArrowRight" if number % 2 else "Enter")
 
 
+@pytest.mark.long
 def test_the_tour_starts_only_on_request_stands_in_the_window_and_ends_for_good(open_page):
     page = open_page(fresh=True)  # a program drives it
     page.wait_for_timeout(600)

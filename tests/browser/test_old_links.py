@@ -17,6 +17,7 @@ LINKS = json.loads((FOLDER / "links.json").read_text(encoding="utf-8"))
 ADDRESS = "http://127.0.0.1/focus"
 
 
+@pytest.mark.long
 def test_links_lead_where_they_led(chromium, tmp_path):
     """In the page of one file, whose scripts read the address like those of the served one."""
     path = tmp_path / "runs.duckdb"

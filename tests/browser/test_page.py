@@ -178,6 +178,7 @@ def test_every_view_draws(open_page, size, scheme):
         assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
+@pytest.mark.long
 def test_the_form_is_filled_like_the_run_of_the_link_but_for_what_was_typed(chromium, page_url, first_run):
     with opening(chromium, page_url) as open_one:
         window = open_one(f"?run={first_run}", fresh=True).locator("#fe-window input")
@@ -379,6 +380,7 @@ def test_a_phone_shows_one_sentence_and_the_text_first(open_page):
     expect(more).to_be_focused()
 
 
+@pytest.mark.long
 def test_a_long_name_covers_no_tab(open_page):
     """As after a translation by the browser: name, tabs and help share a line."""
     page = open_page(before=lambda page: page.set_viewport_size({"width": 1000, "height": 900}))

@@ -55,6 +55,7 @@ def shown_tile(page):
     )
 
 
+@pytest.mark.long
 def test_zoom_reaches_single_pairs_that_are_the_models(open_page, database):
     page = open_mask(open_page)
     level = page.locator("[data-testid=fx-mask-level]")
@@ -166,6 +167,7 @@ def test_terms_explain_themselves_to_the_keyboard(open_page):
     expect(tip).to_contain_text("confidence (the mean probability of the group")
 
 
+@pytest.mark.long
 def test_rows_of_both_tables_choose_their_tokens_and_their_layer(open_page):
     page = open_mask(open_page)
     page.get_by_text("this layer by block of query tokens").click()
@@ -305,6 +307,7 @@ def test_another_budget_is_counted_exactly_and_says_what_was_measured(open_page,
     expect(page.get_by_test_id("fx-compare-settings")).to_be_visible()
 
 
+@pytest.mark.long
 def test_windows_that_grow_are_counted_and_said(tiny_page, tmp_path):
     open_one, service, _ = tiny_page
     folder, growth = list_runs(service.database)[-1]["model_id"], (20, 90)

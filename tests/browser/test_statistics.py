@@ -183,6 +183,7 @@ def test_a_table_fetched_from_the_dialog_has_the_bytes_of_its_command(open_page,
     assert waiting.value.suggested_filename.endswith("-group_sizes.html")
 
 
+@pytest.mark.long
 def test_a_mask_is_fetched_from_the_dialog_once_its_queries_are_in_the_text(open_page, tmp_path):
     page = open_page("?__theme=dark", size="narrow", scheme="dark")
     page.locator("[data-testid=fx-export-open]").click()
@@ -263,6 +264,7 @@ def test_the_mask_of_heads_that_differ_is_fetched_from_the_dialog(tiny_page, tmp
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_random_centroids_measured_from_the_page_appear_with_every_number(tiny_page):
     open_one, service, _ = tiny_page
@@ -280,6 +282,7 @@ def test_random_centroids_measured_from_the_page_appear_with_every_number(tiny_p
     expect(page.locator("[data-testid=fx-stat-overview]")).to_contain_text("spaCy")
 
 
+@pytest.mark.long
 def test_a_figure_as_html_draws_without_a_network(chromium, database, first_run, tmp_path):
     path = write_figure(Service(database).database, first_run, "mask", "html", tmp_path / "mask.html")
     urls, problems = [], []

@@ -229,6 +229,7 @@ def test_ranges_by_drag_shift_click_and_keyboard(open_page):
     expect(page.locator("[data-testid=fx-detail]")).to_contain_text("nothing comes after it")
 
 
+@pytest.mark.long
 def test_a_long_text_scrolls_with_few_tokens_on_the_page(long_page):
     open_long, path, run_id = long_page
     page = open_long()

@@ -167,6 +167,7 @@ def record(service, name, loss, *, twin=False, held_out=False, layers=False, **s
             )
 
 
+@pytest.mark.long
 def test_curves_of_recorded_trainings(tiny_page):
     open_one, service, _ = tiny_page
     record(service, "first", 4.0)
@@ -240,6 +241,7 @@ def one_layer_by_layer_has_a_curve_of_its_own(page):
     page.wait_for_function("document.querySelector('[data-testid=fx-curve-loss]').data?.length === 2", timeout=30_000)
 
 
+@pytest.mark.long
 def test_a_recipe_fills_the_form_and_an_early_end_without_held_out_text_is_refused(tiny_page):
     open_one, _, text = tiny_page
     page = open_tab(open_one)

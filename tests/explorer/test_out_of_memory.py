@@ -117,6 +117,7 @@ def test_balancing_that_does_not_fit_advises_no_length(site, short_memory, refus
     assert "--max-tokens" not in line
 
 
+@pytest.mark.long
 def test_statistics_are_printed_without_what_does_not_fit(site, short_memory, capsys):
     assert main(["statistics", site.run, "--db", site.db, "--attention"]) == 0
     out, err = capsys.readouterr()

@@ -133,6 +133,7 @@ def test_a_chat_is_stored_as_its_template_writes_it(service, explore, model_fold
         analyze(service, LINES, AnalyzeRequest(model=model_folder, centroids="random", chat=True))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_commands_record_the_choice_in_what_they_write(folder, tmp_path, capsys):
     (tmp_path / "text.txt").write_text(TEXT * 4)

@@ -42,6 +42,7 @@ def test_scores_are_kept_to_the_last_bit(tmp_path):
     assert read_json(file) is None
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_full_attention_is_trained_once_for_all_recipes(lab, monkeypatch):
     trained = []
@@ -59,6 +60,7 @@ def test_full_attention_is_trained_once_for_all_recipes(lab, monkeypatch):
     assert len(trained) == 3, "both are found on disk"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_answers_are_compared_with_the_model_as_it_is_whichever_is_asked_first(folder, tmp_path):
     pytest.importorskip("lm_eval")

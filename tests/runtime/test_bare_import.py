@@ -59,6 +59,7 @@ def test_the_finder_blocks():
         assert f"No module named '{name}'" in run(f"import {name}").stderr
 
 
+@pytest.mark.long
 def test_the_runtime_attends_and_the_gpu_script_is_imported_without_the_rest():
     """A lent GPU machine has torch, transformers and safetensors alone."""
     code = f"""

@@ -80,6 +80,7 @@ def refusal(path, answer):
     answer.put((str(refused.value), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
 
 
+@pytest.mark.long
 def test_h2_refusing_takes_less_memory_than_a_hundred_megabytes(tmp_path):
     deflated(tmp_path / "c.pt", good(projection=torch.zeros(3_000_000, 16)))
     forks = multiprocessing.get_context("fork")

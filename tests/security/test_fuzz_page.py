@@ -60,6 +60,7 @@ def _fields(values, what):
     return {"what": what} | {name: value for name, value in values.items() if name in known}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_requests_of_the_page(service, stored):
     usual = USUAL | {"run": stored[1], "other": stored[1]}
@@ -99,6 +100,7 @@ def test_work_that_a_request_starts_is_refused_before_it_starts_or_ends_in_a_mes
     check()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_files_that_are_asked_for(service, stored):
     good = {"what": "export_command", "run": stored[1], "kind": "figure", "name": "groups", "format": "svg"}

@@ -51,9 +51,8 @@ def prepared(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    "operations", [["analyze"], pytest.param(OTHERS, marks=pytest.mark.long)], ids=["analyze", "others"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("operations", [["analyze"], OTHERS], ids=["analyze", "others"])
 def test_nothing_is_lost_or_half_there(prepared, operations):
     seed = int.from_bytes(os.urandom(4))
     done = subprocess.run(

@@ -127,6 +127,7 @@ def samples(text):
     return {(s.name, frozenset(s.labels.items())): s.value for f in families for s in f.samples}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_server_below_a_proxys_path_is_watched_at_a_port_of_its_own_and_ended_in_order(stored):
     port = free_port()

@@ -73,6 +73,7 @@ def test_h4_values_that_become_objects(database, sql):
     assert 0 < peak < 1300
 
 
+@pytest.mark.long
 def test_h4_queries_in_a_row_do_not_keep_a_writer_out(database):
     """Two at a time, each as long as it may be, and one that waits to write."""
     slow = "select count(*) from range(100000000) a, range(100000) b"

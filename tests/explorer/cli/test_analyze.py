@@ -93,6 +93,7 @@ def test_a_grid_that_cannot_be_measured_is_one_line(flags, part, capsys, service
     one_error(capsys, main(["compare", run_id, *flags, "--db", str(service.database.path)]), part)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_command_measures_the_same(tmp_path, model_folder, capsys):
     text, database = tmp_path / "text.txt", tmp_path / "runs.duckdb"

@@ -51,6 +51,7 @@ def test_a_run_takes_the_budget_it_is_given(capsys, folder, chosen):
     assert analysed(capsys, folder, chosen, "--budget", "none") is None
 
 
+@pytest.mark.long
 def test_compare_bench_and_evaluate_take_it_too(capsys, folder, chosen):
     budget = ["--budget", folder / "budget.json"]
     db = ["--db", folder / "runs.duckdb", "--json"]
@@ -162,6 +163,7 @@ def test_it_replaces_the_files_own(capsys, folder, heads_model):
     assert same_numbers(grown, own)
 
 
+@pytest.mark.long
 def test_what_continues_a_run_keeps_it(capsys, folder, heads_model):
     """The setting of a run on a file that says otherwise: measured again, and asked for again."""
     database = ["--db", folder / "runs.duckdb"]
@@ -176,6 +178,7 @@ def test_what_continues_a_run_keeps_it(capsys, folder, heads_model):
         assert request_of(run_summary(service.database, run["run_id"])["config"], name, None).window_growth == growth
 
 
+@pytest.mark.long
 def test_compare_evaluate_and_a_folder_take_it_too(capsys, folder, heads_model, tmp_path):
     grows, constant = (
         ["--model", heads_model, "--centroids", folder / f"{name}.safetensors"] for name in ("grows", "constant")

@@ -71,6 +71,7 @@ def test_the_twin_has_no_centroids_and_the_same_start(train_text, tmp_path, caps
     assert not (tmp_path / "b" / "centroids.safetensors").exists()
 
 
+@pytest.mark.long
 def test_a_stopped_training_continues_to_the_same_end(train_text, tmp_path, capsys, monkeypatch):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert main([*train_text, "--out", str(whole), "--json"]) == 0
@@ -124,6 +125,7 @@ def test_a_folder_in_use_is_left_alone(train_text, tmp_path, capsys):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.long
 def test_a_folder_that_is_trained_now_is_left_alone(train_text, tmp_path, capsys, monkeypatch):
     out, statuses = str(tmp_path / "out"), []
     shown = nullcontext(lambda done, numbers: statuses or statuses.append(main([*train_text, "--out", out])))
@@ -181,6 +183,7 @@ def test_of_two_processes_the_first_alone_writes_what_one_trains_with_twice_the_
     assert two["final_loss"] == pytest.approx(one["final_loss"], rel=1e-3)
 
 
+@pytest.mark.long
 def test_without_a_whole_checkpoint_it_starts_over(train_text, tmp_path, capsys, monkeypatch):
     """A process was killed, or Ctrl-C came, before the first checkpoint was whole."""
 

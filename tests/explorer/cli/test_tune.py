@@ -128,6 +128,7 @@ def test_the_budget_of_the_file_is_measured_where_the_options_allow_it(
     assert seen == [entries if measured else ()]
 
 
+@pytest.mark.long
 def test_text_at_several_lengths(tune, texts, capsys, model_folder):
     """Each length counts for as many tokens; pairs are those of the shortest, whatever the order."""
     (texts / "3.txt").write_text(novel(3, 60))
@@ -179,6 +180,7 @@ def test_text_of_the_check_is_left_out_of_the_search(tune, texts, tmp_path, caps
     assert records[0] == records[1]
 
 
+@pytest.mark.long
 def test_a_stopped_search_continues_with_the_same_result(tune, tmp_path, capsys, monkeypatch):
     from focus_runtime.fit.budget_meter import BudgetMeter
 
@@ -207,6 +209,7 @@ def test_a_stopped_search_continues_with_the_same_result(tune, tmp_path, capsys,
     assert not list(tmp_path.glob("*.search.*"))
 
 
+@pytest.mark.long
 def test_several_targets_are_searched_together(tune, tmp_path, capsys, monkeypatch):
     """Every file is what a search of its own gives; what both need is estimated and measured once."""
     from focus_runtime.fit import budget_meter as costs

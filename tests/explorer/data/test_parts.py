@@ -209,6 +209,7 @@ def test_the_page_gets_the_groups_of_every_part(service, budget_run):
     assert [part["full"] for part in payload["layers"][1]["parts"]] == [False, False, True]
 
 
+@pytest.mark.long
 def test_random_centroids_and_attention_follow_the_budget(service, budget_run):
     measure_run(service, budget_run, tags=False, attention=True)
     sample = run_statistics(service.database, budget_run).sample

@@ -122,6 +122,7 @@ def test_without_a_browser_html_works_and_pdf_says_why(tmp_path, service, run_id
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.html"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_print_files_are_vectors_with_fonts(tmp_path, service, run_id):
     """One browser for all; PDF as wide as the column, fonts inside, no pixels; SVG parses; PNG at 300 per inch."""

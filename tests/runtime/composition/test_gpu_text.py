@@ -161,6 +161,7 @@ def test_what_is_kept_is_given_up(enabled, budget, name, quick, fresh_seed):
         assert (expected - before).norm() > 0.01 * before.norm()  # the change is one
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("enabled", "budget"), PLACES, indirect=["enabled"])
 def test_padding_and_gradients_go_another_way(budget, enabled, quick, fresh_seed):
     ids = random_ids(T, batch=2, seed=fresh_seed % 1000).to(DEVICE)

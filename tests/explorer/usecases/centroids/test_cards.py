@@ -163,6 +163,7 @@ def test_a_file_that_is_gone_keeps_its_card_with_one_message(shelf):
         path.write_bytes(kept)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_a_runs_centroids_were_trained_on_is_said(service, run_id, tmp_path, model_folder):
     cards = CentroidCards(service)

@@ -71,6 +71,7 @@ def test_random_centroids_are_balanced_under_the_setting_of_the_run(service, run
         np.testing.assert_array_equal(router.potential, same.routers[layer].potential)
 
 
+@pytest.mark.long
 def test_stopping_a_grid_keeps_what_was_measured_and_the_model_is_whole(two_runs, monkeypatch):
     service, _, second = two_runs
     stages = []

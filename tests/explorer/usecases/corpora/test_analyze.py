@@ -209,6 +209,7 @@ def test_options_that_do_not_fit_are_refused(run, folder, tmp_path):
     assert "max_tokens is 1" in run(folder, "--max-tokens", "1", status=2)
 
 
+@pytest.mark.long
 def test_jsonl_and_parquet_rows(run, tmp_path):
     lines = tmp_path / "x.jsonl"
     texts = list(TEXTS.values())
@@ -300,6 +301,7 @@ def test_a_missing_tagger_is_said_once(run, folder, monkeypatch):
     assert summary["settings"]["tagger"] == ""
 
 
+@pytest.mark.long
 def test_without_ray_or_its_cluster_one_line(run, folder, monkeypatch):
     error = run(folder, "--engine", "ray", "--address", "127.0.0.1:1", "--no-tags", "--no-baseline", status=2)
     assert "nothing answers at 127.0.0.1:1" in error
@@ -438,6 +440,7 @@ def descendants(root: int) -> list[int]:
     return sorted(pids - {root})
 
 
+@pytest.mark.long
 def test_distant_pairs_of_a_corpus_are_means_over_heads_as_in_its_statistics(run, folder, tmp_path, capsys):
     """Heads with a short window have most of the distant pairs, and must not count more for it."""
     (tmp_path / "budget.json").write_text(

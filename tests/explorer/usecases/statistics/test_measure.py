@@ -115,6 +115,7 @@ def saved_random(service, model_folder, path, seed):
     return str(path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("own_seed", "uploaded"), [(0, False), (1000, True)])
 def test_a_run_of_random_centroids_never_has_itself_as_baseline(stored, model_folder, tmp_path, own_seed, uploaded):
     """In statistics, in comparisons of settings and in corpora, by name or as a file."""

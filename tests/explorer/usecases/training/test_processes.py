@@ -150,6 +150,7 @@ def test_a_process_that_was_just_killed_is_waited_for(trainings, tmp_path, monke
     assert process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_childs_error_is_one_message(trainings, text_file):
     trainings.start(request("who-knows", 5), [str(text_file)])

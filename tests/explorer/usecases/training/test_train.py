@@ -210,6 +210,7 @@ def test_ctrl_c_keeps_the_last_step_and_resume_ends_where_an_uninterrupted_one_d
     assert sorted(path.suffix for path in tmp_path.glob("a.*")) == [".safetensors"]
 
 
+@pytest.mark.long
 def test_a_second_start_does_not_disturb_the_one_that_runs(train, tmp_path, monkeypatch, capsys):
     from focus_runtime.store.training import TrainingRecorder
 

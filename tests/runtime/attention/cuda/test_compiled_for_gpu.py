@@ -53,6 +53,7 @@ def test_every_kernel_compiles_and_fits_and_is_launched_without_triton(tmp_path)
     assert {row["kernel"] for row in kernels if row["kinds"]} == KERNELS
 
 
+@pytest.mark.long
 def test_calls_that_share_a_compiled_kernel_would_be_compiled_alike(tmp_path):
     """A kernel compiled for aligned rows, given others, would read wrong numbers, or end the process."""
     seed = str(int.from_bytes(os.urandom(2), "little"))

@@ -31,6 +31,7 @@ def test_the_table_itself_has_no_cycle():
     assert architecture.cycles(ALLOWED) == []
 
 
+@pytest.mark.slow
 def test_no_file_imports_past_its_row():
     wrong = [
         f"{i.source}:{i.line} imports {i.target}"

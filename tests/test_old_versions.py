@@ -116,6 +116,7 @@ def test_deleted_runs_stay_deleted(version_0_2):
     assert listed == [version_0_2.expected["changed"], version_0_2.run]
 
 
+@pytest.mark.slow
 def test_exports_have_the_bytes_they_had(version, tmp_path):
     for name in version.tables:
         path = write_table(version.database, version.run, name, "csv", tmp_path / f"{name}.csv")

@@ -102,6 +102,7 @@ def test_a_run_of_an_older_version_says_so_when_opened(service, explore):
     assert request_again(service, fetch_run(service.database, old)).special_tokens == "none"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["auto", "none"])
 def test_a_bundle_is_made_again_with_the_recorded_choice(service, explore, tmp_path, monkeypatch, choice):
     monkeypatch.setattr(bundle_tables, "TABLES", ("tokens", "losses"))

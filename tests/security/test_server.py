@@ -76,6 +76,7 @@ with stop_signals() as stopping:
 """
 
 
+@pytest.mark.slow
 def test_a_signal_that_another_thread_receives_ends_the_waiting_too():
     """Its handler runs in the main thread alone, which nothing wakes."""
     assert subprocess.run([sys.executable, "-c", TO_ANOTHER_THREAD], timeout=30, check=False).returncode == 0
@@ -89,6 +90,7 @@ exit_at_last(0.1)
 """
 
 
+@pytest.mark.slow
 def test_a_stuck_thread_does_not_keep_the_process():
     done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=30)
     assert done.returncode == 1
@@ -209,6 +211,7 @@ def test_stop_reaches_a_training_where_sigint_was_ignored(stored, tmp_path):
         pytest.fail(f"it was not stopped: {states}")
 
 
+@pytest.mark.slow
 def test_the_folder_is_private_and_gone_with_its_process(tmp_path):
     code = """
 import os, sys

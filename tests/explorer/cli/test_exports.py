@@ -123,6 +123,7 @@ def test_only_the_page_on_request(monkeypatch, tmp_path, capsys, service, run_id
     assert "note:" not in captured.err
 
 
+@pytest.mark.slow
 def test_without_a_browser_there_is_the_page(monkeypatch, tmp_path, capsys, service, run_id):
     monkeypatch.setattr(report_print, "browser", lambda: None)
     database = ["--db", str(service.database.path)]

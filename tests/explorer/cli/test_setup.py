@@ -97,6 +97,7 @@ AttentionMaskInterface.register("mean", eager_mask)
 """
 
 
+@pytest.mark.slow
 def test_a_family_by_name_and_the_page(tmp_path, capsys):
     page = tmp_path / "families.md"
     assert main(["doctor", "--families", "llama", "bloom", "--out", str(page)]) == 0

@@ -45,6 +45,7 @@ def test_short_texts_fall_back_to_pca(count):
     assert np.isfinite(made.xy).all()
 
 
+@pytest.mark.slow
 def test_what_numba_compiles_is_kept_for_the_next_process_where_a_folder_can_be_written(monkeypatch):
     from numba.core.caching import NullCache
 

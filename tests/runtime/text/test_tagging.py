@@ -39,6 +39,7 @@ def test_words_have_the_tags_a_reader_would_give():
     assert "en_core_web_sm 3.8.0" in tags.tagger
 
 
+@pytest.mark.slow
 def test_parts_of_one_word_share_its_tag_and_a_piece_of_two_takes_the_longer():
     text = "The grandmothers sang."
     starts, ends = [0, 3, 9, 16, 17], [3, 9, 16, 17, 22]
@@ -47,6 +48,7 @@ def test_parts_of_one_word_share_its_tag_and_a_piece_of_two_takes_the_longer():
     assert tags.pos[4] == "VERB"
 
 
+@pytest.mark.slow
 def test_a_long_text_is_tagged_in_parts_without_losing_its_place():
     sentence = "The old dog barked at seven cats. "
     text = sentence * 400

@@ -76,6 +76,7 @@ def test_what_is_pushed_is_what_is_pulled(writing, service, file, tmp_path, ids)
         pull("ada/mine", out=str(out))
 
 
+@pytest.mark.slow
 def test_a_branch_is_made_and_the_same_file_again_is_no_commit(writing, service, file):
     publication = prepare(service, str(file), "ada/mine")
     first = push(publication, CARD)

@@ -93,6 +93,7 @@ def test_a_package_that_cannot_be_unpacked_is_named(tools, tmp_path):
     assert fetch_debian(["alpha"], tmp_path / "debs", silent) == {"alpha": "cannot be unpacked: not an archive"}
 
 
+@pytest.mark.slow
 def test_a_tool_that_does_not_answer_is_named(tools, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "TIMEOUT", 0.5)
     slow = "import time\ntime.sleep(60)\n"

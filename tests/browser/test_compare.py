@@ -61,6 +61,7 @@ def test_selected_tokens_show_their_mean_loss_difference(open_part, pair):
     expect(line).to_contain_text("over 10 scored tokens")
 
 
+@pytest.mark.long
 def test_a_small_grid_is_measured_kept_and_drawn_and_a_larger_one_stopped(tiny_page):
     open_one, service, _ = tiny_page
     run_id = list_runs(service.database)[-1]["run_id"]

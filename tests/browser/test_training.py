@@ -19,7 +19,7 @@ from focus_runtime.fit.validation import Evaluation
 from focus_runtime.store.training import TrainingInfo, TrainingRecorder
 from tests.browser.conftest import unfold
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 STEPS = 120
 RUN = "[data-testid=fx-training-status]"
 
@@ -48,8 +48,7 @@ def shown_range(page, chart):
     return page.evaluate(f"document.querySelector('[data-testid=fx-curve-{chart}]').layout.xaxis.range.map(Math.round)")
 
 
-@pytest.mark.parametrize("to_the_end", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_start_watch_zoom_stop_continue_and_use(tiny_page, to_the_end):
+def test_start_watch_zoom_stop_continue_and_use(tiny_page):
     open_one, service, text = tiny_page
     before = {file["sha256"] for file in uploaded_centroids(service.database)}
     page = open_tab(open_one)
@@ -95,8 +94,6 @@ def test_start_watch_zoom_stop_continue_and_use(tiny_page, to_the_end):
     expect(page.locator("#fe-training")).to_contain_text(f"Step {row['step']:,} of {STEPS:,}", timeout=30_000)
 
     pace.unlink()
-    if not to_the_end:
-        return
     page.get_by_test_id("fx-training-resume").click()  # a fast machine is done before the page asks again
     expect(page.locator(RUN)).to_have_text("done", timeout=300_000)
     assert Trainings(service).rows()[0]["step"] == STEPS
@@ -167,7 +164,6 @@ def record(service, name, loss, *, twin=False, held_out=False, layers=False, **s
             )
 
 
-@pytest.mark.long
 def test_curves_of_recorded_trainings(tiny_page):
     open_one, service, _ = tiny_page
     record(service, "first", 4.0)
@@ -241,7 +237,6 @@ def one_layer_by_layer_has_a_curve_of_its_own(page):
     page.wait_for_function("document.querySelector('[data-testid=fx-curve-loss]').data?.length === 2", timeout=30_000)
 
 
-@pytest.mark.long
 def test_a_recipe_fills_the_form_and_an_early_end_without_held_out_text_is_refused(tiny_page):
     open_one, _, text = tiny_page
     page = open_tab(open_one)
@@ -260,7 +255,6 @@ def test_a_recipe_fills_the_form_and_an_early_end_without_held_out_text_is_refus
     expect(page.locator("#fe-train-status [role=alert]")).to_contain_text("held-out text", timeout=60_000)
 
 
-@pytest.mark.long
 def test_a_problem_of_the_process_is_one_message(tiny_page):
     open_one, _, text = tiny_page
     page = open_tab(open_one)

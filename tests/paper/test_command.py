@@ -78,7 +78,7 @@ def small_command(folder, tmp_path, monkeypatch):
     return ["--model", str(folder), "--text", str(text), "--val", str(val), "--out", str(out)], out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_written_is_not_measured_again(small_command, capsys, monkeypatch):
     words, out = small_command
     assert main([*words, "leak"]) == 0

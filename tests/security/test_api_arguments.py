@@ -22,7 +22,7 @@ def _size(value):
     return max((abs(_size(one)) for one in inside), default=0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.fuzz
 def test_l_every_function_with_any_argument(private, stored, capfd):
     run_id = stored[1]

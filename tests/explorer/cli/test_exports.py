@@ -106,13 +106,6 @@ def test_the_ending_chooses_the_format(tmp_path, capsys, service, run_id):
     assert [path.name for path in tmp_path.iterdir()] == ["sizes.HTML"]
 
 
-def test_what_was_not_measured_is_one_line(tmp_path, capsys, service, run_id):
-    command = ["figure", run_id, "--what", "attention", "--db", str(service.database.path)]
-    assert main([*command, "--out", str(tmp_path / "x.pdf")]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_only_the_page_on_request(monkeypatch, tmp_path, capsys, service, run_id):
     monkeypatch.setattr(report_print, "browser", lambda: pytest.fail("no browser is needed for the page"))

@@ -16,7 +16,6 @@ from starlette.testclient import TestClient
 
 from focus_explorer.settings import asset_path
 from focus_explorer.web.browser import (
-    LinkError,
     background,
     joined_files,
     link,
@@ -124,40 +123,6 @@ const import_ = null;
     assert script.count("// parts/two.js") == 1
     shown = node("-e", f"console.log(JSON.stringify({script.rstrip().rstrip(';')}))")
     assert json.loads(shown) == {"value": [42, 10, 3, 2, 1, "export { 1 } import"]}
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "problem"),
-    [
-        ("\nexport default 1;\n", 2, "only `import"),
-        ("export let a = 1;\n", 1, "only `import"),
-        ("const a = 1;\nexport { a };\n", 2, "only `import"),
-        ('export * from "./other.js";\n', 1, "only `import"),
-        ("export const { a } = {};\n", 1, "only `import"),
-        ('import other from "./other.js";\n', 1, "only `import"),
-        ('import { other } from "other";\n', 1, "only `import"),
-        ('import { other } from "./other.js"\nconst a = 1;\n', 1, "only `import"),
-        ('\nimport { another } from "./other.js";\n', 2, "other.js exports no another"),
-    ],
-)
-def test_anything_else_is_an_error_with_file_and_line(write, text, line, problem):
-    entry = write(main=text, other="export const other = 1;\n")
-    with pytest.raises(LinkError) as caught:
-        link(entry)
-    assert str(caught.value).startswith(f"{entry}:{line}: ")
-    assert problem in str(caught.value)
-
-
-def test_a_missing_file_and_a_cycle_are_named(write):
-    entry = write(
-        main='import { a } from "./a.js";\n',
-        a='import { b } from "./b.js";\nexport const a = 1;\n',
-        b='import { a } from "./a.js";\nexport const b = 1;\n',
-    )
-    with pytest.raises(LinkError, match=r"import cycle: a\.js → b\.js → a\.js"):
-        link(entry)
-    with pytest.raises(LinkError, match=r"none\.js: No such file"):
-        link(write(main='import { a } from "./none.js";\n'))
 
 
 def test_every_module_of_ours_belongs_to_the_page_and_the_notebook_has_the_views_alone():

@@ -228,18 +228,6 @@ def test_an_answer_belongs_to_one_known_state_and_one_name(counted):
     assert counted.computed == 5
 
 
-def test_what_nobody_can_get_any_more_takes_no_room(counted):
-    counted.state = (1, 2, 10, 100)  # device, number, size and time of a file
-    counted.get("a")
-    counted.state = (1, 2, 11, 101)
-    counted.get("b")
-    assert list(counted.answers._kept) == ["b"]
-    counted.state = (1, 3, 11, 101)  # another file
-    counted.get("c")
-    assert list(counted.answers._kept) == ["b", "c"]
-    assert counted.answers._bytes == sum(len(kept[1]) for kept in counted.answers._kept.values())
-
-
 def test_the_oldest_goes_where_there_is_no_room(counted):
     for name in "abc":  # of 23 bytes each
         counted.get(name)

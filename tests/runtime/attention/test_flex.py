@@ -87,15 +87,6 @@ def test_sorting_skips_blocks_and_finds_full_ones(fresh_seed):
     assert partial + full < 0.6 * causal  # blocks of a group also meet the windows of all other groups
 
 
-@pytest.mark.parametrize(
-    ("length", "groups", "top_k", "expected"),
-    [(8192, 8, 1, True), (4096, 8, 1, False), (1500, 1, 1, False), (16384, 8, 2, False), (2048, 1, 1, True)],
-)
-def test_when_sorting_pays(length, groups, top_k, expected, fresh_seed):
-    membership = random_membership(length, groups=groups, top_k=top_k)
-    assert flex.sorting_pays(membership) is expected
-
-
 def test_block_lists_never_build_a_square_of_tokens(fresh_seed):
     """A million tokens: a T x T tensor of bytes would be a terabyte."""
     membership = random_membership(1 << 17, groups=8)

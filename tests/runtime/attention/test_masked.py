@@ -42,21 +42,6 @@ def test_masked_block_size_changes_nothing(block, queries, monkeypatch, fresh_se
 
 
 @pytest.mark.parametrize(
-    ("membership", "window", "expected"),
-    [
-        ([1, 1, 1], 0, True),
-        ([1, 2, 1], 2, True),
-        ([1, 2, 1], 1, False),
-        ([3, 5, 9], 0, False),
-        ([1, 3, 5], 0, True),
-        ([0, 0, 0], 0, False),
-    ],
-)
-def test_covers_everything(membership, window, expected):
-    assert covers_everything(torch.tensor([membership]), window, 3) is expected
-
-
-@pytest.mark.parametrize(
     ("extent", "window", "expected"),
     [
         (Extent(8, 8, True), 3, True),

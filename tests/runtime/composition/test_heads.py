@@ -235,22 +235,6 @@ def test_masks_shares_and_mass_are_those_of_every_head(executed, ids, centroids_
     focus.detach()
 
 
-def test_query_heads_that_agree_are_key_heads(ids, centroids_of):
-    """The same settings said head by head, layer by layer or by query head are computed alike."""
-    model, results = wide_model("Llama"), []
-    for budget in (
-        [{"layer": 0, "head": 2, "top_k": 2}],
-        [{"layer": 0, "query_head": head, "top_k": 2} for head in (4, 5)],
-        [{"layer": 0, "top_k": 2}, *({"layer": 0, "query_head": head, "top_k": 1} for head in (0, 1, 2, 3, 6, 7))],
-    ):
-        focus = compose(model, centroids_of(model), budget=budget)
-        results.append(logits(model, ids))
-        assert [mask.group.heads for mask in focus.head_masks()[0]] == [(0, 1, 3), (2,)]
-        focus.detach()
-    assert torch.equal(results[0], results[1])
-    assert torch.equal(results[0], results[2])
-
-
 def test_gradients_of_heads_that_no_slice_selects(ids, centroids_of):
     """Autograd refuses writes by number into a view that a slice wrote into: head 0, then heads 1, 2 and 5."""
     model = wide_model("Llama").double()

@@ -15,7 +15,7 @@ from dataclasses import asdict
 import duckdb
 import pytest
 
-from focus_runtime.errors import StoreError, TrainingStopped
+from focus_runtime.errors import StoreError
 from focus_runtime.fit.settings import TrainStep
 from focus_runtime.fit.validation import Evaluation
 from focus_runtime.store import training as module
@@ -116,24 +116,6 @@ def test_what_is_reported_is_what_is_stored(database):
     assert values[0] == recorder.training_id
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("error", "status", "message"),
-    [
-        (None, "done", ""),
-        (KeyboardInterrupt(), "stopped", ""),
-        (TrainingStopped(3, None), "stopped", "stopped after step 3"),
-        (ValueError("it broke"), "failed", "it broke"),
-    ],
-)
-def test_how_it_ended_is_kept(database, error, status, message):
-    with suppress(KeyboardInterrupt, TrainingStopped, ValueError), TrainingRecorder(database, info()) as recorder:
-        recorder.step(step(1))
-        if error is not None:
-            raise error
-    assert row(database) == [(status, message)]
-
-
 def test_without_a_step_no_row_stays(database):
     seen = []
     with suppress(ValueError), TrainingRecorder(database, info()):
@@ -232,15 +214,6 @@ def test_trainings_of_an_earlier_version_gain_the_columns(tmp_path):
         recorder.step(step(1))
         recorder.evaluation(evaluation(1))
     assert len(evaluations(database)) == 2
-
-
-def test_a_resume_that_is_refused_changes_nothing(database):
-    with TrainingRecorder(database, info()) as first:
-        first.step(step(1))
-        first.finish("stopped", "by hand")
-    with pytest.raises(ValueError, match="another model"), TrainingRecorder(database, info(), resume=True):
-        raise ValueError("another model")
-    assert row(database) == [("stopped", "by hand")]
 
 
 @pytest.mark.slow

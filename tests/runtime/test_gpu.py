@@ -11,12 +11,7 @@ import pytest
 import torch
 
 from focus_runtime import gpu
-from focus_runtime.gpu import (
-    Launches,
-    kinds_of,
-    launcher,
-    prepared,
-)
+from focus_runtime.gpu import Launches, kinds_of, launcher, prepared
 from tests.helpers import needs_triton
 
 needs_triton()

@@ -47,12 +47,7 @@ def test_tables_of_a_bundle_from_the_database_are_the_same(tmp_path, monkeypatch
 
 @pytest.mark.parametrize(
     ("words", "parts"),
-    [
-        (["bundle"], ["RUN, --out"]),
-        (["bundle", "a-run"], ["--out"]),
-        (["rebuild"], ["bundle"]),
-        (["report"], ["RUN"]),
-    ],
+    [(["bundle"], ["RUN, --out"]), (["bundle", "a-run"], ["--out"]), (["rebuild"], ["bundle"]), (["report"], ["RUN"])],
 )
 def test_what_is_required_is_named(words, parts, capsys):
     one_error(capsys, main(words), *parts)

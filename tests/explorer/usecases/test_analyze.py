@@ -130,14 +130,7 @@ def test_waiting_for_the_database_can_be_stopped(tmp_path, model_folder, monkeyp
 @pytest.mark.parametrize(("dtype", "backend"), [("float32", "masked"), ("bfloat16", "decomposed")])
 def test_precision_and_backend_that_were_chosen_ran(service, model_folder, dtype, backend):
     request = AnalyzeRequest(
-        model=model_folder,
-        centroids="random",
-        top_k=1,
-        window=8,
-        repeats=1,
-        device="cpu",
-        dtype=dtype,
-        backend=backend,
+        model=model_folder, centroids="random", top_k=1, window=8, repeats=1, device="cpu", dtype=dtype, backend=backend
     )
     summary = run_summary(service.database, analyze(service, TEXT, request))
     assert (summary["device"], summary["dtype"], summary["backend"]) == ("cpu", dtype, backend)

@@ -63,20 +63,6 @@ def test_what_numba_compiles_is_kept_for_the_next_process_where_a_folder_can_be_
     assert umap_.smooth_knn_dist in refused
 
 
-def test_what_no_short_text_calls_is_not_compiled():
-    import numba
-
-    own = numba.njit
-    routing = np.random.default_rng(6).normal(size=(40, 4)).astype(np.float32)
-    project(routing, routing[:2])
-    from pynndescent import distances, utils
-    from umap import layouts
-
-    assert numba.njit is own
-    assert utils.tau_rand.signatures == distances.squared_euclidean.signatures == []
-    assert layouts.rdist.signatures != []
-
-
 def ask(service, run_id, what, **details):
     return dispatch(service, {"what": what, "run": run_id, **details})
 

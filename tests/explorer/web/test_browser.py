@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 
@@ -15,15 +14,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from focus_explorer.settings import asset_path
-from focus_explorer.web.browser import (
-    background,
-    joined_files,
-    link,
-    modules,
-    notebook_script,
-    page_script,
-    stylesheets,
-)
+from focus_explorer.web.browser import background, link, modules, notebook_script, page_script, stylesheets
 from focus_explorer.web.hosting.guard import FOR_A_YEAR, AroundGradio
 from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
@@ -34,13 +25,6 @@ def test_the_background_is_the_token_of_the_theme():
     assert tokens.count(f"--fx-bg: {background(dark=False)};") == 1
     assert tokens.count(f"--fx-bg: {background(dark=True)};") == 1
     assert tokens.index(background(dark=False)) < tokens.index(".dark .fx-root") < tokens.index(background(dark=True))
-
-
-def test_every_joined_style_sheet_is_labelled_by_its_own_path():
-    _, style = joined_files()
-    labels = re.findall(r"^/\* ([\w/-]+\.css) \*/$", style.read_text(encoding="utf-8"), re.M)
-    assert labels[0] == "core/tokens.css"
-    assert len(labels) == len(set(labels)) == len(stylesheets()) - 1  # page.css goes to Gradio
 
 
 def answer(request):

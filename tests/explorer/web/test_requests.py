@@ -81,10 +81,7 @@ def test_a_question_reaches_its_function(echoed):
         ({"layer": 1, "color": 2}, "there is no parameter 'color'; expected run_id, layer, tokens, share, quick"),
         ({"layer": 2**60}, f"layer is {2**60}; expected a whole number"),
         ({"layer": float("nan")}, "layer is nan; expected a whole number"),
-        (
-            {"layer": 1, "tokens": [2**60]},
-            "the request has a number that is too large, or none",
-        ),
+        ({"layer": 1, "tokens": [2**60]}, "the request has a number that is too large, or none"),
         ({"layer": 1, "run": "\ud800"}, "the request has half of a surrogate pair in a text; expected valid Unicode"),
         ({"layer": "x" * 99}, f"layer is '{'x' * 58}…; expected a whole number"),
     ],

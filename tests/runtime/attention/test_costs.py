@@ -188,11 +188,7 @@ def test_choice_of_backend_with_a_compiler(query, gradient, expected):
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"key_padding": torch.ones(1, 6, dtype=torch.bool)},
-        {"softcap": 5.0},
-        {"query": torch.zeros(1, 4, 3, 8)},
-    ],
+    [{"key_padding": torch.ones(1, 6, dtype=torch.bool)}, {"softcap": 5.0}, {"query": torch.zeros(1, 4, 3, 8)}],
 )
 def test_decomposed_refuses_what_it_cannot_do(changes):
     with pytest.raises(InputError, match="decomposed"):

@@ -16,13 +16,7 @@ import torch
 from focus_runtime import native
 from focus_runtime.attention import focus_attention, fused
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.fused import (
-    HeadRules,
-    fused_available,
-    fused_step,
-    matrix_tiles_available,
-    step_fits,
-)
+from focus_runtime.attention.fused import HeadRules, fused_available, fused_step, matrix_tiles_available, step_fits
 from focus_runtime.attention.reference import Scoring, attend_allowed
 from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError

@@ -17,17 +17,8 @@ from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.run.text import analyze
 from tests.helpers import build_centroids, build_model, random_ids
-from tests.runtime.attention.by_keyword import (
-    masked_attention,
-    sliding_attention,
-)
-from tests.runtime.attention.inputs import (
-    FP32,
-    assert_same,
-    oracle,
-    random_inputs,
-    random_membership,
-)
+from tests.runtime.attention.by_keyword import masked_attention, sliding_attention
+from tests.runtime.attention.inputs import FP32, assert_same, oracle, random_inputs, random_membership
 from tests.runtime.families import logits
 
 

@@ -21,10 +21,7 @@ from tests.runtime.families import logits
 K, SINKS, WINDOW = 6, 2, 3
 FAMILIES = ["Llama", "GPT2", "Gemma2", "Qwen3", "Phi3", "Mistral"]
 # every kind of exception; heads 0 and 3 are the only ones alike and do not lie side by side
-BUDGET = [
-    {"layer": 0, "head": 1, "full": True},
-    {"layer": 0, "head": 2, "top_k": 3, "window": 1},
-]
+BUDGET = [{"layer": 0, "head": 1, "full": True}, {"layer": 0, "head": 2, "top_k": 3, "window": 1}]
 # two query heads share a key head: both of key head 0 differ, head 3 has no groups, head 6 sees everything
 BY_QUERY = [
     {"layer": 0, "query_head": 1, "top_k": 3, "window": 1},

@@ -24,11 +24,6 @@ from focus_runtime.measure.contingency import (
 )
 
 
-@pytest.fixture
-def generator():
-    return np.random.default_rng()  # fresh inputs in every run
-
-
 def labels(generator, count, groups, size):
     return generator.integers(0, groups, (count, size))
 

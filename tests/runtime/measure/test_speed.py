@@ -215,14 +215,6 @@ def test_a_composed_layer_has_the_groups_of_its_tokens(composed):
     json.dumps(row)
 
 
-def test_memory_is_read_before_full_attention_and_before_focus_as_in_a_pass(composed, monkeypatch):
-    focus, vectors, _ = composed
-    names, in_turn = [], speed_layer.in_turn
-    monkeypatch.setattr(speed_layer, "in_turn", lambda works, *how: names.extend(works) or in_turn(works, *how))
-    composed_layer_speed(focus, 1, vectors[1], repeats=1)
-    assert names == ["read", "full", "read again", "routing", "focus"]
-
-
 def test_what_is_timed_is_full_attention_and_focus_with_its_factors(composed, monkeypatch):
     focus, vectors, _ = composed
     calls, attend = [], speed_layer.focus_forward

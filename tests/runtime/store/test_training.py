@@ -135,25 +135,6 @@ def test_steps_appear_while_it_runs(database, impatient):
         assert row(database) == [("running", "")]
 
 
-def test_a_write_that_began_before_the_last_steps_does_not_say_that_it_is_done(database, monkeypatch):
-    with TrainingRecorder(database, info()) as recorder:
-        write = recorder._write
-
-        def ended_meanwhile(*arguments):
-            recorder.step(step(2))
-            recorder.finish("done")
-            monkeypatch.setattr(recorder, "_write", write)
-            write(*arguments)
-
-        recorder.step(step(1))
-        monkeypatch.setattr(recorder, "_write", ended_meanwhile)
-        assert recorder._flush() is None
-        assert stored(database) == [(1, 2.0)]
-        assert row(database) == [("running", "")]
-    assert stored(database) == [(1, 2.0), (2, 2.0)]
-    assert row(database) == [("done", "")]
-
-
 def test_a_resumed_training_replaces_what_it_does_again(database):
     with TrainingRecorder(database, info()) as first:
         for number in range(1, 6):

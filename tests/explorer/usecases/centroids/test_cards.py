@@ -13,12 +13,7 @@ import torch
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.centroids.cards import CentroidCards
-from focus_explorer.usecases.centroids.files import (
-    add_centroids,
-    load_named_centroids,
-    shipped_row,
-    uploaded_centroids,
-)
+from focus_explorer.usecases.centroids.files import add_centroids, load_named_centroids, shipped_row, uploaded_centroids
 from focus_explorer.usecases.run_payload import load_run
 from focus_explorer.usecases.service import Service
 from focus_runtime.config import FocusConfig

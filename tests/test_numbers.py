@@ -116,3 +116,17 @@ def test_the_page_under_load():
     assert f"within {load['times']['open a stored run']['p95']:.2f} s" in PAGE
     assert f"{load['memory_mib']['most']:,} MiB" in PAGE
     assert f"one took {load['times']['explore a short text']['median']:.0f} s" in PAGE
+
+
+def test_every_section_names_its_setting_and_where_its_numbers_are():
+    sections = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
+    quoted = [section for section in sections if "\n> " in section]
+    assert len(quoted) >= 8
+    for section in quoted:
+        assert "- Setting: " in section
+        assert "Command: `" in section
+        assert re.search(r"AMD|Intel|NVIDIA|nothing is timed", section)
+        files = re.findall(r"`([\w/-]+\.json)`", section)
+        assert files
+        for file in files:
+            assert (ROOT / "benchmarks" / "results" / file).is_file(), file

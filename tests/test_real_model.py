@@ -12,6 +12,7 @@ from focus_explorer.cli.main import main
 from focus_explorer.usecases.texts import sample_text
 from focus_runtime.composition.attach import compose
 from focus_runtime.fit.calibrate import calibrate_potentials
+from focus_runtime.measure.loss import final_hidden
 from focus_runtime.measure.perplexity import score
 from focus_runtime.models.loading import load_model
 from focus_runtime.routing.centroid_file import load_centroids
@@ -39,6 +40,17 @@ def test_cached_model_loads_in_under_three_seconds(loaded):
         load_model("smollm2-135m")
         seconds.append(time.perf_counter() - start)
     assert min(seconds) < 3
+
+
+@pytest.mark.parametrize("setting", [{"top_k": 8, "window": 4}, {"top_k": 1, "window": 400}])
+def test_everything_allowed_is_full_attention(loaded, ids, setting):
+    model = loaded[0]
+    with torch.no_grad():
+        full = final_hidden(model, ids[:, :200])
+        focus = compose(model, load_centroids("novels"), **setting)
+        same = final_hidden(model, ids[:, :200])
+        focus.detach()
+    assert (full - same).abs().max() / full.abs().max() < 1e-5
 
 
 @pytest.mark.long

@@ -181,6 +181,35 @@ def test_text_of_the_check_is_left_out_of_the_search(tune, texts, tmp_path, caps
 
 
 @pytest.mark.long
+def test_a_stopped_search_continues_with_the_same_result(tune, tmp_path, capsys, monkeypatch):
+    from focus_runtime.fit.budget_meter import BudgetMeter
+
+    measure, calls = BudgetMeter.measure, []
+    monkeypatch.setattr(BudgetMeter, "measure", lambda self, budget: calls.append(budget) or measure(self, budget))
+    assert tune("--pairs", "80%", "--json") == 0
+    whole, expected = json.loads(capsys.readouterr().out), len(calls)
+    calls.clear()
+
+    def interrupted(self, budget):
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        calls.append(budget)
+        return measure(self, budget)
+
+    monkeypatch.setattr(BudgetMeter, "measure", interrupted)
+    out = tmp_path / "again.safetensors"
+    assert tune("--pairs", "80%", "--json", out=out) == 130
+    assert "Continue with" in capsys.readouterr().err
+    assert not out.exists()
+    monkeypatch.setattr(BudgetMeter, "measure", lambda self, budget: calls.append(budget) or measure(self, budget))
+    assert tune("--pairs", "80%", "--json", "--resume", out=out) == 0
+    resumed = json.loads(capsys.readouterr().out)
+    assert resumed["record"] == whole["record"]
+    assert len(calls) == len({*calls}) == expected  # none twice
+    assert not list(tmp_path.glob("*.search.*"))
+
+
+@pytest.mark.long
 def test_several_targets_are_searched_together(tune, tmp_path, capsys, monkeypatch):
     """Every file is what a search of its own gives; what both need is estimated and measured once."""
     from focus_runtime.fit import budget_meter as costs

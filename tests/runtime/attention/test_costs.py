@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import astuple
+
 import pytest
 import torch
 
 from focus_runtime.attention import choose_backend, costs, focus_attention
-from focus_runtime.attention.costs import MachineCosts, machine_costs, measure
+from focus_runtime.attention.costs import GROUPS, LONG, RULE, SHORT, MachineCosts, fitted, machine_costs, measure
 from focus_runtime.attention.dispatch import choose_on_gpu
 from focus_runtime.attention.fused import matrix_tiles_available
 from focus_runtime.errors import InputError
 from focus_runtime.mask.rule import Extent, PairRule
+from tests.helpers import ROOT
 from tests.runtime.attention.inputs import (
     FP32,
     assert_same,
@@ -20,6 +24,12 @@ from tests.runtime.attention.inputs import (
     random_inputs,
     random_membership,
 )
+
+
+def test_the_cost_models_constants_are_the_fitted_ones():
+    fitted = json.loads((ROOT / "benchmarks" / "results" / "costs.json").read_text())["constants"]
+    inside = {f"FUSED_{name.upper()}": value for name, value in costs.IN_VECTORS._asdict().items()}
+    assert {name: (vars(costs) | inside)[name] for name in fitted} == fitted
 
 
 def test_too_many_sets_of_groups_are_not_decomposed():
@@ -47,6 +57,23 @@ def measured(monkeypatch):
 
     monkeypatch.setattr(costs, "measure", count)
     return seen
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [MachineCosts(), MachineCosts(1.4, 3.0, 4.5), MachineCosts(0.8, 0.2, 0.3), MachineCosts(1.5, 2.0, 0.4, tiles=True)],
+)
+def test_the_fit_finds_the_machine_that_its_model_describes(machine):
+    short, long = (random_membership(length, groups=GROUPS)[0] for length in (SHORT, LONG))
+    sizes, terms = costs.set_sizes(long), costs.class_terms(short, RULE)
+    units = {
+        "masked": machine.masked * costs.masked_cost(SHORT),
+        "decomposed": costs.decomposed_cost(sizes, LONG, RULE, machine),
+        "fused": machine.fused * (terms[0] + machine.inside.copy * terms[1] + machine.inside.local * terms[2]),
+    }
+    assert astuple(fitted(units, short, long, tiles=machine.tiles)) == pytest.approx(astuple(machine))
+    del units["fused"]
+    assert fitted(units, short, long, tiles=machine.tiles).fused == MachineCosts().fused
 
 
 @pytest.mark.slow
@@ -188,7 +215,11 @@ def test_choice_of_backend_with_a_compiler(query, gradient, expected):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"key_padding": torch.ones(1, 6, dtype=torch.bool)}, {"softcap": 5.0}, {"query": torch.zeros(1, 4, 3, 8)}],
+    [
+        {"key_padding": torch.ones(1, 6, dtype=torch.bool)},
+        {"softcap": 5.0},
+        {"query": torch.zeros(1, 4, 3, 8)},
+    ],
 )
 def test_decomposed_refuses_what_it_cannot_do(changes):
     with pytest.raises(InputError, match="decomposed"):

@@ -15,7 +15,7 @@ from dataclasses import asdict
 import duckdb
 import pytest
 
-from focus_runtime.errors import StoreError
+from focus_runtime.errors import StoreError, TrainingStopped
 from focus_runtime.fit.settings import TrainStep
 from focus_runtime.fit.validation import Evaluation
 from focus_runtime.store import training as module
@@ -114,6 +114,24 @@ def test_what_is_reported_is_what_is_stored(database):
         '["a.txt"]',
     )
     assert values[0] == recorder.training_id
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (None, "done", ""),
+        (KeyboardInterrupt(), "stopped", ""),
+        (TrainingStopped(3, None), "stopped", "stopped after step 3"),
+        (ValueError("it broke"), "failed", "it broke"),
+    ],
+)
+def test_how_it_ended_is_kept(database, error, status, message):
+    with suppress(KeyboardInterrupt, TrainingStopped, ValueError), TrainingRecorder(database, info()) as recorder:
+        recorder.step(step(1))
+        if error is not None:
+            raise error
+    assert row(database) == [(status, message)]
 
 
 def test_without_a_step_no_row_stays(database):

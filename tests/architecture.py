@@ -94,12 +94,6 @@ class Import:
     line: int
 
 
-def path_of(module: str) -> Path:
-    """File of a module of ours."""
-    path = SOURCES[module.split(".")[0]].joinpath(*module.split("."))
-    return path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
-
-
 @cache
 def modules() -> dict[str, Path]:
     """Our modules by dotted name."""

@@ -10,6 +10,7 @@ import sys
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that would reach for the network fails at once instead
 
+import numpy as np
 import pytest
 import torch
 
@@ -58,6 +59,12 @@ def fresh_seed():
     torch.manual_seed(seed)
     random.seed(seed)
     return seed
+
+
+@pytest.fixture
+def generator(fresh_seed):
+    """Of numpy's random numbers."""
+    return np.random.default_rng(fresh_seed)
 
 
 @pytest.fixture

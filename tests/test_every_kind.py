@@ -35,11 +35,7 @@ KINDS = {  # family, changes of its configuration, layers with groups
         {"num_hidden_layers": 4, "sliding_window": 24, "num_attention_heads": 1, "num_key_value_heads": 1},
         (0, 2),
     ),
-    "budget": (
-        "Llama",
-        {"num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4},
-        (0, 1, 2, 3),
-    ),
+    "budget": ("Llama", {"num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4}, (0, 1, 2, 3)),
 }
 BUDGET = [  # every sort of exception: a layer in full, a head in full, a head and a layer with settings of their own
     {"layer": 1, "full": True},

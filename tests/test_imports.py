@@ -72,10 +72,3 @@ def test_no_file_that_the_page_is_built_with_imports_a_library_of_models():
         reached += [name for name in dict.fromkeys(targets) if name not in reached]
     assert len(reached) > 50
     assert {module: libraries for module, libraries in found.items() if libraries} == {}
-
-
-@pytest.mark.long
-def test_the_page_is_built_without_the_libraries_of_models():
-    """They take longer to import than all else that happens before the page answers."""
-    loaded, _ = imported(f"import {PAGE}")
-    assert not loaded & OF_MODELS

@@ -126,21 +126,11 @@ def test_nothing_is_loaded_from_elsewhere(site):
 
 
 @pytest.mark.long
-def test_the_reference_has_every_public_name_command_option_and_table(site, tmp_path):
-    folder, pages = site
+def test_the_reference_has_every_public_name(site):
+    _, pages = site
     runtime = pages["reference/runtime.html"].ids
     missing = {name for name in focus_runtime.__all__ if f"focus_runtime.{name}" not in runtime}
     assert missing == {"__version__"}
-    commands = (folder / "reference" / "command-line.html").read_text(encoding="utf-8")
-    assert COMMANDS.keys() <= pages["reference/command-line.html"].ids
-    assert "runs-rename" in pages["reference/command-line.html"].ids
-    assert [words for words in COMMAND_WORDS if words not in commands] == []
-    assert {name.lower() for name in PAYLOADS} <= pages["reference/payloads.html"].ids
-    schema = (folder / "schema.html").read_text(encoding="utf-8")
-    with Database(tmp_path / "a.duckdb").read() as connection:
-        columns = connection.execute("SELECT column_name, data_type FROM information_schema.columns").fetchall()
-    for column, kind in columns:
-        assert f"<code>{column} {kind}" in schema
 
 
 @pytest.mark.long

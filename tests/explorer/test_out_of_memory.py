@@ -117,14 +117,6 @@ def test_balancing_that_does_not_fit_advises_no_length(site, short_memory, refus
     assert "--max-tokens" not in line
 
 
-@pytest.mark.long
-def test_statistics_are_printed_without_what_does_not_fit(site, short_memory, capsys):
-    assert main(["statistics", site.run, "--db", site.db, "--attention"]) == 0
-    out, err = capsys.readouterr()
-    assert re.search(f"note: 606 tokens {FITS}; explore the text again", err)
-    assert "Largest group" in out
-
-
 def test_a_corpus_goes_on_without_the_document(site, short_memory, capsys):
     docs = site.folder / "docs"
     docs.mkdir()

@@ -10,13 +10,11 @@ import math
 import numpy as np
 import pytest
 
-from focus_runtime.fit.regimes import run_regime
 from focus_runtime.measure.intervals import Interval
 from focus_runtime.measure.perplexity import Scores
 from paper.lab.answers import LAST_WORDS, last_words
 from paper.lab.lab import Lab
 from paper.lab.shared import tuned_row
-from paper.lab.twins import from_scratch, twins
 from paper.output.report import plain_values, read_json
 from tests.paper.conftest import REPEATED, UNIT
 
@@ -40,24 +38,6 @@ def test_scores_are_kept_to_the_last_bit(tmp_path):
     assert read_json(tmp_path / "none.json") is None
     file.write_text(file.read_text()[:-1])
     assert read_json(file) is None
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_full_attention_is_trained_once_for_all_recipes(lab, monkeypatch):
-    trained = []
-
-    def counted(*arguments, twin=False, **more):
-        trained.append("full attention" if twin else "Focus")
-        return run_regime(*arguments, twin=twin, **more)
-
-    monkeypatch.setattr("paper.lab.twins.run_regime", counted)
-    (paper, curves), (ours, _) = (twins(lab.under(name), from_scratch(lab, 3), seed=11) for name in ("paper", "ours"))
-    assert trained == ["full attention", "Focus", "Focus"]
-    assert paper[0] == ours[0]
-    assert paper[1]["ppl"] != ours[1]["ppl"]
-    assert twins(lab.under("paper"), from_scratch(lab, 3), seed=11) == (paper, curves)
-    assert len(trained) == 3, "both are found on disk"
 
 
 @pytest.mark.long

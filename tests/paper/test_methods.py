@@ -6,11 +6,9 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from focus_explorer.usecases.texts import sample_text
 from focus_runtime.composition.attach import compose
 from focus_runtime.errors import InputError, ModelError
-from focus_runtime.measure.perplexity import score
-from focus_runtime.models.loading import load_model, weights_sha256
+from focus_runtime.models.loading import weights_sha256
 from paper.methods import (
     FullFinetune,
     Handle,
@@ -197,25 +195,3 @@ def test_updates_are_alpha_over_rank_times_both_factors(tiny_model):
         update = factor @ layer.q_proj.lora_A["default"].weight
         torch.testing.assert_close(layer.q_proj(x), x @ (weight + 3.0 * update).T, rtol=1e-5, atol=1e-5)
     assert torch.equal(layer.q_proj.weight, weight)
-
-
-@pytest.mark.model
-@pytest.mark.long
-def test_methods_on_the_embedded_model():
-    """They come off without a trace, and order as their papers would have them."""
-    model, tokenizer = load_model("smollm2-135m")
-    ids = torch.tensor([tokenizer(sample_text("Novel"), add_special_tokens=False).input_ids[:192]])
-    full = score(model, ids)
-    perplexities = {}
-    for label, method in (
-        ("window", Longformer(window=31, num_globals=0)),
-        ("sinks", Longformer(window=27, num_globals=4)),
-        ("sparq", SparQ(num_keys=32, components=32, reallocate=False)),
-        ("all", SparQ(num_keys=192)),
-    ):
-        with method.attach(model) as handle:
-            perplexities[label] = score(model, ids).perplexity
-            assert (handle.retained_pairs() * 193 / 2 <= 32) == (label != "all")
-    assert (score(model, ids).nll == full.nll).all()
-    assert perplexities["all"] == pytest.approx(full.perplexity, rel=1e-4)
-    assert full.perplexity < perplexities["sparq"] < perplexities["sinks"] < perplexities["window"]

@@ -46,10 +46,3 @@ def test_pairs_kept_are_those_of_the_mask(length, window, sinks, fresh_seed):
     position = torch.arange(length)[None]
     allowed = allowed_pairs(membership, membership, position, position, PairRule(window, sinks)).sum().item()
     assert bench.pairs_kept(membership, window, sinks) == pytest.approx(allowed / (length * (length + 1) / 2))
-
-
-def test_it_asks_for_a_gpu(capsys, monkeypatch):
-    monkeypatch.setattr(bench.torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SystemExit):
-        bench.main([])
-    assert "no CUDA GPU found" in capsys.readouterr().err

@@ -59,15 +59,6 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, err
     assert os.listdir(tmp_path) == ["a.csv"]
 
 
-def test_a_failed_rename_leaves_the_old_file_and_nothing_else(tmp_path, failing_rename):
-    target = tmp_path / "a.csv"
-    target.write_text("old")
-    with pytest.raises(InputError, match="Permission denied"), replacing(target) as part:
-        part.write_text("new")
-    assert target.read_text() == "old"
-    assert os.listdir(tmp_path) == ["a.csv"]
-
-
 def test_permissions_are_the_requested_ones(tmp_path):
     with replacing(tmp_path / "public"):
         pass

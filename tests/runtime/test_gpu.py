@@ -11,12 +11,7 @@ import pytest
 import torch
 
 from focus_runtime import gpu
-from focus_runtime.gpu import (
-    Launches,
-    kinds_of,
-    launcher,
-    prepared,
-)
+from focus_runtime.gpu import Launches, kinds_of, launcher, prepared
 from tests.helpers import needs_triton
 
 needs_triton()
@@ -162,7 +157,6 @@ def test_kernels_that_ask_for_more_are_launched_by_triton(about, driver, monkeyp
 @pytest.fixture
 def run(driver, monkeypatch):
     """Calls of one kernel, compiled at the first."""
-    monkeypatch.setattr(gpu, "launcher", lambda: driver.module)
     monkeypatch.setattr(gpu, "launcher", lambda: driver.module)
     stream = type("Active", (), {"get_current_stream": staticmethod(lambda _: 11)})
     monkeypatch.setattr(gpu, "_driver", lambda: type("Driver", (), {"active": stream}))

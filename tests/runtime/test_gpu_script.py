@@ -57,24 +57,6 @@ def test_a_part_that_fails_is_written_down_and_the_next_runs(tmp_path, monkeypat
     assert table.count("no kernel image is available") == 2
 
 
-def out_of_memory(focus, ids, **_):
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-
-def test_no_memory_and_no_time_are_results(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_models, "prefill_speed", out_of_memory)
-    report = gpu.Report(tmp_path, 1000.0, smoke=True)
-    report.add("models", lambda: gpu.whole_models(report))
-    row = results(tmp_path)[0]["models"]["tiny"][0]
-    assert row["prefill"] == {"error": "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"}
-    assert row["decode"]["full_over_focus"] > 0
-    late = gpu.Report(tmp_path, 0.0, smoke=True)
-    late.add("models", lambda: gpu.whole_models(late))
-    found, table = results(tmp_path)
-    assert all("were left" in row["skipped"] for row in found["models"]["tiny"])
-    assert "0 s were left" in table
-
-
 @pytest.mark.parametrize("with_peaks", [True, False])
 def test_the_pass_that_is_timed_fills_the_caches(monkeypatch, with_peaks):
     model, ids = build_model(), random_ids(60)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 pytest_plugins = ["pytester"]
 
 CONFTEST = """
@@ -24,58 +22,39 @@ def seed(request, near_ties):
 """
 
 
-@pytest.fixture
-def run(pytester):
+TESTS = """
+from conftest import made, undone
+
+def test_a_tie(seed, near_ties):
+    near_ties[0] = 1e-6
+    assert seed == 2
+
+def test_fixtures_were_fresh():
+    assert made == undone == [0, 1, 2]
+    made.clear()
+
+def test_a_tie_that_persists(seed, near_ties):
+    near_ties[0] = 1e-6
+    assert False, "still apart"
+
+def test_a_real_failure(seed, near_ties):
+    near_ties[0] = 1e-2
+    assert False
+
+def test_another_error(seed, near_ties):
+    near_ties[0] = 1e-6
+    raise ValueError
+
+def test_the_last_two_ran_once():
+    assert made == [0, 1, 2, 0, 0]
+"""
+
+
+def test_only_ties_are_run_again_and_those_that_persist_fail_and_say_so(pytester):
     pytester.makeconftest(CONFTEST)
-
-    def outcomes(code):
-        pytester.makepyfile(code)
-        return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-rA")
-
-    return outcomes
-
-
-def test_a_failure_at_a_tie_is_run_again_with_fresh_fixtures(run):
-    result = run("""
-        from conftest import made, undone
-
-        def test_a_tie(seed, near_ties):
-            near_ties[0] = 1e-6
-            assert seed == 2
-
-        def test_after():
-            assert made == undone == [0, 1, 2]
-    """)
-    result.assert_outcomes(passed=2)
-
-
-def test_ties_that_persist_fail_and_say_so(run):
-    result = run("""
-        from conftest import made
-
-        def test_a_tie(seed, near_ties):
-            near_ties[0] = 1e-6
-            assert False, "still apart"
-
-        def test_after():
-            assert made == [0, 1, 2]
-    """)
-    result.assert_outcomes(passed=1, failed=1)
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-rA")
+    result.assert_outcomes(passed=3, failed=3)
     result.stdout.fnmatch_lines(
         ["*AssertionError: still apart*", "*every one of 3 attempts failed*by 1.0e-06 in the last*"]
     )
-
-
-@pytest.mark.parametrize(("gap", "statement"), [(1e-2, "assert False"), (1e-6, "raise ValueError"), (1e-6, "1 / 0")])
-def test_a_real_failure_fails_at_once(gap, statement, run):
-    result = run(f"""
-        from conftest import made
-
-        def test_wrong(seed, near_ties):
-            near_ties[0] = {gap}
-            {statement}
-
-        def test_after():
-            assert made == [0]
-    """)
-    result.assert_outcomes(passed=1, failed=1)

@@ -9,8 +9,6 @@ import sys
 import pytest
 
 from focus_explorer.cli.main import main
-from focus_explorer.usecases.compare.settings import grid
-from focus_explorer.usecases.service import Service
 from tests.explorer.cli.conftest import one_error
 from tests.explorer.conftest import TEXT
 
@@ -51,9 +49,6 @@ def test_bad_files(analyze, tmp_path, capsys, content, part):
     ("flags", "part"),
     [
         (["--top-k", "9"], "top_k is 9"),
-        (["--window", "-1"], "window is -1"),
-        (["--sinks", "-1"], "num_sinks is -1"),
-        (["--max-tokens", "0"], "max_tokens is 0"),
         (["--top-k", "two"], "invalid int value"),
         (["--assignment", "psychic"], "invalid choice"),
         (["--no-such-flag"], "unrecognized"),
@@ -91,22 +86,3 @@ def test_a_text_beyond_the_context_is_announced_before_it_runs(analyze, text_fil
 )
 def test_a_grid_that_cannot_be_measured_is_one_line(flags, part, capsys, service, run_id):
     one_error(capsys, main(["compare", run_id, *flags, "--db", str(service.database.path)]), part)
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_the_command_measures_the_same(tmp_path, model_folder, capsys):
-    text, database = tmp_path / "text.txt", tmp_path / "runs.duckdb"
-    text.write_text(TEXT)
-    words = ["compare", str(text), "--model", model_folder, "--centroids", "random", "--db", str(database), "--json"]
-    words += ["--top-k", "1", "--window", "8,16", "--repeats", "1", "--max-tokens", "100"]
-    assert main(words) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert printed["cells"] == grid(Service(database), printed["run_id"])["cells"]
-    assert len(printed["cells"]) == 6
-    again = ["compare", printed["run_id"], "--top-k", "2", "--window", "8", "--repeats", "1", "--db", str(database)]
-    assert main(again) == 0
-    out = capsys.readouterr().out
-    assert "Window and sinks only" in out
-    assert "top-k 2, window 8" in out
-    assert main(["compare", str(text), "--top-k", "one", "--db", str(database)]) == 2

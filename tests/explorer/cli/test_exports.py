@@ -47,12 +47,7 @@ def test_tables_of_a_bundle_from_the_database_are_the_same(tmp_path, monkeypatch
 
 @pytest.mark.parametrize(
     ("words", "parts"),
-    [
-        (["bundle"], ["RUN, --out"]),
-        (["bundle", "a-run"], ["--out"]),
-        (["rebuild"], ["bundle"]),
-        (["report"], ["RUN"]),
-    ],
+    [(["bundle"], ["RUN, --out"]), (["bundle", "a-run"], ["--out"]), (["rebuild"], ["bundle"]), (["report"], ["RUN"])],
 )
 def test_what_is_required_is_named(words, parts, capsys):
     one_error(capsys, main(words), *parts)
@@ -104,13 +99,6 @@ def test_the_ending_chooses_the_format(tmp_path, capsys, service, run_id):
     one_error(capsys, main([*command, str(tmp_path / "s.svg"), "--preset", "a0"]), "no preset 'a0'")
     one_error(capsys, main([*command, str(tmp_path / "s.html"), "--layer", "one"]), "invalid int value")
     assert [path.name for path in tmp_path.iterdir()] == ["sizes.HTML"]
-
-
-def test_what_was_not_measured_is_one_line(tmp_path, capsys, service, run_id):
-    command = ["figure", run_id, "--what", "attention", "--db", str(service.database.path)]
-    assert main([*command, "--out", str(tmp_path / "x.pdf")]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

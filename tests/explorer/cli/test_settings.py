@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
 from focus_explorer.cli.main import main
 from focus_explorer.usecases.centroids.files import add_centroids
-from focus_explorer.usecases.run_model import request_of
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.usecases.service import Service
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
@@ -49,24 +47,6 @@ def test_a_run_takes_the_budget_it_is_given(capsys, folder, chosen):
     given = analysed(capsys, folder, chosen, "--budget", folder / "budget.json")
     assert given == [{"layer": 2, "head": 1, "full": True}]
     assert analysed(capsys, folder, chosen, "--budget", "none") is None
-
-
-@pytest.mark.long
-def test_compare_bench_and_evaluate_take_it_too(capsys, folder, chosen):
-    budget = ["--budget", folder / "budget.json"]
-    db = ["--db", folder / "runs.duckdb", "--json"]
-    grid = ["--top-k", 1, "--window", 4, "--repeats", 1]
-    compared = ran(capsys, "compare", folder / "text.txt", *chosen, *budget, *db, *grid)
-    assert [cell["kind"] for cell in compared["cells"]] == ["focus", "random", "window"]
-    # one head of four layers of four attends fully, also without groups
-    assert all(cell["retained_pairs"] > 1 / 16 for cell in compared["cells"])
-    assert re.search(r"1 exception \(\w{6}\) is in force at every setting", compared["note"])
-    text = ["--text", folder / "text.txt"]
-    short = ["--lengths", 64, "--layer-lengths", 64, "--repeats", 1, "--out", folder / "bench", "--json"]
-    assert len(ran(capsys, "bench", *chosen, *text, *short, *budget)["config"]["budget"]) == 1
-    assert "budget" not in ran(capsys, "bench", *chosen, *text, *short, "--budget", "none")["config"]
-    scored = ran(capsys, "evaluate", *chosen, *text, "--seq-len", 48, *budget, "--json")
-    assert len(scored["config"]["budget"]) == 1
 
 
 def test_a_stored_run_keeps_its_own(capsys, folder, chosen):
@@ -161,42 +141,6 @@ def test_it_replaces_the_files_own(capsys, folder, heads_model):
     assert same_numbers(without, constant)
     grown = grown_run(capsys, folder, heads_model, "constant", "--window-growth", *GROWTH)
     assert same_numbers(grown, own)
-
-
-@pytest.mark.long
-def test_what_continues_a_run_keeps_it(capsys, folder, heads_model):
-    """The setting of a run on a file that says otherwise: measured again, and asked for again."""
-    database = ["--db", folder / "runs.duckdb"]
-    service = Service(folder / "runs.duckdb")
-    grid = ["--top-k", 1, "--window", WINDOW, "--repeats", 1, "--json"]
-    for name, growth in (("grows", (1, 1)), ("constant", GROWTH)):
-        add_centroids(service, folder / f"{name}.safetensors", name, None)
-        run = grown_run(capsys, folder, heads_model, name, "--window-growth", *growth)
-        cells = ran(capsys, "compare", run["run_id"], *database, *grid)["cells"]
-        focus = next(cell for cell in cells if cell["kind"] == "focus")
-        assert focus["retained_pairs"] == pytest.approx(run["retained_pairs"])
-        assert request_of(run_summary(service.database, run["run_id"])["config"], name, None).window_growth == growth
-
-
-@pytest.mark.long
-def test_compare_evaluate_and_a_folder_take_it_too(capsys, folder, heads_model, tmp_path):
-    grows, constant = (
-        ["--model", heads_model, "--centroids", folder / f"{name}.safetensors"] for name in ("grows", "constant")
-    )
-    off, text = ["--window-growth", 1, 1, "--json"], ["--text", folder / "text.txt"]
-    database = ["--db", tmp_path / "runs.duckdb"]
-    grid = ["--top-k", 1, "--window", WINDOW, "--repeats", 1]
-    given = ([*grows, *off], [*constant, "--json"], [*grows, "--json"])
-    measured = [ran(capsys, "compare", folder / "text.txt", *words, *database, *grid)["cells"] for words in given]
-    pairs = [{cell["kind"]: cell["retained_pairs"] for cell in cells} for cells in measured]
-    assert pairs[0] == pytest.approx(pairs[1])
-    assert pairs[2]["window"] > 2 * pairs[1]["window"]
-    assert "window_growth" not in ran(capsys, "evaluate", *grows, *text, "--seq-len", 48, *off)["config"]
-    texts = tmp_path / "texts"
-    texts.mkdir()
-    (texts / "a.txt").write_text(TEXT[:LENGTH])
-    corpus = ["analyze", texts, *grows, *database, "--no-tags", "--no-baseline", "--out", tmp_path / "corpus"]
-    assert "window_growth" not in ran(capsys, *corpus, *off)["config"]
 
 
 def test_what_is_no_growth_and_a_stored_run_are_refused(capsys, folder, heads_model):

@@ -126,17 +126,6 @@ def test_a_folder_in_use_is_left_alone(train_text, tmp_path, capsys):
 
 
 @pytest.mark.long
-def test_a_folder_that_is_trained_now_is_left_alone(train_text, tmp_path, capsys, monkeypatch):
-    out, statuses = str(tmp_path / "out"), []
-    shown = nullcontext(lambda done, numbers: statuses or statuses.append(main([*train_text, "--out", out])))
-    monkeypatch.setattr(train, "TERMINAL_BAR", lambda total: shown)
-    assert main([*train_text, "--out", out]) == 0
-    assert statuses == [2]
-    assert f"another training that runs now writes to {out}" in capsys.readouterr().err
-    assert not list((tmp_path / "out").glob(".*"))
-
-
-@pytest.mark.long
 def test_of_two_processes_the_first_alone_writes_what_one_trains_with_twice_the_batch(train_text, tmp_path, capsys):
     program = tmp_path / "program.py"
     program.write_text(
@@ -181,25 +170,6 @@ def test_of_two_processes_the_first_alone_writes_what_one_trains_with_twice_the_
     assert main([*train_text, "--batch", "2", "--out", str(tmp_path / "one"), "--json"]) == 0
     one, two = json.loads(capsys.readouterr().out.splitlines()[-1]), json.loads(ended[0][1])
     assert two["final_loss"] == pytest.approx(one["final_loss"], rel=1e-3)
-
-
-@pytest.mark.long
-def test_without_a_whole_checkpoint_it_starts_over(train_text, tmp_path, capsys, monkeypatch):
-    """A process was killed, or Ctrl-C came, before the first checkpoint was whole."""
-
-    def interrupted(*args):
-        (tmp_path / "out" / "checkpoint").mkdir()
-        (tmp_path / "out" / "checkpoint" / ".part-1-x.ckpt").write_bytes(b"half")
-        raise KeyboardInterrupt
-
-    again = [*train_text, "--out", str(tmp_path / "out")]
-    with monkeypatch.context() as patch:
-        patch.setattr(train, "_train_weights", interrupted)
-        assert main(again) == 130
-    assert "nothing unfinished was kept" in capsys.readouterr().err
-    assert main([*again, "--resume"]) == 2
-    assert "there is no checkpoint" in capsys.readouterr().err
-    assert main(again) == 0
 
 
 @pytest.mark.parametrize(

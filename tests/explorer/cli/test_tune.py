@@ -254,11 +254,7 @@ def test_of_several_targets_those_met_are_written(tune, tmp_path, capsys):
 def test_measurements_of_another_search_are_refused(tune, tmp_path, capsys):
     out = tmp_path / "x.safetensors"
     (tmp_path / "x.safetensors.search.json").write_text(json.dumps({"identity": {"model": "other"}, "measured": []}))
-    one_error(
-        capsys,
-        tune("--pairs", "80%", "--resume", out=out),
-        "of a search with another model, text, centroids",
-    )
+    one_error(capsys, tune("--pairs", "80%", "--resume", out=out), "of a search with another model, text, centroids")
     (tmp_path / "x.safetensors.search.json").write_text("{")
     one_error(capsys, tune("--pairs", "80%", "--resume", out=out), "cannot be read")
     one_error(capsys, tune("--pairs", "50%", out=tmp_path / "c.bin"), "a name ending in .safetensors")

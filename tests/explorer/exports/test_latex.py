@@ -80,11 +80,7 @@ def compiled(engine, folder, *tables, fonts=""):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "fonts"),
-    [
-        ("lualatex", ""),
-        ("pdflatex", r"\usepackage[T1]{fontenc}"),
-        pytest.param("pdflatex", "", marks=pytest.mark.long),
-    ],
+    [("lualatex", ""), ("pdflatex", r"\usepackage[T1]{fontenc}"), pytest.param("pdflatex", "", marks=pytest.mark.long)],
 )
 def test_nasty_pieces_compile(tmp_path, engine, fonts):
     short = latex_table(nasty_tokens().slice(0, ONE_PAGE - 1), "tokens", 1000)

@@ -128,14 +128,6 @@ def test_tables_come_back_byte_for_byte_but_for_times(made, tmp_path):
     assert (measured["without.zip"].explained_tokens, measured["without.zip"].explained_count) == (None, 1)
 
 
-def test_every_table_comes_back(tmp_path, model_folder):
-    service = Service(tmp_path / "runs.duckdb")
-    run_id = analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", window=8, repeats=1))
-    write_bundle(service, [run_id], tmp_path / "all.zip", text=True, figures=False)
-    result = rebuild(None, tmp_path / "all.zip", tmp_path / "again")
-    assert (result.tables, result.surroundings, result.again) == ([], [], [run_id])
-
-
 def test_differences_are_named(made, tmp_path, capsys):
     """A cell changed by hand and another version: exit status 1, with both; of a manifest alone, which files."""
     folder, run_id = made

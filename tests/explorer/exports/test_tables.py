@@ -215,16 +215,6 @@ def test_texts_are_kept(texts):
     assert made.equals(pa.array(texts, pa.string()))
 
 
-@pytest.mark.parametrize("value", ["", "é🙂", -3, 1 << 40, 0.25, True, False])
-def test_one_value_is_repeated(value, monkeypatch):
-    monkeypatch.setattr(sources, "CHUNK_BYTES", 20)
-    for length in (0, 1, 5, 1000):
-        made = repeated(value, length)
-        made.validate(full=True)
-        kind = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}[type(value)]
-        assert made.equals(pa.chunked_array([pa.array([value] * length, kind)]))
-
-
 def test_a_long_text_in_many_rows_needs_little_memory():
     """Their bytes together are more than the offsets of one array of strings can count."""
     made = repeated("x" * 12_000, 600_000)

@@ -36,11 +36,6 @@ def test_groups_are_matched_so_that_most_tokens_agree(fresh_seed):
         assert (named == first).mean() == pytest.approx(alignment.overlap)
 
 
-@pytest.fixture
-def generator():
-    return np.random.default_rng()  # fresh inputs in every run
-
-
 def test_layer_agreement_is_that_of_every_pair(generator):
     tops = labels(generator, 4, 3, 60).astype(np.uint8)
     agreement = layer_agreement(tops, 3)

@@ -51,18 +51,6 @@ def test_phi_is_the_correlation_and_shares_are_counts(fresh_seed):
             assert one.covered == pytest.approx((inside & having).sum() / having.sum())
 
 
-def test_a_planted_group_has_its_trait_first(fresh_seed):
-    generator = np.random.default_rng(fresh_seed)
-    traits = token_traits(PIECES)
-    top = generator.integers(1, 4, len(PIECES))
-    top[flags_of(traits, "copied")] = 0
-    assert associations(top, 4, traits)[0][0].trait in ("copied", "repeated")
-    top = generator.integers(1, 4, len(PIECES))
-    top[flags_of(traits, "piece: cat")] = 0
-    best = associations(top, 4, traits)[0][0]
-    assert (best.trait, best.phi, best.share, best.covered) == ("piece: cat", pytest.approx(1), 1, 1)
-
-
 def test_groups_without_tokens_or_with_all_have_none():
     traits = token_traits(PIECES)
     everything = np.zeros(len(PIECES), dtype=int)

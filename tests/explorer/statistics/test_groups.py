@@ -36,11 +36,6 @@ def test_group_flags(sizes, expected):
     assert group_flags(np.array(sizes)) == expected
 
 
-@pytest.fixture
-def generator():
-    return np.random.default_rng()  # fresh inputs in every run
-
-
 def test_shuffled_purity_is_that_of_permuted_assignments(generator):
     size = 200
     groups = generator.choice(4, size, p=[0.6, 0.25, 0.1, 0.05])

@@ -69,15 +69,6 @@ def timed(service, run_id):
         return [repeat for (repeat,) in connection.execute(query, [run_id]).fetchall()]
 
 
-def test_a_long_text_is_stored_before_its_timings_are_repeated(monkeypatch, service, model_folder):
-    monkeypatch.setattr(engine, "LONG_TIMING_SECONDS", 0.0)
-    seen = []
-    request = AnalyzeRequest(model=model_folder, centroids="random", repeats=3)
-    run = analyze(service, TEXT, request, stored=lambda run_id: seen.append((run_id, timed(service, run_id))))
-    assert seen == [(run, [0]), (run, [0, 1]), (run, [0, 1, 2])]
-    assert run_summary(service.database, run)["milliseconds"]["end_to_end"]["focus"]["repeats"] == 3
-
-
 def test_a_stop_while_timings_are_repeated_keeps_the_run(monkeypatch, service, model_folder):
     monkeypatch.setattr(engine, "LONG_TIMING_SECONDS", 0.0)
     seen = []
@@ -136,33 +127,10 @@ def test_waiting_for_the_database_can_be_stopped(tmp_path, model_folder, monkeyp
         analyze(own, TEXT, request, progress=lambda stage, fraction: time.sleep(0.01))
 
 
-def test_cut_and_context_are_noted(service, model_folder):
-    run = analyze(service, TEXT, AnalyzeRequest(model=model_folder, centroids="random", max_tokens=40, repeats=1))
-    notes = " ".join(run_summary(service.database, run)["notes"])
-    assert "cut to its first 40" in notes
-    assert "Focus is full attention here" in notes
-    assert "estimated" in notes
-
-
-def test_a_text_beyond_the_context_is_analysed_with_a_warning(service, run_id):
-    """The tiny model was made for 256 positions; the text is longer."""
-    assert run_summary(service.database, run_id)["num_tokens"] > 256
-    notes = " ".join(run_summary(service.database, run_id)["notes"])
-    assert "more than the 256 the model was trained for" in notes
-    assert "--max-tokens 256" in notes
-
-
 @pytest.mark.parametrize(("dtype", "backend"), [("float32", "masked"), ("bfloat16", "decomposed")])
 def test_precision_and_backend_that_were_chosen_ran(service, model_folder, dtype, backend):
     request = AnalyzeRequest(
-        model=model_folder,
-        centroids="random",
-        top_k=1,
-        window=8,
-        repeats=1,
-        device="cpu",
-        dtype=dtype,
-        backend=backend,
+        model=model_folder, centroids="random", top_k=1, window=8, repeats=1, device="cpu", dtype=dtype, backend=backend
     )
     summary = run_summary(service.database, analyze(service, TEXT, request))
     assert (summary["device"], summary["dtype"], summary["backend"]) == ("cpu", dtype, backend)

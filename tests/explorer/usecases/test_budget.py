@@ -16,11 +16,7 @@ from focus_explorer.views.run import config_payload
 from focus_runtime.budget import HeadException, budget_name, budget_words
 from focus_runtime.config import setting_words
 
-ENTRIES = [
-    {"layer": 3, "top_k": 2, "window": 256},
-    {"layer": 8, "head": 0, "full": True},
-    {"layer": 1, "full": True},
-]
+ENTRIES = [{"layer": 3, "top_k": 2, "window": 256}, {"layer": 8, "head": 0, "full": True}, {"layer": 1, "full": True}]
 
 
 def test_a_file_is_read_and_said_in_words(tmp_path):

@@ -6,8 +6,6 @@ import gzip
 import os
 import random
 import shutil
-import subprocess
-import sys
 from contextlib import suppress
 
 import duckdb
@@ -75,32 +73,6 @@ def test_a_damaged_copy_is_not_put_back(path, tmp_path):
     with pytest.raises(StoreError):
         restore(path, tmp_path / "copy.duckdb")
     assert path.read_bytes() == before
-
-
-WRITER = """
-import sys
-from focus_explorer.usecases.labels import label_run
-from focus_explorer.usecases.service import Service
-for number in range(1000):
-    label_run(Service(sys.argv[1]), sys.argv[2], name=f"name {number}")
-    print(number, flush=True)
-"""
-
-
-@pytest.mark.long
-def test_a_copy_is_whole_while_another_process_writes(path, stored, tmp_path):
-    command = [sys.executable, "-c", WRITER, str(path), stored[1][0]]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        writer.stdout.readline()
-        for number in range(3):
-            backup(path, tmp_path / f"copy{number}.duckdb")
-            assert check(tmp_path / f"copy{number}.duckdb").runs == sorted(stored[1])
-        assert writer.poll() is None
-    finally:
-        writer.kill()
-        writer.wait()
-    assert check(path).whole
 
 
 def test_whole_runs_are_saved_from_a_damaged_database(path, stored, tmp_path, capsys):

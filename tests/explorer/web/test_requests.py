@@ -81,10 +81,7 @@ def test_a_question_reaches_its_function(echoed):
         ({"layer": 1, "color": 2}, "there is no parameter 'color'; expected run_id, layer, tokens, share, quick"),
         ({"layer": 2**60}, f"layer is {2**60}; expected a whole number"),
         ({"layer": float("nan")}, "layer is nan; expected a whole number"),
-        (
-            {"layer": 1, "tokens": [2**60]},
-            "the request has a number that is too large, or none",
-        ),
+        ({"layer": 1, "tokens": [2**60]}, "the request has a number that is too large, or none"),
         ({"layer": 1, "run": "\ud800"}, "the request has half of a surrogate pair in a text; expected valid Unicode"),
         ({"layer": "x" * 99}, f"layer is '{'x' * 58}…; expected a whole number"),
     ],
@@ -226,18 +223,6 @@ def test_an_answer_belongs_to_one_known_state_and_one_name(counted):
     counted.get()
     counted.get()
     assert counted.computed == 5
-
-
-def test_what_nobody_can_get_any_more_takes_no_room(counted):
-    counted.state = (1, 2, 10, 100)  # device, number, size and time of a file
-    counted.get("a")
-    counted.state = (1, 2, 11, 101)
-    counted.get("b")
-    assert list(counted.answers._kept) == ["b"]
-    counted.state = (1, 3, 11, 101)  # another file
-    counted.get("c")
-    assert list(counted.answers._kept) == ["b", "c"]
-    assert counted.answers._bytes == sum(len(kept[1]) for kept in counted.answers._kept.values())
 
 
 def test_the_oldest_goes_where_there_is_no_room(counted):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 
 from focus_explorer.settings import asset_path
 from focus_explorer.web.browser import host_style, stylesheets
 
 ROOT = asset_path("css")
 TOKENS = ROOT / "core" / "tokens.css"
-VIEWS = {"tokens", "groups", "map", "sparsity", "compare", "statistics", "training", "centroids", "runs"}
-SPACED = re.compile(r"(margin|padding|scroll-margin)(-[a-z-]+)?|(row-|column-)?gap")
-LENGTH = re.compile(r"(?<![\w.-])-?\d*\.?\d+(px|rem|em|pt|ch|vh|vw)\b")
 LITERAL_COLOUR = re.compile(r"#[0-9a-f]{3,8}\b|\b(rgb|rgba|hsl|hsla|hwb|lab|lch|oklab|oklch|color)\(")
 COLOURED = re.compile(r"color|[a-z]+-color|background|border(-[a-z]+)?|outline|fill|stroke|box-shadow|text-decoration")
 WORDS = {"currentcolor", "dashed", "dotted", "double", "in", "inherit", "inset", "none", "solid", "srgb", "transparent"}
@@ -49,15 +45,6 @@ def scripts_text():
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted(asset_path("js").rglob("*.js")))
 
 
-def test_no_class_is_styled_by_two_files_at_its_root():
-    owners = defaultdict(set)
-    for name, selector in rules():
-        if re.fullmatch(r"\.fx-root \.fx-[\w-]+", selector):
-            owners[selector].add(name)
-    assert len(owners) > 200
-    assert {selector: files for selector, files in owners.items() if len(files) > 1} == {}
-
-
 def test_every_styled_class_is_used():
     code = scripts_text()
     styled = {class_name for _, selector in rules() for class_name in re.findall(r"\.(fx-[\w-]+)", selector)}
@@ -66,14 +53,6 @@ def test_every_styled_class_is_used():
     assert {
         name for name in styled if not re.search(rf"{name}(?![\w-])", code) and not name.startswith(begins)
     } == set()
-
-
-def test_sheets_lie_in_the_folders_of_the_page():
-    folders = {path.parent.relative_to(ROOT).as_posix() for path in stylesheets()}
-    assert folders == {"core", "shell", *VIEWS}
-    for path in stylesheets():
-        assert not path.stem.startswith(path.parent.name.rstrip("s")), f"{name_of(path)} repeats its folder"
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, name_of(path)
 
 
 def test_order_of_the_cascade():
@@ -96,23 +75,6 @@ def test_colours_are_tokens():
         for declaration in coloured
     }
     assert {declaration: unknown for declaration, unknown in words.items() if unknown} == {}
-
-
-def test_type_sizes_are_tokens():
-    sizes = [declaration for declaration in declarations() if declaration[1] in ("font-size", "font")]
-    assert len(sizes) > 90
-    assert [declaration for declaration in sizes if LENGTH.search(declaration[2])] == []
-
-
-def test_distances_and_radii_are_tokens():
-    """Margins, paddings, gaps and radii; 0, auto and percentages are no distances of the scale."""
-    spaced = [
-        declaration
-        for declaration in declarations()
-        if SPACED.fullmatch(declaration[1]) or declaration[1].endswith("radius")
-    ]
-    assert len(spaced) > 300
-    assert [declaration for declaration in spaced if LENGTH.search(declaration[2])] == []
 
 
 def test_every_token_is_defined_in_one_place_and_used():

@@ -5,16 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 
-from focus_runtime.attention import (
-    decode,
-    decomposed,
-    decomposed_backward,
-    flex,
-    fused,
-    masked,
-    reference,
-    soft,
-)
+from focus_runtime.attention import decode, decomposed, decomposed_backward, flex, fused, masked, reference, soft
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.config import CONSTANT
 from focus_runtime.mask.rule import PairRule

@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from focus_runtime.attention.fused import fused_available
-from tests.runtime.attention.by_keyword import (
-    reference_attention,
-)
+from tests.runtime.attention.by_keyword import reference_attention
 
 INF = float("inf")
 

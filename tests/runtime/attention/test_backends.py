@@ -11,12 +11,7 @@ import torch
 from focus_runtime.attention import focus_attention
 from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
-from tests.runtime.attention.by_keyword import (
-    decode_attention,
-    decomposed_attention,
-    fused_attention,
-    masked_attention,
-)
+from tests.runtime.attention.by_keyword import decode_attention, decomposed_attention, fused_attention, masked_attention
 from tests.runtime.attention.inputs import (
     FP32,
     INF,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from focus_runtime.attention.clock import PassClock, StageClock
+from focus_runtime.attention.clock import StageClock
 
 GPUS = [torch.device("cuda", 0), torch.device("cuda", 1)]
 
@@ -35,18 +35,6 @@ def streams(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(index=device.index))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("a stage waited for the whole GPU"))
     return state
-
-
-def test_wall_time_is_added_up_by_stage(monkeypatch):
-    moments = iter([1.0, 1.5, 2.0, 2.25, 7.0, 8.0])
-    monkeypatch.setattr("time.perf_counter", lambda: next(moments))
-    clock = PassClock()
-    for stage in ("routing", "routing", "attention"):
-        with clock(stage):
-            pass
-    clock.add("sort", 0.125)
-    assert clock.seconds == {"routing": 0.75, "attention": 1.0, "sort": 0.125}
-    assert (clock.routing, clock.attention) == (0.75, 1.0)
 
 
 def test_stages_of_gpus_wait_only_when_they_are_read(streams):

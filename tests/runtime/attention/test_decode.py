@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.attention import choose_backend, decode, focus_attention
+from focus_runtime.attention import choose_backend, focus_attention
 from tests.runtime.attention.by_keyword import decode_attention, reference_attention
 from tests.runtime.attention.inputs import FP32, assert_same, needs_compiler, oracle
 
@@ -98,12 +98,3 @@ def test_auto_takes_this_path_for_few_queries_over_more_keys(length_q, length_k,
     monkeypatch.setattr("focus_runtime.attention.dispatch.fused_runs", lambda *_: False)
     query, key = torch.empty(1, 2, length_q, 16), torch.empty(1, 2, length_k, 16)
     assert choose_backend(query, key, torch.randint(1, 16, (1, length_k)), window=128) == chosen
-
-
-@pytest.mark.parametrize(("length", "window", "gathers"), [(1200, 8, False), (1300, 8, True), (1300, 1200, False)])
-def test_gathers_where_that_was_measured_to_be_faster(length, window, gathers, monkeypatch):
-    used = []
-    run = decode._attend_rows
-    monkeypatch.setattr(decode, "_attend_rows", lambda *a: used.append(1) or run(*a))
-    focus_attention(*inputs(2, 2, 1, length), window=window, backend="decode")
-    assert bool(used) == gathers

@@ -21,13 +21,7 @@ from tests.runtime.attention.by_keyword import (
     reference_attention,
     straight_through_attention,
 )
-from tests.runtime.attention.inputs import (
-    FP32,
-    assert_same,
-    oracle,
-    random_inputs,
-    random_membership,
-)
+from tests.runtime.attention.inputs import FP32, assert_same, oracle, random_inputs, random_membership
 
 
 def test_subsets_of_memberships():
@@ -60,11 +54,6 @@ def leaves(length, *, batch=2, dtype=torch.float64):
     return [torch.randn(shape, dtype=torch.float64).to(dtype).requires_grad_() for shape in shapes]
 
 
-def membership_of(length, top_k, *, batch=2, groups=5):
-    order = torch.rand(batch, length, groups).argsort(-1)[..., :top_k]
-    return (1 << order).sum(-1)
-
-
 def gradients(out, upstream, inputs):
     return torch.autograd.grad((out * upstream.to(out.dtype)).sum(), inputs)
 
@@ -78,7 +67,7 @@ def gradients(out, upstream, inputs):
     ],
 )
 def test_gradients_equal_the_oracles(top_k, length, window, num_sinks, growth, fresh_seed):
-    inputs, membership = leaves(length), membership_of(length, top_k)
+    inputs, membership = leaves(length), random_membership(length, groups=5, top_k=top_k, batch=2)
     upstream = torch.randn(inputs[0].shape, dtype=torch.float64)
     settings: dict[str, Any] = {"window": window, "num_sinks": num_sinks, "growth": growth, "scale": SCALE}
     out, lse = differentiable_attention(*inputs, membership, **settings)
@@ -91,7 +80,7 @@ def test_gradients_equal_the_oracles(top_k, length, window, num_sinks, growth, f
 
 @pytest.mark.parametrize("top_k", [1, 2])
 def test_gradients_in_fp32_from_whichever_forward_pass_is_fastest(top_k, fresh_seed):
-    inputs, membership = leaves(200, dtype=torch.float32), membership_of(200, top_k)
+    inputs, membership = leaves(200, dtype=torch.float32), random_membership(200, groups=5, top_k=top_k, batch=2)
     upstream = torch.randn(inputs[0].shape)
     settings: dict[str, Any] = {"window": 17, "num_sinks": 2}
     actual = gradients(focus_attention(*inputs, membership, backend="decomposed", **settings), upstream, inputs)
@@ -104,7 +93,7 @@ def test_gradients_in_fp32_from_whichever_forward_pass_is_fastest(top_k, fresh_s
 @pytest.mark.parametrize("backend", ["masked", "decomposed", "auto"])
 def test_every_backend_with_gradients(backend, monkeypatch, fresh_seed):
     monkeypatch.setattr("focus_runtime.attention.masked.SQUARE", 16)  # beyond it blocks are merged
-    inputs, membership = leaves(40), membership_of(40, 1)
+    inputs, membership = leaves(40), random_membership(40, groups=5, top_k=1, batch=2)
     upstream = torch.randn(inputs[0].shape, dtype=torch.float64)
     results = [
         gradients(focus_attention(*inputs, membership, window=3, num_sinks=2, backend=name), upstream, inputs)
@@ -158,7 +147,7 @@ def test_straight_through_gradients_equal_the_dense_definition(top_k, window, nu
 
 
 def test_gradients_of_tokens_without_groups(fresh_seed):
-    inputs, membership = leaves(40), membership_of(40, 1)
+    inputs, membership = leaves(40), random_membership(40, groups=5, top_k=1, batch=2)
     membership[:, ::3] = 0
     settings: dict[str, Any] = {"window": 0, "num_sinks": 0, "scale": SCALE}
     results = [

@@ -72,30 +72,6 @@ def test_block_lists_cover_the_mask_exactly(sort, window, num_sinks, growth, len
     assert (full <= every).all(), "a full block holds a forbidden pair"
 
 
-def test_sorting_skips_blocks_and_finds_full_ones(fresh_seed):
-    length, side = 16384, 128
-    membership = random_membership(length, groups=8)
-    listed = {}
-    for sort in (True, False):
-        order = order_tokens(membership, length, window=32, num_sinks=4, key_padding=None, sort=sort)
-        counts, _, full_counts, _ = block_lists(order)
-        listed[sort] = int(counts.sum()), int(full_counts.sum())
-    causal = side * (side + 1) // 2
-    assert listed[False] == (causal, 0)
-    partial, full = listed[True]
-    assert full > 0.08 * causal  # the ideal is 1/8
-    assert partial + full < 0.6 * causal  # blocks of a group also meet the windows of all other groups
-
-
-@pytest.mark.parametrize(
-    ("length", "groups", "top_k", "expected"),
-    [(8192, 8, 1, True), (4096, 8, 1, False), (1500, 1, 1, False), (16384, 8, 2, False), (2048, 1, 1, True)],
-)
-def test_when_sorting_pays(length, groups, top_k, expected, fresh_seed):
-    membership = random_membership(length, groups=groups, top_k=top_k)
-    assert flex.sorting_pays(membership) is expected
-
-
 def test_block_lists_never_build_a_square_of_tokens(fresh_seed):
     """A million tokens: a T x T tensor of bytes would be a terabyte."""
     membership = random_membership(1 << 17, groups=8)
@@ -177,23 +153,6 @@ def test_a_missing_compiler_is_named(monkeypatch):
     inputs, membership = random_inputs(20, dtype=torch.float32), random_membership(20)
     with pytest.raises(InputError, match=r"found no C\+\+ compiler"):
         flex_focus_attention(*inputs, membership, window=2, scale=0.3, return_lse=False)
-
-
-@pytest.mark.slow
-def test_whether_flex_works_is_tried_once(monkeypatch):
-    calls = []
-
-    def out_of_memory(*given, **more):
-        calls.append(given)
-        raise RuntimeError("out of resource: shared memory, Required: 300000\nReducing block sizes may help.")
-
-    monkeypatch.setattr(flex, "_call_eager", out_of_memory)
-    with pytest.warns(RuntimeWarning, match="left out for head size 24 in torch.float32: out of resource"):
-        assert not flex.works(torch.device("cpu"), torch.float32, 24)
-    assert not flex.works(torch.device("cpu"), torch.float32, 24)
-    assert len(calls) == 1
-    monkeypatch.undo()
-    assert flex.works(torch.device("cpu"), torch.float32, 16)
 
 
 @pytest.mark.slow

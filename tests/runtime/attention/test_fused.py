@@ -16,13 +16,7 @@ import torch
 from focus_runtime import native
 from focus_runtime.attention import focus_attention, fused
 from focus_runtime.attention.clock import StageClock
-from focus_runtime.attention.fused import (
-    HeadRules,
-    fused_available,
-    fused_step,
-    matrix_tiles_available,
-    step_fits,
-)
+from focus_runtime.attention.fused import HeadRules, fused_available, fused_step, matrix_tiles_available, step_fits
 from focus_runtime.attention.reference import Scoring, attend_allowed
 from focus_runtime.config import CONSTANT
 from focus_runtime.errors import InputError
@@ -93,15 +87,6 @@ def test_head_sizes(dim, dtype, matrix_tiles, tolerance, fresh_seed):
     settings: dict[str, Any] = {"window": 9, "num_sinks": 4, "scale": dim**-0.5}
     actual = fused_attention(*tensors, membership, matrix_tiles=matrix_tiles, **settings)
     close(actual, tensors, membership, tolerance, **settings)
-
-
-@needs_compiler
-@pytest.mark.parametrize("mode", ["by class", "dense"])
-@pytest.mark.parametrize("queries", [1, 5, 40, 150])
-def test_fewer_queries_than_keys(mode, queries, fresh_seed):
-    tensors, membership = inputs(200, queries=queries), random_membership(200, top_k=2)
-    settings: dict[str, Any] = {"window": 6, "num_sinks": 70, "scale": 0.35}  # more sinks than one block of keys
-    close(fused_attention(*tensors, membership, mode=mode, **settings), tensors, membership, **settings)
 
 
 @needs_compiler
@@ -259,19 +244,6 @@ def test_heads_that_differ_in_one_call(length, case, dtype, fresh_seed):
     for head, expected in all_but_left_out((query, key, value), groups, real, rule, scoring):
         got = actual[:, :, head : head + 1].transpose(1, 2).double()
         torch.testing.assert_close(got, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
-
-
-@needs_compiler
-@pytest.mark.parametrize("dtype", TOLERANCE)
-def test_threads_change_nothing_where_heads_differ(dtype, monkeypatch, fresh_seed):
-    query, key, value = inputs(500, heads=8, dim=16, dtype=dtype)
-    groups = torch.stack([random_membership(500, top_k=k) for k in DIFFERENT.top_ks.tolist()])
-    heads = HeadRules([0, 1, 3, 2, 1, 3, 0, 4], [1, 0, 0, 1, 2], [4, 30, 2**62, 0, 9], (2, 1, 0))
-    found = []
-    for threads in (1, 3):
-        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        found.append(fused.fused_by_head(query, key, value, groups, heads, PairRule(0, 2), Scoring(0.3)))
-    assert torch.equal(*found)
 
 
 def test_without_a_compiler_everything_still_runs(broken_library, fresh_seed):

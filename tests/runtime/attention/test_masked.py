@@ -17,17 +17,8 @@ from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.run.text import analyze
 from tests.helpers import build_centroids, build_model, random_ids
-from tests.runtime.attention.by_keyword import (
-    masked_attention,
-    sliding_attention,
-)
-from tests.runtime.attention.inputs import (
-    FP32,
-    assert_same,
-    oracle,
-    random_inputs,
-    random_membership,
-)
+from tests.runtime.attention.by_keyword import masked_attention, sliding_attention
+from tests.runtime.attention.inputs import FP32, assert_same, oracle, random_inputs, random_membership
 from tests.runtime.families import logits
 
 
@@ -39,21 +30,6 @@ def test_masked_block_size_changes_nothing(block, queries, monkeypatch, fresh_se
     inputs, membership = random_inputs(50, queries=queries, dtype=torch.float32), random_membership(50)
     settings: dict[str, Any] = {"window": 3, "num_sinks": 2, "scale": 0.35}
     assert_same(masked_attention(*inputs, membership, **settings), oracle(inputs, membership, **settings), FP32)
-
-
-@pytest.mark.parametrize(
-    ("membership", "window", "expected"),
-    [
-        ([1, 1, 1], 0, True),
-        ([1, 2, 1], 2, True),
-        ([1, 2, 1], 1, False),
-        ([3, 5, 9], 0, False),
-        ([1, 3, 5], 0, True),
-        ([0, 0, 0], 0, False),
-    ],
-)
-def test_covers_everything(membership, window, expected):
-    assert covers_everything(torch.tensor([membership]), window, 3) is expected
 
 
 @pytest.mark.parametrize(

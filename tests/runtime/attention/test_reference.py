@@ -10,9 +10,7 @@ import torch
 from focus_runtime.attention import focus_attention
 from focus_runtime.attention.reference import merge
 from focus_runtime.errors import InputError
-from tests.runtime.attention.by_keyword import (
-    reference_attention,
-)
+from tests.runtime.attention.by_keyword import reference_attention
 from tests.runtime.attention.inputs import (
     INF,
     assert_same,

@@ -41,8 +41,7 @@ def also_long(cases, *every_time):
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("kind", "short"),
-    also_long(itertools.product(BUDGETS, (False, True)), ("query heads", False), ("top_k", True)),
+    ("kind", "short"), also_long(itertools.product(BUDGETS, (False, True)), ("query heads", False), ("top_k", True))
 )
 def test_the_logits_are_those_of_each_setting(kind, short, kernels, monkeypatch, fresh_seed):
     budget, text_sinks = BUDGETS[kind], random.choice([None, 0.2])

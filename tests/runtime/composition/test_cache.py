@@ -102,24 +102,10 @@ def test_decode_of_a_padded_batch_equals_single_runs(family, side, sliding_layer
 # --- generate
 
 
-@torch.no_grad()
 def greedy_without_cache(model, ids, count):
     for _ in range(count):
         ids = torch.cat([ids, logits(model, ids)[:, -1:].argmax(-1)], dim=1)
     return ids
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_generation_of_every_family(family, composed, fresh_seed):
-    model, focus = composed(family)
-    ids = random_ids(12, batch=2, seed=fresh_seed)
-    expected = greedy_without_cache(model, ids, 8)
-    common = {"max_new_tokens": 8, "do_sample": False, "attention_mask": torch.ones_like(ids)}
-    focus.reset_seconds()
-    assert torch.equal(model.generate(ids, **common), expected)
-    assert focus.seconds.calls == 8 * 2
-    assert torch.equal(model.generate(ids, cache_implementation="static", **common), expected)
 
 
 WAYS = {

@@ -157,18 +157,3 @@ def test_all_heads_see_them(backend, budget, fresh_seed):
     with focus.full_attention(), explicit_masks(model, masks), torch.no_grad():
         expected = model(ids, use_cache=False).logits
     torch.testing.assert_close(sparse, expected, rtol=2e-4, atol=2e-4)
-
-
-def test_nothing_changes_without_any():
-    model = build_model()
-    focus = compose(model, build_centroids(model, window=3, num_sinks=1), budget=BUDGETS["budget"])
-    ids = random_ids(30)
-    with torch.no_grad():
-        expected = model(ids, use_cache=False).logits
-        with replace_assignment(
-            focus,
-            lambda index, router, hidden, padding: router.own_assignment(hidden).in_all_groups(
-                torch.zeros(hidden.shape[:2], dtype=torch.bool)
-            ),
-        ):
-            torch.testing.assert_close(model(ids, use_cache=False).logits, expected, rtol=1e-5, atol=1e-5)

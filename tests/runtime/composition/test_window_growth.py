@@ -9,7 +9,6 @@ import torch
 from safetensors import safe_open
 from transformers import StaticCache
 
-from focus_runtime.attention.fused import fused_available
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import compose
 from focus_runtime.config import CONSTANT
@@ -103,21 +102,6 @@ def test_a_whole_text_is_that_under_the_grown_masks(family, budget, fresh_seed):
     focus = compose(model, centroids, budget=budget, sliding_layers="focus", window_growth=CONSTANT)
     assert not torch.allclose(logits(model, ids)[:, GROWTH[0] + 4 :], actual[:, GROWTH[0] + 4 :], atol=1e-4)
     torch.testing.assert_close(logits(model, ids[:, : GROWTH[0]]), actual[:, : GROWTH[0]])  # it has not begun there
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["reference", "masked", "decomposed", "flex", "fused"])
-def test_every_backend_agrees(backend, fresh_seed):
-    if backend == "fused" and not fused_available():
-        pytest.skip("needs a C++ compiler")
-    model = build_model(num_hidden_layers=3)
-    ids = random_ids(LENGTH, seed=fresh_seed % 1000)
-    focus = compose(model, growing(model, fresh_seed), budget=BUDGET, backend=backend)
-    actual, names = logits(model, ids), focus.backend_names
-    assert set(names.split(", ")) == {backend, "full attention"}
-    focus.detach()
-    compose(model, growing(model, fresh_seed), budget=BUDGET, backend="reference")
-    torch.testing.assert_close(actual, logits(model, ids), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -28,8 +28,7 @@ def composed(family="Llama", **settings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("family", "texts"),
-    [*(("Llama", texts) for texts in CHANGES), ("Gemma2", CHANGES[-2]), ("Mistral", CHANGES[-1])],
+    ("family", "texts"), [*(("Llama", texts) for texts in CHANGES), ("Gemma2", CHANGES[-2]), ("Mistral", CHANGES[-1])]
 )
 def test_it_is_what_dense_attention_under_the_changed_masks_gives(family, texts, fresh_seed):
     model, focus = composed(family)

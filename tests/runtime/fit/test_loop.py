@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 import torch
 
@@ -50,24 +47,6 @@ def test_learning_rate_warms_up_and_falls_to_a_tenth():
     assert rates[9:] == sorted(rates[9:], reverse=True)
     assert rates[-1] == pytest.approx(0.1, abs=0.01)
     assert TrainConfig(warmup=0).rate_at(0) == pytest.approx(3e-3)
-
-
-@pytest.mark.slow
-def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
-    import focus_runtime.fit.objective as module
-
-    file, calls = tmp_path / "run.ckpt", []
-    original = module.token_nll
-
-    def breaking(*args):
-        calls.append(1)
-        return original(*args) * (float("nan") if len(calls) == 4 else 1.0)
-
-    monkeypatch.setattr(module, "token_nll", breaking)
-    with pytest.raises(TrainingError, match=r"became nan at step 4; the last good checkpoint.*learning rate below"):
-        train(checkpoint=file)
-    monkeypatch.undo()
-    assert train(checkpoint=file, resume=True)[1] == whole()[1][2:]
 
 
 @pytest.mark.slow
@@ -203,22 +182,6 @@ def test_a_resumed_training_is_the_uninterrupted_one(changes, fresh_seed, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_killed_training_continues_from_its_last_checkpoint(tmp_path):
-    uninterrupted, losses = whole()
-    file = tmp_path / "run.ckpt"
-
-    def crash(step):
-        if step.step == 5:
-            raise RuntimeError("the machine went down")
-
-    with pytest.raises(RuntimeError):
-        train(checkpoint=file, on_step=crash)
-    resumed, rest = train(checkpoint=file, resume=True)
-    assert rest == losses[4:]
-    assert same(resumed, uninterrupted)
-
-
-@pytest.mark.slow
 def test_ctrl_c_in_a_step_keeps_the_one_before(tmp_path, monkeypatch):
     file, calls = tmp_path / "run.ckpt", []
     original = torch.Tensor.backward
@@ -253,23 +216,6 @@ def test_a_checkpoint_without_its_time_leaves_it_out_of_the_record(tmp_path):
     assert resumed.training["steps"] == 6
 
 
-@pytest.mark.slow
-def test_a_real_interrupt_signal_keeps_the_last_step(tmp_path):
-    file = tmp_path / "run.ckpt"
-
-    def on_step(step):
-        if step.step == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background ignores it
-    try:
-        with pytest.raises(TrainingStopped, match="stopped after step 3; kept in"):
-            train(checkpoint=file, on_step=on_step, checkpoint_every=100)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert train(checkpoint=file, resume=True)[1] == whole()[1][3:]
-
-
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     return tmp_path_factory.mktemp("kept") / "run.ckpt"
@@ -298,16 +244,6 @@ def test_a_checkpoint_of_another_training_is_refused(changes, named, checkpoint)
     with pytest.raises(TrainingError, match=f"another training: {named}.*now it is"):
         train(model, checkpoint=checkpoint, resume=True, **{k: v for k, v in changes.items() if k != "model_seed"})
     assert checkpoint.read_bytes() == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("content", [b"nothing torch wrote", None])
-def test_no_or_a_damaged_checkpoint_is_said(content, tmp_path):
-    file = tmp_path / "run.ckpt"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(TrainingError, match="there is no checkpoint" if content is None else "damaged"):
-        train(checkpoint=file, resume=True)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from focus_runtime.budget import HeadException
-from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.composition.attach import compose
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingStopped
 from focus_runtime.fit.centroids import RouterSteps, centroid_loop, training_focus
@@ -24,22 +24,6 @@ INFERENCE = FocusConfig(**FOCUS | {"window": 9})
 def loop_of(focus, centroids, **changes):
     settings = TrainConfig(**(PLAN | {"batch": 1, "hard_steps": 2} | changes))
     return centroid_loop(focus, centroids, encode_texts(build_tokenizer(), TEXTS, 1), settings, inference=INFERENCE)
-
-
-def test_the_last_steps_run_at_the_settings_of_inference(tiny_model, monkeypatch):
-    seen: list = []
-    original = FocusModel.training_gate
-
-    def watched(self, gate):
-        seen.append((gate.hard, self.config.window, self.config.assignment))
-        return original(self, gate)
-
-    monkeypatch.setattr(FocusModel, "training_gate", watched)
-    centroids = build_centroids(tiny_model, **FOCUS)
-    with training_focus(tiny_model, centroids) as focus:
-        loop_of(focus, centroids).run()
-        assert (focus.config.window, focus.config.assignment) == (4, "sinkhorn")
-    assert seen == [(False, 4, "sinkhorn")] * 4 + [(True, 9, "causal")] * 2
 
 
 def test_a_step_on_the_hard_mask_has_the_loss_of_inference(tiny_model):

@@ -150,14 +150,3 @@ def test_a_long_text_needs_little_memory(fresh_seed):
     tracemalloc.stop()
     assert pairs > 100 * 30_000
     assert peak < 200e6
-
-
-@pytest.mark.parametrize("sliding", [None, 300])
-def test_no_piece_has_more_cells_than_are_looked_at_at_once(monkeypatch, fresh_seed, sliding):
-    """Also at the beginning of the text, whose rows are short."""
-    monkeypatch.setattr(module, "CELLS_AT_ONCE", 10_000)
-    membership = np.ones(2000, dtype=np.int64)  # everything is kept
-    pieces = list(kept_pairs(membership, PairRule(2, 0, sliding), (0, 2000)))
-    cells = [(p.query[-1] + 1 - p.query[0]) * (p.key.max() + 1 - p.key.min()) for p in pieces]
-    assert max(cells) <= 10_000
-    assert len(pieces) < 1.5 * sum(cells) / 10_000 + 3

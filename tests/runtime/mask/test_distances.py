@@ -8,13 +8,7 @@ import pytest
 from focus_runtime.config import CONSTANT
 from focus_runtime.mask import counts
 from focus_runtime.mask.counts import pair_totals
-from focus_runtime.mask.distances import (
-    count_by_distance,
-    distance_bins,
-    distant_kept,
-    distant_pairs,
-    shuffled_sharing,
-)
+from focus_runtime.mask.distances import count_by_distance, distance_bins, distant_kept, distant_pairs, shuffled_sharing
 from focus_runtime.mask.rule import CAUSES, PairRule
 from tests.runtime.mask.double_loop import cause, draw
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 
 from focus_runtime.budget import MAX_WHOLE
 from focus_runtime.errors import ConfigError
-from focus_runtime.mask.allowed_pairs import allowed_pairs, group_bits, membership_extent
+from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.counts import count_pairs
-from focus_runtime.mask.rule import Extent, PairRule, group_label, group_number
+from focus_runtime.mask.rule import PairRule, group_label, group_number
 from tests.runtime.mask.double_loop import cause, memberships, rules
 
 
@@ -52,17 +52,6 @@ def test_a_window_grows_in_proportion_between_two_positions():
     rule = PairRule(64, growth=(1024, 8192))
     assert [rule.near(i) for i in (0, 1024, 1040, 2048, 5000, 8192, 100_000)] == [64, 64, 65, 128, 312, 512, 512]
     assert PairRule(MAX_WHOLE, growth=(1, MAX_WHOLE)).near(torch.tensor([MAX_WHOLE])).item() == MAX_WHOLE
-
-
-def test_what_is_looked_up_of_memberships():
-    membership = torch.randint(0, 1 << 62, (3, 50))
-    most = max(x.bit_count() for row in membership.tolist() for x in row)
-    assert membership_extent(membership).top_k == most
-    assert membership_extent(torch.tensor([[1, 6, 1 << 62]])) == Extent(63, 2, False)
-    assert membership_extent(torch.tensor([[3, 5, 9]])) == Extent(4, 2, True)
-    assert membership_extent(torch.zeros(1, 4, dtype=torch.int64)) == Extent(1, 1, False)  # no token has a group
-    bits = group_bits(torch.tensor([0b1, 0b1010, 1 << 62]), 4)
-    assert bits.int().tolist() == [[1, 0, 0, 0], [0, 1, 0, 1], [0] * 4]
 
 
 def test_group_labels():

@@ -17,7 +17,6 @@ from focus_runtime.measure.intervals import (
     mcnemar_test,
     mean_interval,
     moving_block_interval,
-    percentile_ends,
     recentred_interval,
     resampled_means,
     sign_flip_test,
@@ -210,14 +209,6 @@ def test_a_moving_block_interval_of_few_values():
     for count in (2, 3, 5):
         assert moving_block_interval(np.full(count, 0.5)) == (0.5, 0.5, 0.5)
     assert moving_block_interval(np.array([0.5])) == (0.5, None, None)
-
-
-def test_widening_is_student_over_normal_and_percentiles_cut_equal_tails():
-    for units in (2, 5, 40):
-        expected = stats.t.ppf(0.975, units - 1) / stats.norm.ppf(0.975) * math.sqrt(units / (units - 1))
-        assert student_widening(units) == pytest.approx(expected, rel=1e-12)
-    draws = np.random.default_rng(3).normal(size=(999, 2))
-    np.testing.assert_array_equal(percentile_ends(draws), np.quantile(draws, [0.025, 0.975], axis=0))
 
 
 def test_a_recentred_interval_is_widened_around_the_estimate_and_stays_in_range():

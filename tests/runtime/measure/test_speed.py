@@ -33,7 +33,7 @@ from focus_runtime.measure.speed import (
 )
 from focus_runtime.measure.speed import layer as speed_layer
 from focus_runtime.measure.speed.layer import full_attention
-from focus_runtime.measure.timing import MODES, Spread, attending, in_turn, timed_pass
+from focus_runtime.measure.timing import MODES, attending, in_turn, timed_pass
 from focus_runtime.models.structure import head_counts
 from tests.helpers import build_centroids, build_model, random_ids
 
@@ -215,14 +215,6 @@ def test_a_composed_layer_has_the_groups_of_its_tokens(composed):
     json.dumps(row)
 
 
-def test_memory_is_read_before_full_attention_and_before_focus_as_in_a_pass(composed, monkeypatch):
-    focus, vectors, _ = composed
-    names, in_turn = [], speed_layer.in_turn
-    monkeypatch.setattr(speed_layer, "in_turn", lambda works, *how: names.extend(works) or in_turn(works, *how))
-    composed_layer_speed(focus, 1, vectors[1], repeats=1)
-    assert names == ["read", "full", "read again", "routing", "focus"]
-
-
 def test_what_is_timed_is_full_attention_and_focus_with_its_factors(composed, monkeypatch):
     focus, vectors, _ = composed
     calls, attend = [], speed_layer.focus_forward
@@ -296,10 +288,6 @@ def test_the_limit_of_a_layer_with_a_sliding_window_counts_the_pairs_of_the_wind
     assert row["limit"] == pytest.approx(1)
 
 
-def test_a_spread_is_the_median_with_its_extremes():
-    assert Spread.of([3.0, 1.0, 2.0, 10.0]) == Spread(median=2.5, low=1.0, high=10.0, repeats=4)
-
-
 def test_works_take_turns_and_the_first_call_of_each_is_not_counted():
     calls = []
 
@@ -328,17 +316,6 @@ def test_each_mode_runs_its_own_attention(tiny_model, ids):
     assert torch.equal(hidden["focus"][0], sparse)
     assert not torch.allclose(sparse, plain, atol=1e-2)
     assert all(seconds > 0 for _, seconds in hidden.values())
-
-
-def test_the_stages_of_a_pass_are_those_of_its_mode(tiny_model, ids):
-    focus = compose(tiny_model, build_centroids(tiny_model))
-    with torch.no_grad():
-        _, seconds = timed_pass(focus, ids, "focus")
-        stages = dict(focus.seconds.seconds)
-        assert 0 < stages["attention"] + stages["routing"] <= seconds
-        timed_pass(focus, ids, "full")
-    assert set(focus.seconds.seconds) == {"attention"}
-    focus.detach()
 
 
 def test_stages_that_cost_time_are_timed_in_a_call_of_their_own(tiny_model, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from types import SimpleNamespace
 
 import pytest
@@ -22,7 +21,6 @@ from focus_runtime.models.devices import (
     input_device,
     native_dtype,
     place,
-    processor_family,
     processor_name,
     split_model,
     stored_parameters,
@@ -91,20 +89,6 @@ def test_auto_takes_the_first_gpu_in_bfloat16(two_gpus):
 def test_what_the_machine_lacks_is_named(no_gpu, device, dtype, message):
     with pytest.raises(DeviceError, match=message):
         place(device, dtype)
-
-
-@pytest.mark.parametrize(
-    ("text", "family"),
-    [
-        ("vendor_id : AuthenticAMD\nflags : avx2 avx512f", "amd-avx512"),
-        ("vendor_id : GenuineIntel\nflags : avx512f amx_tile", "intel-amx"),
-        ("CPU implementer : 0x41", f"{platform.machine()}-avx512"),
-    ],
-)
-def test_results_are_kept_by_make_and_instructions(text, family, monkeypatch):
-    monkeypatch.setattr("focus_runtime.models.devices.Path.read_text", lambda _: text)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    assert processor_family() == family
 
 
 TEXT = "The cat sat on the mat. " * 8

@@ -98,18 +98,6 @@ def test_other_precisions_are_torch_s(fast, calls):
     assert type(half) is nn.Linear
 
 
-def test_small_inputs_are_torch_s(monkeypatch, calls):
-    monkeypatch.setattr(linear, "onednn_is_faster", lambda: True)
-    layer = nn.Linear(512, 512).requires_grad_(False)
-    use_fast_linear(layer)
-    rows = linear.LEAST_PRODUCTS // 512**2
-    layer(torch.randn(rows - 1, 512))
-    assert not calls
-    layer(torch.randn(rows, 512))
-    assert len(calls) == 1
-    assert layer(torch.empty(0, 512)).shape == (0, 512)
-
-
 def test_names_weights_copies_and_subclasses_stay(fast):
     class Own(nn.Linear):
         pass

@@ -16,13 +16,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from focus_runtime.errors import DeviceError, ModelError
 from focus_runtime.models import embedded
 from focus_runtime.models import loading as models
-from focus_runtime.models.loading import (
-    check_name,
-    fingerprint,
-    load_model,
-    load_tokenizer,
-    weights_sha256,
-)
+from focus_runtime.models.loading import check_name, fingerprint, load_model, load_tokenizer, weights_sha256
 from tests.helpers import ROOT, build_model, build_tokenizer, random_ids
 from tests.security.model_files import write_gguf
 

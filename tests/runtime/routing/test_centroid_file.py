@@ -427,15 +427,3 @@ def test_the_wrong_model(changes, words, file):
 
 
 # --- writing
-
-
-def test_a_failed_write_leaves_the_old_file(file, tiny_model, monkeypatch):
-    def fail(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("focus_runtime.files.os.replace", fail)
-    old = write(file).read_bytes()
-    with pytest.raises(CentroidFileError, match=r"cannot write .*Permission denied.*writable folder"):
-        save_centroids(build_centroids(tiny_model), file)
-    assert file.read_bytes() == old
-    assert os.listdir(file.parent) == [file.name]

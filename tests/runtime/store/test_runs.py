@@ -48,19 +48,6 @@ def path(stored, tmp_path):
     return shutil.copy(stored, tmp_path / "stored.duckdb")
 
 
-def test_a_read_inside_another_is_the_same_connection(database):
-    with database.read() as outer:
-        with database.read() as inner:
-            assert inner is outer
-        assert outer.execute("SELECT count(*) FROM runs").fetchall() == [(0,)]  # still open
-    with database.write() as writer:  # and closed at the end
-        assert writer is not outer
-    with pytest.raises(ValueError, match="of the caller"), database.read():
-        raise ValueError("of the caller")
-    with database.read() as later:
-        assert later is not outer
-
-
 def test_run_reads_back_exactly(database, trace):
     run_id = write_run(database, trace, command="x")
     with database.read() as connection:

@@ -153,25 +153,6 @@ def test_steps_appear_while_it_runs(database, impatient):
         assert row(database) == [("running", "")]
 
 
-def test_a_write_that_began_before_the_last_steps_does_not_say_that_it_is_done(database, monkeypatch):
-    with TrainingRecorder(database, info()) as recorder:
-        write = recorder._write
-
-        def ended_meanwhile(*arguments):
-            recorder.step(step(2))
-            recorder.finish("done")
-            monkeypatch.setattr(recorder, "_write", write)
-            write(*arguments)
-
-        recorder.step(step(1))
-        monkeypatch.setattr(recorder, "_write", ended_meanwhile)
-        assert recorder._flush() is None
-        assert stored(database) == [(1, 2.0)]
-        assert row(database) == [("running", "")]
-    assert stored(database) == [(1, 2.0), (2, 2.0)]
-    assert row(database) == [("done", "")]
-
-
 def test_a_resumed_training_replaces_what_it_does_again(database):
     with TrainingRecorder(database, info()) as first:
         for number in range(1, 6):
@@ -232,15 +213,6 @@ def test_trainings_of_an_earlier_version_gain_the_columns(tmp_path):
         recorder.step(step(1))
         recorder.evaluation(evaluation(1))
     assert len(evaluations(database)) == 2
-
-
-def test_a_resume_that_is_refused_changes_nothing(database):
-    with TrainingRecorder(database, info()) as first:
-        first.step(step(1))
-        first.finish("stopped", "by hand")
-    with pytest.raises(ValueError, match="another model"), TrainingRecorder(database, info(), resume=True):
-        raise ValueError("another model")
-    assert row(database) == [("stopped", "by hand")]
 
 
 @pytest.mark.slow

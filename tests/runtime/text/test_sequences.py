@@ -6,13 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from focus_runtime.text.sequences import (
-    Mixture,
-    TokenStream,
-    encode_texts,
-    even_sequences,
-    step_sequences,
-)
+from focus_runtime.text.sequences import Mixture, TokenStream, encode_texts, even_sequences, step_sequences
 
 
 def test_texts_are_joined_in_order(tokenizer):

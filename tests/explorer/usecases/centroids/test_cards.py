@@ -12,13 +12,8 @@ import torch
 
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
-from focus_explorer.usecases.centroids.cards import CentroidCards, balance
-from focus_explorer.usecases.centroids.files import (
-    add_centroids,
-    load_named_centroids,
-    shipped_row,
-    uploaded_centroids,
-)
+from focus_explorer.usecases.centroids.cards import CentroidCards
+from focus_explorer.usecases.centroids.files import add_centroids, load_named_centroids, shipped_row, uploaded_centroids
 from focus_explorer.usecases.run_payload import load_run
 from focus_explorer.usecases.service import Service
 from focus_runtime.config import FocusConfig
@@ -96,21 +91,6 @@ def test_balance_comes_from_the_runs_that_used_the_file(shelf):
         entropy = -sum(share * math.log(share) for share in layer["shares"] if share > 0)
         assert layer["balance"] == pytest.approx(entropy / math.log(4), abs=1e-3)
     assert CentroidCards(service).detail(files["other"])["runs"] == []
-
-
-@pytest.mark.parametrize(
-    ("sizes", "num_groups", "expected"),
-    [
-        ([5, 5, 5, 5], 4, 1.0),
-        ([20], 4, 0.0),
-        ([30, 10], 4, 0.40564),
-        ([7, 7], 8, 1 / 3),
-        ([3, 0, 3], 3, 0.63093),
-        ([9], 1, 1.0),
-    ],
-)
-def test_balance_of_known_sizes(sizes, num_groups, expected):
-    assert balance(sizes, num_groups) == pytest.approx(expected, abs=1e-5)
 
 
 def test_similarity_is_the_cosine_of_the_centroids(shelf):

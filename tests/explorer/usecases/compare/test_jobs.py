@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import pytest
 
@@ -31,19 +30,3 @@ def test_the_page_starts_polls_and_stops(two_runs):
         dispatch(service, question | {"window": [-1]})
     with pytest.raises(InputError, match="whole numbers"):
         dispatch(service, question | {"window": "8"})
-
-
-def test_a_job_that_breaks_says_so(two_runs, monkeypatch, capsys):
-    service, first, _ = two_runs
-    done = threading.Event()
-
-    def broken(*_, **__):
-        done.set()
-        raise RuntimeError("a defect")
-
-    monkeypatch.setattr("focus_explorer.usecases.compare.jobs.measure_grid", broken)
-    dispatch(service, {"what": "compare_grid_start", "run": first, "top_k": [1], "window": [8]})
-    assert done.wait(5)
-    job = wait_for_job(lambda: dispatch(service, {"what": "compare_grid", "run": first}))["job"]
-    assert job["state"] == "failed"
-    assert "a defect" not in job["message"]

@@ -12,7 +12,6 @@ from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.compare import lengths as lengths_module
 from focus_explorer.usecases.compare.lengths import crossing, lengths, measure_lengths
 from focus_explorer.usecases.run_payload import load_run
-from focus_runtime.composition import layer
 from focus_runtime.composition.changes import read_changes
 from focus_runtime.composition.heads import FULL
 from focus_runtime.mask.counts import count_pairs
@@ -71,19 +70,6 @@ def test_lengths_are_measured_and_kept(two_runs):
 def budget_run(service, heads_model):
     how = {"num_groups": 6, "top_k": 1, "window": 8, "num_sinks": 2, "window_growth": (15, 45), "repeats": 1}
     return analyze(service, TEXT, AnalyzeRequest(model=heads_model, centroids="random", budget=BUDGET, **how))
-
-
-def test_the_layer_is_called_as_in_a_pass(service, budget_run, monkeypatch):
-    """With all of its heads at once, and its router with whatever the composition adds to it."""
-    calls, attend = [], layer.focused_attention
-
-    def noted(module, state, call):
-        calls.append((state.index, call.query.shape[1], call.query.shape[2], state.owner.config.budget))
-        return attend(module, state, call)
-
-    monkeypatch.setattr(layer, "focused_attention", noted)
-    measure_lengths(service, budget_run, 1, seconds=1)
-    assert calls[:2] == [(1, 8, 256, BUDGET)] * 2  # one that warms up, one that is timed
 
 
 def test_changes_of_heads_are_timed_with_them(service, budget_run, monkeypatch):

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from focus_explorer.errors import InputError, TextError
-from focus_explorer.usecases.mixture.build import Package, build_mixture, clean, first_bytes, key, keys, without_known
+from focus_explorer.usecases.mixture.build import Package, build_mixture, clean, keys, without_known
 from focus_explorer.usecases.mixture.sources import BALANCE, PYPI, TRAIN, UNSEEN, VALIDATION, Source
 from focus_runtime.files import PART
 
@@ -22,25 +22,11 @@ def test_line_ends_control_characters_and_many_blank_lines_are_cleaned():
     assert clean("\n\n    code\n") == "    code"
 
 
-def test_paragraphs_are_compared_without_white_space_and_short_ones_are_not():
-    assert key(LONG) == key(LONG.replace(" ", "\n  "))
-    assert key(LONG) != key(OTHER)
-    assert key("Contents") is None
-
-
 def test_known_paragraphs_are_dropped_and_the_rest_keeps_its_layout():
     text = f"Title\n\n{LONG}\n\n\n    {OTHER}\n\nTitle\n"
     assert without_known(text, keys(LONG)) == (f"Title\n\n    {OTHER}\n\nTitle", 1)
     assert without_known(text, keys("Title")) == (text.strip("\n"), 0)
     assert without_known(LONG, keys(LONG)) == ("", 1)
-
-
-def test_the_first_paragraphs_are_whole_and_at_most_as_many_bytes():
-    text = "eins\n\nzwölf\n\n\ndrei"
-    assert first_bytes(text, 100) == text
-    assert first_bytes(text, len("eins\n\nzwölf".encode())) == "eins\n\nzwölf"
-    assert first_bytes(text, len("eins\n\nzwölf".encode()) - 1) == "eins"
-    assert first_bytes("one paragraph alone", 3) == "one paragraph alone"
 
 
 SHARED = "A listing that stands in the manual of every language and is longer than the rest of them."

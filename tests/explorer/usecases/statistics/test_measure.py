@@ -13,19 +13,12 @@ from focus_explorer.errors import InputError
 from focus_explorer.statistics import NAMES
 from focus_explorer.statistics.sample import NO_RANDOM, NO_TAGGER, stored_measurements
 from focus_explorer.statistics.tables import agreement_between, run_statistics, statistics_table
-from focus_explorer.usecases.analyze import AnalyzeRequest, CorpusRequest, analyze
-from focus_explorer.usecases.centroids.files import add_centroids
-from focus_explorer.usecases.compare.settings import baseline_centroids
-from focus_explorer.usecases.corpora.analyze import analyze_corpus
-from focus_explorer.usecases.run_model import lease_run_model, run_centroids
+from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.statistics import measure_random, measure_run
 from focus_runtime.budget import HeadException
-from focus_runtime.config import FocusConfig
-from focus_runtime.routing.centroid_file import save_centroids
-from focus_runtime.routing.centroids import random_centroids
-from focus_runtime.run.random_baseline import COMPARISON_SEED, STATISTICS_SEED
+from focus_runtime.run.random_baseline import COMPARISON_SEED
 from focus_runtime.store.measurements import write_attention_queries
 from focus_runtime.text import tagging
 
@@ -105,46 +98,6 @@ def test_without_the_tagger_the_rest_is_measured(stored, monkeypatch, capsys):
     assert len(problems) == 1
     assert "the tagger is not installed" in problems[0]
     assert "make setup" in problems[0]
-
-
-def saved_random(service, model_folder, path, seed):
-    """A file of untrained centroids of the model, uploaded."""
-    with service.models.lease(model_folder) as loaded:
-        save_centroids(random_centroids(loaded.model, FocusConfig(window=8, num_sinks=2), seed=seed), path)
-    add_centroids(service, path, path.name, model_folder)
-    return str(path)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("own_seed", "uploaded"), [(0, False), (1000, True)])
-def test_a_run_of_random_centroids_never_has_itself_as_baseline(stored, model_folder, tmp_path, own_seed, uploaded):
-    """In statistics, in comparisons of settings and in corpora, by name or as a file."""
-    service, _ = stored
-    centroids = saved_random(service, model_folder, tmp_path / "drawn.safetensors", own_seed) if uploaded else "random"
-    request = AnalyzeRequest(model=model_folder, centroids=centroids, top_k=1, window=8, repeats=1)
-    run_id = analyze(service, TEXT[:200], request)
-    assert measure_run(service, run_id, tags=False) == []
-    assert stored_measurements(service.database, run_id)["random_seed"] == (
-        COMPARISON_SEED if own_seed == 0 else STATISTICS_SEED
-    )
-    rows = [fetch(service.database, name, run_id=run_id) for name in ("all_assignments", "baseline_assignments")]
-    own, baseline = (row["membership"].to_numpy() for row in rows)
-    assert (own == baseline).mean() < 0.9
-
-    run = fetch_run(service.database, run_id)
-    with lease_run_model(service, run) as loaded:
-        drawn = run_centroids(service, run, loaded)
-        random = baseline_centroids(run, loaded, drawn)["random"]
-    assert random.training["random_seed"] == (STATISTICS_SEED if own_seed == 1000 else COMPARISON_SEED)
-    assert not any(
-        np.array_equal(drawn.routers[index].centroids, random.routers[index].centroids) for index in drawn.routers
-    )
-
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "one.txt").write_text(TEXT[:200])
-    corpus = analyze_corpus(service, CorpusRequest(source=str(tmp_path / "texts"), how=request, tags=False, threads=1))
-    assert corpus["settings"]["baseline_seed"] == random.training["random_seed"]
-    assert corpus["perplexity"]["random"]["value"] != corpus["perplexity"]["focus"]["value"]
 
 
 def test_a_stored_baseline_that_is_the_run_itself_is_measured_again(stored, model_folder):

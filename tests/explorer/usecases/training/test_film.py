@@ -18,7 +18,7 @@ from focus_explorer.usecases.texts import sample_text
 from focus_explorer.usecases.training import film
 from focus_explorer.usecases.training.film import common_places, kept_files
 from focus_explorer.usecases.training.processes import Trainings
-from focus_explorer.usecases.training.request import snapshot_of, snapshots_of
+from focus_explorer.usecases.training.request import snapshot_of
 from focus_runtime.budget import HeadException
 from focus_runtime.routing.centroid_file import load_centroids, save_centroids
 from tests.explorer.conftest import TEXT
@@ -144,16 +144,6 @@ def test_files_of_an_earlier_training_of_that_name_are_left_out_and_of_many_some
     later = row | {"created_at": row["created_at"].replace(year=row["created_at"].year + 1)}
     with pytest.raises(InputError, match="kept no files"):
         kept_files(later | {"usable": False})
-
-
-def test_only_files_that_a_training_names_so_are_its(tmp_path):
-    for name in ("a.step-000010", "a.step-000002", "a.step-3", "b.step-000004", "a.step-x", "a"):
-        (tmp_path / f"{name}.safetensors").touch()
-    found = snapshots_of(tmp_path / "a.safetensors")
-    assert {step: path.name for step, path in found.items()} == {
-        10: "a.step-000010.safetensors",
-        2: "a.step-000002.safetensors",
-    }
 
 
 def test_places_are_the_plane_of_the_largest_variance(fresh_seed):

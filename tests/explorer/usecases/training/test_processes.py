@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
-import subprocess
 import sys
-import threading
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,7 +17,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.training.processes import Trainings, _Job
+from focus_explorer.usecases.training.processes import Trainings
 from focus_explorer.usecases.training.request import TrainRequest, plan_training
 from focus_explorer.usecases.users import acting_as
 from tests.explorer.conftest import TEXT
@@ -135,32 +130,6 @@ def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file, p
     assert run_summary(trainings.service.database, run)["config"]["num_groups"] == 3
 
 
-def test_a_process_that_was_just_killed_is_waited_for(trainings, tmp_path, monkeypatch):
-    """Its row says interrupted a moment before the process can be collected; then another one may start."""
-    process = subprocess.Popen(["sleep", "60"])
-    out = str(tmp_path / "c.safetensors")
-    trainings._job = _Job(process, out, "mine", tmp_path / "log", datetime.now(UTC), None)
-    row = {"name": "mine", "host": socket.gethostname(), "out": out, "finished_at": None}
-    monkeypatch.setattr(trainings, "rows", lambda: [row | {"status": "running", "pid": process.pid}])
-    with pytest.raises(InputError, match="mine is still running"):
-        trainings._refuse_a_second()
-    monkeypatch.setattr(trainings, "rows", lambda: [row | {"status": "interrupted", "pid": process.pid}])
-    threading.Timer(0.2, process.kill).start()
-    trainings._refuse_a_second()
-    assert process.returncode == -signal.SIGKILL
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_a_childs_error_is_one_message(trainings, text_file):
-    trainings.start(request("who-knows", 5), [str(text_file)])
-    until(lambda: (trainings.payload({})["job"] or {}).get("state") == "failed")
-    job = trainings.payload({})["job"]
-    assert "who-knows" in job["message"]
-    assert "Traceback" not in job["message"]
-    assert "error:" not in job["message"]
-
-
 @pytest.mark.parametrize("domains", [False, True])
 def test_texts_and_held_out_texts_of_a_training(domains, trainings, model_folder, tmp_path, monkeypatch):
     """As domains each file has a name, which its own name gives, however it is spelled and wherever it lay."""
@@ -204,20 +173,3 @@ def test_bad_requests_start_nothing(trainings, model_folder, text_file, tmp_path
         trainings.stop()
     assert trainings._job is None
     assert not (tmp_path / "trainings").exists()
-
-
-def test_the_list_may_be_requested_by_several_threads(trainings):
-    problems = []
-
-    def ask():
-        try:
-            trainings.payload({})
-        except Exception as error:
-            problems.append(error)
-
-    threads = [threading.Thread(target=ask) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert problems == []

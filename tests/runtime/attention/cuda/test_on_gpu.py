@@ -28,10 +28,7 @@ from tests.runtime.attention.by_keyword import (
 )
 from tests.runtime.attention.inputs import assert_same, oracle, padded, random_membership
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")]
 DEVICE = "cuda"
 HALF = 1.5e-2  # the target for values around 1, used as relative and absolute tolerance
 

@@ -268,8 +268,7 @@ def test_sizes_of_real_models(dtype, dim, top_k, copied, fresh_seed):
 
 
 @pytest.mark.parametrize(
-    ("length", "groups", "top_k"),
-    [(5, 3, 1), (5, 40, 3), (700, 8, 2), (5000, 3, 1), (5000, 8, 2), wide(5000, 40, 3)],
+    ("length", "groups", "top_k"), [(5, 3, 1), (5, 40, 3), (700, 8, 2), (5000, 3, 1), (5000, 8, 2), wide(5000, 40, 3)]
 )
 def test_the_order_of_groups(length, groups, top_k, fresh_seed):
     """Few blocks are counted on the way, many by a kernel of their own."""

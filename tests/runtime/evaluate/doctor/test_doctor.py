@@ -123,12 +123,6 @@ def test_what_cannot_be_examined_is_said():
         tiny_model("gemma3n")  # its vision tower needs another package
 
 
-@pytest.mark.long
-def test_torchs_own_attention_passes_as_a_registered_implementation():
-    report = doctor(tiny_model("llama"), attention="sdpa")
-    assert set(outcomes(report).values()) == {"ok"}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [pytest.param(f, marks=() if f in FEW else pytest.mark.long) for f in DOZEN])
 def test_nothing_differs_in_a_dozen_families(family):

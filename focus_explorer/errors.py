@@ -1,19 +1,17 @@
 """The exceptions a user can meet, all with one readable message; the runtime's are re-exported."""
 
-from focus_runtime.errors import (
-    Cancelled,
-    CentroidFileError,
-    ConfigError,
-    InputError,
-    MemoryShortError,
-    ModelError,
-    StoreBusyError,
-    StoreError,
-    TextError,
-    TrainingError,
-    TrainingStopped,
-)
-from focus_runtime.failures import device_failure
+from focus_runtime.errors import Cancelled as Cancelled
+from focus_runtime.errors import CentroidFileError as CentroidFileError
+from focus_runtime.errors import ConfigError as ConfigError
+from focus_runtime.errors import InputError as InputError
+from focus_runtime.errors import MemoryShortError as MemoryShortError
+from focus_runtime.errors import ModelError as ModelError
+from focus_runtime.errors import StoreBusyError as StoreBusyError
+from focus_runtime.errors import StoreError as StoreError
+from focus_runtime.errors import TextError as TextError
+from focus_runtime.errors import TrainingError as TrainingError
+from focus_runtime.errors import TrainingStopped as TrainingStopped
+from focus_runtime.failures import device_failure as device_failure
 
 
 class NotFoundError(InputError):
@@ -22,21 +20,3 @@ class NotFoundError(InputError):
 
 class DeletedRunError(NotFoundError):
     """A run was deleted and can be brought back."""
-
-
-__all__ = [
-    "Cancelled",
-    "CentroidFileError",
-    "ConfigError",
-    "DeletedRunError",
-    "InputError",
-    "MemoryShortError",
-    "ModelError",
-    "NotFoundError",
-    "StoreBusyError",
-    "StoreError",
-    "TextError",
-    "TrainingError",
-    "TrainingStopped",
-    "device_failure",
-]

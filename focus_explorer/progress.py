@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 Progress = Callable[[str, float], None]  # a stage's name, and the fraction done, 0 to 1
@@ -16,11 +16,7 @@ LINE_SECONDS = 10.0  # between lines where there is no terminal; a job that ends
 
 
 class _Lines:
-    """Lines in place of a bar, where standard error is no terminal.
-
-    Args:
-        tenths: a line at each tenth of the way too, however soon it comes.
-    """
+    """Lines in place of a bar, where standard error is no terminal; with `tenths` also at each tenth of the way."""
 
     def __init__(self, *, tenths: bool = False) -> None:
         self._silent = sys.stderr.isatty()  # a bar is shown there
@@ -30,13 +26,7 @@ class _Lines:
         self._tenth = 0
 
     def show(self, words: str, done: float, start: float) -> None:
-        """Print a line when one is due.
-
-        Args:
-            words: what is done.
-            done: fraction of the whole job, 0 to 1.
-            start: fraction that was done before the work that this call reports; only the first one counts.
-        """
+        """Print a line when one is due; `done` is the part of the whole job, `start` that before this call's work."""
         if self._silent:
             return
         now = time.monotonic()
@@ -86,20 +76,16 @@ def stage_bar() -> Iterator[Progress]:
         yield update
 
 
-@contextmanager
-def no_stages() -> Iterator[Progress]:
+def no_stages() -> AbstractContextManager[Progress]:
     """Takes the same as a `stage_bar` and shows nothing."""
-    yield silent
+    return nullcontext(silent)
 
 
 @contextmanager
 def step_bar(total: int, layout: str | None = None) -> Iterator[Callable[[int, str], None]]:
-    """A bar of a training; it takes the steps done and a line of numbers.
+    """A bar of a training, in tqdm's format `layout`; it takes the steps done and a line of numbers.
 
     Without a terminal it is a line every 10 s and at each tenth of the steps.
-
-    Args:
-        layout: tqdm's format of the bar; its own when None.
     """
     from tqdm import tqdm
 
@@ -125,18 +111,14 @@ def bars_hidden() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def no_bar(total: int) -> Iterator[Callable[[int, str], None]]:
+def no_bar(total: int) -> AbstractContextManager[Callable[[int, str], None]]:
     """Takes the same as a `step_bar` and shows nothing."""
-    yield lambda done, numbers: None
+    return nullcontext(lambda done, numbers: None)
 
 
 @contextmanager
 def document_bar() -> Iterator[Callable[[int, int], None]]:
-    """A bar that takes how many documents are done, and of how many; it shows the time that is expected to be left.
-
-    Without a terminal it is a line every 10 s.
-    """
+    """A bar that takes how many documents are done, and of how many; without a terminal a line every 10 s."""
     from tqdm import tqdm
 
     lines = _Lines()

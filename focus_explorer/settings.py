@@ -113,11 +113,7 @@ def quiet_libraries() -> None:
 
 
 def asset_path(*parts: str) -> Path:
-    """Path of a shipped script, style sheet or sample text; it may not exist.
-
-    Args:
-        parts: folder and file below `js`, `css` or `samples`.
-    """
+    """Path of a shipped script, style sheet or sample text below `js`, `css` or `samples`; it may not exist."""
     packaged = Path(__file__).parent / "_assets"
     root = packaged if packaged.is_dir() else Path(__file__).parents[1] / "assets"
     return root.joinpath(*parts)

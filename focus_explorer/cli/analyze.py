@@ -106,7 +106,11 @@ def run_analyze(options: AnalyzeOptions) -> int:
             f"--{name.replace('_', '-')} is for a folder, JSONL or Parquet file and {options.file} is none",
             fix="give a folder, or leave the option out",
         )
-    text, service = _read(options.file), Service(options.db)
+    if options.file == "-":
+        text = read_text_stream(sys.stdin.buffer, "standard input")
+    else:
+        text = read_text_file(Path(os.path.expanduser(options.file)))
+    service = Service(options.db)
     with stage_bar() as progress:
         run_id = analyze(service, text, options.how, command=command_line(), progress=progress, announce=print_note)
     if options.attention:
@@ -114,12 +118,6 @@ def run_analyze(options: AnalyzeOptions) -> int:
             measure_attention(service, run_id, progress=progress)
     print_result(options, run_summary(service.database, run_id), describe_run)
     return 0
-
-
-def _read(source: str) -> str:
-    if source == "-":
-        return read_text_stream(sys.stdin.buffer, "standard input")
-    return read_text_file(Path(os.path.expanduser(source)))
 
 
 def _analyze_corpus(options: AnalyzeOptions, command: str) -> int:

@@ -105,8 +105,8 @@ def describe_evaluation(result: dict[str, Any]) -> str:
     return "\n".join([*lines, *(f"note          {note}" for note in result["notes"])])
 
 
-def _span(row: dict[str, Any], form: str, joint: str = " to ") -> str:
-    return f"{format(row['value'], form)} ({ends(row['low'], row['high'], form, joint)})"
+def _span(row: dict[str, Any], form: str) -> str:
+    return f"{format(row['value'], form)} ({ends(row['low'], row['high'], form)})"
 
 
 def _distant(kept: float | None) -> str:
@@ -119,8 +119,8 @@ def _describe_perplexity(row: dict[str, Any], groups: int) -> list[str]:
         f"difference    {_span(row['relative_difference'], '+.2%')}, {_span(row['difference_nats'], '+.4f')} nats, "
         f"p = {row['p_value']:.2g}",
         f"measured on   {counted(row['tokens'], 'token')}, {counted(row['sequences'], 'sequence')} of "
-        f"{row['seq_len']:,}, "
-        f"documents {row['documents']}, seeds {row['seeds']}; {row['level']:.0%} intervals over {row['units']}",
+        f"{row['seq_len']:,}, documents {row['documents']}, seeds {row['seeds']}; {row['level']:.0%} intervals over "
+        f"{row['units']}",
         f"pairs kept    {row['retained_pairs']:.1%} of all, {_distant(row['distant_kept'])}",
         f"largest group {row['dominance']:.1%} of tokens, mean over layers, {row['highest_dominance']:.1%} in the "
         f"worst (even would be {1 / groups:.1%})",

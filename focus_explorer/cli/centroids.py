@@ -12,15 +12,7 @@ from focus_explorer.usecases.centroids.cards import CentroidCards
 from focus_explorer.usecases.centroids.copies import ImportRequest, copy_with, import_file
 from focus_explorer.usecases.centroids.files import check_centroids, remove_file, rename_file
 from focus_explorer.usecases.centroids.publish import prepare, pull, push, write_folder
-from focus_explorer.usecases.request import (
-    SHIPPED,
-    AsJson,
-    File,
-    NewFile,
-    OnDatabase,
-    argument,
-    option,
-)
+from focus_explorer.usecases.request import SHIPPED, AsJson, File, Listing, NewFile, OnDatabase, argument, option
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.tune import BalanceRequest, balance
 from focus_explorer.words import counted
@@ -47,11 +39,7 @@ def run_check(options: Check) -> None:
     print_result(options, result, lambda _: "\n".join(lines))
 
 
-class ListFiles(OnDatabase, AsJson):
-    pass
-
-
-def run_list(options: ListFiles) -> None:
+def run_list(options: Listing) -> None:
     files = CentroidCards(Service(options.db)).cards()
     print_result(options, files, lambda files: "\n".join(map(_file_line, files)))
 
@@ -151,8 +139,8 @@ def run_push(options: Push) -> None:
         write_folder(publication, card, options.dry_run)
         print(f"wrote {options.dry_run}; nothing was sent")
         return
-    pushed = fill(push, options, publication=publication, card=card)
-    print(f"pushed {pushed.name}, sha256 {publication.settings.sha256}\n{pushed.url}")
+    name, url = fill(push, options, publication=publication, card=card)
+    print(f"pushed {name}, sha256 {publication.settings.sha256}\n{url}")
 
 
 class Pull(AsJson):
@@ -182,7 +170,7 @@ COMMANDS = {
             ),
             Action("grow-windows", "write a copy whose windows grow with the position", GrowWindows, run_grow_windows),
             Action("balance", "write a copy whose groups are of equal size on your text", BalanceRequest, run_balance),
-            Action("list", "every shipped and uploaded file, and how many runs used it", ListFiles, run_list),
+            Action("list", "every shipped and uploaded file, and how many runs used it", Listing, run_list),
             Action(
                 "rename",
                 "give an uploaded file another name",

@@ -55,11 +55,7 @@ class Parser(argparse.ArgumentParser):
     """Argument parser whose errors have one line, which scripts rely on."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print over several lines.
-
-        Raises:
-            InputError: always.
-        """
+        """Raise an InputError in place of what argparse would print over several lines."""
         raise InputError(message, fix=f"see `{self.prog} --help`")
 
 

@@ -155,7 +155,7 @@ class StatisticsOptions(OnRun):
 
 def run_statistics(options: StatisticsOptions) -> None:
     """Measure what is missing, then print the statistics."""
-    from focus_explorer.usecases.statistics import agreement_between, run_statistics
+    from focus_explorer.statistics.tables import agreement_between, run_statistics
 
     service = Service(options.db)
     if is_stored_corpus(service, options.run_id):

@@ -34,11 +34,7 @@ class Action:
 
 
 def command(request: type[Request], run: Run | None, actions: Sequence[Action] = (), **about: Any) -> AddOptions:
-    """What adds a command's options to its parser.
-
-    Args:
-        run: does the work; None where an action is required.
-    """
+    """What adds a command's options to its parser; `run` does the work, None where an action is required."""
 
     def add_options(parser: argparse.ArgumentParser) -> None:
         for name, value in about.items():

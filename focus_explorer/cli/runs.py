@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import Any
 
 from focus_explorer.cli.options import Action, command, print_result
 from focus_explorer.usecases import labels
-from focus_explorer.usecases.request import AsJson, OnDatabase, argument, option
+from focus_explorer.usecases.request import Listing, OnDatabase, argument, option
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.words import counted
@@ -17,7 +16,7 @@ from focus_runtime.config import setting_words
 SHOWN = 10  # documents that were skipped, named in the summary
 
 
-class ListRuns(OnDatabase, AsJson):
+class ListRuns(Listing):
     deleted: bool = option(False, "list deleted runs instead")
 
 
@@ -42,25 +41,14 @@ class Purge(OnDatabase):
     days: float = option(0.0, "only those deleted so many days ago (default: 0)")
 
 
-class ListCorpora(OnDatabase, AsJson):
-    pass
-
-
-class OfCorpus(OnDatabase, AsJson):
+class OfCorpus(Listing):
     corpus_id: str = argument("as listed by `focus-explorer corpora`")
 
 
 def _list_runs(options: ListRuns) -> None:
-    service = Service(options.db)
-    rows = _deleted_runs(service) if options.deleted else list_runs(service.database)
+    rows = list_runs(Service(options.db).database, deleted=options.deleted)
     none = "no deleted runs" if options.deleted else "no runs yet; `focus-explorer analyze FILE` makes one"
     print_result(options, rows, lambda rows: "\n".join(map(describe_run, rows)) or none)
-
-
-def _deleted_runs(service: Service) -> list[dict[str, Any]]:
-    texts = ("config", "versions", "notes")
-    deleted = [row for row in labels.all_runs(service) if row["deleted_at"]]
-    return [row | {name: json.loads(row[name]) for name in texts} for row in deleted]
 
 
 def describe_run(row: dict[str, Any]) -> str:
@@ -110,7 +98,7 @@ def _purge(options: Purge) -> None:
     print(f"{counted(len(purged), 'deleted run')} removed for good")
 
 
-def _list_corpora(options: ListCorpora) -> None:
+def _list_corpora(options: Listing) -> None:
     from focus_explorer.usecases.corpora.register import list_corpora
 
     none = "no corpora yet; `focus-explorer analyze FOLDER` makes one"
@@ -119,12 +107,11 @@ def _list_corpora(options: ListCorpora) -> None:
 
 
 def _corpus_line(row: dict[str, Any]) -> str:
-    config, skipped = row["config"], len(row["skipped"])
+    skipped = len(row["skipped"])
     return (
         f"{row['corpus_id']}  {row['status']:<11}  {counted(row['documents'], 'document'):>17}"
         + (f", {skipped:,} skipped" if skipped else "")
-        + f"  {row['model_id']}  {setting_words(config)}"
-        + f"  {row['name']}"
+        + f"  {row['model_id']}  {setting_words(row['config'])}  {row['name']}"
     )
 
 
@@ -148,8 +135,7 @@ def describe_corpus(summary: dict[str, Any]) -> str:
     tagger, random = summary["settings"]["tagger"], summary["perplexity"].get("random")
     lines = [
         f"corpus                 {summary['corpus_id']}   {summary['name']}, "
-        f"{counted(summary['documents'], 'document')}, "
-        f"{counted(summary['num_tokens'], 'token')}, {summary['model']}",
+        f"{counted(summary['documents'], 'document')}, {counted(summary['num_tokens'], 'token')}, {summary['model']}",
         *([] if summary["status"] == "complete" else ["status                 not complete; the same command resumes"]),
         *_skipped(summary["skipped"]),
         f"setting                {setting_words(config)}, centroids {summary['centroids']}, "
@@ -226,7 +212,7 @@ COMMANDS = {
         ],
     ),
     "corpora": command(
-        ListCorpora,
+        Listing,
         _list_corpora,
         [
             Action(

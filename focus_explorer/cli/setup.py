@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
-from focus_explorer.cli.options import Action, command, command_line, print_note, print_result
+from focus_explorer.cli.options import Action, command, command_line, fill, print_note, print_result
 from focus_explorer.errors import InputError
 from focus_explorer.progress import stage_bar
 from focus_explorer.settings import SETTINGS, default_database
 from focus_explorer.usecases.database_care import Findings, backup, check, repair, restore
-from focus_explorer.usecases.request import AsJson, File, OnDatabase, OnDevice, Request, argument, option
+from focus_explorer.usecases.request import AsJson, File, Listing, OnDatabase, OnDevice, Request, argument, option
 from focus_explorer.words import counted
 
 
@@ -68,20 +69,12 @@ def run_doctor(options: DoctorOptions) -> int:
     from focus_explorer.usecases.evaluate import examine
 
     with stage_bar() as progress:
-        report = examine(
-            options.model,
-            attention=options.attention,
-            tokens=options.tokens,
-            device=options.device,
-            progress=progress,
-        )
+        report = fill(examine, options, progress=progress)
     print_result(options, report.to_dict(), lambda _: "\n".join(report.lines()))
     return 0 if report.healthy else 1
 
 
 def _examine_families(options: DoctorOptions, families: list[str]) -> int:
-    from dataclasses import asdict
-
     from focus_explorer.usecases.evaluate import examine_families, write_page
 
     rows = []
@@ -117,10 +110,6 @@ def run_texts(options: TextsOptions) -> None:
     print(f"{out} written; {out / 'sources.json'} names every source with its licence")
 
 
-class CheckDatabase(OnDatabase, AsJson):
-    pass
-
-
 class BackupDatabase(OnDatabase):
     file: File = argument("the copy; an earlier one of that name is replaced", metavar="FILE")
 
@@ -137,13 +126,13 @@ def _path(options: OnDatabase) -> Path:
     return Path(options.db or default_database())
 
 
-def _check(options: CheckDatabase) -> int:
+def _check(options: Listing) -> int:
     found = check(_path(options))
-    if options.as_json:
-        parts = {"rows": found.rows, "damaged": found.damaged, "runs": len(found.runs), "broken": found.broken}
-        print(json.dumps({"whole": found.whole, **parts}))
-        return 0 if found.whole else 1
-    return _tell(found, "whole")
+    if not options.as_json:
+        return _tell(found, "whole")
+    parts = {"rows": found.rows, "damaged": found.damaged, "runs": len(found.runs), "broken": found.broken}
+    print(json.dumps({"whole": found.whole, **parts}))
+    return 0 if found.whole else 1
 
 
 def _backup(options: BackupDatabase) -> None:
@@ -179,7 +168,7 @@ COMMANDS = {
         OnDatabase,
         None,
         [
-            Action("check", "read every value, and look whether every run has its parts", CheckDatabase, _check),
+            Action("check", "read every value, and look whether every run has its parts", Listing, _check),
             Action("backup", "copy the database, also while it is in use", BackupDatabase, _backup),
             Action(
                 "restore", "put a copy in the place of the database, which is kept beside it", RestoreDatabase, _restore

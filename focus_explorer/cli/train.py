@@ -12,23 +12,9 @@ from pydantic import create_model
 from focus_explorer.cli.options import command, command_line, print_note, print_result
 from focus_explorer.errors import Cancelled, TrainingStopped
 from focus_explorer.progress import stage_bar
-from focus_explorer.usecases.request import (
-    AsJson,
-    File,
-    Logged,
-    OnDatabase,
-    option,
-    setting,
-)
+from focus_explorer.usecases.request import AsJson, File, Listing, Logged, OnDatabase, option, setting
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.training.request import (
-    OF_RECIPE,
-    OF_REGIME,
-    TrainRequest,
-    options,
-    recipe_values,
-    usual,
-)
+from focus_explorer.usecases.training.request import OF_RECIPE, OF_REGIME, TrainRequest, options, recipe_values, usual
 from focus_explorer.usecases.tune import TuneRequest, describe, to_json, tune
 
 
@@ -110,11 +96,7 @@ def run_train(given: TrainingOptions) -> int:
     return 0
 
 
-class ListTrainings(OnDatabase, AsJson):
-    pass
-
-
-def run_trainings(given: ListTrainings) -> None:
+def run_trainings(given: Listing) -> None:
     from focus_explorer.usecases.training.processes import Trainings
 
     none = "no trainings yet; `focus-explorer train --text FILE --out NAME.safetensors` makes one"
@@ -167,5 +149,5 @@ COMMANDS = {
         "random initialisation. --twin trains with full attention on the same data in the same order.",
     ),
     "tune": command(TuneRequest, run_tune),
-    "trainings": command(ListTrainings, run_trainings),
+    "trainings": command(Listing, run_trainings),
 }

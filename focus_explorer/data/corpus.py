@@ -33,17 +33,12 @@ from focus_runtime.store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class DistantPairs:
-    """Distant pairs (see mask/distances.py) of one head of each of P parts of heads in D documents.
+    """Distant pairs (see mask/distances.py) of one head of each of P parts of heads in D documents."""
 
-    Attributes:
-        kept, pairs: (D, P), parts layer by layer in the order of their numbers.
-        heads, layers: (P,) how many heads each part has; its layer's number.
-    """
-
-    kept: Floats
-    pairs: Floats
-    heads: Floats
-    layers: NDArray[np.int64]
+    kept: Floats  # (D, P), parts layer by layer in the order of their numbers
+    pairs: Floats  # (D, P)
+    heads: Floats  # (P,) how many each part has
+    layers: NDArray[np.int64]  # (P,) numbers
 
     @classmethod
     def of(cls, parts: Mapping[int, Sequence[Part]], dropped: Floats, tokens: NDArray[np.int64]) -> DistantPairs:
@@ -88,23 +83,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LayerGroups:
-    """One layer over all N tokens of a corpus, documents in order of their numbers, positions in order.
-
-    Attributes:
-        top_group, random_top_group: (N,) int32; the second None without the baseline.
-        membership, random_membership: (N,) int64 bit sets of the configuration's top-k.
-        confidence, entropy: (N,) float32.
-        others, random_others: `membership` and `random_membership` by any other top-k that a head has.
-    """
+    """One layer over all N tokens of a corpus, documents in order of their numbers, positions in order."""
 
     layer: int
-    top_group: NDArray[np.int32]
-    membership: NDArray[np.int64]
-    confidence: NDArray[np.float32]
-    entropy: NDArray[np.float32]
-    random_top_group: NDArray[np.int32] | None
+    top_group: NDArray[np.int32]  # (N,)
+    membership: NDArray[np.int64]  # (N,) bit sets of the configuration's top-k
+    confidence: NDArray[np.float32]  # (N,)
+    entropy: NDArray[np.float32]  # (N,)
+    random_top_group: NDArray[np.int32] | None  # None without the baseline
     random_membership: NDArray[np.int64] | None
-    others: dict[int, NDArray[np.int64]]
+    others: dict[int, NDArray[np.int64]]  # `membership` by any other top-k that a head has
     random_others: dict[int, NDArray[np.int64]]
 
     def executed(self, part: Part) -> NDArray[np.int64]:

@@ -39,22 +39,13 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Heads of one layer that share a setting.
+    """Heads of one layer that share a setting."""
 
-    Attributes:
-        number: of the part in its layer, from 0.
-        heads: their numbers, of key-value heads unless `by_query`; empty in runs made before 0.2, whose heads are all
-            alike.
-        top_k: k, 0 for no groups; None under full attention.
-        rule: pairs that are allowed whatever their groups.
-        by_query: the numbers are of query heads, since some that share a key-value head differ.
-    """
-
-    number: int
-    heads: tuple[int, ...]
-    top_k: int | None
-    rule: PairRule
-    by_query: bool = False
+    number: int  # of the part in its layer, from 0
+    heads: tuple[int, ...]  # numbers of key-value heads unless `by_query`; empty before 0.2, whose heads are all alike
+    top_k: int | None  # k, 0 for no groups; None under full attention
+    rule: PairRule  # pairs that are allowed whatever their groups
+    by_query: bool = False  # the numbers are of query heads, since some that share a key-value head differ
 
     @property
     def full(self) -> bool:

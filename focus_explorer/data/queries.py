@@ -162,7 +162,6 @@ QUERIES: dict[str, str] = {
         SELECT m.method, m.parameters, m.seed, m.trustworthiness, p.position, p.x, p.y
         FROM projection_meta m JOIN projections p USING (projection_id)
         WHERE m.run_id = $run_id AND m.layer = $layer ORDER BY p.position""",
-    "top_groups": "SELECT layer, position, top_group FROM assignments WHERE run_id = $run_id",
     "all_probabilities": """
         SELECT layer, position, probabilities FROM assignments
         WHERE run_id = $run_id AND position IN (SELECT unnest($positions)) ORDER BY position, layer""",

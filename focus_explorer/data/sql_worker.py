@@ -133,14 +133,9 @@ def _plain(value: Any) -> Any:
         return value.isoformat(sep=" ", timespec="seconds")
     if isinstance(value, bytes):
         value = base64.b64encode(value[:CELL_CHARACTERS]).decode()
-    text = value if isinstance(value, str) else _list_text(value)
+    nested = isinstance(value, list | tuple | dict)
+    text = json.dumps(value, ensure_ascii=False, default=str) if nested else str(value)
     return text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…"
-
-
-def _list_text(value: Any) -> str:
-    if isinstance(value, list | tuple | dict):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return str(value)
 
 
 def _clear(message: str, request: dict[str, Any]) -> str:

@@ -44,8 +44,8 @@ def model_card(publication: Publication) -> str:
         called=f"`{model}`" if model else "a model that the file does not name by a name others could load",
         base_model=_base_model(publication),
         settings=_settings(publication),
-        budget=budget_words(publication.config.budget),
-        **_recipe(publication.training),
+        budget=budget_words(publication.centroids.config.budget),
+        **_recipe(publication.centroids.training),
         **_held_out(publication.held_out),
         by_kind=_by_kind(publication),
     )
@@ -57,16 +57,16 @@ def _base_model(publication: Publication) -> list[tuple[str, Any]]:
         ("name", settings.base_model or "not recorded by a name that others could load"),
         ("id on the hub", publication.hub_base_model or "not known"),
         ("fingerprint of its weights", settings.base_fingerprint or "not recorded"),
-        ("layers", publication.num_model_layers or "not recorded"),
-        ("width of hidden states", publication.hidden_size),
+        ("layers", publication.centroids.num_model_layers or "not recorded"),
+        ("width of hidden states", publication.centroids.hidden_size),
     ]
 
 
 def _settings(publication: Publication) -> list[tuple[str, Any]]:
-    config = publication.config
+    config = publication.centroids.config
     own = [entry.window for entry in config.budget if entry.window is not None]
     return [
-        ("layers with groups", publication.layers),
+        ("layers with groups", len(publication.centroids.routers)),
         *((what, value) for what, [value] in setting_rows([config.replace(budget=())])),
         ("heads with settings of their own (budget)", len(config.budget) or "none"),
         *([("windows of single heads", f"{min(own)} to {max(own)}")] if own else []),
@@ -114,7 +114,7 @@ def _by_kind(publication: Publication) -> dict[str, Any] | None:
     if record is None or not record.held_out:
         return None
     since = {
-        "with another budget than this file's": record.held_out_budget != publication.config.budget,
+        "with another budget than this file's": record.held_out_budget != publication.centroids.config.budget,
         "before its factors of logits were learned": record.before_factors,
         "before its groups were balanced on other text": record.before_balance,
         "with windows that did not grow as they do now": record.before_growth,
@@ -139,13 +139,8 @@ def _given_table(name: str, content: Row) -> dict[str, Any]:
         split, _, kind = key.partition("/")
         unseen |= split == "unseen"
         own = domain["rows"][name]
-        cells = _kind(
-            kind or key,
-            domain["full_perplexity"],
-            own["relative_difference"],
-            own["retained_pairs"],
-            domain["sequences"],
-        )
+        change, kept = own["relative_difference"], own["retained_pairs"]
+        cells = _kind(kind or key, domain["full_perplexity"], change, kept, domain["sequences"])
         cells[0] += "\\*" if split == "unseen" else ""
         for other in present:
             row = domain["rows"].get(other)

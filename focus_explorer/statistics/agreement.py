@@ -21,17 +21,11 @@ Groups = NDArray[np.int64] | NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Groups of a second run in the names of the first, for one layer.
+    """Groups of a second run in the names of the first, for one layer."""
 
-    Attributes:
-        names: for each group of the second run, the group of the first it is matched with, -1 where none is left.
-        overlap: share of tokens whose groups are matched with each other.
-        rand: adjusted Rand index.
-    """
-
-    names: list[int]
-    overlap: float
-    rand: float
+    names: list[int]  # group of the first run by group of the second, -1 where none is left
+    overlap: float  # share of tokens whose groups are matched with each other
+    rand: float  # adjusted Rand index
 
 
 def matched_groups(table: Table) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -65,8 +59,6 @@ def agree(
     shape: tuple[int, int],
     resampler: Resampler,
     sample: Sample,
-    *,
-    seed: int,
 ) -> dict[str, Any]:
     """Two labellings of the T tokens of a sample compared: numbers under the names of `SCHEMA`, without layers.
 
@@ -79,7 +71,7 @@ def agree(
     rand = Estimate(float(adjusted_rand(table)), adjusted_rand(drawn), -1.0)
     matched = drawn[:, rows, columns].sum(axis=1) / drawn.sum(axis=(1, 2))
     overlap = Estimate(float(table[rows, columns].sum() / table.sum()), matched)
-    shuffled = shuffled_tables(table, draws=SHUFFLES, seed=seed)
+    shuffled = shuffled_tables(table, draws=SHUFFLES, seed=0)
     shuffled_rand = adjusted_rand(shuffled)
     low, high = rand.interval(resampler.count)
     overlap_low, overlap_high = overlap.interval(resampler.count)
@@ -105,15 +97,15 @@ def best_overlap(table: NDArray[np.integer] | Values) -> float:
     return float(table[rows, columns].sum() / table.sum())
 
 
-def layer_agreement_table(sample: Sample, *, seed: int = 0) -> pa.Table:
+def layer_agreement_table(sample: Sample) -> pa.Table:
     """Every two of the L layers of a sample, in order of layers: L (L - 1) / 2 rows.
 
     `random` and `overlap_random` compare the same two layers under random centroids.
     """
-    resampler = Resampler(sample.units, resamples=RESAMPLES, seed=seed)
+    resampler = Resampler(sample.units, resamples=RESAMPLES)
     shape, rows = (sample.num_groups, sample.num_groups), []
     for a, b in combinations(range(len(sample.layers)), 2):
-        row = agree(sample.focus.tops[a], sample.focus.tops[b], shape, resampler, sample, seed=seed)
+        row = agree(sample.focus.tops[a], sample.focus.tops[b], shape, resampler, sample)
         if sample.random is not None:
             table = contingency(sample.random.tops[a], sample.random.tops[b], shape)
             row |= {"random": float(adjusted_rand(table)), "overlap_random": best_overlap(table)}
@@ -121,16 +113,16 @@ def layer_agreement_table(sample: Sample, *, seed: int = 0) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def between_samples(first: Sample, second: Sample, *, seed: int = 0) -> pa.Table:
+def between_samples(first: Sample, second: Sample) -> pa.Table:
     """Two runs of the same tokens, layer by layer, in columns of `SCHEMA`: centroid files, seeds or settings."""
-    resampler = Resampler(first.units, resamples=RESAMPLES, seed=seed)
+    resampler = Resampler(first.units, resamples=RESAMPLES)
     shape = (first.num_groups, second.num_groups)
     rows = []
     for layer in sorted(set(first.layers) & set(second.layers)):
         a, b = first.layers.index(layer), second.layers.index(layer)
-        row = agree(first.focus.tops[a], second.focus.tops[b], shape, resampler, first, seed=seed)
+        row = agree(first.focus.tops[a], second.focus.tops[b], shape, resampler, first)
         if first.random is not None:
-            baseline = agree(first.random.tops[a], second.focus.tops[b], shape, resampler, first, seed=seed)
+            baseline = agree(first.random.tops[a], second.focus.tops[b], shape, resampler, first)
             row |= {"random": baseline["adjusted_rand"], "overlap_random": baseline["overlap"]}
         rows.append(row | {"layer": layer, "other_layer": layer})
     return pa.Table.from_pylist(rows, schema=SCHEMA)

@@ -25,26 +25,16 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """The words and rules for a statistic of a layer; `measure_layer` computes it.
-
-    Attributes:
-        meaning: what it is, for a reader who has never heard of it.
-        family: heading that it is listed under, in the order of declaration.
-        of: what its denominator counts.
-        without: its value without groups, if that is the same for every layer.
-        compared: also list its difference from random centroids.
-        decimals: digits of a plain number. None: a share, in per cent.
-        reported: include it in reports.
-    """
+    """The words and rules for a statistic of a layer; `measure_layer` computes it."""
 
     title: str
-    meaning: str
-    family: str
-    of: str = "tokens"
-    without: float | None = None
-    compared: bool = False
-    decimals: int | None = None
-    reported: bool = False
+    meaning: str  # what it is, for a reader who has never heard of it
+    family: str  # heading that it is listed under, in the order of declaration
+    of: str = "tokens"  # what its denominator counts
+    without: float | None = None  # its value without groups, if that is the same for every layer
+    compared: bool = False  # also list its difference from random centroids
+    decimals: int | None = None  # digits of a plain number. None: a share, in per cent
+    reported: bool = False  # include it in reports
 
 
 POSITIONS = "query positions, mean over heads"

@@ -80,22 +80,14 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class Association:
-    """A group and a trait.
-
-    Attributes:
-        phi: correlation, -1 to 1.
-        share: of the group's tokens that have the trait; base: of all tokens.
-        covered: of the tokens with the trait that are in the group.
-        p_value: probability that the best of all traits tried does as well in a group drawn at random, at most 1: the
-            trait's own, times the number of traits (Bonferroni); tokens count as independent.
-    """
+    """A group and a trait."""
 
     trait: str
-    phi: float
-    share: float
-    base: float
-    covered: float
-    p_value: float
+    phi: float  # correlation, -1 to 1
+    share: float  # of the group's tokens that have the trait
+    base: float  # of all tokens
+    covered: float  # of the tokens with the trait that are in the group
+    p_value: float  # of the best of all traits in a group drawn at random: times their number (Bonferroni)
 
 
 def token_traits(pieces: Sequence[str]) -> Traits:
@@ -159,29 +151,20 @@ def _seen_before(values: Sequence[object]) -> Flags:
 
 @dataclass(frozen=True, slots=True)
 class GroupName:
-    """What a group holds.
+    """What a group holds."""
 
-    Attributes:
-        name: such as "mostly pronouns"; empty where nothing is clear.
-        evidence: the traits with the highest phi, at most `EVIDENCE`; empty for a group of too few tokens.
-    """
-
-    name: str
-    evidence: tuple[Association, ...]
+    name: str  # such as "mostly pronouns"; empty where nothing is clear
+    evidence: tuple[Association, ...]  # of highest phi, at most `EVIDENCE`; none where tokens are too few
 
 
 @dataclass(frozen=True, slots=True)
 class RunNames:
-    """The names of a run's groups.
-
-    Attributes:
-        random: by layer, the highest phi of any group of random centroids; None where these were not measured.
-    """
+    """The names of a run's groups."""
 
     layers: tuple[int, ...]
     names: tuple[tuple[GroupName, ...], ...]
     traits: int
-    random: tuple[float | None, ...]
+    random: tuple[float | None, ...]  # by layer, the highest phi of random centroids' groups, if measured
 
 
 def trait_words(trait: str) -> str:
@@ -203,7 +186,7 @@ def run_names(database: Database, run_id: str) -> RunNames:
 def _run_names(database: Database, run_id: str, random_seed: int | None) -> RunNames:
     groups = json.loads(fetch_run(database, run_id)["config"])["num_groups"]
     traits = token_traits(fetch(database, "tokens", run_id=run_id)["piece"].to_pylist())
-    own = _tops(fetch(database, "top_groups", run_id=run_id), len(traits.flags))
+    own = _tops(fetch(database, "tops", run_id=run_id), len(traits.flags))
     random: dict[int, float] = {}
     if random_seed is not None:
         for layer, top in _tops(fetch(database, "baseline_assignments", run_id=run_id), len(traits.flags)).items():

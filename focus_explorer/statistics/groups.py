@@ -53,17 +53,6 @@ def group_flags(sizes: NDArray[np.int64]) -> list[list[str]]:
     return flags
 
 
-@dataclass(frozen=True, slots=True)
-class PurityNull:
-    """Purity of groups of the same sizes when assignments are permuted: mean and 97.5 % quantile, (K,) each.
-
-    NaN for a group without tokens.
-    """
-
-    mean: Values
-    high: Values
-
-
 def group_purity_estimates(
     counts: Values, drawn: Values, used: Counts, leading: Counts, held_by: Counts
 ) -> list[Estimate]:
@@ -86,8 +75,8 @@ def group_purity_estimates(
     return estimates
 
 
-def shuffled_group_purity(counts: Counts, *, draws: int = DRAWS, seed: int = 0) -> PurityNull:
-    """Purity of each group when a layer's assignments are permuted over the tokens, group sizes kept.
+def shuffled_group_purity(counts: Counts, *, draws: int = DRAWS, seed: int = 0) -> tuple[Values, Values]:
+    """(K,) mean and 97.5 % quantile of each group's purity, NaN without tokens, when the assignments are permuted.
 
     A permuted group is a draw of as many tokens without replacement, so its class counts, of (K, C) `counts`, are drawn
     directly from their multivariate hypergeometric distribution.
@@ -100,34 +89,22 @@ def shuffled_group_purity(counts: Counts, *, draws: int = DRAWS, seed: int = 0) 
             drawn = generator.multivariate_hypergeometric(classes, size, size=draws, method="marginals")
             values = drawn.max(axis=1) / size
             mean[group], high[group] = values.mean(), percentile_ends(values)[1]
-    return PurityNull(mean, high)
+    return mean, high
 
 
 @dataclass(frozen=True, slots=True)
 class StandingOut:
-    """How far V pieces stand out in K groups of a layer, all (K, V).
+    """How far V pieces stand out in K groups of a layer, all (K, V)."""
 
-    Attributes:
-        z: log-odds with an informative prior, in standard errors.
-        p_values, q_values: two-sided of z; corrected over all pieces and groups.
-        strong: z of the pieces that stand out: used more often than elsewhere, `LEAST_USES` times or more, with a false
-            discovery rate of `MOST_Q`; 0 for the others.
-    """
-
-    z: NDArray[np.float64]
-    p_values: NDArray[np.float64]
-    q_values: NDArray[np.float64]
-    strong: NDArray[np.float64]
-
-
-def prior_tokens(num_tokens: int, num_groups: int) -> float:
-    """Tokens that the prior weighs: a group of even size."""
-    return num_tokens / num_groups
+    z: NDArray[np.float64]  # log-odds with an informative prior, in standard errors
+    p_values: NDArray[np.float64]  # two-sided of z
+    q_values: NDArray[np.float64]  # corrected over all pieces and groups
+    strong: NDArray[np.float64]  # z above 0 with `LEAST_USES` uses or more and a q-value of at most `MOST_Q`, else 0
 
 
 def standing_out(uses: NDArray[np.int64]) -> StandingOut:
-    """Which of V pieces stand out in which of K groups, by (K, V) uses."""
-    z = log_odds(uses, prior_size=prior_tokens(int(uses.sum()), uses.shape[0]))
+    """Which of V pieces stand out in which of K groups, by (K, V) uses; the prior weighs as a group of even size."""
+    z = log_odds(uses, prior_size=uses.sum() / uses.shape[0])
     p_values = two_sided_p_values(z)
     q_values = corrected_p_values(p_values)
     strong = np.where((uses >= LEAST_USES) & (z > 0) & (q_values <= MOST_Q), z, 0.0)
@@ -178,7 +155,7 @@ def strongest(scores: NDArray[Any], limit: int) -> list[int]:
     return [int(place) for place in order if scores[place] > 0]
 
 
-def categories_table(sample: Sample, *, seed: int = 0) -> pa.Table:
+def categories_table(sample: Sample) -> pa.Table:
     """Share of every category in every group, and its share in the text.
 
     `low` and `high` are a bootstrap interval over units; `z` is the distance from what permuted assignments give
@@ -186,7 +163,7 @@ def categories_table(sample: Sample, *, seed: int = 0) -> pa.Table:
     corrected over the groups and categories of the layer and scheme that have tokens. `random` is the share in the
     random group with the largest overlap.
     """
-    resampler = Resampler(sample.units, resamples=300, seed=seed)
+    resampler = Resampler(sample.units, resamples=300)
     parts = [
         _layer_categories(sample, place, layer, name, resampler)
         for place, layer in enumerate(sample.layers)

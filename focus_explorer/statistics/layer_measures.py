@@ -33,21 +33,14 @@ class Bins:
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """Causal pairs by unit and distance, (U, B) each.
+    """Causal pairs by unit and distance, (U, B) each."""
 
-    Attributes:
-        pairs: all of them; ruled: those that window and sinks keep; kept: those the mask keeps.
-        undecided: those in the layer's reach that the groups decide.
-        sharing: probability that two tokens share a group when assignments are permuted; mean over heads.
-        expected: pairs kept then, where heads differ; else they follow from the others.
-    """
-
-    pairs: Values
-    ruled: Values
-    kept: Values
-    undecided: Values
-    sharing: float
-    expected: Values | None = None
+    pairs: Values  # all of them
+    ruled: Values  # those that window and sinks keep
+    kept: Values  # those the mask keeps
+    undecided: Values  # those in the layer's reach that the groups decide
+    sharing: float  # probability that two tokens share a group when assignments are permuted; mean over heads
+    expected: Values | None = None  # pairs kept then, where heads differ; else they follow from the others
 
     def by_chance(self) -> Values:
         """(U, B) pairs that permuted assignments keep."""
@@ -274,10 +267,7 @@ def _pairs(measured: Measured, by_part: list[PairCounts], parts: Sequence[Part],
 
 
 def quotient(resampler: Resampler, numerator: Values, denominator: Values) -> Estimate:
-    """Ratio of two sums over U units.
-
-    Sums of pairs outgrow what 32 bits count exactly, so they are scaled first.
-    """
+    """Ratio of two sums over U units, scaled first: sums of pairs outgrow what 32 bits count exactly."""
     scale = max(float(denominator.max()), 1.0)
     drawn = resampler.draw(np.stack([numerator, denominator], axis=1) / scale)
     total = denominator.sum()

@@ -23,19 +23,13 @@ Weights = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A statistic and its values in R resamples.
+    """A statistic and its values in R resamples."""
 
-    Attributes:
-        value: on the whole sample; NaN where it is undefined.
-        replicates: (R,) NaN where a resample left it undefined.
-        held_by: how many units hold something of its denominator, such as tokens of a group. None: all.
-    """
-
-    value: float
-    replicates: Values
+    value: float  # on the whole sample; NaN where it is undefined
+    replicates: Values  # (R,) NaN where a resample left it undefined
     least: float = 0.0
     most: float = 1.0
-    held_by: int | None = None
+    held_by: int | None = None  # how many units hold something of its denominator, such as tokens of a group. None: all
 
     def interval(self, units: int) -> tuple[float | None, float | None]:
         """Ends of the 95 % interval; None for fewer than two units that hold something, or an undefined value."""

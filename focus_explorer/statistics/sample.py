@@ -87,32 +87,21 @@ class MassByQuery:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """T tokens, L layers, K groups.
-
-    Attributes:
-        parts: heads of each layer by the setting they executed.
-        focus, random: groups of the run or corpus, and of random centroids, None where they were not measured.
-        pieces: V different texts of tokens; piece: (T,) numbers of them.
-        schemes: name -> categories, `pos` and `dep` from a tagger or `word` from word lists.
-        units: (T,) number of the unit that a resample draws or leaves, from 0; unit: what it is.
-        starts: (T,) position where the token's document begins: no pair reaches beyond it.
-        mass: full attention by centroids (`focus`, `random`), empty where it was not measured.
-        notes: what a reader must know about the categories or units.
-    """
+    """T tokens, L layers, K groups."""
 
     layers: list[int]
     num_groups: int
-    parts: list[tuple[Part, ...]]
-    focus: Groups
-    random: Groups | None
-    pieces: list[str]
-    piece: NDArray[np.int64]
-    schemes: dict[str, Scheme]
-    units: NDArray[np.int64]
-    unit: str
-    starts: NDArray[np.int64]
-    mass: dict[str, MassByQuery] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    parts: list[tuple[Part, ...]]  # heads of each layer by the setting they executed
+    focus: Groups  # of the run or corpus
+    random: Groups | None  # of random centroids; None: not measured
+    pieces: list[str]  # V different texts of tokens
+    piece: NDArray[np.int64]  # (T,) numbers of them
+    schemes: dict[str, Scheme]  # name -> categories, `pos` and `dep` from a tagger or `word` from word lists
+    units: NDArray[np.int64]  # (T,) number of the unit that a resample draws or leaves, from 0
+    unit: str  # what it is
+    starts: NDArray[np.int64]  # (T,) position where the token's document begins: no pair reaches beyond it
+    mass: dict[str, MassByQuery] = field(default_factory=dict)  # by centroids (`focus`, `random`), if measured
+    notes: tuple[str, ...] = ()  # what a reader must know about the categories or units
 
     @property
     def num_tokens(self) -> int:

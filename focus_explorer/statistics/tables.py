@@ -25,6 +25,11 @@ from focus_runtime.store.corpora import corpus_row
 from focus_runtime.store.database import Database
 
 KEPT = 2
+OF_SAMPLE = {  # tables that need the sample alone
+    "characteristic": characteristic_table,
+    "categories": categories_table,
+    "agreement": layer_agreement_table,
+}
 
 
 class RunStatistics:
@@ -48,7 +53,8 @@ class RunStatistics:
     def table(self, name: str) -> pa.Table:
         """One of `NAMES`."""
         if name not in self._tables:
-            self._tables[name] = getattr(self, f"_{name}")()
+            alone = OF_SAMPLE.get(name)
+            self._tables[name] = getattr(self, f"_{name}")() if alone is None else alone(self.sample)
         return self._tables[name]
 
     def _statistics(self) -> pa.Table:
@@ -59,17 +65,9 @@ class RunStatistics:
         layers, resampler, bins = self.measured()
         return distances_table(self.sample, layers, resampler, bins)
 
-    def _characteristic(self) -> pa.Table:
-        return characteristic_table(self.sample)
-
-    def _categories(self) -> pa.Table:
-        return categories_table(self.sample)
-
-    def _agreement(self) -> pa.Table:
-        return layer_agreement_table(self.sample)
-
     def _links(self) -> pa.Table:
-        return links_table(fetch(self.database, "all_attention_links", run_id=self.run_id), self._pieces())
+        pieces = [self.sample.pieces[code] for code in self.sample.piece.tolist()]
+        return links_table(fetch(self.database, "all_attention_links", run_id=self.run_id), pieces)
 
     def _pairs(self) -> pa.Table:
         rows: list[dict[str, Any]] = []
@@ -85,9 +83,6 @@ class RunStatistics:
             "group:string"
         )
         return pa.Table.from_pylist(rows, schema=schema)
-
-    def _pieces(self) -> list[str]:
-        return [self.sample.pieces[code] for code in self.sample.piece.tolist()]
 
 
 _cache: OrderedDict[tuple[str, str, str], RunStatistics] = OrderedDict()

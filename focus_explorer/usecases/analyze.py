@@ -22,24 +22,14 @@ from focus_explorer.usecases.users import new_owner
 from focus_runtime.composition.changes import read_changes
 from focus_runtime.config import TextOptions
 from focus_runtime.models.embedded import EMBEDDED, embedded_gguf
-from focus_runtime.run.source import GLOB, TEXT_COLUMN, is_corpus
+from focus_runtime.run.source import GLOB, TEXT_COLUMN
+from focus_runtime.run.source import is_corpus as is_corpus  # for the command line
 from focus_runtime.text.special import chat_text, read_turns
 from focus_runtime.text.tokens import check_text
 
 if TYPE_CHECKING:
     from focus_runtime.run.trace import Timing, Trace
 
-__all__ = [  # the command line takes the names of focus_runtime/run/source.py from here
-    "GLOB",
-    "TEXT_COLUMN",
-    "AnalyzeRequest",
-    "CorpusRequest",
-    "CorpusStopped",
-    "FirstRun",
-    "analyze",
-    "check_first_run",
-    "is_corpus",
-]
 ENGINES = ("local", "ray")
 PATIENCE_SECONDS = 1800.0  # that a finished analysis waits for a database that another program writes
 Written = TypeVar("Written")
@@ -142,17 +132,13 @@ def analyze(
     """Analyse a text and store the run.
 
     Args:
-        service: database and model.
-        text: the text.
-        request: model, centroids and settings.
         command: recorded with the run.
         progress: takes each stage and the fraction done; a `Cancelled` that it raises stops the analysis.
         announce: takes remarks while it runs.
         stored: takes the id of a long text's run as soon as its numbers are known, and again after each further repeat
             of its timings, which are stored as they come. A stop then ends the repeats, and the run is kept.
 
-    Returns:
-        The run's id.
+    Returns the run's id.
 
     Raises:
         InputError: text, model, centroids or settings cannot be used, or the database not written.

@@ -106,13 +106,11 @@ _DOMAINS = Field(min_length=1, max_length=MOST_DOMAINS)
 
 
 class BudgetPoint(_Read):
-    """A measured budget, () without one: its share of causal pairs kept, and by domain its perplexity over full
-    attention's, minus 1, all on the calibration text.
-    """
+    """A measured budget, () without one, with its share of causal pairs kept, on the calibration text."""
 
     budget: _Fitting
     retained_pairs: _Share
-    excess: Annotated[dict[_Name, _Number], _DOMAINS]
+    excess: Annotated[dict[_Name, _Number], _DOMAINS]  # by domain, the perplexity over full attention's, minus 1
 
 
 class _Interval(_Read):

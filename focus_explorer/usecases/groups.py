@@ -13,15 +13,7 @@ from numpy.typing import NDArray
 from focus_explorer.data.parts import placed
 from focus_explorer.data.queries import fetch, fetch_run
 from focus_explorer.statistics.agreement import layer_agreement, shuffled_agreement
-from focus_explorer.statistics.groups import (
-    DRAWS,
-    MOST_Q,
-    group_flags,
-    prior_tokens,
-    shuffled_group_purity,
-    standing_out,
-    strongest,
-)
+from focus_explorer.statistics.groups import DRAWS, MOST_Q, group_flags, shuffled_group_purity, standing_out, strongest
 from focus_explorer.views.payloads.statistics import GroupPayload, GroupsPayload, LayerAgreementPayload
 from focus_explorer.views.run import encode
 from focus_runtime.measure.contingency import contingency, group_purity
@@ -53,9 +45,9 @@ class Routes:
 def read_routes(database: Database, run_id: str) -> Routes:
     """Read a run's most probable groups and classify its words."""
     run = fetch_run(database, run_id)
-    rows = fetch(database, "top_groups", run_id=run_id)
+    rows = fetch(database, "tops", run_id=run_id)
     numbers = np.unique(rows["layer"].to_numpy())
-    tops = placed(rows, numbers, run["num_tokens"], "top_group").astype(np.uint8)
+    tops = placed(rows, numbers, run["num_tokens"], "top_group")
     pieces = fetch(database, "tokens", run_id=run_id)["piece"].to_pylist()
     known: dict[str, int] = {}
     codes = np.array([known.setdefault(piece, len(known)) for piece in pieces], dtype=np.int64)
@@ -86,7 +78,7 @@ def group_payload(database: Database, run_id: str) -> GroupsPayload:
         "classes": encode(routes.classes),
         "seed": SEED,
         "draws": DRAWS,
-        "prior_size": prior_tokens(len(routes.classes), routes.num_groups),
+        "prior_size": len(routes.classes) / routes.num_groups,
         "most_q": MOST_Q,
         "attention_tokens": measured["num_tokens"][0].as_py() if mass else None,
         "attention_heads": len(measured["head"].unique()) if mass else None,
@@ -98,7 +90,7 @@ def _layer_rows(routes: Routes, place: int, base: NDArray[np.float64]) -> list[R
     top, groups = routes.tops[place], routes.num_groups
     by_class = contingency(top, routes.classes, (groups, len(CLASSES)))
     by_piece = contingency(top, routes.codes, (groups, len(routes.pieces)))
-    pure, null = group_purity(by_class), shuffled_group_purity(by_class, seed=SEED)
+    pure, (null_mean, null_high) = group_purity(by_class), shuffled_group_purity(by_class, seed=SEED)
     scores = standing_out(by_piece).strong
     sizes = by_class.sum(axis=1)
     rows = []
@@ -114,27 +106,19 @@ def _layer_rows(routes: Routes, place: int, base: NDArray[np.float64]) -> list[R
                 "top_class": best if size else None,
                 "purity": float(pure[group]) if size else None,
                 "base_rate": float(base[best]) if size else None,
-                "null_mean": float(null.mean[group]) if size else None,
-                "null_high": float(null.high[group]) if size else None,
-                "characteristic": _characteristic(routes.pieces, by_piece[group], scores[group]),
+                "null_mean": float(null_mean[group]) if size else None,
+                "null_high": float(null_high[group]) if size else None,
+                "characteristic": [  # piece, z and uses, strongest first
+                    (routes.pieces[i], round(float(scores[group, i]), 1), int(by_piece[group, i]))
+                    for i in strongest(scores[group], CHARACTERISTIC)
+                ],
             }
         )
     return rows
 
 
-def _characteristic(
-    pieces: list[str], uses: NDArray[np.int64], scores: NDArray[np.float64]
-) -> list[tuple[str, float, int]]:
-    """(piece, z, uses), strongest first."""
-    return [(pieces[i], round(float(scores[i]), 1), int(uses[i])) for i in strongest(scores, CHARACTERISTIC)]
-
-
 def agreement_payload(database: Database, run_id: str) -> LayerAgreementPayload:
-    """Agreement of the groups of each pair of layers: L x L adjusted Rand indices.
-
-    `shuffled` are the smallest and largest one of neighbouring layers when one of them is shuffled. None: a single
-    layer.
-    """
+    """Adjusted Rand indices of every two layers, L x L, and `shuffled` ones; None for a single layer."""
     routes = read_routes(database, run_id)
     shuffled = shuffled_agreement(routes.tops, routes.num_groups, seed=SEED)
     return {

@@ -79,23 +79,17 @@ def usual_memory_limit() -> int:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One piece of background work; safe to read from any thread.
-
-    Attributes:
-        steady: its fraction grows evenly with time, so that the time left is known from what was done.
-        message: why it failed, or notes on the result.
-        partial: results published while the work runs, such as generated tokens.
-    """
+    """One piece of background work; safe to read from any thread."""
 
     kind: str
     run_id: str = ""
-    steady: bool = False
+    steady: bool = False  # its fraction grows evenly with time, so that the time left is known from what was done
     user: str | None = field(default_factory=acting_user)
     state: JobState = "waiting"
     stage: str = WAITING
     fraction: float = 0.0
-    message: str = ""
-    partial: dict[str, Any] = field(default_factory=dict)
+    message: str = ""  # why it failed, or notes on the result
+    partial: dict[str, Any] = field(default_factory=dict)  # published while the work runs, such as generated tokens
     result: Any = None
     error: Exception | None = None
     version: int = 0
@@ -282,13 +276,11 @@ class JobRunner:
         join: bool = False,
         steady: bool = False,
     ) -> Job:
-        """Start work on a thread of its own, unless a job of this key is live already; what it returns becomes
-        `Job.result`.
+        """Start work on a thread of its own, unless a job of this key is live; what it returns becomes `Job.result`.
 
         Args:
             reuse_done: return a job of this key that is done instead of doing its work again.
             join: return a live job of this key where `most_live` are live too; for keys that name all of the work.
-            steady: the fraction it publishes grows evenly with time.
         """
         with self._lock:
             job = self._jobs.get(key)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from focus_explorer.data.queries import fetch, fetch_run
+from focus_explorer.data.queries import fetch, fetch_run, rows_of
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.statistics.group_names import LEAST_PHI, LEAST_SHARE, MOST_P_VALUE, run_names, trait_words
 from focus_explorer.usecases.service import Service
@@ -40,8 +40,7 @@ def label_run(
         note = note.strip()
         _check_length("the note", note, NOTE_LENGTH)
     _write(service, run_id, name=name, note=note, tags=None if tags is None else clean_tags(tags))
-    row = next(row for row in all_runs(service) if row["run_id"] == run_id)
-    return picked(RunLabelPayload, row)
+    return picked(RunLabelPayload, _row(service, run_id))
 
 
 def clean_tags(tags: Sequence[str]) -> list[str]:
@@ -58,10 +57,7 @@ def clean_tags(tags: Sequence[str]) -> list[str]:
 
 def change_tags(service: Service, run_id: str, add: Sequence[str], remove: Sequence[str] = ()) -> RunLabelPayload:
     """Add and remove tags, keeping the others; errors as of `label_run`."""
-    rows = [row for row in all_runs(service) if row["run_id"] == run_id]
-    if not rows:
-        raise _unknown(service, run_id)
-    kept = [tag for tag in rows[0]["tags"] if tag not in set(clean_tags(remove))]
+    kept = [tag for tag in _row(service, run_id)["tags"] if tag not in set(clean_tags(remove))]
     return label_run(service, run_id, tags=[*kept, *add])
 
 
@@ -102,22 +98,22 @@ def _check_length(what: str, text: str, most: int) -> None:
         raise InputError(f"{what} has {len(text):,} characters", expected=f"at most {most:,}")
 
 
+def _row(service: Service, run_id: str) -> dict[str, Any]:
+    """The row of a kept or deleted run."""
+    rows = rows_of(fetch(service.database, "run", run_id=run_id))
+    if not rows:
+        raise NotFoundError(
+            f"there is no run {run_id!r} in {service.database.path.name}",
+            fix="`focus-explorer runs` lists the ones there are",
+        )
+    return rows[0]
+
+
 def _write(service: Service, run_id: str, **changes: Any) -> None:
-    owners = fetch(service.database, "run", run_id=run_id)["owner"].to_pylist()
-    if not owners:
-        raise _unknown(service, run_id)
-    check_owner(f"the run {run_id}", owners[0])
-    if not write_label(service.database, run_id, **changes):
-        raise _unknown(service, run_id)
+    check_owner(f"the run {run_id}", _row(service, run_id)["owner"])
+    write_label(service.database, run_id, **changes)
     deleted = changes.get("deleted")
     log_change("run labelled" if deleted is None else "run deleted" if deleted else "run undeleted", run=run_id)
-
-
-def _unknown(service: Service, run_id: str) -> NotFoundError:
-    return NotFoundError(
-        f"there is no run {run_id!r} in {service.database.path.name}",
-        fix="`focus-explorer runs` lists the ones there are",
-    )
 
 
 GROUP_NAME_LENGTH = 60

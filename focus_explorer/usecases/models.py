@@ -152,10 +152,7 @@ class LoadedModel:
 
 
 class ModelStore:
-    """Loads models by name and keeps the one loaded last.
-
-    `meter` limits how long each user may use it. None: no limit.
-    """
+    """Loads models by name and keeps the one loaded last; `meter` limits how long each user may use it."""
 
     def __init__(self, load: Load | None = None, *, device: str = "auto", dtype: str = "auto") -> None:
         self.device, self.dtype = device, dtype

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +35,6 @@ from focus_runtime.mask.counts import count_tile
 from focus_runtime.mask.distances import DistanceCounts, count_by_distance, shuffled_sharing
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.store.measurements import write_attention
-
-if TYPE_CHECKING:
-    from focus_runtime.explain.token_attention import LayerAttention
 
 MOST_CELLS = 160  # cells of a tile a side; a cell is then a few pixels, and a tile a few hundred kilobytes
 LARGE_TOKENS, LARGE_CELLS = 8192, 80  # wider areas in fewer cells: the count takes tokens x cells
@@ -186,7 +182,7 @@ class TokenAttentions:
         self.service = service
         self._jobs = JobRunner(most_live=4, busy=BUSY)
 
-    def start(self, run_id: str, token: int) -> None:
+    def start(self, run_id: str, token: int) -> AttentionOfTokenPayload:
         run = fetch_run(self.service.database, run_id)
         last = min(run["num_tokens"], MOST_TOKENS) - 1
         if not 0 <= token <= last:
@@ -199,12 +195,9 @@ class TokenAttentions:
                 "this run was changed by hand, and its attention cannot be computed here",
                 fix="look at the run that it came from",
             )
-
-        def work(job: Job) -> list[LayerAttentionOfTokenPayload]:
-            return self._measure(run_id, token, job)
-
-        key = (run_id, token)
-        self._jobs.start(key, work, kind="token_attention", run_id=run_id, reuse_done=True, join=True)
+        work = partial(self._measure, run_id, token)
+        self._jobs.start((run_id, token), work, kind="token_attention", run_id=run_id, reuse_done=True, join=True)
+        return self.state(run_id, token)
 
     def state(self, run_id: str, token: int) -> AttentionOfTokenPayload:
         """What is known of a token's attention: the job that computes it, and its result."""
@@ -214,8 +207,9 @@ class TokenAttentions:
             "layers": job.result if job is not None and job.state == "done" else None,
         }
 
-    def stop(self, run_id: str, token: int) -> None:
+    def stop(self, run_id: str, token: int) -> AttentionOfTokenPayload:
         self._jobs.stop((run_id, token))
+        return self.state(run_id, token)
 
     def _measure(self, run_id: str, token: int, job: Job) -> list[LayerAttentionOfTokenPayload]:
         from focus_runtime.explain.token_attention import token_attention
@@ -228,16 +222,15 @@ class TokenAttentions:
             layers = token_attention(
                 focus, ids, token, progress=lambda done, total: job.step("Reading the text twice", done / total)
             )
-        return [_payload(layer) for layer in layers]
-
-
-def _payload(layer: LayerAttention) -> LayerAttentionOfTokenPayload:
-    return {
-        "layer": layer.layer,
-        "rows": layer.keys.shape[0],
-        "keys": encode(layer.keys.astype(np.int32)),
-        "full": encode(layer.full),
-        "focus": encode(layer.focus),
-        "kept": encode(layer.kept),
-        "full_kept": encode(layer.full_kept),
-    }
+        return [
+            {
+                "layer": layer.layer,
+                "rows": layer.keys.shape[0],
+                "keys": encode(layer.keys.astype(np.int32)),
+                "full": encode(layer.full),
+                "focus": encode(layer.focus),
+                "kept": encode(layer.kept),
+                "full_kept": encode(layer.full_kept),
+            }
+            for layer in layers
+        ]

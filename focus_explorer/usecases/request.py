@@ -147,11 +147,15 @@ class AsJson(Request):
     as_json: bool = option(False, "print one JSON object", flag="--json")
 
 
+class Listing(OnDatabase, AsJson):
+    """What a command takes that only shows what a database holds."""
+
+
 class NewFile(Request):
     out: File = option(..., "the new file (.safetensors)", metavar="FILE")
 
 
-class OnRun(OnDatabase, AsJson):
+class OnRun(Listing):
     run_id: str = argument("a run, as listed by `runs`", metavar="RUN")
 
 
@@ -267,17 +271,13 @@ class UseCase:
 
     Its first parameter is the service, its database, or `self`, which then is the service's `part`. The second is a
     `Request`, or it and those after it are the fields of one.
-
-    Attributes:
-        page, api: its name among the page's requests, and for programs; empty where it is not offered there.
-        public: whether strangers may call it by the API.
     """
 
     function: Callable[..., Any]
-    page: str = ""
-    api: str = ""
+    page: str = ""  # its name among the page's requests; empty where it is not offered there
+    api: str = ""  # its name for programs, likewise
     part: type[Any] | None = None
-    public: bool = True
+    public: bool = True  # whether strangers may call it by the API
 
     @cached_property
     def parameters(self) -> list[inspect.Parameter]:

@@ -145,19 +145,11 @@ def _centroid_name(service: Service, run: dict[str, Any]) -> str:
     shipped = shipped_name(digest)
     if shipped is not None:
         return shipped
-    fetched = _fetched(str(run["centroids_name"]), digest)
-    if fetched is not None:
-        return fetched
-    raise NotFoundError(
-        f"the centroid file {run['centroids_name']} of this run is not here", fix="upload it on the Centroids page"
-    )
-
-
-def _fetched(name: str, digest: str) -> str | None:
-    """A run's name of a hub's repository and commit, where the hub's cache has that file; nothing is fetched."""
+    name = str(run["centroids_name"])
     repository = hub_name(name)
     found = cached(repository) if repository is not None and repository.pinned else None
-    if found is None:
-        return None
-    with (found / CENTROIDS_FILE).open("rb") as stream:
-        return name if hashlib.file_digest(stream, "sha256").hexdigest() == digest else None
+    if found is not None:  # in the hub's cache: nothing is fetched
+        with (found / CENTROIDS_FILE).open("rb") as stream:
+            if hashlib.file_digest(stream, "sha256").hexdigest() == digest:
+                return name
+    raise NotFoundError(f"the centroid file {name} of this run is not here", fix="upload it on the Centroids page")

@@ -7,17 +7,16 @@ and position here, because sorting millions of them in the database takes longer
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import full_layers, head_memberships, part_pairs, placed, run_parts
+from focus_explorer.data.parts import head_memberships, part_pairs, placed, run_parts
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
 from focus_explorer.errors import NotFoundError
-from focus_explorer.usecases.runs import run_config
+from focus_explorer.usecases.runs import layer_numbers, run_config, token_pieces
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import old_text_note
 from focus_explorer.views.payloads import runs as payloads
@@ -51,22 +50,9 @@ def _load_run(database: Database, run_id: str) -> payloads.RunPayload:
     names = ("run", "layers", "part_pairs", "tops", "pieces", "groups", "group_pieces", "losses", "timings")
     rows = fetch_several(database, names, run_id=run_id)
     run = only_run(database, run_id, rows["run"])
-    layers = rows["layers"].to_pylist()
-    numbers = np.array([layer["layer"] for layer in layers])
-    config = run_config(run)
-    parts = part_pairs(config.to_dict(), rows["part_pairs"])
-    payload = run_payload(
-        run,
-        rows["pieces"]["piece"].to_pylist(),
-        placed(rows["tops"], numbers, run["num_tokens"], "top_group"),
-        rows["groups"].to_pylist(),
-        rows["group_pieces"].to_pylist(),
-        layers,
-        parts,
-        full_layers({layer: [one.part for one in of_layer] for layer, of_layer in parts.items()}),
-        rows["losses"],
-        rows["timings"].to_pylist(),
-    )
+    numbers, config = rows["layers"]["layer"].to_numpy(), run_config(run)
+    tops = placed(rows["tops"], numbers, run["num_tokens"], "top_group")
+    payload = run_payload(run, rows, tops, part_pairs(config.to_dict(), rows["part_pairs"]))
     width = membership_width(config.num_groups)
     if rows["tops"].num_rows * (1 + config.num_groups + width) <= WHOLE_BYTES:
         cells = fetch(database, "cells", run_id=run_id, layer=None)
@@ -78,7 +64,7 @@ def run_timings(database: Database, run_id: str) -> payloads.TimingsPayload:
     """The timings of a run's payload, which grow while a long text is timed again."""
     rows = fetch_several(database, ("run", "timings"), run_id=run_id)
     only_run(database, run_id, rows["run"])
-    return {"timings": timing_payloads(rows["timings"].to_pylist())}
+    return {"timings": timing_payloads(rows["timings"])}
 
 
 def layer_cells(database: Database, run_id: str, layer: int) -> payloads.LayerCellsPayload:
@@ -95,7 +81,7 @@ def group_orders(database: Database, run_id: str, layer: int) -> payloads.GroupO
     """The groups of every token by probability: the first k are those of top-k. Of all layers where that is little."""
     with database.read():
         run = fetch_run(database, run_id)
-        numbers = np.array([one["layer"] for one in fetch(database, "layers", run_id=run_id).to_pylist()])
+        numbers = np.array(layer_numbers(database, run_id))
         if layer not in numbers:
             raise _no_layer(run_id, layer)
         whole = run["num_tokens"] * run_config(run).num_groups * numbers.size <= ORDER_BYTES
@@ -163,13 +149,7 @@ def prediction_changes(database: Database, run_id: str) -> payloads.PredictionCh
 def word_classes(database: Database, run_id: str) -> payloads.WordClassesPayload:
     """The kind of word of every token, from word lists (focus_runtime/text/tagging.py)."""
     fetch_run(database, run_id)
-    return {"names": list(CLASSES), "classes": encode(_classes(str(database.path), run_id, database))}
-
-
-@lru_cache(maxsize=4)
-def _classes(path: str, run_id: str, database: Database) -> NDArray[np.uint8]:
-    pieces = fetch(database, "pieces", run_id=run_id)["piece"].to_pylist()
-    return class_numbers(pieces)
+    return {"names": list(CLASSES), "classes": encode(class_numbers(token_pieces(database, run_id)))}
 
 
 def _cells(

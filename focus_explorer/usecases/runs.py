@@ -22,9 +22,9 @@ from focus_runtime.text.tokens import joined_text
 MOST_TOKEN_ROWS = 5000
 
 
-def list_runs(database: Database) -> list[dict[str, Any]]:
-    """Complete runs, newest first, with perplexities and sparsity."""
-    return [_parsed(row) for row in rows_of(fetch(database, "runs"))]
+def list_runs(database: Database, *, deleted: bool = False) -> list[dict[str, Any]]:
+    """Complete runs, newest first, with perplexities and sparsity; or those that are deleted and not yet purged."""
+    return [_parsed(row) for row in rows_of(fetch(database, "deleted_runs" if deleted else "runs"))]
 
 
 def run_text(database: Database, run_id: str) -> str:

@@ -27,8 +27,6 @@ from focus_runtime.store.measurements import write_attention_queries, write_base
 from focus_runtime.text.tagging import tag
 from focus_runtime.text.tokens import joined_text
 
-__all__ = ["agreement_between", "measure_random", "measure_run", "run_statistics", "statistics_rows", "tag_run"]
-
 
 def measure_run(
     service: Service,
@@ -37,12 +35,11 @@ def measure_run(
     tags: bool = True,
     random: bool = True,
     attention: bool = False,
-    again: bool = False,
     progress: Progress = silent,
 ) -> list[str]:
     """Measure what is requested and not stored yet; returns sentences on what could not be measured and why."""
     run = fetch_run(service.database, run_id)
-    stored = {} if again else stored_measurements(service.database, run_id)
+    stored = stored_measurements(service.database, run_id)
     problems = []
     if tags and not stored.get("tagger"):
         progress("Tagging words", 0.02)
@@ -55,7 +52,7 @@ def measure_run(
         if stored_seed is None or stored_seed == own_seed:  # older versions gave a random run itself as baseline
             measure_random(service, run, progress)
     if attention:
-        _measure_attention(service, run_id, stored, progress)
+        _measure_attention(service, run_id, progress)
     return problems
 
 
@@ -84,15 +81,15 @@ def measure_random(service: Service, run: dict[str, Any], progress: Progress, *,
     write_baseline(service.database, run_id, groups)
 
 
-def _measure_attention(service: Service, run_id: str, stored: dict[str, Any], progress: Progress) -> None:
+def _measure_attention(service: Service, run_id: str, progress: Progress) -> None:
     """Full attention under the run's mask, and under that of random centroids where these were run."""
     from focus_runtime.measure.attention_mass import measure_attention as measure
 
     measured = fetch(service.database, "attention_queries", run_id=run_id)["centroids"].unique().to_pylist()
-    if not stored or "focus" not in measured:
+    if "focus" not in measured:
         measure_attention(service, run_id, progress=progress)
     rows = fetch(service.database, "baseline_assignments", run_id=run_id)
-    if not rows.num_rows or (stored and "random" in measured):
+    if not rows.num_rows or "random" in measured:
         return
 
     def step(done: int, total: int) -> None:
@@ -149,16 +146,14 @@ class StatisticsPayloads:
         result = self._part(run_id, "pairs")
         return _pairs(result, layer) if isinstance(result, RunStatistics) else result
 
-    def agreement(self, run_id: str, other_id: str) -> payloads.RunAgreementPayload | payloads.ComputingPayload:
+    def agreement(self, run_id: str, other: str) -> payloads.RunAgreementPayload | payloads.ComputingPayload:
         database = self.service.database
-        result = self._result(
-            run_id, ("agreement", other_id), lambda job: agreement_between(database, run_id, other_id)
-        )
+        result = self._result(run_id, ("agreement", other), lambda job: agreement_between(database, run_id, other))
         if not isinstance(result, pa.Table):
             return cast(payloads.ComputingPayload, result)
         return {"state": "done", "rows": as_columns(payloads.AgreementColumnsPayload, result.to_pylist())}
 
-    def measure(self, run_id: str, *, attention: bool) -> JobAnswerPayload:
+    def measure(self, run_id: str, *, attention: bool = False) -> JobAnswerPayload:
         """Measure what is missing in the background, unless that is under way; returns the job."""
 
         def work(job: Job) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from focus_explorer.data.parts import PartPairs, mean_over_heads
+from focus_explorer.data.parts import PartPairs, full_layers, mean_over_heads
 from focus_explorer.views.payloads import picked
 from focus_explorer.views.payloads import runs as payloads
 from focus_runtime.budget import budget_digest
@@ -19,7 +19,6 @@ from focus_runtime.config import setting_words
 from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.intervals import moving_block_interval
 
-Rows = list[dict[str, Any]]
 Parts = Mapping[int, Sequence[PartPairs]]
 Bits = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -38,40 +37,28 @@ def config_payload(config: Mapping[str, Any]) -> payloads.ConfigPayload:
 
 
 def run_payload(
-    run: dict[str, Any],
-    pieces: list[str],
-    tops: NDArray[np.uint8],
-    groups: Rows,
-    frequent: Rows,
-    layers: Rows,
-    parts: Parts,
-    full_layers: list[int],
-    losses: pa.Table,
-    timings: Rows,
+    run: dict[str, Any], rows: Mapping[str, pa.Table], tops: NDArray[np.uint8], parts: Parts
 ) -> payloads.RunPayload:
     """What every view needs of one run, in the order layer, position; `cells` is empty, they follow layer by layer.
 
-    Args:
-        tops: (L, T) most probable group.
-        groups: L x K rows of the query `groups`, by layer and group.
-        frequent: rows of the query `group_pieces`, most frequent first.
-        parts: by layer number, its heads of equal settings with their pairs.
-        full_layers: numbers of the layers that the budget gives full attention.
+    `rows` are of the queries of these names, `tops` (L, T) most probable groups, `parts` by layer number its heads of
+    equal settings with their pairs.
     """
+    layers = rows["layers"].to_pylist()
     info = _info(run)
-    nll = _losses(losses, run["num_tokens"])
+    nll = _losses(rows["losses"], run["num_tokens"])
     return {
         "run": info,
         "num_layers": len(layers),
         "layer_ids": [layer["layer"] for layer in layers],
-        "pieces": pieces,
+        "pieces": rows["pieces"]["piece"].to_pylist(),
         "top": encode(tops),
-        "groups": _groups(groups, frequent, len(layers), info["config"]["num_groups"]),
+        "groups": _groups(rows, len(layers), info["config"]["num_groups"]),
         "layers": [_layer(layer, parts[layer["layer"]]) for layer in layers],
-        "full_layers": full_layers,
+        "full_layers": full_layers({number: [one.part for one in of] for number, of in parts.items()}),
         "losses": {"full": encode(nll["full"].astype(np.float32)), "focus": encode(nll["focus"].astype(np.float32))},
         "quality": _quality(nll),
-        "timings": timing_payloads(timings),
+        "timings": timing_payloads(rows["timings"]),
         "cells": {},
     }
 
@@ -90,9 +77,9 @@ def _info(run: dict[str, Any]) -> payloads.RunInfoPayload:
     )
 
 
-def timing_payloads(rows: Rows) -> list[payloads.TimingPayload]:
+def timing_payloads(rows: pa.Table) -> list[payloads.TimingPayload]:
     """Timings by mode and stage: rows of the query `timings`."""
-    return [picked(payloads.TimingPayload, row) for row in rows]
+    return [picked(payloads.TimingPayload, row) for row in rows.to_pylist()]
 
 
 def membership_width(num_groups: int) -> int:
@@ -103,12 +90,9 @@ def membership_width(num_groups: int) -> int:
 def cells_payload(
     membership: Bits, probabilities: Floats, entropy: Floats, others: Mapping[int, Bits] | None = None
 ) -> payloads.LayerCellsPayload:
-    """What one layer adds to `run_payload`, in order of position.
+    """What one layer adds to `run_payload`: (T,) bit sets, (T, K), and (T,) in nats, in order of position.
 
-    Args:
-        membership: (T,) bit sets.
-        probabilities, entropy: (T, K), and (T,) in nats.
-        others: (T,) bit sets of the parts of the layer's heads that have others than `membership`.
+    `others`: (T,) bit sets of the parts of the layer's heads that have others than `membership`.
     """
     groups = probabilities.shape[1]
     largest = max(int(bits.max(initial=0)) for bits in (membership, *(others or {}).values()))
@@ -146,9 +130,9 @@ def _quality(nll: dict[str, NDArray[np.float64]]) -> payloads.QualityPayload:
     }
 
 
-def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> list[list[payloads.RunGroupPayload]]:
+def _groups(rows: Mapping[str, pa.Table], num_layers: int, num_groups: int) -> list[list[payloads.RunGroupPayload]]:
     frequent: dict[tuple[int, int], list[tuple[str, int]]] = {}
-    for row in pieces:
+    for row in rows["group_pieces"].to_pylist():
         frequent.setdefault((row["layer"], row["top_group"]), []).append((row["piece"], row["uses"]))
     cells: list[payloads.RunGroupPayload] = [
         {
@@ -156,7 +140,7 @@ def _groups(groups: Rows, pieces: Rows, num_layers: int, num_groups: int) -> lis
             "confidence": row["mean_confidence"],
             "tokens": frequent.get((row["layer"], row["group_index"]), []),
         }
-        for row in groups
+        for row in rows["groups"].to_pylist()
     ]
     assert len(cells) == num_layers * num_groups
     return [cells[start : start + num_groups] for start in range(0, len(cells), num_groups)]

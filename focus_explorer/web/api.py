@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 from collections.abc import Callable
 from functools import wraps
@@ -37,12 +36,6 @@ Returns:
     run_id, perplexity, retained_pairs, dominance, milliseconds, config and more.
 """
 READ: dict[str, Any] = {"concurrency_limit": 4, "concurrency_id": "api"}
-
-
-def check_mcp() -> None:
-    """Raise an InputError where the package is missing that offers the functions to language models."""
-    if importlib.util.find_spec("mcp") is None:
-        raise InputError("--mcp needs the package `mcp`", fix="install it with `pip install 'focus-explorer[mcp]'`")
 
 
 class Page(gr.Blocks):

@@ -44,11 +44,8 @@ class Module:
 def link(entry: Path, root: Path | None = None) -> str:
     """One classic script of an entry and all modules that it imports, as a function call whose value is its exports.
 
-    Args:
-        root: folder that module names are relative to; the entry's own folder when None.
-
-    Raises:
-        LinkError: syntax outside the subset, an unknown file or name, or an import cycle.
+    Module names are relative to `root`, or to the entry's own folder. A LinkError is raised for syntax outside the
+    subset, an unknown file or name, or an import cycle.
     """
     folder = (entry.parent if root is None else root).resolve()
 

@@ -62,22 +62,19 @@ class Downloads:
         folder = Path(self._home.name) / token
 
         def work(job: Job) -> Path:
-            folder.mkdir()
-            with ExitStack() as turn:
-                with waiting_for_turn():
-                    turn.enter_context(self.service.drawing.held(job.user, lambda ahead, _: job.step(IN_LINE, 0.0)))
-                job.step("Writing the file", 0.1)
-                return export.write(self.service, folder / export.file_name, job.step)
-
-        def kept_until(job: Job) -> Path:
             try:
-                return work(job)
+                folder.mkdir()
+                with ExitStack() as turn:
+                    with waiting_for_turn():
+                        turn.enter_context(self.service.drawing.held(job.user, lambda *_: job.step(IN_LINE, 0.0)))
+                    job.step("Writing the file", 0.1)
+                    return export.write(self.service, folder / export.file_name, job.step)
             finally:
                 self._remove_later(token)
 
         with self._lock:
             self._forget()
-            job = self._jobs.start(token, kept_until, kind="export", run_id=export.run_id)
+            job = self._jobs.start(token, work, kind="export", run_id=export.run_id)
             self._files[token] = _File(job, folder, time.monotonic())
         return self.state(token)
 

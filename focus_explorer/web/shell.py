@@ -8,6 +8,7 @@ import threading
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,8 @@ class App:
         Raises:
             InputError: the database, model or centroids cannot be used, no port is free, or MCP is not installed.
         """
-        if self.hosting.mcp:
-            api.check_mcp()
+        if self.hosting.mcp and find_spec("mcp") is None:
+            raise InputError("--mcp needs the package `mcp`", fix="install it with `pip install 'focus-explorer[mcp]'`")
         free = _free_port(self.hosting.host, port or int(settings.SETTINGS["port"].default))
         _import_transformers()
         self._prepare()

@@ -19,6 +19,7 @@ from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import list_runs
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.training.processes import Trainings
+from focus_runtime.store.training import is_alive
 from tests.helpers import build_model, build_tokenizer
 from tests.pace import slowed_down
 
@@ -317,7 +318,10 @@ def tiny_site(tmp_path_factory):
         yield url, service, folder / "text.txt"
     for row in Trainings(service).rows():  # a training outlives its page
         if row["status"] == "running":
-            Trainings(service).stop(row["training_id"], wait=60)
+            Trainings(service).stop(row["training_id"])
+            deadline = time.monotonic() + 60
+            while is_alive(row["host"], row["pid"], row["process_started"]) and time.monotonic() < deadline:
+                time.sleep(0.1)
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_a_bundle_is_made_again_with_the_recorded_choice(service, explore, tmp_p
     bundle = write_bundle(service, [run_id], tmp_path / "bundle.zip", text=True, figures=False)
     text = read_bundle(bundle).manifest.runs[0].text
     assert (text.special_tokens, text.added_tokens) == (choice, ["<bos>"] if choice == "auto" else [])
-    again = rebuild(None, bundle, tmp_path / "again")
+    again = rebuild(Service(tmp_path / "nothing.duckdb"), bundle, tmp_path / "again")
     assert (again.tables, again.again) == ([], [run_id])
 
 

@@ -137,7 +137,7 @@ def test_m6_what_is_read_can_be_rebuilt(bundle, tmp_path):
         rebuilt.append(manifest)
         out = tmp_path / f"out{len(rebuilt)}"
         with suppress(InputError):
-            rebuild(None, tmp_path / "unpacked", out)
+            rebuild(Service(tmp_path / "nothing.duckdb"), tmp_path / "unpacked", out)
 
     check()
     assert rebuilt

@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,20 +48,13 @@ COMPARED = {  # what must be the same in the database and in the manifest -> col
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a rebuild made.
+    """What a rebuild made."""
 
-    Attributes:
-        folder: where the tables are.
-        again: ids of the runs the model ran again for; the others came from the database.
-        surroundings: what is not as it was when the bundle was made: versions, machine, device, times.
-        tables: what differs in the tables, times of a run that was made again aside.
-    """
-
-    folder: Path
+    folder: Path  # where the tables are
     files: int
-    again: list[str] = field(default_factory=list)
-    surroundings: list[str] = field(default_factory=list)
-    tables: list[str] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)  # ids of the runs the model ran again for
+    surroundings: list[str] = field(default_factory=list)  # versions, machine, device and times that differ
+    tables: list[str] = field(default_factory=list)  # what differs in them, times of runs made again aside
 
     @property
     def same(self) -> bool:
@@ -69,7 +62,7 @@ class Rebuilt:
 
 
 def rebuild(
-    service: Service | None,
+    service: Service,
     source: str | Path,
     out: str | Path,
     *,
@@ -81,9 +74,8 @@ def rebuild(
     """Make the tables of a bundle again.
 
     Args:
-        service: whose database may have the runs and the centroid files. None: there is none.
+        service: whose database, if there is one, may have the runs and the centroid files.
         source: a bundle, its folder or its manifest.
-        out: folder for the tables; made, or empty.
         texts: files with the runs' texts, for a bundle without them; found by their hashes.
         centroids: centroid files that are neither shipped nor uploaded; found by their hashes.
         model: another name or place of the model; its weights are checked.
@@ -107,7 +99,7 @@ def rebuild(
             again = database is None
             if database is None:
                 here = Service(Path(scratch) / f"{number}.duckdb", models=recorded_models(run, model))
-                known = uploaded_centroids(service.database) if _has_database(service) else []
+                known = uploaded_centroids(service.database) if service.database.path.exists() else []
                 name = find_centroids(run, centroids, known)
                 made = run_again(here, run, find_text(bundle, run, texts), name, progress=part)
                 rebuilt.again.append(run.run_id)
@@ -119,7 +111,9 @@ def rebuild(
                 database, run.run_id, folder, with_text=bundle.manifest.includes_text, only=run.tables, progress=part
             )
             _add(rebuilt.tables, table_differences(bundle, run, folder, left_out, times=not again))
-        _add(rebuilt.surroundings, _machine_differences(bundle))
+        recorded = bundle.manifest
+        _add(rebuilt.surroundings, value_differences("version of ", recorded.versions, manifest.versions()))
+        _add(rebuilt.surroundings, value_differences("machine, ", recorded.machine, manifest.machine()))
         with replacing_folder(target) as staging:  # the target may be on another disk than the scratch folder
             shutil.copytree(folder, staging, dirs_exist_ok=True)
     return rebuilt
@@ -145,8 +139,8 @@ def _check_files(bundle: Bundle) -> None:
             raise InputError(f"{bundle.source.name} lacks {row.path}", fix="get the bundle again")
 
 
-def _stored(service: Service | None, run: Run) -> SteadyDatabase | None:
-    if not _has_database(service):
+def _stored(service: Service, run: Run) -> SteadyDatabase | None:
+    if not service.database.path.exists():
         return None
     database = SteadyDatabase(service.database.path, wait=service.database.wait)
     try:
@@ -154,10 +148,6 @@ def _stored(service: Service | None, run: Run) -> SteadyDatabase | None:
     except NotFoundError:
         return None
     return database
-
-
-def _has_database(service: Service | None) -> TypeGuard[Service]:
-    return service is not None and service.database.path.exists()
 
 
 def _row_differences(database: SteadyDatabase, run: Run) -> list[str]:
@@ -186,12 +176,6 @@ def _execution_differences(here: Service, made: Row, run: Run) -> list[str]:
         recorded = run.tokenizer.model_dump(by_alias=True, exclude_unset=True)
         lines += value_differences("tokenizer ", recorded, tokenizer)
     return lines
-
-
-def _machine_differences(bundle: Bundle) -> list[str]:
-    recorded = bundle.manifest
-    lines = value_differences("version of ", recorded.versions, manifest.versions())
-    return lines + value_differences("machine, ", recorded.machine, manifest.machine())
 
 
 def value_differences(what: str, then: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:

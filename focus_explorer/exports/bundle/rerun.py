@@ -121,9 +121,8 @@ def run_again(
 ) -> Row:
     """Run the model on the text, the one of `find_text` that is the run's, and store the run under its old id.
 
-    Returns:
-        The run's row as it would be if it were a new run: what it was executed with here; and `problems`: what else
-        could not be measured.
+    Returns the run's row as it would be if it were a new run, with what it was executed with here, and `problems`: what
+    else could not be measured.
     """
     with _threads(run.execution.threads):
         progress("Loading the model", 0.0)

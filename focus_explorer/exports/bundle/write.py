@@ -255,9 +255,7 @@ def write_bundle(
 ) -> Path:
     """Write runs with everything that belongs to them as one zip file; no partial file stays.
 
-    Args:
-        text: include the texts, and the tables from which they can be read.
-        figures: draw figures; without Chrome or Chromium they are listed as missing.
+    `text` includes the texts and the tables from which they can be read. Figures are listed as missing without Chrome.
     """
     runs = list(dict.fromkeys(run_ids))
     if not runs:
@@ -281,10 +279,12 @@ def write_bundle(
             if text:
                 _write(folder / entry["text"]["file"], content)
             entries.append(entry)
+        options = ["--text"] * text + ["--no-figures"] * (not figures)
         contents = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "command": bundle_command(runs, text=text, figures=figures),
+            # the command that makes this bundle, without the places of files on one machine
+            "command": shlex.join(["focus-explorer", "bundle", *runs, *options, "--out", "bundle.zip"]),
             "includes_text": text,
             "machine": manifest.machine(),
             "versions": manifest.versions(),
@@ -299,12 +299,6 @@ def write_bundle(
         with replacing(target) as temporary:
             pack(folder, temporary)
     return target
-
-
-def bundle_command(run_ids: Sequence[str], *, text: bool, figures: bool) -> str:
-    """The command that makes this bundle, without the places of files on one machine."""
-    options = ["--text"] * text + ["--no-figures"] * (not figures)
-    return shlex.join(["focus-explorer", "bundle", *run_ids, *options, "--out", "bundle.zip"])
 
 
 def pack(folder: Path, target: Path) -> None:

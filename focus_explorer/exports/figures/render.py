@@ -24,6 +24,7 @@ import plotly
 import plotly.graph_objects as go
 
 from focus_explorer.errors import InputError
+from focus_runtime.errors import first_line
 from focus_runtime.files import replacing
 
 TIMEOUT, PRINTING = 90.0, 120.0  # seconds for one picture, and for a report
@@ -119,9 +120,8 @@ def _explained() -> Iterator[None]:
             fix="install it (on Debian: apt install chromium); tables, and figures as HTML, work without",
         ) from error
     except (BrowserFailedError, DevtoolsProtocolError, KaleidoError, RuntimeError, TimeoutError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise InputError(
-            f"the browser that draws figures failed: {reason}",
+            f"the browser that draws figures failed: {first_line(error)}",
             fix="try again; tables, and figures as HTML, work without it",
         ) from error
 

@@ -20,8 +20,6 @@ from focus_runtime.store.database import Database
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["FIGURES", "FIGURE_FORMATS", "LAYERED", "PRESETS", "checked_layer", "figure", "write_figure"]
-
 FIGURE_FORMATS = ("pdf", "svg", "png", "html")
 FIGURES: dict[str, str] = {
     "group_sizes": "Size of the groups by layer.",
@@ -95,10 +93,7 @@ def write_figure(
     layer: int | None = None,
     head: int | None = None,
 ) -> Path:
-    """Write a figure of `figure` atomically; HTML is for the screen and has its own size.
-
-    Several in one `render.open_browser()` start the browser once.
-    """
+    """Write a figure of `figure` atomically; HTML is for the screen and has its own size."""
     if file_format not in FIGURE_FORMATS:
         raise InputError(f"there is no figure format {file_format!r}", expected=" or ".join(FIGURE_FORMATS))
     from focus_explorer.exports.figures.render import page, picture

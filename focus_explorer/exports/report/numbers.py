@@ -24,32 +24,21 @@ MOST_CATEGORIES, MOST_PIECES = 2, 7
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """The numbers of one run.
+    """The numbers of one run."""
 
-    Attributes:
-        run: its row, with config, versions and notes read.
-        scheme: `pos` where words were tagged, else `word`.
-        overall: statistic -> its row over all layers.
-        layer: the layer shown in detail, whose groups have most information on word categories.
-        full_heads: share of the heads that attend fully.
-        loss: full, focus and difference, each with mean, low, high.
-        timings: stage -> mode -> median, low, high, repeats, values.
-        mass: share of full attention that the mask keeps. None: not measured.
-    """
-
-    run: Row
-    scheme: str
-    overall: dict[str, Row]
+    run: Row  # its row, with config, versions and notes read
+    scheme: str  # `pos` where words were tagged, else `word`
+    overall: dict[str, Row]  # statistic -> its row over all layers
     layers: list[Row]
-    layer: int
+    layer: int  # the layer shown in detail, whose groups have most information on word categories
     groups: list[Row]
     causes: list[Row]
     distances: list[Row]
-    full_heads: float
-    loss: dict[str, Row]
-    timings: dict[str, dict[str, Row]]
+    full_heads: float  # share of the heads that attend fully
+    loss: dict[str, Row]  # full, focus and difference, each with mean, low, high
+    timings: dict[str, dict[str, Row]]  # stage -> mode -> median, low, high, repeats, values
     settings: list[Row]
-    mass: Row | None
+    mass: Row | None  # share of full attention that the mask keeps. None: not measured
     measured: Row
     sample_notes: list[str]
     units: int

@@ -148,8 +148,7 @@ def _plain(value: float, column: Column) -> str:
 def escape_latex(text: str, *, spaces: bool = False, mathematics: bool = False) -> str:
     """Text that LaTeX prints as it is, in every engine; it uses `MACROS` where the text is not Latin.
 
-    Args:
-        mathematics: set τ, ≤, ≥ and the minus sign in math mode, which every font has.
+    With `mathematics` τ, ≤, ≥ and the minus sign are set in math mode, which every font has.
     """
     commands = _COMMANDS | _MATHEMATICS if mathematics else _COMMANDS
     written = []

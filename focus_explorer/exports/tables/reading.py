@@ -243,7 +243,10 @@ def reading_columns(rows: pa.Table, what: str) -> list[Column]:
     chosen = [c for c in READING.get(what, ()) if c.name in names and (not c.high or c.high in names)]
     if len(chosen) < 2:
         chosen = [_guess(field) for field in rows.schema if field.name not in SETTING_COLUMNS]
-    return [column for column in chosen if not _empty(rows, column.name)] or chosen
+    if not rows.num_rows:
+        return chosen
+    # a column without a value in any row was not measured, or is not applicable, as the group of a layer
+    return [one for one in chosen if any(value not in (None, "") for value in rows[one.name].to_pylist())] or chosen
 
 
 def reading_order(rows: pa.Table, what: str) -> pa.Table:
@@ -253,11 +256,6 @@ def reading_order(rows: pa.Table, what: str) -> pa.Table:
     scopes = pa.array([SCOPES.index(scope) for scope in rows["scope"].to_pylist()], pa.int8())
     keys = [(name, "ascending") for name in ("_scope", "statistic", "category", "layer", "group")]
     return rows.append_column("_scope", scopes).sort_by(keys).drop_columns("_scope")
-
-
-def _empty(rows: pa.Table, name: str) -> bool:
-    """Without a value in any row: not measured, or not applicable, as the group of a layer."""
-    return bool(rows.num_rows) and all(value is None or value == "" for value in rows[name].to_pylist())
 
 
 def _guess(field: pa.Field) -> Column:

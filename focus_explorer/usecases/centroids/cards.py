@@ -134,7 +134,7 @@ class CentroidCards:
 
     def detail(self, sha256: str) -> payloads.CentroidDetailPayload:
         """(K, K) cosines of the centroids in every layer; the runs that used the file, newest first; its budgets."""
-        row = self._row(sha256)
+        row = centroid_row(self.service.database, sha256)
         read = self._read(row)
         budget = FocusConfig.from_json(row["config"]).budget
         similar: list[payloads.SimilarityPayload] = [
@@ -153,7 +153,7 @@ class CentroidCards:
         """What a run's file says it was trained on; empty if it is not here, or says nothing."""
         sha256 = fetch_run(self.service.database, run_id)["centroids_sha256"]
         try:
-            read = self._read(self._row(sha256))
+            read = self._read(centroid_row(self.service.database, sha256))
         except InputError:  # removed, moved or damaged: its runs are shown all the same
             return {"texts": []}
         facts = _facts(read.training)
@@ -189,7 +189,7 @@ class CentroidCards:
         """
         if first == second:
             raise InputError("both sides are the same file", expected="two different files")
-        rows = [self._row(first), self._row(second)]
+        rows = [centroid_row(self.service.database, sha256) for sha256 in (first, second)]
         files = [self._read(row) for row in rows]
         a, b = (file.layers for file in files)
         result: payloads.CentroidChangesPayload = {
@@ -208,9 +208,6 @@ class CentroidCards:
             rng = np.random.default_rng(RANDOM_SEED)
             result["layers"] = [{"layer": number, **match_layers(a[number], b[number], rng)} for number in shared]
         return result
-
-    def _row(self, sha256: str) -> dict[str, Any]:
-        return centroid_row(self.service.database, sha256)
 
     def _read(self, row: dict[str, Any]) -> _File:
         kept = self._kept.get(row["sha256"])

@@ -87,10 +87,8 @@ def check_centroids(service: Service, path: str | Path, model: str | None = None
     unfocused, balanced = total - len(centroids.routers), balanced_on(centroids.training)
     report = [
         f"{counted(len(centroids.routers), 'layer')}, K = {counted(config.num_groups, 'group')}, routing size "
-        f"{config.routing_dim}, "
-        f"hidden size {centroids.hidden_size}",
-        f"made for {centroids.base_model or 'a model it does not name'}"
-        + (f"; fits {model}" if model is not None else ""),
+        f"{config.routing_dim}, hidden size {centroids.hidden_size}",
+        f"made for {centroids.base_model or 'a model it does not name'}" + (f"; fits {model}" if model else ""),
         f"trained for {setting_words(config.to_dict())}, temperature {config.temperature:g}, {config.gate} gate",
         *([f"{unfocused} of the model's {total} attention layers keep full attention"] if unfocused else []),
         *([f"fetched from {centroids.origin}"] if centroids.origin else []),
@@ -164,15 +162,12 @@ def kept_folder(database: Database) -> Path:
 def _check_space(database: Database, more: int) -> None:
     kept = sum(file.stat().st_size for file in kept_folder(database).glob("*") if file.is_file())
     if kept + more > MAX_KEPT_BYTES:
+        taken, new, most = (f"{count / 2**20:,.0f} MiB" for count in (kept, more, MAX_KEPT_BYTES))
         raise InputError(
-            f"the centroid files of this page take {_mebibytes(kept)}, and this one has {_mebibytes(more)}",
-            expected=f"at most {_mebibytes(MAX_KEPT_BYTES)} together",
+            f"the centroid files of this page take {taken}, and this one has {new}",
+            expected=f"at most {most} together",
             fix="remove one that is no longer needed",
         )
-
-
-def _mebibytes(count: int) -> str:
-    return f"{count / 2**20:,.0f} MiB"
 
 
 def _cannot_keep(target: Path, error: OSError) -> InputError:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from focus_explorer.errors import InputError
 from focus_explorer.settings import SETTINGS, VERSION
@@ -18,7 +18,6 @@ from focus_explorer.usecases.centroids.cards import held_out_payload
 from focus_explorer.usecases.centroids.files import check_new, find_centroids
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.centroids import HeldOutPayload
-from focus_runtime.config import FocusConfig
 from focus_runtime.errors import first_line
 from focus_runtime.files import replacing, replacing_folder
 from focus_runtime.routing.places import (
@@ -30,6 +29,9 @@ from focus_runtime.routing.places import (
     write_settings,
 )
 
+if TYPE_CHECKING:
+    from focus_runtime.routing.centroids import Centroids
+
 CARD_FILE = "README.md"
 EMBEDDED = SETTINGS["model"].default
 _LOGIN = "log in with `hf auth login`, or set HF_TOKEN to a token that may write"
@@ -37,28 +39,18 @@ _LOGIN = "log in with `hf auth login`, or set HF_TOKEN to a token that may write
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Publication:
-    """A centroid file as it is published, and all that its card tells of it.
-
-    Attributes:
-        table: content of a file of benchmarks/domains.py about this file, with the name it has there.
-        licence: identifier that the hub knows.
-        hub_base_model: hub id of the base model, if known.
-    """
+    """A centroid file as it is published, and all that its card tells of it."""
 
     repo: str
     path: Path
     settings: SavedSettings
     size: int
-    config: FocusConfig
-    layers: int
-    num_model_layers: int | None
-    hidden_size: int
-    training: Mapping[str, Any]
+    centroids: Centroids
     held_out: HeldOutPayload | None
     budget_record: BudgetRecord | None
-    table: tuple[str, Mapping[str, Any]] | None
-    licence: str | None
-    hub_base_model: str | None
+    table: tuple[str, Mapping[str, Any]] | None  # its name in a file of benchmarks/domains.py, and the content of that
+    licence: str | None  # identifier that the hub knows
+    hub_base_model: str | None  # hub id of the base model, if known
     notes: tuple[str, ...]
 
 
@@ -93,19 +85,14 @@ def prepare(
     )
     on_hub = base_model or (saved.base_model if hub_name(saved.base_model) is not None else None)
     loadable = EMBEDDED if saved.base_model == EMBEDDED else on_hub or ""
-    record = read_record(centroids.training, centroids.config, centroids.routers)
     return Publication(
         repo=repo,
         path=place.path,
         settings=dataclasses.replace(saved, sha256=centroids.sha256, base_model=loadable),
         size=place.path.stat().st_size,
-        config=centroids.config,
-        layers=len(centroids.routers),
-        num_model_layers=centroids.num_model_layers,
-        hidden_size=centroids.hidden_size,
-        training=centroids.training,
+        centroids=centroids,
         held_out=held_out_payload(centroids.training.get("validation")),
-        budget_record=record,
+        budget_record=read_record(centroids.training, centroids.config, centroids.routers),
         table=None if table is None else _table(Path(table), centroids.sha256),
         licence=licence,
         hub_base_model=on_hub,
@@ -158,18 +145,13 @@ def _fill(folder: Path, publication: Publication, card: str) -> None:
     (folder / CARD_FILE).write_text(card, encoding="utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """What the hub has now: repository and commit, as `--centroids` takes it, and the commit's address."""
-
-    name: str
-    url: str
-
-
 def push(
     publication: Publication, card: str, *, private: bool = False, branch: str | None = None, message: str | None = None
-) -> Pushed:
-    """Put file, settings and card into a repository in one commit; a missing repository or branch is made."""
+) -> tuple[str, str]:
+    """Put file, settings and card into a repository in one commit; a missing repository or branch is made.
+
+    Returns repository and commit, as `--centroids` takes it, and the commit's address.
+    """
     from huggingface_hub import CommitOperationAdd, HfApi
 
     api = HfApi(library_name="focus-explorer", library_version=VERSION)
@@ -187,7 +169,7 @@ def push(
             commit = api.create_commit(repo, files, commit_message=words, revision=branch)
         except Exception as error:  # those of the hub's client and of the HTTP library below it have no common type
             raise _refused(repo, error) from error
-    return Pushed(f"{repo}@{commit.oid}", commit.commit_url)
+    return f"{repo}@{commit.oid}", commit.commit_url
 
 
 def _refused(repo: str, error: Exception) -> InputError:

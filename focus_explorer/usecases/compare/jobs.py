@@ -15,7 +15,7 @@ from focus_explorer.usecases.generate import check_generation, generate
 from focus_explorer.usecases.jobs import JobRunner
 from focus_explorer.usecases.service import Service
 from focus_explorer.views.payloads.comparisons import GeneratedPayload
-from focus_explorer.views.payloads.runs import JobPayload
+from focus_explorer.views.payloads.runs import JobAnswerPayload, JobPayload
 
 BUSY = ("another comparison is being measured", "stop it, or wait for it")
 
@@ -31,11 +31,12 @@ class Comparisons:
         job = self._jobs.newest()
         return None if job is None else job.status()
 
-    def stop(self) -> None:
+    def stop(self) -> JobAnswerPayload:
         """Request that the comparison stops at its next layer; what it has measured is kept."""
         job = self._jobs.newest()
         if job is not None:
             job.stop()
+        return {"job": self.status()}
 
     def _start(self, kind: str, run_id: str, work: Callable[..., Any], *more: Hashable, **how: Any) -> None:
         """Start work that takes `progress`; `more` tells it from others of its kind and run."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from focus_explorer.data.parts import placed
 from focus_explorer.data.queries import fetch, fetch_run, fetch_several, only_run
 from focus_explorer.errors import InputError
 from focus_explorer.statistics.agreement import align
@@ -23,40 +23,41 @@ from focus_runtime.measure.intervals import moving_block_interval
 NO_PARTNER = 255  # byte of a group without a partner in the other run
 
 
-def partners(service: Service, run_id: str) -> list[payloads.PartnerPayload]:
+def partners(service: Service, run_id: str) -> payloads.PartnersPayload:
     """Other runs of exactly the same tokens, newest first."""
     same = _same_tokens(service, run_id)
-    return [
-        picked(
-            payloads.PartnerPayload, run, created_at=run["created_at"].isoformat(), config=config_payload(run["config"])
-        )
-        for run in list_runs(service.database)
-        if run["run_id"] in same
-    ]
+    kind = payloads.PartnerPayload
+    return {
+        "runs": [
+            picked(kind, run, created_at=run["created_at"].isoformat(), config=config_payload(run["config"]))
+            for run in list_runs(service.database)
+            if run["run_id"] in same
+        ]
+    }
 
 
-def compare_runs(service: Service, run_id: str, other_id: str) -> payloads.MatchedRunsPayload:
+def compare_runs(service: Service, run_id: str, other: str) -> payloads.MatchedRunsPayload:
     """Two runs of the same tokens, the other's groups matched with this one's in every layer both have.
 
     `top` has the other run's groups in this run's names, 255 for one without a partner; `difference` is its loss minus
     this run's.
     """
-    if other_id not in _same_tokens(service, run_id):
-        raise InputError(f"the run {other_id!r} has another text", expected="a run of the same tokens")
-    first, other = (_routing(service, name) for name in (run_id, other_id))
+    if other not in _same_tokens(service, run_id):
+        raise InputError(f"the run {other!r} has another text", expected="a run of the same tokens")
+    first, second = (_routing(service, name) for name in (run_id, other))
     layers: list[payloads.MatchedLayerPayload] = []
     tops = []
-    for layer in sorted(first.tops.keys() & other.tops.keys()):
-        match = align(first.tops[layer], other.tops[layer], first.num_groups, other.num_groups)
+    for layer in sorted(first.tops.keys() & second.tops.keys()):
+        match = align(first.tops[layer], second.tops[layer], first.num_groups, second.num_groups)
         names = np.array([name if name >= 0 else NO_PARTNER for name in match.names], dtype=np.uint8)
         layers.append({"layer": layer, "names": match.names, "overlap": match.overlap, "rand": match.rand})
-        tops.append(names[other.tops[layer]])
-    mean, low, high = moving_block_interval(other.losses - first.losses)
+        tops.append(names[second.tops[layer]])
+    mean, low, high = moving_block_interval(second.losses - first.losses)
     return {
         "layers": layers,
         "top": encode(np.concatenate(tops)) if tops else "",
-        "losses": [None, *other.losses.astype(np.float32).tolist()],  # as precise as the run's own on the page
-        "difference": {"mean": mean, "low": low, "high": high, "count": int(other.losses.size)},
+        "losses": [None, *second.losses.astype(np.float32).tolist()],  # as precise as the run's own on the page
+        "difference": {"mean": mean, "low": low, "high": high, "count": int(second.losses.size)},
     }
 
 
@@ -88,18 +89,9 @@ def _same_tokens(service: Service, run_id: str) -> set[str]:
 
 
 def _routing(service: Service, run_id: str) -> _Routing:
-    rows = fetch_several(service.database, ("run", "tops", "focus_losses"), run_id=run_id)
+    rows = fetch_several(service.database, ("run", "layer_numbers", "tops", "focus_losses"), run_id=run_id)
     run = only_run(service.database, run_id, rows["run"])
     losses = np.asarray(rows["focus_losses"]["nll"].to_numpy(), dtype=np.float64)
-    return _Routing(run_config(run).num_groups, _by_layer(rows["tops"], run["num_tokens"]), losses)
-
-
-def _by_layer(rows: pa.Table, count: int) -> dict[int, NDArray[np.uint8]]:
-    """Rows in any order -> by layer, the (T,) group of every token: sorting millions of rows would take far longer."""
-    layer, position, group = (rows[name].to_numpy() for name in ("layer", "position", "top_group"))
-    present = np.flatnonzero(np.bincount(layer))
-    place = np.zeros(int(present.max(initial=-1)) + 1, dtype=np.int64)
-    place[present] = np.arange(present.size)
-    tops = np.empty((present.size, count), dtype=np.uint8)
-    tops[place[layer], position] = group
-    return dict(zip(present.tolist(), tops, strict=True))
+    layers = rows["layer_numbers"]["layer"].to_numpy()
+    tops = placed(rows["tops"], layers, run["num_tokens"], "top_group")
+    return _Routing(run_config(run).num_groups, dict(zip(layers.tolist(), tops, strict=True)), losses)

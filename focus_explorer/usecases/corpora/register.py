@@ -8,17 +8,9 @@ from focus_explorer.data.corpus import CorpusData
 from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import old_text_note
-from focus_runtime.measure.intervals import COARSE_BELOW
+from focus_runtime.measure.intervals import COARSE_BELOW as COARSE_BELOW  # for the command line
 from focus_runtime.run.folder import CorpusFolder
 from focus_runtime.store.corpora import corpora, corpus_row, forget_corpus
-
-__all__ = [  # the command line takes the constant from here
-    "COARSE_BELOW",
-    "corpus_summary",
-    "delete_corpus",
-    "is_stored_corpus",
-    "list_corpora",
-]
 
 
 def list_corpora(service: Service) -> list[dict[str, Any]]:

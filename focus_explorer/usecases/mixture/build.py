@@ -357,7 +357,9 @@ def _package_texts(
         if source.original:
             name = source.original_package or source.package
             if (name, source.original) not in english:
-                english[name, source.original] = _original_keys(packages[name], source)
+                edition = packages[name]  # or why there is none
+                files = {} if isinstance(edition, str) else edition.files(source.original)
+                english[name, source.original] = keys(clean(document_text(source.kind, files)))
             text, _ = without_known(text, english[name, source.original])
         if not text:
             left_out[str(source.path)] = f"{source.package} {package.version} has no such files"
@@ -367,12 +369,6 @@ def _package_texts(
         name = source.name
         texts.append(_Text(source.split, source.domain, name, text, most, origin, source.language, source.licence))
     return texts, left_out
-
-
-def _original_keys(package: Package | str, source: Source) -> set[bytes]:
-    if isinstance(package, str):
-        return set()
-    return keys(clean(document_text(source.kind, package.files(source.original))))
 
 
 def _without_held_out(texts: list[_Text]) -> list[_Text]:

@@ -23,30 +23,20 @@ LEAST_TRAINING, LEAST_HELD_OUT = 1_000_000, 200_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """What one package gives to one domain.
+    """What one package gives to one domain."""
 
-    Attributes:
-        package: its name; with `==VERSION` of PyPI, which keeps every version.
-        kind: how text is taken from its files, a name of `documents.READERS`.
-        files: patterns of paths in the package, in which `*` also stands for `/`.
-        original: patterns of the English edition (of `original_package`), whose long paragraphs are taken out: what a
-            translation shares with it is not translated.
-        begin: where the text begins; what comes before it is about the file.
-        mixed: order the files by a hash of their paths, so that a part of them stands for all.
-    """
-
-    package: str
+    package: str  # its name; with `==VERSION` of PyPI, which keeps every version
     split: str
     domain: str
-    kind: str
-    files: tuple[str, ...]
+    kind: str  # how text is taken from its files, a name of `documents.READERS`
+    files: tuple[str, ...]  # patterns of paths in the package, in which `*` also stands for `/`
     language: str
     licence: str
     without: tuple[str, ...] = ()
-    original: tuple[str, ...] = ()
+    original: tuple[str, ...] = ()  # English edition: long paragraphs that a translation shares with it are taken out
     original_package: str = ""
-    begin: str = ""
-    mixed: bool = False
+    begin: str = ""  # where the text begins; what comes before it is about the file
+    mixed: bool = False  # order the files by a hash of their paths, so that a part of them stands for all
     most: int = MOST_TRAINING
     registry: str = DEBIAN
 

@@ -34,33 +34,13 @@ SMALLER = Advice(fits="close other programs", otherwise="close other programs")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What one file does with the text: L layers, T tokens, K groups.
+    """What one file does with the text: L layers, T tokens, K groups."""
 
-    Attributes:
-        layers: numbers of the layers that ran Focus.
-        top: (L, T) uint8 most probable group.
-        probabilities: (L, T, K) float16 of the groups, for their places.
-        membership: (L, T) int64 bit sets of the configuration's top-k.
-        config: the file's settings, which may have another window than the training had.
-    """
-
-    layers: list[int]
-    top: NDArray[np.uint8]
-    probabilities: NDArray[np.float16]
-    membership: NDArray[np.int64]
-    config: FocusConfig
-
-
-@dataclass(frozen=True, slots=True)
-class _Shot:
-    pieces: list[str]
-    frames: dict[int, Frame]
-    sliding: dict[int, int | None]
-    waiting: int
-
-    @property
-    def layers(self) -> list[int]:
-        return list(self.sliding)
+    layers: list[int]  # numbers of the layers that ran Focus
+    top: NDArray[np.uint8]  # (L, T) uint8 most probable group
+    probabilities: NDArray[np.float16]  # (L, T, K) float16 of the groups, for their places
+    membership: NDArray[np.int64]  # (L, T) int64 bit sets of the configuration's top-k
+    config: FocusConfig  # the file's settings, which may have another window than the training had
 
 
 class Films:
@@ -75,24 +55,25 @@ class Films:
         if text not in SAMPLES:
             raise NotFoundError(f"there is no sample text {text!r}", expected=", ".join(SAMPLES))
         files = kept_files(row)
-        shot = self._shot(row, files, text)
-        if layer is not None and layer not in shot.layers:
+        pieces, frames, sliding = self._read(row, files, text)
+        layers = list(sliding)
+        if layer is not None and layer not in layers:
             raise NotFoundError(
-                f"the training {row['name']} has no groups in layer {layer}", expected=", ".join(map(str, shot.layers))
+                f"the training {row['name']} has no groups in layer {layer}", expected=", ".join(map(str, layers))
             )
-        chosen = shot.layers[len(shot.layers) // 2] if layer is None else layer
-        at = shot.layers.index(chosen)
-        steps = sorted(shot.frames)
-        top = np.stack([shot.frames[step].top[at] for step in steps])
-        probabilities = np.stack([shot.frames[step].probabilities[at] for step in steps])
-        membership = np.stack([shot.frames[step].membership[at] for step in steps])
+        chosen = layers[len(layers) // 2] if layer is None else layer
+        at = layers.index(chosen)
+        steps = sorted(frames)
+        top = np.stack([frames[step].top[at] for step in steps])
+        probabilities = np.stack([frames[step].probabilities[at] for step in steps])
+        membership = np.stack([frames[step].membership[at] for step in steps])
         places, spread = common_places(probabilities)
-        config = shot.frames[steps[-1]].config
+        config = frames[steps[-1]].config
         return {
             "texts": list(SAMPLES),
             "text": text,
-            "pieces": shot.pieces,
-            "layers": shot.layers,
+            "pieces": pieces,
+            "layers": layers,
             "layer": chosen,
             "num_groups": probabilities.shape[-1],
             "top_k": config.top_k,
@@ -100,17 +81,19 @@ class Films:
             "window_growth": config.window_growth,
             "num_sinks": config.num_sinks,
             "has_budget": bool(config.budget),
-            "sliding_window": shot.sliding[chosen],
+            "sliding_window": sliding[chosen],
             "steps": steps,
             "top": encode(top),
             "membership": encode(_bytes_of(membership, probabilities.shape[-1])),
             "places": encode(np.round(places * PLACE_UNITS).astype(np.int16)),
             "spread": spread,
-            "waiting": shot.waiting,
+            "waiting": len(files) - len(frames),
         }
 
-    def _shot(self, row: dict[str, Any], files: list[tuple[int, Path]], text: str) -> _Shot:
-        """Read files until the time is over, one at least."""
+    def _read(
+        self, row: dict[str, Any], files: list[tuple[int, Path]], text: str
+    ) -> tuple[list[str], dict[int, Frame], dict[int, int | None]]:
+        """Read files until the time is over, one at least: pieces, frames by step and sliding windows by layer."""
         where = {"device": device_here(row["device"]), "dtype": row["dtype"]}
         with self.service.models.lease(row["model_id"], **where, advice=SMALLER) as loaded:
             if loaded.fingerprint != row["model_fingerprint"]:
@@ -138,7 +121,7 @@ class Films:
             modules = attention_modules(loaded.model)
             layers = next(iter(frames.values())).layers
             sliding = {layer: sliding_window_of(modules[layer]) for layer in layers}
-        return _Shot(tokens.pieces, frames, sliding, len(files) - len(frames))
+        return tokens.pieces, frames, sliding
 
 
 def kept_files(row: dict[str, Any]) -> list[tuple[int, Path]]:
@@ -195,8 +178,7 @@ def _frame(model: Any, path: Path, ids: list[int]) -> Frame:
 
 
 def common_places(probabilities: NDArray[np.floating]) -> tuple[NDArray[np.float64], float]:
-    """(F, T, 2) places from -1 to 1 of the T tokens of F frames in one plane, and the share of the variance that it
-    shows.
+    """(F, T, 2) places from -1 to 1 of the T tokens of F frames in one plane, and the share of variance it shows.
 
     The plane is that of the two principal components of the square roots of the (F, T, K) probabilities. Their cosine
     is the Bhattacharyya coefficient, so places are near each other where groups are alike, also between frames.

@@ -19,7 +19,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -200,14 +199,8 @@ class Trainings:
         return self.service.database.path.parent / "trainings"
 
     def _spawn(self, words: list[str], out: str, name: str, folder: Path, log: Path) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "focus_explorer.cli",
-            *words,
-            "--db",
-            str(self.service.database.path.resolve()),
-        ]
+        database = str(self.service.database.path.resolve())
+        command = [sys.executable, "-m", "focus_explorer.cli", *words, "--db", database]
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("wb") as stream:
@@ -241,42 +234,25 @@ class Trainings:
                 f"the training {busy[0]} is still running", fix="stop it, or wait for it, before you start another"
             )
 
-    def stop(self, training_id: str | None = None, *, wait: float = 0.0) -> None:
-        """Make a training save its last finished step and end, and wait so many seconds for that.
-
-        None: the process started last, even before its first step.
-        """
+    def stop(self, training_id: str | None = None) -> None:
+        """Make a training save its last finished step and end; None: the process started last, even before a step."""
         with self._lock:
-            pid = self._send_stop(training_id)
-        deadline = time.monotonic() + wait
-        while wait and self._runs(pid):
-            if time.monotonic() > deadline:
-                raise InputError(f"the training has not ended within {wait:g} seconds", fix="it stops after its step")
-            time.sleep(0.1)
-
-    def _send_stop(self, training_id: str | None) -> int:
-        job = self._job if self._job is not None and self._job.process.poll() is None else None
-        if training_id is None:
-            if job is None:
-                raise NotFoundError("no training is running")
-            check_owner(f"the training {job.name}", job.owner)
-            out, pid = job.out, job.process.pid
-        else:
-            row = self.get(training_id)
-            check_owner(f"the training {row['name']}", row["owner"])
-            if row["status"] not in LIVE or row["host"] != socket.gethostname():
-                raise InputError(f"the training {row['name']} is not running on this machine")
-            out, pid = row["out"], row["pid"]
-        if out not in self._stopping:  # a second signal would not wait for the step under way
-            self._stopping.add(out)
-            os.kill(pid, signal.SIGINT)
-            log_change("training stopped", training=training_id or "")
-        return int(pid)
-
-    def _runs(self, pid: int) -> bool:
-        if self._job is not None and self._job.process.pid == pid:
-            return self._job.process.poll() is None
-        return is_alive(socket.gethostname(), pid, 0)
+            job = self._job if self._job is not None and self._job.process.poll() is None else None
+            if training_id is None:
+                if job is None:
+                    raise NotFoundError("no training is running")
+                check_owner(f"the training {job.name}", job.owner)
+                out, pid = job.out, job.process.pid
+            else:
+                row = self.get(training_id)
+                check_owner(f"the training {row['name']}", row["owner"])
+                if row["status"] not in LIVE or row["host"] != socket.gethostname():
+                    raise InputError(f"the training {row['name']} is not running on this machine")
+                out, pid = row["out"], row["pid"]
+            if out not in self._stopping:  # a second signal would not wait for the step under way
+                self._stopping.add(out)
+                os.kill(pid, signal.SIGINT)
+                log_change("training stopped", training=training_id or "")
 
     def film(self, training_id: str, layer: int | None, text: str) -> payloads.FilmPayload:
         return self.films.payload(self.get(training_id), layer, text)

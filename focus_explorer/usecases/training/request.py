@@ -260,24 +260,17 @@ def snapshots_of(out: str | Path) -> dict[int, Path]:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """A checked request with the runtime's own settings.
-
-    Attributes:
-        settings: optimisation, of the last phase if there are several.
-        result_config: `config` as the file is to be used, which may have another window.
-        val_every: steps between scores during the training; 0: only at the end.
-        regime: phases of a training of weights. None: centroids are trained.
-    """
+    """A checked request with the runtime's own settings."""
 
     request: TrainRequest
     config: FocusConfig
-    settings: TrainConfig
-    result_config: FocusConfig
+    settings: TrainConfig  # optimisation, of the last phase if there are several
+    result_config: FocusConfig  # `config` as the file is to be used, which may have another window
     domains: list[DomainRequest]
     held_out: list[DomainRequest]
-    val_every: int
+    val_every: int  # steps between scores during the training, 0 for only at the end
     log_to: list[LogTarget]
-    regime: RegimePlan | None
+    regime: RegimePlan | None  # phases of a training of weights. None: centroids are trained
 
     @property
     def first_steps(self) -> int:

@@ -10,9 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from focus_explorer.errors import InputError, TrainingError
+from focus_explorer.errors import InputError, StoreBusyError, TrainingError
 from focus_explorer.usecases.training.request import TrainRequest
 from focus_runtime.files import cannot_write, check_writable, check_writable_folder, one_process_at_a_time
+from focus_runtime.store.database import Database
 
 FOLDER = cannot_write("choose a writable --out folder", problem="cannot write to")
 
@@ -75,15 +76,9 @@ def _check_empty(out: Path, besides: Path) -> None:
         raise InputError(f"the folder {out} is not empty", expected="a new folder", fix="choose another --out")
 
 
-def check_database(database: Any) -> None:
+def check_database(database: Database) -> None:
     """Refuse a foreign or unwritable file before the model is loaded; one that is only busy may be free later."""
-    from focus_runtime.errors import StoreBusyError
-    from focus_runtime.store.database import Database
-
-    try:
-        with Database(database.path, wait=1.0).write():
-            pass
-    except StoreBusyError:
+    with suppress(StoreBusyError), Database(database.path, wait=1.0).write():
         pass
 
 

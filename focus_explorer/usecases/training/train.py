@@ -52,20 +52,15 @@ TERMINAL_BAR: Bar = partial(step_bar, layout=_LAYOUT)
 
 @dataclass(frozen=True, slots=True)
 class _Training:
-    """A training once its model and texts are loaded; `held_out` are (N, T) token ids by domain.
-
-    Attributes:
-        initial: centroids to start from. None: random ones.
-        hashes: of the model before training. None: the weights are trained, which hashes them itself.
-    """
+    """A training once its model and texts are loaded; `held_out` are (N, T) token ids by domain."""
 
     plan: TrainingPlan
     model: Any
     tokenizer: Any
     domains: list[DomainTexts]
     held_out: dict[str, Any]
-    initial: Centroids | None
-    hashes: ModelHashes | None
+    initial: Centroids | None  # centroids to start from. None: random ones
+    hashes: ModelHashes | None  # of the model before training. None: the weights are trained, which hashes them itself
 
     @property
     def request(self) -> TrainRequest:

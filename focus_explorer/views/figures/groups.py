@@ -78,11 +78,9 @@ def group_sizes_figure(rows: list[dict[str, Any]], preset: style.Preset) -> go.F
 def token_map_figure(
     rows: list[dict[str, Any]], groups: dict[int, int], pieces: Sequence[str], layer: int, preset: style.Preset
 ) -> go.Figure:
-    """Points by most probable group; centroids as letters.
+    """Points by most probable group, given by position; centroids as letters.
 
-    Args:
-        rows: of the query `projection`; positions below 0 are centroids. An early version stored no number of tokens.
-        groups: position -> most probable group.
+    `rows` are of the query `projection`; positions below 0 are centroids. An early version stored no number of tokens.
     """
     figure = go.Figure()
     tokens = [row for row in rows if row["position"] >= 0]
@@ -277,9 +275,8 @@ def agreement_figure(rows: list[dict[str, Any]], preset: style.Preset) -> go.Fig
     count = rows[0]["count"]
     caption = (
         f"Adjusted Rand index of the groups of every two layers over {counted(count, 'token')}; 1 is the same "
-        "sorting, 0 is "
-        f"chance. Neighbouring layers {min(neighbours):.2f} to {max(neighbours):.2f}. {_widest_words(rows)}; "
-        f"shuffled groups reach at most {shuffled_high:.3f}."
+        f"sorting, 0 is chance. Neighbouring layers {min(neighbours):.2f} to {max(neighbours):.2f}. "
+        f"{_widest_words(rows)}; shuffled groups reach at most {shuffled_high:.3f}."
     )
     ends = [layers[0] - 0.5, place[layers[-1]] + 0.5]
     shown = range(0, len(layers), -(-len(layers) // 8))

@@ -34,6 +34,7 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset, *, head
     down, across = np.nonzero(totals)
     shares = counts[:, down, across] / totals[down, across]
     colours = [_mixed(share) for share in shares.T]
+    shares_of = [f"{name} %{{customdata[{place}]}} %" for place, (name, _) in enumerate(CAUSES.values())]
     figure = go.Figure()
     figure.add_bar(
         x=(across + 0.5) * step,
@@ -43,7 +44,7 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset, *, head
         marker={"color": colours, "line": {"color": colours, "width": 0.4}},
         showlegend=False,
         customdata=np.round(100 * shares.T),
-        hovertemplate=_hover(),
+        hovertemplate="<br>".join(shares_of) + "<extra></extra>",
     )
     for name, colour in CAUSES.values():
         shown = {"symbol": "square", "color": colour, "size": preset.scaled(7), "line": {"color": INK, "width": 0.5}}
@@ -53,9 +54,9 @@ def mask_figure(rows: pa.Table, layer: int, tokens: int, preset: Preset, *, head
     setting = f" ({heads})" if heads else ""
     caption = (
         f"Executed mask of layer {layer}{setting}: {counted(int(whole.sum()), 'causal pair')} of "
-        f"{counted(tokens, 'token')} in "
-        f"blocks of {step} × {step}. A block has the colours of what keeps or drops its pairs, mixed by their number: "
-        f"the window, a shared group, both, or a sink alone. {kept:.1%} of the pairs are kept; "
+        f"{counted(tokens, 'token')} in blocks of {step} × {step}. A block has the colours of what keeps or drops its "
+        f"pairs, mixed by their number: the window, a shared group, both, or a sink alone. {kept:.1%} of the pairs are "
+        "kept; "
         + ", ".join(f"{name} {n / whole.sum():.1%}" for (name, _), n in zip(CAUSES.values(), whole, strict=True))
         + "."
     )
@@ -91,11 +92,6 @@ def _reduced(rows: pa.Table) -> tuple[NDArray[np.float64], int]:
 def _mixed(shares: NDArray[np.float64]) -> str:
     parts = np.array([[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for _, colour in CAUSES.values()])
     return "#" + "".join(f"{round(value):02x}" for value in shares @ parts)
-
-
-def _hover() -> str:
-    lines = [f"{name} %{{customdata[{place}]}} %" for place, (name, _) in enumerate(CAUSES.values())]
-    return "<br>".join(lines) + "<extra></extra>"
 
 
 def distances_figure(
@@ -163,8 +159,7 @@ def _window_words(windows: Sequence[int], grows: bool) -> str:
         return f"the dotted line is the window of {most}"
     if not shortest:
         return f"the windows of the heads are 0 to {most}, and the dotted line is the longest"
-    which = f"{shortest} and {most}"
-    return f"the dotted lines are the shortest and the longest window of the heads, {which}"
+    return f"the dotted lines are the shortest and the longest window of the heads, {shortest} and {most}"
 
 
 # Light to dark upwards, so that the bars also differ in grey; hues of the page's causes.
@@ -204,8 +199,8 @@ def attention_figure(rows: list[dict[str, Any]], pairs: dict[int, float], preset
     heads, tokens = len(rows) // len(layers), rows[0]["num_tokens"]
     caption = (
         f"Share of the frozen model's full attention that the executed mask keeps, by cause: mean over "
-        f"{counted(heads, 'head')} "
-        f"and {counted(tokens, 'query position')}; lines span the heads' shares. Diamonds: share of causal pairs kept."
+        f"{counted(heads, 'head')} and {counted(tokens, 'query position')}; lines span the heads' shares. Diamonds: "
+        "share of causal pairs kept."
     )
     return finish(
         figure,

@@ -27,20 +27,14 @@ SEQUENTIAL = ("#f4f7fb", "#d5e3f0", "#aecbe3", "#7fadd3", "#4f8bbd", "#286aa3", 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preset:
-    """The size and type of a figure at its final place.
+    """The size and type of a figure at its final place."""
 
-    Attributes:
-        about: where it fits.
-        family: font families as in CSS, the first one that is installed is used.
-        size, small: points, of axis titles and of everything else.
-    """
-
-    about: str
+    about: str  # where it fits
     width: float
     height: float
-    family: str = SANS
-    size: float = 8.0
-    small: float = 7.0
+    family: str = SANS  # font families as in CSS, the first one that is installed is used
+    size: float = 8.0  # points, of axis titles
+    small: float = 7.0  # points, of everything else
 
     @property
     def width_px(self) -> int:
@@ -275,10 +269,7 @@ LINES = {
 def add_bands(
     figure: go.Figure, rows: list[dict[str, Any]], x: list[float], preset: Preset, *, legend: bool = True, **where: Any
 ) -> list[str]:
-    """One line per series of `LINES` that the rows have, with its band where they have one; their names.
-
-    `rows` have `value`, `low`, `high` and the baselines, one for each x.
-    """
+    """One line per series of `LINES` that the rows, one for each x, have, with its band if there is one."""
     known = {key: look for key, look in LINES.items() if any(row.get(key) is not None for row in rows)}
     for key, (_, colour, _, _) in known.items():  # all bands first, so that none hides a line
         ends = ("low", "high") if key == "value" else (f"{key}_low", f"{key}_high")

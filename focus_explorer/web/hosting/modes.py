@@ -40,19 +40,6 @@ Positive = Annotated[float, Field(gt=0)]
 class Hosting(Options):
     """How a page is hosted.
 
-    Attributes:
-        allow_frames: sites that may show it in a frame, as origins.
-        users: file of users and hashed passwords; makes the page a lab's.
-        trusted_header: request header in which a proxy names the user; makes the page a lab's.
-        root_path: path below which a proxy shows the page.
-        allow_paths: folders whose models and centroid files its fields may name by path.
-        metrics_port: port of 127.0.0.1 where metrics are served; None: nowhere.
-        log_json: log requests, jobs and errors as JSON lines.
-        models: models that they may choose besides the page's own.
-        address_header: request header in which a proxy gives a visitor's network address.
-        job_minutes: that one job may work; the mode's own when None.
-        job_memory: GiB that the page may take while one works; nine tenths of the machine's when None.
-
     Raises:
         InputError: options contradict each other, a file cannot be used, or everyone would be let in.
     """
@@ -67,21 +54,21 @@ class Hosting(Options):
 
     host: str = SETTINGS["host"].default
     allow_hosts: tuple[str, ...] = ()
-    allow_frames: tuple[Site, ...] = ()
-    users: str | None = None
-    trusted_header: HeaderName | None = None
+    allow_frames: tuple[Site, ...] = ()  # sites that may show it in a frame, as origins
+    users: str | None = None  # file of users and hashed passwords; makes the page a lab's
+    trusted_header: HeaderName | None = None  # request header in which a proxy names the user; makes the page a lab's
     insecure: bool = False
-    root_path: PathBelow = ""
-    allow_paths: tuple[str, ...] = ()
+    root_path: PathBelow = ""  # path below which a proxy shows the page
+    allow_paths: tuple[str, ...] = ()  # folders whose models and centroid files its fields may name by path
     mcp: bool = False
-    metrics_port: int | None = None
-    log_json: bool = False
+    metrics_port: int | None = None  # of 127.0.0.1, where metrics are served
+    log_json: bool = False  # log requests, jobs and errors as JSON lines
     public: bool = False
     visitors: VisitorLimits = VisitorLimits()
-    models: tuple[str, ...] = ()
-    address_header: HeaderName | None = None
-    job_minutes: Positive | None = None
-    job_memory: Positive | None = None
+    models: tuple[str, ...] = ()  # models that they may choose besides the page's own
+    address_header: HeaderName | None = None  # request header in which a proxy gives a visitor's network address
+    job_minutes: Positive | None = None  # that one job may work; the mode's own when None
+    job_memory: Positive | None = None  # GiB that the page may take while one works; None: nine tenths of the machine's
 
     @property
     def mode(self) -> Mode:
@@ -285,11 +272,8 @@ def stop_signals() -> Iterator[threading.Event]:
 
 
 def wait_for(stopping: threading.Event) -> None:
-    """Wait until the event of `stop_signals` is set.
-
-    Looking now and then lets the main thread run the handler of a signal that reached another thread.
-    """
-    while not stopping.wait(LOOK_SECONDS):
+    """Wait until the event of `stop_signals` is set."""
+    while not stopping.wait(LOOK_SECONDS):  # lets the main thread handle a signal that reached another thread
         pass
 
 

@@ -64,20 +64,6 @@ def start_settings(
     return compared_settings(service, run_id)
 
 
-def stop(service: Service) -> Payload:
-    service.part(Comparisons).stop()
-    return {"job": service.part(Comparisons).status()}
-
-
-def partners(service: Service, run_id: str) -> Payload:
-    """Other runs of the same tokens."""
-    return {"runs": runs.partners(service, run_id)}
-
-
-def same_tokens(service: Service, run_id: str, other: str) -> Payload:
-    return runs.compare_runs(service, run_id, other)
-
-
 def numbers(service: Service, run_id: str, other: str) -> Payload:
     return runs.compare_numbers(service, run_id, other)
 

@@ -102,9 +102,7 @@ def _response(body: bytes, compressed: bool) -> Response:
 class KeptAnswers:
     """Packed answers of the latest requests, for as long as the database file they were read from is unchanged.
 
-    Args:
-        state: tells a state of the database from every other one; None where it cannot.
-        most_bytes: of all answers together; the one requested least recently goes first.
+    `state` tells a state of the database from every other one, or is None. The oldest answers go beyond `most_bytes`.
     """
 
     def __init__(self, state: Callable[[], Hashable], most_bytes: int = MOST_KEPT_BYTES) -> None:

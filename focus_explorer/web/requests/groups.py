@@ -16,7 +16,7 @@ from focus_explorer.usecases.pairs import PairViews
 from focus_explorer.usecases.request import Payload
 from focus_explorer.usecases.runs import check_run, layer_numbers
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.statistics import StatisticsPayloads, statistics_rows
+from focus_explorer.usecases.statistics import statistics_rows
 
 ALL_LAYERS = -1
 MOST_ROWS = 5000
@@ -26,15 +26,6 @@ Span = Annotated[list[int], Field(min_length=2, max_length=2)]  # first and last
 def mask_tile(service: Service, run_id: str, layer: int, rows: Span, keys: Span, part: int = 0) -> Payload:
     """Pairs by cause in a rectangle; `part` where the heads of the layer differ."""
     return service.part(PairViews).tile(run_id, layer, (rows[0], rows[1] + 1), (keys[0], keys[1] + 1), part)
-
-
-def agreement_with(service: Service, run_id: str, other: str) -> Payload:
-    return service.part(StatisticsPayloads).agreement(run_id, other)
-
-
-def measure_statistics(service: Service, run_id: str, attention: bool = False) -> Payload:
-    """Start measuring what is missing, with `attention` full attention too."""
-    return service.part(StatisticsPayloads).measure(run_id, attention=attention)
 
 
 def agreement(service: Service, run_id: str) -> dict[str, Any]:

@@ -10,21 +10,10 @@ from focus_explorer.usecases import labels, sql
 from focus_explorer.usecases.centroids import copies
 from focus_explorer.usecases.centroids.cards import CentroidCards
 from focus_explorer.usecases.generate import LiveTexts
-from focus_explorer.usecases.pairs import TokenAttentions
 from focus_explorer.usecases.request import Payload
 from focus_explorer.usecases.runs import list_runs, prediction_rows, run_summary, token_rows
 from focus_explorer.usecases.service import Service
 from focus_explorer.usecases.texts import old_text_note
-
-
-def start_token_attention(service: Service, run_id: str, token: int) -> Payload:
-    service.part(TokenAttentions).start(run_id, token)
-    return service.part(TokenAttentions).state(run_id, token)
-
-
-def stop_token_attention(service: Service, run_id: str, token: int) -> Payload:
-    service.part(TokenAttentions).stop(run_id, token)
-    return service.part(TokenAttentions).state(run_id, token)
 
 
 def live_groups(service: Service, run_id: str, text: str = "", session: str = "") -> Payload:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from focus_explorer.exports.kinds import export_choices
 from focus_explorer.usecases import run_payload
 from focus_explorer.usecases.centroids.cards import CentroidCards
+from focus_explorer.usecases.compare.jobs import Comparisons
+from focus_explorer.usecases.compare.runs import compare_runs, partners
 from focus_explorer.usecases.groups import agreement_payload, group_payload
 from focus_explorer.usecases.labels import group_names
 from focus_explorer.usecases.maps import map_neighbours, map_payload
@@ -29,8 +31,8 @@ USE_CASES = (
     UseCase(run_payload.predictions, page="predictions"),
     UseCase(run_payload.prediction_changes, page="prediction_changes"),
     UseCase(TokenAttentions.state, page="token_attention", part=TokenAttentions),
-    UseCase(runs.start_token_attention, page="token_attention_start"),
-    UseCase(runs.stop_token_attention, page="token_attention_stop"),
+    UseCase(TokenAttentions.start, page="token_attention_start", part=TokenAttentions),
+    UseCase(TokenAttentions.stop, page="token_attention_stop", part=TokenAttentions),
     UseCase(runs.live_groups, page="live_groups"),
     UseCase(runs.runs, api="runs"),
     UseCase(runs.run, api="run"),
@@ -70,9 +72,9 @@ USE_CASES = (
     # comparisons
     UseCase(compare.compared_settings, page="compare_grid"),
     UseCase(compare.start_settings, page="compare_grid_start"),
-    UseCase(compare.stop, page="compare_stop"),
-    UseCase(compare.partners, page="compare_partners"),
-    UseCase(compare.same_tokens, page="compare_beside"),
+    UseCase(Comparisons.stop, page="compare_stop", part=Comparisons),
+    UseCase(partners, page="compare_partners"),
+    UseCase(compare_runs, page="compare_beside"),
     UseCase(compare.numbers, page="compare_numbers"),
     UseCase(compare.times_by_length, page="compare_lengths"),
     UseCase(compare.start_lengths, page="compare_lengths_start"),
@@ -95,8 +97,8 @@ USE_CASES = (
     UseCase(StatisticsPayloads.overview, page="statistics", part=StatisticsPayloads),
     UseCase(StatisticsPayloads.layer, page="statistics_layer", part=StatisticsPayloads),
     UseCase(StatisticsPayloads.pairs, page="statistics_pairs", part=StatisticsPayloads),
-    UseCase(groups.agreement_with, page="statistics_agreement"),
-    UseCase(groups.measure_statistics, page="statistics_measure"),
+    UseCase(StatisticsPayloads.agreement, page="statistics_agreement", part=StatisticsPayloads),
+    UseCase(StatisticsPayloads.measure, page="statistics_measure", part=StatisticsPayloads),
     UseCase(StatisticsPayloads.stop, page="statistics_stop", part=StatisticsPayloads),
     UseCase(StatisticsPayloads.measurement, page="statistics_job", part=StatisticsPayloads),
     UseCase(groups.statistics, api="statistics"),

@@ -38,7 +38,7 @@ def test_unknown_model_run_and_database(text_file, tmp_path, capsys):
 
 def test_a_lack_of_memory_is_one_line_and_a_defect_is_not(monkeypatch, capsys):
     def listed(error):
-        def run(*_):
+        def run(*_, **__):
             raise error
 
         monkeypatch.setattr("focus_explorer.cli.runs.list_runs", run)

@@ -110,7 +110,7 @@ def test_tables_come_back_byte_for_byte_but_for_times(made, tmp_path):
     """From the bundle alone, and without its text from the whole text the run was cut from."""
     folder, run_id = made
     own = [str(folder / "own.safetensors")]
-    result = rebuild(None, folder / "all.zip", tmp_path / "with", centroids=own)
+    result = rebuild(Service(tmp_path / "nothing.duckdb"), folder / "all.zip", tmp_path / "with", centroids=own)
     assert (result.tables, result.surroundings, result.again) == ([], [], [run_id])
     bundle = read_bundle(folder / "all.zip")
     written = {path.relative_to(tmp_path / "with").as_posix(): path for path in (tmp_path / "with").rglob("*.*")}
@@ -120,7 +120,13 @@ def test_tables_come_back_byte_for_byte_but_for_times(made, tmp_path):
     for what in ("tokens", "comparisons", "timing_repeats", "attention", "statistics", "links", "missing_links"):
         assert f"data/{run_id}/{what}.parquet" in written
     source = changed(made, tmp_path, lambda manifest: None, "without.zip")
-    without = rebuild(None, source, tmp_path / "without", texts=[str(folder / "whole.txt")], centroids=own)
+    without = rebuild(
+        Service(tmp_path / "nothing.duckdb"),
+        source,
+        tmp_path / "without",
+        texts=[str(folder / "whole.txt")],
+        centroids=own,
+    )
     assert without.same
     assert without.files < len(written)
     measured = {name: read_bundle(folder / name).manifest.runs[0].measured for name in ("all.zip", "without.zip")}
@@ -155,7 +161,13 @@ def test_differences_are_named(made, tmp_path, capsys):
     alone = tmp_path / "alone" / "manifest.json"
     alone.parent.mkdir()
     shutil.copy(source / "manifest.json", alone)
-    result = rebuild(None, alone, tmp_path / "again", texts=[str(folder / "whole.txt")], centroids=[own])
+    result = rebuild(
+        Service(tmp_path / "nothing.duckdb"),
+        alone,
+        tmp_path / "again",
+        texts=[str(folder / "whole.txt")],
+        centroids=[own],
+    )
     assert len(result.tables) == 1
     assert "groups.parquet (the manifest came without the tables: cells unknown)" in result.tables[0]
 
@@ -188,7 +200,9 @@ def _unlisted(manifest):
 def test_a_manifest_that_does_not_fit_is_refused(made, tmp_path, change, said):
     source = changed(made, tmp_path, change)
     with pytest.raises(InputError, match=said):
-        rebuild(None, source, tmp_path / "out", centroids=[str(made[0] / "own.safetensors")])
+        rebuild(
+            Service(tmp_path / "nothing.duckdb"), source, tmp_path / "out", centroids=[str(made[0] / "own.safetensors")]
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -198,7 +212,7 @@ def test_what_is_missing_or_damaged_is_one_line(made, tmp_path):
 
     def refused(said, source=folder / "few.zip", **given):
         with pytest.raises(InputError, match=said) as error:
-            rebuild(None, source, tmp_path / "out", **given)
+            rebuild(Service(tmp_path / "nothing.duckdb"), source, tmp_path / "out", **given)
         assert "\n" not in str(error.value)
 
     refused("centroid file own.safetensors of run .* is not here")

@@ -41,17 +41,17 @@ def test_shuffled_purity_is_that_of_permuted_assignments(generator):
     groups = generator.choice(4, size, p=[0.6, 0.25, 0.1, 0.05])
     classes = generator.choice(3, size, p=[0.5, 0.3, 0.2])
     groups[:4] = range(4)
-    null = shuffled_group_purity(contingency(groups, classes, (5, 3)), draws=3000)
+    mean, high = shuffled_group_purity(contingency(groups, classes, (5, 3)), draws=3000)
     permuted = np.array(
         [group_purity(contingency(generator.permutation(groups), classes, (5, 3)))[:4] for _ in range(3000)]
     )
     spread = permuted.std(axis=0) / sqrt(3000)
-    np.testing.assert_allclose(null.mean[:4], permuted.mean(axis=0), atol=float((8 * spread).max()))
-    assert ((permuted <= null.high[:4]).mean(axis=0) > 0.96).all()  # purity comes in steps of a token
-    assert ((permuted < null.high[:4]).mean(axis=0) < 0.99).all()
-    assert np.isnan(null.mean[4])
-    assert np.isnan(null.high[4])
-    assert (null.high[:4] >= null.mean[:4]).all()
+    np.testing.assert_allclose(mean[:4], permuted.mean(axis=0), atol=float((8 * spread).max()))
+    assert ((permuted <= high[:4]).mean(axis=0) > 0.96).all()  # purity comes in steps of a token
+    assert ((permuted < high[:4]).mean(axis=0) < 0.99).all()
+    assert np.isnan(mean[4])
+    assert np.isnan(high[4])
+    assert (high[:4] >= mean[:4]).all()
 
 
 def test_a_groups_purity_has_the_interval_of_its_resampled_shares(generator):

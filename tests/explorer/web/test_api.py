@@ -221,7 +221,7 @@ def _problem(call):
 
 
 def test_serving_language_models_without_the_package_is_one_clear_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(api.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("focus_explorer.web.shell.find_spec", lambda name: None)
     assert main(["serve", "--mcp", "--db", str(tmp_path / "runs.duckdb")]) == 2
     assert capsys.readouterr().err == (
         "error: --mcp needs the package `mcp`; install it with `pip install 'focus-explorer[mcp]'`\n"

@@ -50,11 +50,11 @@ def writing(local_hub, monkeypatch):
 def test_what_is_pushed_is_what_is_pulled(writing, service, file, tmp_path, ids):
     publication = prepare(service, str(file), "ada/mine", licence="apache-2.0")
     assert publication.notes == ()
-    pushed = push(publication, CARD, private=True, message="first")
+    pushed, _ = push(publication, CARD, private=True, message="first")
     repository = writing.repositories["ada/mine"]
     assert repository.private
     assert repository.messages[-1] == "first"
-    assert pushed.name == f"ada/mine@{repository.refs['main']}"
+    assert pushed == f"ada/mine@{repository.refs['main']}"
     files = repository.commits[repository.refs["main"]]
     assert set(files) == {".gitattributes", CENTROIDS_FILE, SETTINGS_FILE, "README.md"}
     assert files["README.md"].decode() == CARD
@@ -62,7 +62,7 @@ def test_what_is_pushed_is_what_is_pulled(writing, service, file, tmp_path, ids)
     assert f"PUT /lfs/{publication.settings.sha256}" in writing.requests, "large files go their own way"
     out = tmp_path / "pulled" / "again.safetensors"
     pulled = pull("ada/mine", sha256=publication.settings.sha256, out=str(out))
-    assert (pulled.name, pulled.path) == (pushed.name, out)
+    assert (pulled.name, pulled.path) == (pushed, out)
     assert out.read_bytes() == file.read_bytes()
     model = build_model(vocab_size=512)
     focus = compose(model, load_named_centroids(service.database, "ada/mine"))
@@ -79,14 +79,14 @@ def test_what_is_pushed_is_what_is_pulled(writing, service, file, tmp_path, ids)
 @pytest.mark.slow
 def test_a_branch_is_made_and_the_same_file_again_is_no_commit(writing, service, file):
     publication = prepare(service, str(file), "ada/mine")
-    first = push(publication, CARD)
-    assert push(publication, CARD).name == first.name
-    branch = push(publication, CARD + "more\n", branch="next")
+    first, _ = push(publication, CARD)
+    assert push(publication, CARD)[0] == first
+    branch, _ = push(publication, CARD + "more\n", branch="next")
     repository = writing.repositories["ada/mine"]
     assert not repository.private
-    assert branch.name == f"ada/mine@{repository.refs['next']}" != first.name
-    assert pull("ada/mine").name == first.name
-    assert pull("ada/mine", revision="next").name == branch.name
+    assert branch == f"ada/mine@{repository.refs['next']}" != first
+    assert pull("ada/mine").name == first
+    assert pull("ada/mine", revision="next").name == branch
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from focus_explorer.errors import InputError
 from focus_explorer.statistics import NAMES
 from focus_explorer.statistics.sample import NO_RANDOM, NO_TAGGER, stored_measurements
 from focus_explorer.statistics.tables import agreement_between, run_statistics, statistics_table
+from focus_explorer.usecases import statistics
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.usecases.service import Service
@@ -93,7 +94,8 @@ def test_without_the_tagger_the_rest_is_measured(stored, monkeypatch, capsys):
     service, run_id = stored
     tagging._pipeline.cache_clear()
     monkeypatch.setitem(sys.modules, tagging.PACKAGE, None)
-    problems = measure_run(service, run_id, random=False, again=True)
+    monkeypatch.setattr(statistics, "stored_measurements", lambda *_: {})
+    problems = measure_run(service, run_id, random=False)
     tagging._pipeline.cache_clear()
     assert len(problems) == 1
     assert "the tagger is not installed" in problems[0]

@@ -17,7 +17,7 @@ from focus_explorer.errors import InputError, NotFoundError
 from focus_explorer.usecases.analyze import AnalyzeRequest, analyze
 from focus_explorer.usecases.runs import run_summary
 from focus_explorer.usecases.service import Service
-from focus_explorer.usecases.training.processes import Trainings
+from focus_explorer.usecases.training.processes import LIVE, Trainings
 from focus_explorer.usecases.training.request import TrainRequest, plan_training
 from focus_explorer.usecases.users import acting_as
 from tests.explorer.conftest import TEXT
@@ -98,7 +98,8 @@ def test_start_watch_stop_continue_and_use(trainings, model_folder, text_file, p
     json.dumps(more, allow_nan=False)
 
     with acting_as("ada"):
-        trainings.stop(key, wait=60)
+        trainings.stop(key)
+    until(lambda: trainings.rows()[0]["status"] not in LIVE)
     [row] = trainings.rows()
     assert (row["status"], row["resumable"], row["usable"]) == ("stopped", True, False)
     with pytest.raises(InputError, match="not running"):

@@ -40,9 +40,9 @@ SWITCHES = 50
 LOCAL = ("http://127.0.0.1", "data:", "blob:")
 PROBLEMS: list[str] = []  # errors in the console, requests to other hosts
 OF_A_RUN = ("run", "layers", "tops", "pieces", "groups", "group_pieces", "losses", "timings")
-OF_ALL_LAYERS = ("focus_losses", "run_shape", "token_ids", "attention_mass", "comparisons", "crossovers")
+OF_ALL_LAYERS = ("focus_losses", "token_ids", "attention_mass", "comparisons", "crossovers")
 OF_THE_LIST = ("runs", "deleted_runs", "centroid_files", "trainings")
-OF_A_LAYER = ("layer_membership", "attention_links", "projection", "cells", "mask", "layer_centroids")
+OF_A_LAYER = ("attention_links", "projection", "cells", "mask", "layer_centroids")
 
 WATCH = """
 new MutationObserver((_, observer) => {

@@ -26,7 +26,7 @@ from focus_runtime.composition.check import TOKENS, check_any_left, check_decode
 from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.heads import HeadMask, head_masks, layer_heads, memberships
 from focus_runtime.composition.layer import IMPLEMENTATION, check_called, focus_forward, refuse_empty, route
-from focus_runtime.composition.modes import Check, Edits, FullAttention, SoftGate
+from focus_runtime.composition.modes import Check, Edits, FullAttention
 from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks, Mode
 from focus_runtime.config import BACKENDS, FocusConfig, FocusSettings
 from focus_runtime.errors import ConfigError, InputError, ModelError
@@ -201,12 +201,6 @@ class FocusModel:
             yield self.model
         finally:
             self.config = before
-
-    @contextmanager
-    def training_gate(self, gate: SoftGate) -> Iterator[nn.Module]:
-        """Soft gates instead of the hard mask."""
-        with self.entered(gate):
-            yield self.model
 
     @contextmanager
     def with_changes(self, changes: Sequence[Change], num_tokens: int) -> Iterator[nn.Module]:

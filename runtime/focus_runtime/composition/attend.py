@@ -22,13 +22,13 @@ from focus_runtime.attention.masked import WindowedFocus, sliding_attention
 from focus_runtime.attention.reference import beside_sinks, needs_gradient
 from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.composition.cache import START_OVER
-from focus_runtime.composition.call import Call, of_heads, plan_of, with_factors
+from focus_runtime.composition.call import with_factors
 from focus_runtime.composition.gpu import extent_of, fits, step_by_head, text_by_head
 from focus_runtime.composition.heads import FULL, Plan, memberships
-from focus_runtime.composition.state import FocusLayer
+from focus_runtime.composition.state import Call, FocusLayer
 from focus_runtime.errors import InputError
 from focus_runtime.gpu import WITHOUT_CUDNN, attention_fits
-from focus_runtime.mask.allowed_pairs import membership_extent, token_positions
+from focus_runtime.mask.allowed_pairs import token_positions
 from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.routing.router import Assignment
 
@@ -113,7 +113,7 @@ def _causal_mask(padding_BT: Tensor, query: Tensor, key: Tensor) -> Tensor:
 def focused_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """What the settings in force give, (B, Q, H, D)."""
     call = with_factors(layer, call)
-    plan, groups_SBT = plan_of(layer, call), groups_of_keys(layer, call)
+    plan, groups_SBT = layer.plan(call), groups_of_keys(layer, call)
     together = None
     if call.sinks is None and not plan.heads.uniform:
         on_cpu = call.query.device.type == "cpu"
@@ -137,7 +137,7 @@ def by_setting(
 
     `together` are heads of several settings that were computed in one call.
     """
-    current, plan = layer.current_pass, plan_of(layer, call)
+    current, plan = layer.current_pass, layer.plan(call)
     current.counts = plan.counts
     if plan.heads.uniform:
         return one_setting(call, plan.heads.groups[0].setting)
@@ -151,7 +151,7 @@ def by_setting(
         # no view: autograd refuses to write by a list of numbers into a view written by a slice before
         out_BQHD, backends = call.query.new_empty(batch, new, num_heads, size), []
     for group, part in left:
-        own = of_heads(call, part)
+        own = call.part(part)
         if group.setting.full:
             current.backend, result_BQHD = FULL, own_attention(module, layer, own)
         else:
@@ -203,8 +203,7 @@ def _together_on_gpu(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tens
     if new != length or not fits(GROUPED, owner.backend, call):
         return None
     extents = [_extent(layer, call, top_k) for top_k in heads.top_ks]
-    known = [extent or membership_extent(own) for extent, own in zip(extents, groups_SBT, strict=True)]
-    found = text_by_head(plan, call, groups_SBT.unbind(), known, owner.seconds)
+    found = text_by_head(plan, call, groups_SBT, extents, owner.seconds)
     return None if found is None else (found[0], "decomposed", found[1])
 
 
@@ -260,13 +259,8 @@ def _attended(
 
 def _extent(layer: FocusLayer, call: Call, top_k: int) -> Extent | None:
     """What is known of the groups without looking at them, which would make the host wait for a GPU."""
-    assignment, config = layer.current_pass.assignment, layer.owner.config
     whole = call.query.shape[2] == call.key.shape[2]  # else a cache holds groups that another rule may have decided
-    if assignment is None or not whole or not (assignment.uniform or assignment.beyond):
-        return None
-    if top_k == 0 and assignment.edit is not None:  # tokens linked by hand see each other all the same
-        return None
-    return extent_of(top_k, config.num_groups, beyond=not assignment.uniform)
+    return extent_of(layer.current_pass.assignment, top_k, layer.owner.config.num_groups) if whole else None
 
 
 def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None) -> str:
@@ -291,7 +285,7 @@ def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, ext
 
 def groups_of_keys(layer: FocusLayer, call: Call) -> Tensor:
     """Membership of the keys at hand, (S, B, Tk); the new tokens' is stored with their keys on the way."""
-    current, config, top_ks = layer.current_pass, layer.owner.config, plan_of(layer, call).heads.top_ks
+    current, config, top_ks = layer.current_pass, layer.owner.config, layer.plan(call).heads.top_ks
     assert current.assignment is not None, "the pre-hook runs before attention"
     new, history = memberships(current.assignment, top_ks, config.top_k), current.history
     if history is None or config.assignment == "sinkhorn":

@@ -9,19 +9,18 @@ Shape suffixes: B batch, H query heads (Hq), T tokens (Tq queries, Tk keys), D h
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from focus_runtime.attention.dispatch import one_dtype, rows_together
-from focus_runtime.attention.reference import Scoring, needs_gradient
-from focus_runtime.budget import HeadCounts, HeadGroup
-from focus_runtime.composition.heads import Part, Plan, Reach, counts_of, reach_of
-from focus_runtime.composition.state import FocusLayer
+from focus_runtime.attention.reference import needs_gradient
+from focus_runtime.budget import HeadGroup
+from focus_runtime.composition.heads import Reach, reach_of
+from focus_runtime.composition.state import Call, FocusLayer
 from focus_runtime.errors import InputError
 from focus_runtime.gpu import attention_fits, tried
 
@@ -29,38 +28,6 @@ if TYPE_CHECKING:
     from focus_runtime.attention.cuda.tiles import HeadFactors
 
 FACTORS = "factors of the logits"  # name of the Triton kernel in warnings
-
-
-@dataclass(slots=True)
-class Call:
-    """One attention call: the tensors, cropped to the tokens that exist, and how scores are formed."""
-
-    query: Tensor  # (B, Hq, Tq, D)
-    key: Tensor  # and value, (B, Hkv, Tk, D)
-    value: Tensor
-    padding: Tensor | None  # (B, Tk) bool, True for real tokens, or None when all are
-    total: int  # tokens of the whole text so far; more than Tk where a sliding cache dropped some
-    scoring: Scoring
-    dropout: float
-    sinks: Tensor | None = None  # (Hq,) learned sinks, one more logit for every query of a head
-
-    @property
-    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.query, self.key, self.value
-
-    @property
-    def counts(self) -> HeadCounts:
-        return counts_of(self.query, self.key)
-
-    @property
-    def whole(self) -> bool:
-        """Whether its queries are all tokens of the text."""
-        return self.query.shape[2] == self.key.shape[2] == self.total
-
-
-def plan_of(layer: FocusLayer, call: Call) -> Plan:
-    """What the heads of the layer execute in such a call."""
-    return layer.plan(call.counts, call.query.device)
 
 
 def of_one_size(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -99,13 +66,6 @@ def checked_call(layer: FocusLayer, call: Call) -> Call:
     return replace(call, query=query, key=key, value=value, padding=padding, total=total)
 
 
-def of_heads(call: Call, part: Part) -> Call:
-    """The same call for some of its heads."""
-    sinks = None if call.sinks is None else call.sinks[part.query]
-    query, key, value = call.query[:, part.query], call.key[:, part.key], call.value[:, part.key]
-    return replace(call, query=query, key=key, value=value, sinks=sinks)
-
-
 def with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | None = None) -> Call:
     """The same call with each query multiplied by its head's factor ** share of the text beyond the window.
 
@@ -120,7 +80,7 @@ def with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | 
         return call
     query, padding, total, new = call.query, call.padding, call.total, call.query.shape[2]
     if groups is None:
-        reach = plan_of(layer, call).reach
+        reach = layer.plan(call).reach
     else:
         reach = reach_of(groups, call.counts, layer.owner.config, query.device)
     if min(total, layer.sliding or total) <= reach.least:
@@ -146,21 +106,17 @@ def _multiplied(query: Tensor, factors: Tensor, reach: Reach, total: int, furthe
     """Queries, (B, Hq, Tq, D), with their heads' factors, by one kernel; None where it does not take them or fails."""
     if not kernels_read(factors) or needs_gradient(query) or not attention_fits(FACTORS, query, query, query):
         return None
+    from focus_runtime.attention.cuda.tiles import multiplied_on_gpu  # needs Triton
+
     own = head_factors(factors, reach)
-    return tried(FACTORS, query, lambda: _kernels().multiplied_on_gpu(query, own, total, furthest))
-
-
-@functools.cache  # an import statement takes longer
-def _kernels() -> Any:
-    from focus_runtime.attention.cuda import tiles  # needs Triton
-
-    return tiles
+    return tried(FACTORS, query, lambda: multiplied_on_gpu(query, own, total, furthest))
 
 
 def head_factors(factors: Tensor, reach: Reach) -> HeadFactors:
     """What kernels multiply queries by: (Hq,) float32 factors above 0 and the reach of their heads."""
-    made: HeadFactors = _kernels().HeadFactors(factors, reach.acts, reach.tokens, reach.growth)
-    return made
+    from focus_runtime.attention.cuda.tiles import HeadFactors  # needs Triton
+
+    return HeadFactors(factors, reach.acts, reach.tokens, reach.growth)
 
 
 def kernels_read(factors: Tensor) -> bool:

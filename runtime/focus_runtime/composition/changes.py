@@ -244,8 +244,7 @@ class LayerEdit:
             assignment,
             probabilities=probabilities_BTK,
             membership=edit.applied(membership_BT),
-            uniform=False,
-            beyond=False,
+            exact=False,
             edit=edit,
             by_top_k=None,
         )

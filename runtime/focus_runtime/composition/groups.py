@@ -19,7 +19,7 @@ from focus_runtime.composition.documents import Documents
 from focus_runtime.composition.heads import MOST_SETS
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.gpu import tried
-from focus_runtime.routing.router import ROUTING, Assignment, CentroidRouter, routing_kernels
+from focus_runtime.routing.router import ROUTING, Assignment, CentroidRouter
 
 if TYPE_CHECKING:
     from focus_runtime.routing.on_gpu import TextSinks
@@ -122,9 +122,9 @@ def _on_gpu(layer: FocusLayer, router: CentroidRouter, hidden: Tensor) -> Assign
     looks = config.text_sinks is not None and layer.index >= config.text_sinks_from
     sinks = _sinks_to_find(layer, hidden) if looks else None
     weights_EK, potential = router.scoring_weights(), router.potential
-    result = tried(
-        ROUTING, hidden, lambda: routing_kernels().route_on_gpu(hidden, weights_EK, potential, top_ks, sinks)
-    )
+    from focus_runtime.routing.on_gpu import route_on_gpu  # needs Triton
+
+    result = tried(ROUTING, hidden, lambda: route_on_gpu(hidden, weights_EK, potential, top_ks, sinks))
     if result is None:
         return None
     probabilities_BTK, sets_SBT, found_BT = result
@@ -133,15 +133,16 @@ def _on_gpu(layer: FocusLayer, router: CentroidRouter, hidden: Tensor) -> Assign
         probabilities_BTK,
         sets_SBT[top_ks.index(config.top_k)],
         potential,
-        uniform=found_BT is None,
+        exact=True,
         everywhere=found_BT,
-        beyond=found_BT is not None,
         by_top_k=(asked, sets_SBT[: len(asked)]) if asked else None,
     )
 
 
 def _sinks_to_find(layer: FocusLayer, hidden: Tensor) -> TextSinks:
     """What the kernel needs to find text sinks."""
+    from focus_runtime.routing.on_gpu import TextSinks  # needs Triton
+
     config, current = layer.owner.config, layer.current_pass
     history, before, padding_B = current.history, current.before, None
     assert config.text_sinks is not None, "the layer looks"
@@ -154,4 +155,4 @@ def _sinks_to_find(layer: FocusLayer, hidden: Tensor) -> TextSinks:
     elif before:
         assert history is not None, "it has the first input"
         first_BE, padding_B = first_BE.to(hidden.device).contiguous(), history.first_real
-    return routing_kernels().TextSinks(first_BE, known_BT, config.text_sinks, config.num_sinks - before, padding_B)
+    return TextSinks(first_BE, known_BT, config.text_sinks, config.num_sinks - before, padding_B)

@@ -17,7 +17,6 @@ from torch import Tensor
 from focus_runtime.attention.fused import HeadRules
 from focus_runtime.budget import HeadCounts, HeadGroup, query_numbers, query_settings
 from focus_runtime.config import CONSTANT, FocusConfig
-from focus_runtime.gpu import on_gpu, tried
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
 
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 
 
 EVERYTHING = 2**62  # a window that no text is longer than
-SETS = "groups by top-k"  # name of the Triton kernel in warnings
-MOST_SETS = 7  # that it gives at once
+MOST_SETS = 7  # top-k for which a kernel decides groups at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,28 +74,19 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
 
     With a top-k of 0 no token has a group. A function that replaces what routers decide decides for every other one.
     """
-    everywhere_BT, edit = assignment.everywhere, assignment.edit
     if assignment.by_top_k is not None and assignment.by_top_k[0] == top_ks:
         return assignment.by_top_k[1]
     if top_ks == (usual,):
         return assignment.membership[None]
-    if not (assignment.uniform or assignment.beyond or edit is not None):  # probabilities decided nothing
+    if not (assignment.exact or assignment.edit is not None):  # probabilities decided nothing
         return torch.stack([assignment.membership if k else torch.zeros_like(assignment.membership) for k in top_ks])
     own = assignment.probabilities.detach()
-    if on_gpu(own.device) and own.dtype == torch.float32 and len(top_ks) <= MOST_SETS:
-        # one kernel in place of a sort for each k and a wait for the GPU
-        from focus_runtime.routing.on_gpu import sets_on_gpu  # needs Triton
-
-        probabilities_BTK, membership_BT = own.contiguous(), assignment.membership.contiguous()
-        tokens_BT = None if everywhere_BT is None else everywhere_BT.contiguous()
-        found_SBT = tried(SETS, own, lambda: sets_on_gpu(probabilities_BTK, membership_BT, tokens_BT, top_ks, usual))
-        if found_SBT is not None:
-            return found_SBT if edit is None else edit.applied(found_SBT)
-    groups_SBT = torch.stack([assignment.membership if k == usual else top_k_membership(own, k) for k in top_ks])
-    if everywhere_BT is not None:
-        some_S11 = torch.tensor(top_ks, device=own.device)[:, None, None] > 0  # heads without groups have none of these
-        groups_SBT = groups_SBT | all_groups(everywhere_BT & some_S11, own.shape[-1])
-    return groups_SBT if edit is None else edit.applied(groups_SBT)
+    groups = [assignment.membership if k == usual else top_k_membership(own, k) for k in top_ks]
+    if assignment.everywhere is not None:
+        everywhere_BT = all_groups(assignment.everywhere, own.shape[-1])
+        groups = [groups_BT | everywhere_BT if k else groups_BT for k, groups_BT in zip(top_ks, groups, strict=True)]
+    groups_SBT = torch.stack(groups)
+    return groups_SBT if assignment.edit is None else assignment.edit.applied(groups_SBT)
 
 
 def head_masks(
@@ -143,11 +132,6 @@ def part_of(group: HeadGroup, counts: HeadCounts) -> Part:
     if any(keys.count(number) != keys.count(numbers[0]) for number in numbers):
         numbers = keys
     return Part(_as_slice(query) or query, _as_slice(numbers) or numbers)
-
-
-def by_key_head(tensor: Tensor, dim: int, num_heads: int) -> Tensor:
-    """Split the dimension of query heads into (key-value heads, query heads that share one)."""
-    return tensor.unflatten(dim, (num_heads, -1))
 
 
 FULL = "full attention"  # named with the backends, for heads whose budget gives them that

@@ -20,12 +20,12 @@ from transformers.utils.generic import TransformersKwargs
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.attend import focused_attention, own_attention
 from focus_runtime.composition.cache import GroupHistory, check_continues, history_of, layer_of
-from focus_runtime.composition.call import Call, checked_call, of_one_size
+from focus_runtime.composition.call import checked_call, of_one_size
 from focus_runtime.composition.decode import decode_step, defers
 from focus_runtime.composition.documents import PACKED, Documents, by_token, documents_of
 from focus_runtime.composition.gpu import text_on_gpu
 from focus_runtime.composition.groups import decide_groups
-from focus_runtime.composition.state import STATE, Attend, FocusLayer
+from focus_runtime.composition.state import STATE, Attend, Call, FocusLayer
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL, attention_implementation
 
@@ -136,27 +136,22 @@ def focus_forward(
 
 def attend(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """One attention call, (B, Q, H, D), of texts that are a row each."""
-    owner, focused, call = layer.owner, layer.focused, checked_call(layer, call)
-    out_BQHD = _short_way(layer, call) if focused else None
-    if out_BQHD is not None:
-        return out_BQHD
+    owner, current, focused, call = layer.owner, layer.current_pass, layer.focused, checked_call(layer, call)
+    short = None
+    if focused and current.hidden is not None:
+        short = decode_step(layer, current.hidden, call)
+        if short is None:
+            current.assignment = decide_groups(layer, current.hidden, None)
+    elif focused and not owner.modes:
+        short = text_on_gpu(layer, call)
+    if short is not None:
+        return short
     attending: Attend = focused_attention if focused else own_attention
     for mode in owner.modes:
         if focused or mode.full:
             attending = functools.partial(mode.attend, attending)
     with owner.seconds("attention"):
         return attending(module, layer, call)
-
-
-def _short_way(layer: FocusLayer, call: Call) -> Tensor | None:
-    """A decode step, or a whole text on a GPU, by kernels that do most of it; None where none takes the call."""
-    current = layer.current_pass
-    if current.hidden is None:
-        return None if layer.owner.modes else text_on_gpu(layer, call)
-    out_BQHD = decode_step(layer, current.hidden, call)
-    if out_BQHD is None:
-        current.assignment = decide_groups(layer, current.hidden, None)
-    return out_BQHD
 
 
 def _attend_each_document(module: nn.Module, layer: FocusLayer, call: Call, documents: Documents) -> Tensor:

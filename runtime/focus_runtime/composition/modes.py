@@ -18,10 +18,10 @@ from focus_runtime.attention.flash import has_backward
 from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadSetting, query_numbers
 from focus_runtime.composition.attend import by_setting, every_head_at, groups_of_keys, own_attention
-from focus_runtime.composition.call import Call, plan_of, with_factors
+from focus_runtime.composition.call import with_factors
 from focus_runtime.composition.changes import LayerEdit
-from focus_runtime.composition.heads import HeadMask, by_key_head, head_masks
-from focus_runtime.composition.state import Attend, FocusLayer, Mode
+from focus_runtime.composition.heads import HeadMask, head_masks
+from focus_runtime.composition.state import Attend, Call, FocusLayer, Mode
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.rule import PairRule
@@ -162,7 +162,7 @@ class Alternatives(Mode):
                     other_BQHD = own_attention(module, layer, call)
                 else:
                     other_BQHD = every_head_at(layer, call, current.assignment, setting)
-                difference = by_key_head(other_BQHD - executed_BQHD, 2, heads)
+                difference = (other_BQHD - executed_BQHD).unflatten(2, (heads, -1))
             out_BQHD = out_BQHD + (difference * weight_H[:, None, None]).flatten(2, 3).to(out_BQHD.dtype)
         current.backend = backend
         return out_BQHD
@@ -246,7 +246,7 @@ class AddedPairs(Mode):
         out_BQHD, pairs_N3 = attend(module, layer, call), self.pairs.get(layer.index)
         if pairs_N3 is None:
             return out_BQHD
-        heads, groups_SBT = plan_of(layer, call).heads, groups_of_keys(layer, call)
+        heads, groups_SBT = layer.plan(call).heads, groups_of_keys(layer, call)
         masks = head_masks(heads, groups_SBT, layer.owner.config, layer.sliding)
         return _with_added(with_factors(layer, call), masks, out_BQHD, pairs_N3)
 

@@ -18,9 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.call import Call
 from focus_runtime.composition.modes import FullAttention, Observed, OnAttention
-from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks
+from focus_runtime.composition.state import STATE, Call, FocusLayer, FoundSinks
 from focus_runtime.models.structure import attention_modules, decoder_layers
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter, RouterObserver

@@ -1,26 +1,64 @@
-"""State of composed attention modules, and of the composition they belong to; `FocusModel` in attach.py provides it."""
+"""An attention call, and the state of composed modules and their composition, which `FocusModel` in attach.py provides.
+
+Shape suffixes: B batch, H query heads (Hq), T tokens (Tq queries, Tk keys), D head size.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from focus_runtime.attention.clock import PassClock
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.documents import Documents
-from focus_runtime.composition.heads import LayerHeads, Plan, layer_heads
+from focus_runtime.composition.heads import LayerHeads, Part, Plan, counts_of, layer_heads
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
 STATE = "_focus_layer"  # attribute of an attention module that holds its FocusLayer
 
-Attend = Callable[[nn.Module, "FocusLayer", Any], Tensor]  # of a module, its layer and a `Call`: (B, Q, H, D)
+
+@dataclass(slots=True)
+class Call:
+    """One attention call: the tensors, cropped to the tokens that exist, and how scores are formed."""
+
+    query: Tensor  # (B, Hq, Tq, D)
+    key: Tensor  # and value, (B, Hkv, Tk, D)
+    value: Tensor
+    padding: Tensor | None  # (B, Tk) bool, True for real tokens, or None when all are
+    total: int  # tokens of the whole text so far; more than Tk where a sliding cache dropped some
+    scoring: Scoring
+    dropout: float
+    sinks: Tensor | None = None  # (Hq,) learned sinks, one more logit for every query of a head
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.query, self.key, self.value
+
+    @property
+    def counts(self) -> HeadCounts:
+        return counts_of(self.query, self.key)
+
+    def part(self, part: Part) -> Call:
+        """The same call for some of its heads."""
+        sinks = None if self.sinks is None else self.sinks[part.query]
+        query, key, value = self.query[:, part.query], self.key[:, part.key], self.value[:, part.key]
+        return replace(self, query=query, key=key, value=value, sinks=sinks)
+
+    @property
+    def whole(self) -> bool:
+        """Whether its queries are all tokens of the text."""
+        return self.query.shape[2] == self.key.shape[2] == self.total
+
+
+Attend = Callable[[nn.Module, "FocusLayer", Call], Tensor]  # gives (B, Q, H, D)
 
 
 class Mode:
@@ -38,7 +76,7 @@ class Mode:
         """The groups of the new tokens of a layer, changed."""
         return assignment
 
-    def attend(self, attend: Attend, module: nn.Module, layer: FocusLayer, call: Any) -> Tensor:
+    def attend(self, attend: Attend, module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
         """What a layer returns, (B, Q, H, D), where `attend` is without this mode; queries are without factors."""
         return attend(module, layer, call)
 
@@ -158,9 +196,9 @@ class FocusLayer:
         """What the layer's heads execute under the settings in force."""
         return layer_heads(self.owner.config, self.index, counts)
 
-    def plan(self, counts: HeadCounts, device: torch.device) -> Plan:
+    def plan(self, call: Call) -> Plan:
         """The same with what kernels read of it, kept from one call to the next."""
-        plan = self._plan
+        plan, counts, device = self._plan, call.counts, call.query.device
         if plan is None or plan.config is not self.owner.config or plan.counts != counts or plan.device != device:
             self._plan = plan = Plan(self.index, self.owner.config, counts, device)
         return plan

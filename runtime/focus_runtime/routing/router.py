@@ -5,10 +5,9 @@ Shape suffixes: B batch, T tokens, E model width (d in the paper), R routing siz
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,8 +35,7 @@ def few_tokens_fit(hidden: Tensor) -> bool:
 def route_few_tokens(hidden: Tensor, weights: Tensor, potential: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     """Probabilities (B, T, K) float32 and groups (B, T) of tokens, as `CentroidRouter.own_assignment` defines them.
 
-    Args:
-        weights: (E, K) float32, contiguous: W_g C^T / tau.
+    `weights`: (E, K) float32, contiguous: W_g C^T / tau.
     """
     batch, length, width = hidden.shape
     groups = weights.shape[1]
@@ -79,9 +77,8 @@ class Assignment:
         probabilities: (B, T, K) float, rows sum to 1.
         membership: (B, T) int64, bit g set when the token belongs to group g.
         potential: (B, K) or (K,) float, the column term that was used.
-        uniform: every token has exactly the configured k of K groups.
+        exact: every token that is not `everywhere` has exactly the configured k of K groups.
         everywhere: (B, T) bool, tokens that belong to all groups whatever the k, see `in_all_groups`.
-        beyond: all other tokens have exactly the configured k of K groups.
         edit: changes of the membership whatever the k, made by hand.
         by_top_k: the membership for each of several k, (S, B, T), where they were decided together.
     """
@@ -89,9 +86,8 @@ class Assignment:
     probabilities: Tensor
     membership: Tensor
     potential: Tensor
-    uniform: bool = False
+    exact: bool = False
     everywhere: Tensor | None = None
-    beyond: bool = False
     edit: MembershipEdit | None = None
     by_top_k: tuple[tuple[int, ...], Tensor] | None = None
 
@@ -111,8 +107,7 @@ class Assignment:
         """The same with some tokens in all groups: every later token sees them, and they see every earlier one."""
         everywhere = tokens_BT if self.everywhere is None else self.everywhere | tokens_BT
         membership = self.membership | all_groups(everywhere, self.probabilities.shape[-1])
-        beyond = self.uniform or self.beyond
-        return replace(self, membership=membership, uniform=False, everywhere=everywhere, beyond=beyond, by_top_k=None)
+        return replace(self, membership=membership, everywhere=everywhere, by_top_k=None)
 
 
 def all_groups(tokens: Tensor, num_groups: int) -> Tensor:
@@ -295,7 +290,7 @@ class CentroidRouter(nn.Module):
         column_term = potential if causal else potential[:, None, :]
         probabilities_BTK = torch.softmax(logits_BTK + column_term, dim=-1)
         membership_BT = top_k_membership(probabilities_BTK.detach(), self.config.top_k)
-        return Assignment(probabilities_BTK, membership_BT, potential, uniform=True)
+        return Assignment(probabilities_BTK, membership_BT, potential, exact=True)
 
     def _routed_by_kernel(self, hidden: Tensor) -> Assignment | None:
         """Groups by the causal rule in one call; None where no kernel takes these tokens."""
@@ -305,17 +300,11 @@ class CentroidRouter(nn.Module):
             weights_EK, potential = self.scoring_weights(), self.potential
             if weights_EK.dtype == torch.float32:
                 routed = route_few_tokens(hidden, weights_EK, potential, self.config.top_k)
-                return Assignment(*routed, potential, uniform=True)
+                return Assignment(*routed, potential, exact=True)
         if not self.routes_on_gpu(hidden):
             return None
         weights_EK, potential, top_ks = self.scoring_weights(), self.potential, (self.config.top_k,)
-        found = tried(ROUTING, hidden, lambda: routing_kernels().route_on_gpu(hidden, weights_EK, potential, top_ks))
-        return None if found is None else Assignment(found[0], found[1][0], potential, uniform=True)
+        from focus_runtime.routing.on_gpu import route_on_gpu  # needs Triton
 
-
-@functools.cache
-def routing_kernels() -> Any:
-    """The module on_gpu.py, which needs Triton: an import statement takes a microsecond each time."""
-    from focus_runtime.routing import on_gpu
-
-    return on_gpu
+        found = tried(ROUTING, hidden, lambda: route_on_gpu(hidden, weights_EK, potential, top_ks))
+        return None if found is None else Assignment(found[0], found[1][0], potential, exact=True)

@@ -7,6 +7,7 @@ import torch
 
 from focus_runtime.budget import HeadException
 from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.composition.modes import SoftGate
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingStopped
 from focus_runtime.fit.centroids import RouterSteps, centroid_loop, training_focus
@@ -28,13 +29,14 @@ def loop_of(focus, centroids, **changes):
 
 def test_the_last_steps_run_at_the_settings_of_inference(tiny_model, monkeypatch):
     seen: list = []
-    original = FocusModel.training_gate
+    original = FocusModel.entered
 
-    def watched(self, gate):
-        seen.append((gate.hard, self.config.window, self.config.assignment))
-        return original(self, gate)
+    def watched(self, mode):
+        if isinstance(mode, SoftGate):
+            seen.append((mode.hard, self.config.window, self.config.assignment))
+        return original(self, mode)
 
-    monkeypatch.setattr(FocusModel, "training_gate", watched)
+    monkeypatch.setattr(FocusModel, "entered", watched)
     centroids = build_centroids(tiny_model, **FOCUS)
     with training_focus(tiny_model, centroids) as focus:
         loop_of(focus, centroids).run()

@@ -63,21 +63,14 @@ Entered = TypeVar("Entered", bound=Mode)
 
 @dataclass(eq=False)
 class FocusModel:
-    """A model with Focus composed onto it; `detach()`, or the end of a `with` block, gives the original back.
+    """A model with Focus composed onto it; `detach()`, or the end of a `with` block, gives the original back."""
 
-    Attributes:
-        model: the frozen Hugging Face model.
-        routers: by layer number.
-        config: settings in force.
-        seconds: time spent in routing and attention since `reset_seconds()`; on a GPU nothing is timed before that.
-    """
-
-    model: nn.Module
-    routers: Mapping[int, CentroidRouter]
-    config: FocusConfig
+    model: nn.Module  # the frozen Hugging Face model
+    routers: Mapping[int, CentroidRouter]  # by layer number
+    config: FocusConfig  # settings in force
     backend: str
     centroids: Centroids
-    seconds: PassClock = field(default_factory=PassClock)
+    seconds: PassClock = field(default_factory=PassClock)  # since `reset_seconds()`; before it, a GPU is not timed
     paused: bool = False
     modes: tuple[Mode, ...] = ()
     found_sinks: FoundSinks = field(default_factory=FoundSinks)
@@ -110,11 +103,8 @@ class FocusModel:
         return [layer.index for layer in self._layers() if layer.router is not None]
 
     def head_masks(self, config: FocusConfig | None = None) -> dict[int, tuple[HeadMask, ...]]:
-        """The pairs that each group of heads of a focused layer used in this thread's last forward pass.
-
-        Args:
-            config: other settings than those in force, at which they would have used others with the same groups.
-        """
+        """The pairs that each group of heads of a focused layer used in this thread's last forward pass, or would have
+        used with the same groups at other settings, `config`."""
         masks = {}
         for layer in self._layers():
             current = layer.current_pass
@@ -247,15 +237,11 @@ class FocusModel:
         """Save centroids, the settings in force, and which model they are for; files of the same names are replaced.
 
         Args:
-            folder: is made where it is missing.
             base_model: name that `from_pretrained` loads the model by; what the centroids or the model say when None.
             base_weights: save the model's weights too, into a folder of their own, such as after training them.
 
         Returns:
             sha256 of the centroid file.
-
-        Raises:
-            CentroidFileError: the folder cannot be written.
         """
         folder = Path(folder)
         current = dataclasses.replace(self.centroids, routers=dict(self.routers), config=self.config)
@@ -294,9 +280,6 @@ class FocusModel:
             source: a folder of `save_pretrained`, `user/repo` or `user/repo@revision`, or what `load_centroids` takes.
             model: the base model; None loads the one that was saved or is named.
             dtype, device: of a base model that is loaded, as for `load_model`.
-
-        Returns:
-            The composed model: `.model` is the Hugging Face model, which runs Focus.
 
         Raises:
             CentroidFileError: the centroids cannot be had, or are for another model.
@@ -447,7 +430,13 @@ def compose(
     centroids.check_fits(model)
     own = centroids.config if settings is None else settings.of(centroids.config)
     config = FocusSettings(**chosen).of(own)
-    _check_parts(centroids, config)
+    if config.logit_factors and any(router.logit_factors is None for router in centroids.routers.values()):
+        raise ConfigError("these centroids have no factors of the logits", fix="leave out logit_factors")
+    if config.assignment == "causal" and not centroids.has_potentials:
+        raise InputError(
+            "these centroids carry no column potentials, which causal assignment needs",
+            fix="call calibrate_potentials(model, centroids, ids) first, or use assignment='sinkhorn'",
+        )
     centroids.check_budget(model, config.budget)
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
@@ -458,14 +447,3 @@ def compose(
     if check:
         focus._check()
     return focus
-
-
-def _check_parts(centroids: Centroids, config: FocusConfig) -> None:
-    """Refuse centroids that lack the factors or the potentials that a configuration needs."""
-    if config.logit_factors and any(router.logit_factors is None for router in centroids.routers.values()):
-        raise ConfigError("these centroids have no factors of the logits", fix="leave out logit_factors")
-    if config.assignment == "causal" and not centroids.has_potentials:
-        raise InputError(
-            "these centroids carry no column potentials, which causal assignment needs",
-            fix="call calibrate_potentials(model, centroids, ids) first, or use assignment='sinkhorn'",
-        )

@@ -5,10 +5,11 @@ Shape suffixes: B batch, H query heads, Q queries, T keys (Tk), D head size, S d
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from focus_runtime.attention.masked import WindowedFocus, sliding_attention
 from focus_runtime.attention.reference import beside_sinks, needs_gradient
 from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.composition.cache import START_OVER
-from focus_runtime.composition.call import with_factors
+from focus_runtime.composition.factors import with_factors
 from focus_runtime.composition.gpu import extent_of, fits, step_by_head, text_by_head
 from focus_runtime.composition.heads import FULL, Plan, memberships
 from focus_runtime.composition.state import Call, FocusLayer
@@ -50,7 +51,7 @@ def own_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     return sliding_attention(*call.tensors, reach, call.scoring, call.padding, sinks=call.sinks).transpose(1, 2)
 
 
-def _full(module: nn.Module, call: Call) -> Tensor:
+def _full(module: Any, call: Call) -> Tensor:
     """Full causal attention, (B, Q, H, D): torch's SDPA, or our masked attention for softcap, which SDPA lacks."""
     query, key, value, padding = *call.tensors, call.padding
     if call.scoring.softcap is not None:
@@ -66,20 +67,12 @@ def _full(module: nn.Module, call: Call) -> Tensor:
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
     shared_by = query.shape[1] // key.shape[1]
     if getattr(module, "num_key_value_groups", shared_by) != shared_by:  # only some query heads of a key-value head
-        module = _shared_by(shared_by)
+        module = SimpleNamespace(num_key_value_groups=shared_by)
     step = query.shape[2] == 1 and query.device.type == "cuda"
     with WITHOUT_CUDNN if step else nullcontext():
         return sdpa(
             module, query, key, value, mask_B1QT, scaling=call.scoring.scale, is_causal=causal, dropout=call.dropout
         )[0]
-
-
-@functools.cache
-def _shared_by(number: int) -> nn.Module:
-    """Stands for an attention module of which some heads are computed."""
-    module = nn.Module()
-    module.num_key_value_groups = number  # type: ignore[assignment]
-    return module
 
 
 def _one_group(call: Call) -> Tensor:
@@ -133,10 +126,8 @@ def by_setting(
     one_setting: Callable[[Call, HeadSetting], Tensor],
     together: Together | None = None,
 ) -> Tensor:
-    """Heads of equal settings in one call of `one_setting`, (B, Q, H, D); full ones by the layer's own attention.
-
-    `together` are heads of several settings that were computed in one call.
-    """
+    """Heads of equal settings in one call of `one_setting`, (B, Q, H, D); full ones by the layer's own attention, and
+    none that were computed `together` before."""
     current, plan = layer.current_pass, layer.plan(call)
     current.counts = plan.counts
     if plan.heads.uniform:

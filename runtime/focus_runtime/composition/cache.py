@@ -25,19 +25,14 @@ START_OVER = "start from an empty cache and fill it with Focus composed"
 
 
 class GroupHistory:
-    """Groups of the tokens one cache layer has seen, for a batch of B texts, by S settings of its heads.
-
-    Attributes:
-        first_real: (B,) int64, padding tokens before each text; None while empty, and where there was no padding.
-        first_input: (B, E) input of the layer at each text's first real token, where text sinks are looked for.
-    """
+    """Groups of the tokens one cache layer has seen, for a batch of B texts, by S settings of its heads."""
 
     def __init__(self, seen: int) -> None:
         self.seen = seen  # tokens the layer has seen, through Focus or not
         self.length = 0  # tokens whose groups are known; equal to `seen` as long as only Focus filled the cache
-        self.first_real: Tensor | None = None
+        self.first_real: Tensor | None = None  # (B,) int64, padding tokens before each text; None without padding
         self.written_by: Hashable = None
-        self.first_input: Tensor | None = None
+        self.first_input: Tensor | None = None  # (B, E) of each text's first real token, to find text sinks
         self._buffer: Tensor | None = None  # (B, S, capacity)
 
     @property

@@ -26,7 +26,7 @@ from torch import Tensor
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.fused import fused_step, step_fits
 from focus_runtime.composition.cache import GroupHistory
-from focus_runtime.composition.call import acting_factors, head_factors, with_factors
+from focus_runtime.composition.factors import acting_factors, head_factors, with_factors
 from focus_runtime.composition.gpu import step_by_head
 from focus_runtime.composition.heads import MOST_SETS
 from focus_runtime.composition.state import Call, FocusLayer
@@ -80,13 +80,12 @@ def decode_step(layer: FocusLayer, hidden: Tensor, call: Call) -> Tensor | None:
     if not call.key.shape[2] == call.total == place + 1 or call.padding is not None or call.sinks is not None:
         return None
     step = _on_cpu if few_tokens_fit(hidden) else _on_gpu
+    out_BQHD = None
     try:
         out_BQHD = step(layer, router, history, hidden, call)
-    except BaseException:
-        history.length = place  # the groups of the new token may not be written
-        raise
-    if out_BQHD is None:
-        history.length = place
+    finally:
+        if out_BQHD is None:
+            history.length = place  # the groups of the new token may not be written
     return out_BQHD
 
 

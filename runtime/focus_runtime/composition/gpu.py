@@ -18,7 +18,7 @@ from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.decomposed import GROUPED, grouped_fits, triton_kernels
 from focus_runtime.attention.reference import needs_gradient
-from focus_runtime.composition.call import acting_factors, head_factors, kernels_read, with_factors
+from focus_runtime.composition.factors import acting_factors, head_factors, kernels_read, with_factors
 from focus_runtime.composition.heads import Plan, memberships
 from focus_runtime.composition.state import Call, FocusLayer
 from focus_runtime.gpu import attention_fits, tried

@@ -15,12 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from transformers.utils.generic import TransformersKwargs
 
+from focus_runtime.attention.dispatch import one_dtype, rows_together
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.attend import focused_attention, own_attention
 from focus_runtime.composition.cache import GroupHistory, check_continues, history_of, layer_of
-from focus_runtime.composition.call import checked_call, of_one_size
 from focus_runtime.composition.decode import decode_step, defers
 from focus_runtime.composition.documents import PACKED, Documents, by_token, documents_of
 from focus_runtime.composition.gpu import text_on_gpu
@@ -31,13 +32,8 @@ from focus_runtime.models.structure import OTHER_MODEL, attention_implementation
 
 IMPLEMENTATION = "focus"  # names that begin with it are ours
 # Arguments of an attention call that Focus applies, or that say nothing about which pairs attend.
-UNDERSTOOD = frozenset(TransformersKwargs.__annotations__) | {
-    "sliding_window",
-    "use_cache",
-    "cache_position",
-    "return_dict",
-    "logits_to_keep",
-}
+UNDERSTOOD = {"sliding_window", "use_cache", "cache_position", "return_dict", "logits_to_keep"}
+UNDERSTOOD |= TransformersKwargs.__annotations__.keys()
 CACHES = ("cache", "past_key_values", "layer_past")
 MEANINGS = {
     "indices": "its own sparse attention",
@@ -73,8 +69,7 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
         current.before = current.history.seen
         if current.before:
             _check_past(layer, current.history)
-    if router.config is not owner.config:  # setting an attribute of a module takes a microsecond and more
-        router.config = owner.config
+    router.config = owner.config
     hidden = args[0] if args else kwargs["hidden_states"]
     padding = None if mask is None else mask.bool()
     if defers(layer, hidden, padding):
@@ -95,7 +90,7 @@ def focus_forward(
     s_aux: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function registered with transformers.
+    """The attention function registered with transformers; returns (B, Tq, Hq, Dv) and no weights.
 
     Args:
         query: (B, Hq, Tq, D) after norms and rotary embedding; key: (B, Hkv, Tk, D), value: (B, Hkv, Tk, Dv), the cache
@@ -103,9 +98,6 @@ def focus_forward(
         attention_mask: what `focus_mask` returned.
         scaling: factor on the scores; D^-0.5 when None.
         s_aux: (Hq,) learned sinks, one more logit for every query of a head.
-
-    Returns:
-        (B, Tq, Hq, Dv) and no weights.
     """
     layer: FocusLayer | None = module.__dict__.get(STATE)
     if layer is None:
@@ -120,8 +112,9 @@ def focus_forward(
     mask_BT = _mask_of(layer, attention_mask)
     current.documents = documents_of(mask_BT, kwargs, current.documents)
     scoring, size = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap), value.shape[3]
-    if key.shape[3] != size:
-        query, key, value = of_one_size(query, key, value)
+    if key.shape[3] != size:  # as in multi-head latent attention; zeros change no product
+        most = max(key.shape[3], size)
+        query, key, value = (pad(x, (0, most - x.shape[3])) for x in (query, key, value))
     if dropout and layer.router is not None:
         _warn_of_dropout()
     call = Call(query, key, value, mask_BT, 0, scoring, dropout, s_aux)
@@ -136,7 +129,7 @@ def focus_forward(
 
 def attend(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """One attention call, (B, Q, H, D), of texts that are a row each."""
-    owner, current, focused, call = layer.owner, layer.current_pass, layer.focused, checked_call(layer, call)
+    owner, current, focused, call = layer.owner, layer.current_pass, layer.focused, _checked(layer, call)
     short = None
     if focused and current.hidden is not None:
         short = decode_step(layer, current.hidden, call)
@@ -152,6 +145,35 @@ def attend(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
             attending = functools.partial(mode.attend, attending)
     with owner.seconds("attention"):
         return attending(module, layer, call)
+
+
+def _checked(layer: FocusLayer, call: Call) -> Call:
+    """A call as it came, without what a static cache holds beyond the text; `total` is 0 unless it is one document."""
+    query, key, value = one_dtype(*rows_together(*call.tensors))
+    current, padding = layer.current_pass, call.padding
+    if call.total:
+        total = call.total
+    elif current.cached is not None:
+        total = current.history.seen if current.history is not None else int(current.cached.get_seq_length())
+    elif query.shape[2] != key.shape[2] and layer.router is not None:
+        raise InputError(
+            f"layer {layer.index} got {key.shape[2]} keys for {query.shape[2]} queries but no cache that Focus can "
+            "find",
+            expected="a cache passed to the model",
+            fix="call the model with use_cache=False",
+        )
+    else:
+        total = key.shape[2]
+    if key.shape[2] > total:
+        key, value = key[:, :, :total], value[:, :, :total]
+        padding = None if padding is None else padding[:, :total]
+    if padding is not None and padding.shape != (key.shape[0], key.shape[2]):
+        raise InputError(
+            f"attention_mask has shape {tuple(padding.shape)}",
+            expected=f"{(key.shape[0], key.shape[2])}: one entry for every cached and new token",
+            fix="pass the mask of the whole text, not of the new tokens only",
+        )
+    return replace(call, query=query, key=key, value=value, padding=padding, total=total)
 
 
 def _attend_each_document(module: nn.Module, layer: FocusLayer, call: Call, documents: Documents) -> Tensor:

@@ -36,13 +36,7 @@ def observe_routing(
     on_logits: OnTensor | None = None,
     stop_gradient: bool = False,
 ) -> AbstractContextManager[None]:
-    """Call functions with the layer and what its router computes, in the order of the layers.
-
-    Args:
-        on_embedding: takes the routing vectors (B, T, R), attached to the autograd graph.
-        on_logits: takes the scores over temperature (B, T, K).
-        stop_gradient: routers pass no gradient back to their hidden states.
-    """
+    """Call functions with the layer and what its router computes, in the order of the layers; see `RouterObserver`."""
 
     def observer(index: int) -> RouterObserver:
         return RouterObserver(
@@ -57,9 +51,8 @@ def observe_routing(
 def replace_assignment(holder: FocusModel | Centroids, assign: Assign) -> AbstractContextManager[None]:
     """Let a function decide every router's groups; of nested blocks the innermost decides.
 
-    Args:
-        assign: takes the layer, its router, the hidden states (B, T, E) and the padding (B, T) or None;
-            `router.own_assignment` gives what the router itself would have decided.
+    `assign` takes the layer, its router, the hidden states (B, T, E) and the padding (B, T) or None;
+    `router.own_assignment` gives what the router itself would have decided.
     """
     return _observed(holder.routers, lambda index: RouterObserver(assign=partial(assign, index, holder.routers[index])))
 
@@ -142,10 +135,14 @@ def resumed_at(model: nn.Module, layer: int, recorded: RecordedPass, first_token
     found = _found_sinks(model)
     if found is not None:
         found.by_layer |= {index: sinks[:, first_token:] for index, sinks in recorded.sinks.items() if index < layer}
+    before = {index: block for index, block in decoder_layers(model).items() if index < layer}
+    # only the last one's output is read; for the others it stands in for what need not be computed
+    output = recorded.outputs[max(before)] if before else ()
+    if isinstance(output, tuple):
+        output = tuple(part[:, first_token:] if place == 0 else part for place, part in enumerate(output))
+    else:
+        output = output[:, first_token:]
     with ExitStack() as stack:
-        before = {index: block for index, block in decoder_layers(model).items() if index < layer}
-        # only the last one's output is read; for the others it stands in for what need not be computed
-        output = _from(recorded.outputs[max(before)], first_token) if before else None
         for block in before.values():
             block.__dict__["forward"] = lambda *args, **kwargs: output
             stack.callback(block.__dict__.pop, "forward")
@@ -162,10 +159,3 @@ def _detached(output: Any) -> Any:
     if isinstance(output, torch.Tensor):
         return output.detach()
     return tuple(part.detach() if isinstance(part, torch.Tensor) else part for part in output)
-
-
-def _from(output: Any, start: int) -> Any:
-    """What a block returned for the tokens from `start` on."""
-    if isinstance(output, tuple):
-        return (output[0][:, start:], *output[1:])
-    return output[:, start:]

@@ -91,8 +91,7 @@ class PerThread(threading.local):
 class FoundSinks(PerThread):
     """Text sinks of this thread's latest pass, (B, T) bool, found up to a layer and in it; see groups.py.
 
-    A layer reads the entry of the one before it, so entries of an earlier pass are replaced before they are read, and
-    layers that are computed again (gradient checkpointing) find what they found.
+    A layer reads what the one before it has just written, also where layers are computed again for their gradients.
     """
 
     def __init__(self) -> None:
@@ -105,13 +104,10 @@ class FoundSinks(PerThread):
 
     def before(self, layer: int, shape: torch.Size, device: torch.device) -> Tensor | None:
         """(B, T) bool, found in the layers before one; None where none of them has looked."""
-        known = self.by_layer.get(layer - 1)  # nearly always there, and looked up in every layer
-        if known is None:
-            latest = max((index for index in self.by_layer if index < layer), default=None)
-            known = None if latest is None else self.by_layer[latest]
-        if known is None or known.shape != shape:
+        latest = max((index for index in self.by_layer if index < layer), default=None)
+        if latest is None or self.by_layer[latest].shape != shape:
             return None
-        return known if known.device == device else known.to(device)
+        return self.by_layer[latest].to(device)
 
     def note(self, layer: int, found: Tensor | None) -> None:
         """Keep what a layer has found; what an earlier pass found there goes where it did not look."""
@@ -139,27 +135,20 @@ class Composition(Protocol):
 
 @dataclass(slots=True)
 class Pass:
-    """State of one layer during a forward pass of one thread; between passes, of the latest one.
-
-    Attributes:
-        hidden: (1, 1, E) input of a decode step's token whose groups the attention call decides; None where they are
-            decided.
-        cached, history: the cache layer of a running pass, and the groups stored with its keys.
-        backend, counts: of the latest Focus call.
-    """
+    """State of one layer during a forward pass of one thread; between passes, of the latest one."""
 
     assignment: Assignment | None = None
-    hidden: Tensor | None = None
-    cached: Any = None
-    history: GroupHistory | None = None
+    hidden: Tensor | None = None  # (1, 1, E) input of a decode step's token whose groups the attention call decides
+    cached: Any = None  # the cache layer of a running pass
+    history: GroupHistory | None = None  # the groups stored with its keys
     before: int = 0  # tokens that the cache held before the pass
     called: bool = False  # whether the running pass has reached the attention interface
     documents: Documents | None = None  # None where every row is one text
-    backend: str = ""
+    backend: str = ""  # of the latest Focus call, as counts
     counts: HeadCounts | None = None
 
     def release(self) -> None:
-        """Keep nothing of the cache: the groups belong to it alone."""
+        """Keep nothing of the cache: it alone has the groups."""
         self.cached, self.history, self.hidden, self.before = None, None, None, 0
 
 

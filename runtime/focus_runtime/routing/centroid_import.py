@@ -95,32 +95,20 @@ class MappedTensor:
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class ForeignCentroids:
-    """Tensors of other code whose place in our format is known.
+    """Tensors of other code whose place in our format is known."""
 
-    Attributes:
-        name: of the file or folder.
-        others: names of tensors that are left out.
-        settings: K and d_g, and what else the file states.
-        num_model_layers: attention layers of the model; None without one.
-    """
-
-    name: str
+    name: str  # of the file or folder
     mapping: list[MappedTensor]
-    others: list[str]
+    others: list[str]  # names of tensors that are left out
     tensors: dict[str, Tensor]
-    settings: dict[str, float]
-    num_model_layers: int | None
+    settings: dict[str, float]  # K and d_g, and what else the file states
+    num_model_layers: int | None  # attention layers of the model; None without one
 
-    def centroids(
-        self,
-        *,
-        window: int | None = None,
-        top_k: int | None = None,
-        temperature: float | None = None,
-        num_sinks: int | None = None,
-    ) -> Centroids:
-        """Routers with the settings that are given, or else stated in the file; what is assumed is in the warnings."""
-        given = {"window": window, "top_k": top_k, "temperature": temperature, "num_sinks": num_sinks}
+    def centroids(self, **given: float | None) -> Centroids:
+        """Routers with the settings that are given, or else stated in the file; what is assumed is in the warnings.
+
+        `given`: window, top_k, temperature and num_sinks, None for what the file states.
+        """
         known = self.settings | {name: value for name, value in given.items() if value is not None}
         if "window" not in known:
             raise ConfigError(

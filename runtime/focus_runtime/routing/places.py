@@ -230,22 +230,12 @@ def _failure(name: HubName, error: Exception) -> CentroidFileError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A centroid file that was found; there may be none at a path that was named.
-
-    Attributes:
-        settings: those beside the file.
-        origin: repository and commit it was fetched from, "" for files of this machine.
-    """
+    """A centroid file that was found; there may be none at a path that was named."""
 
     path: Path
     name: str
-    settings: SavedSettings | None = None
-    origin: str = ""
-
-    @property
-    def sha256(self) -> str:
-        """Hash that the settings beside the file state, "" without any."""
-        return self.settings.sha256 if self.settings is not None else ""
+    settings: SavedSettings | None = None  # those beside the file
+    origin: str = ""  # repository and commit it was fetched from, "" for files of this machine
 
 
 def locate_centroids(source: str | os.PathLike[str], revision: str | None) -> Place:

@@ -54,15 +54,10 @@ ROUTING = "routing"  # name of the Triton kernel in warnings
 
 @dataclass(frozen=True, slots=True)
 class MembershipEdit:
-    """Bits of the membership that are set or cleared by hand.
+    """Bits of the membership that are set or cleared by hand."""
 
-    Attributes:
-        links: (T,) int64 bit sets that are added; each bit beyond the K groups is shared by the two tokens of one link.
-        silenced: bit set of the groups that no token belongs to.
-    """
-
-    links: Tensor
-    silenced: int
+    links: Tensor  # (T,) int64 bit sets that are added; the two tokens of a link share a bit beyond the K groups
+    silenced: int  # bit set of the groups that no token belongs to
 
     def applied(self, membership: Tensor) -> Tensor:
         """The membership (..., T) int64 after the changes."""
@@ -71,25 +66,15 @@ class MembershipEdit:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a router decided for a batch.
+    """What a router decided for a batch."""
 
-    Attributes:
-        probabilities: (B, T, K) float, rows sum to 1.
-        membership: (B, T) int64, bit g set when the token belongs to group g.
-        potential: (B, K) or (K,) float, the column term that was used.
-        exact: every token that is not `everywhere` has exactly the configured k of K groups.
-        everywhere: (B, T) bool, tokens that belong to all groups whatever the k, see `in_all_groups`.
-        edit: changes of the membership whatever the k, made by hand.
-        by_top_k: the membership for each of several k, (S, B, T), where they were decided together.
-    """
-
-    probabilities: Tensor
-    membership: Tensor
-    potential: Tensor
-    exact: bool = False
-    everywhere: Tensor | None = None
-    edit: MembershipEdit | None = None
-    by_top_k: tuple[tuple[int, ...], Tensor] | None = None
+    probabilities: Tensor  # (B, T, K) float, rows sum to 1
+    membership: Tensor  # (B, T) int64, bit g set when the token belongs to group g
+    potential: Tensor  # (B, K) or (K,) float, the column term that was used
+    exact: bool = False  # every token that is not `everywhere` has exactly the configured k of K groups
+    everywhere: Tensor | None = None  # (B, T) bool, tokens that belong to all groups whatever the k
+    edit: MembershipEdit | None = None  # changes of the membership whatever the k, made by hand
+    by_top_k: tuple[tuple[int, ...], Tensor] | None = None  # several k, and (S, B, T) groups decided together for them
 
     def part(self, rows: slice, tokens: slice) -> Assignment:
         """That of some tokens of some texts; there may be no edit."""
@@ -117,19 +102,12 @@ def all_groups(tokens: Tensor, num_groups: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RouterObserver:
-    """Functions that one router calls while it is observed; attached by `focus_runtime.composition.observe`.
+    """Functions that one router calls while it is observed; attached by `focus_runtime.composition.observe`."""
 
-    Attributes:
-        on_embedding: receives the routing vectors (B, T, R), attached to the autograd graph.
-        on_logits: receives the scores over temperature (B, T, K).
-        assign: replaces `CentroidRouter.own_assignment`; takes hidden states (B, T, E) and padding (B, T) or None.
-        stop_gradient: the router passes no gradient back to its hidden states.
-    """
-
-    on_embedding: Callable[[Tensor], object] | None = None
-    on_logits: Callable[[Tensor], object] | None = None
-    assign: Callable[[Tensor, Tensor | None], Assignment] | None = None
-    stop_gradient: bool = False
+    on_embedding: Callable[[Tensor], object] | None = None  # routing vectors (B, T, R), attached to the autograd graph
+    on_logits: Callable[[Tensor], object] | None = None  # scores over temperature (B, T, K)
+    assign: Callable[[Tensor, Tensor | None], Assignment] | None = None  # hidden states (B, T, E), padding (B, T)
+    stop_gradient: bool = False  # the router passes no gradient back to its hidden states
 
 
 class Observers(list[RouterObserver]):
@@ -147,10 +125,7 @@ def sinkhorn_potential(logits_BTK: Tensor, iterations: int, padding_BT: Tensor |
     step, so only the column terms have to be carried. Column targets are T/K, and b (B, K) is centred: adding a
     constant to b changes no softmax.
 
-    Args:
-        logits_BTK: scores divided by the temperature.
-        iterations: N, at least 1.
-        padding_BT: True for real tokens; padded tokens do not count in the column sums.
+    `logits_BTK` are scores divided by the temperature, `iterations` is N; padded tokens do not count in column sums.
     """
     rows_BTK = logits_BTK
     if padding_BT is not None:
@@ -177,7 +152,7 @@ class CentroidRouter(nn.Module):
 
     Parameters: `projection` (E, R), `centroids` (K, R); buffer `potential` (K,), zero until learned. Beside the groups,
     where they were learned: `logit_factors` (Hq,), by which each query head of the layer multiplies its logits under
-    Focus, to the power of the share of the text beyond its window (composition/call.py); else None.
+    Focus, to the power of the share of the text beyond its window (composition/factors.py); else None.
 
     Attributes:
         config: settings in force; `compose` replaces them by those of the composition.
@@ -254,11 +229,7 @@ class CentroidRouter(nn.Module):
         return self._scoring[1]
 
     def assign(self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None) -> Assignment:
-        """Groups of every token; the latest observer with `assign` decides them in place of `own_assignment`.
-
-        Args:
-            assignment: "causal" or "sinkhorn"; the configuration's when None.
-        """
+        """Groups of every token; the latest observer with `assign` decides them in place of `own_assignment`."""
         for observer in reversed(tuple(self.observers)):
             if observer.assign is not None:
                 return observer.assign(hidden, padding)
@@ -275,7 +246,7 @@ class CentroidRouter(nn.Module):
     def own_assignment(
         self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None
     ) -> Assignment:
-        """Groups of every token as the router itself decides them."""
+        """Groups of every token as the router itself decides them; the configuration's `assignment` when None."""
         causal = (assignment or self.config.assignment) == "causal"
         routed = self._routed_by_kernel(hidden) if causal else None
         if routed is not None:

@@ -1,4 +1,4 @@
-"""One attention call of a composed module: its tensors, cropped to the tokens that exist, and its factors.
+"""The factors of the logits: what each head multiplies its queries by.
 
 Under a mask the same logits make attention sharper than it was, the more of the text the mask may drop. So a head's
 factor acts by the share of the text that lies beyond its window: not at all where the window reaches everything or the
@@ -14,56 +14,17 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from focus_runtime.attention.dispatch import one_dtype, rows_together
 from focus_runtime.attention.reference import needs_gradient
 from focus_runtime.budget import HeadGroup
 from focus_runtime.composition.heads import Reach, reach_of
 from focus_runtime.composition.state import Call, FocusLayer
-from focus_runtime.errors import InputError
 from focus_runtime.gpu import attention_fits, tried
 
 if TYPE_CHECKING:
     from focus_runtime.attention.cuda.tiles import HeadFactors
 
 FACTORS = "factors of the logits"  # name of the Triton kernel in warnings
-
-
-def of_one_size(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same with zeros added up to one head size: those of multi-head latent attention differ in it."""
-    size = max(key.shape[3], value.shape[3])
-    query, key, value = (x if x.shape[3] == size else pad(x, (0, size - x.shape[3])) for x in (query, key, value))
-    return query, key, value
-
-
-def checked_call(layer: FocusLayer, call: Call) -> Call:
-    """A call as it came, without what a static cache holds beyond the text; `total` is 0 unless it is one document."""
-    query, key, value = one_dtype(*rows_together(*call.tensors))
-    current, padding = layer.current_pass, call.padding
-    if call.total:
-        total = call.total
-    elif current.cached is not None:
-        total = current.history.seen if current.history is not None else int(current.cached.get_seq_length())
-    elif query.shape[2] != key.shape[2] and layer.router is not None:
-        raise InputError(
-            f"layer {layer.index} got {key.shape[2]} keys for {query.shape[2]} queries but no cache that Focus can "
-            "find",
-            expected="a cache passed to the model",
-            fix="call the model with use_cache=False",
-        )
-    else:
-        total = key.shape[2]
-    if key.shape[2] > total:
-        key, value = key[:, :, :total], value[:, :, :total]
-        padding = None if padding is None else padding[:, :total]
-    if padding is not None and padding.shape != (key.shape[0], key.shape[2]):
-        raise InputError(
-            f"attention_mask has shape {tuple(padding.shape)}",
-            expected=f"{(key.shape[0], key.shape[2])}: one entry for every cached and new token",
-            fix="pass the mask of the whole text, not of the new tokens only",
-        )
-    return replace(call, query=query, key=key, value=value, padding=padding, total=total)
 
 
 def with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | None = None) -> Call:

@@ -346,21 +346,14 @@ class FocusConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-ready values."""
-        values = dataclasses.asdict(self)
-        values["layers"] = None if self.layers is None else list(self.layers)
-        if self.budget:
-            values["budget"] = [entry.to_dict() for entry in self.budget]
-        else:  # as before there were budgets, so that hashes of equal configurations stay equal
-            del values["budget"]
+        values = dataclasses.asdict(self) | {"budget": [entry.to_dict() for entry in self.budget]}
+        for name in ("layers", "window_growth"):
+            values[name] = list(values[name]) if values[name] else None
+        # left out as before there were these settings, so that hashes of equal configurations stay equal
+        unused = {name for name in ("budget", "text_sinks", "logit_factors", "window_growth") if not values[name]}
         if self.text_sinks is None:
-            del values["text_sinks"], values["text_sinks_from"]
-        if not self.logit_factors:
-            del values["logit_factors"]
-        if self.window_growth is None:
-            del values["window_growth"]
-        else:
-            values["window_growth"] = list(self.window_growth)
-        return values
+            unused.add("text_sinks_from")
+        return {name: value for name, value in values.items() if name not in unused}
 
     def to_json(self) -> str:
         """One line of JSON with sorted keys, the same for equal configurations."""
@@ -368,11 +361,7 @@ class FocusConfig:
 
     @classmethod
     def from_dict(cls, values: Any) -> FocusConfig:
-        """Read a configuration; unknown keys are refused rather than dropped.
-
-        Raises:
-            ConfigError: values is no mapping, has an unknown key, or a value is out of range.
-        """
+        """Read a configuration; ConfigError for no mapping, an unknown key, and a value out of range."""
         if not isinstance(values, dict):
             raise ConfigError(f"the configuration is {type(values).__name__}", expected="a JSON object")
         unknown = sorted(set(values) - set(DECLARED))

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import uuid
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,7 @@ from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.heads import HeadMask, head_masks, layer_heads, memberships
 from focus_runtime.composition.layer import IMPLEMENTATION, check_called, focus_forward, refuse_empty, route
 from focus_runtime.composition.modes import Check, Edits, FullAttention
-from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks, Mode
+from focus_runtime.composition.state import STATE, Composition, FocusLayer, Mode
 from focus_runtime.config import BACKENDS, FocusConfig, FocusSettings
 from focus_runtime.errors import ConfigError, InputError, ModelError
 from focus_runtime.mask.rule import PairRule
@@ -61,30 +60,17 @@ AttentionMaskInterface.register(IMPLEMENTATION, focus_mask)
 Entered = TypeVar("Entered", bound=Mode)
 
 
-@dataclass(eq=False)
-class FocusModel:
+@dataclass(eq=False, kw_only=True)
+class FocusModel(Composition):
     """A model with Focus composed onto it; `detach()`, or the end of a `with` block, gives the original back."""
 
-    model: nn.Module  # the frozen Hugging Face model
     routers: Mapping[int, CentroidRouter]  # by layer number
-    config: FocusConfig  # settings in force
-    backend: str
     centroids: Centroids
-    seconds: PassClock = field(default_factory=PassClock)  # since `reset_seconds()`; before it, a GPU is not timed
-    paused: bool = False
-    modes: tuple[Mode, ...] = ()
-    found_sinks: FoundSinks = field(default_factory=FoundSinks)
     _hooks: list[Any] = field(default_factory=list)
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _original: str = ""
     _sliding_layers: str = "auto"
     _disable_compile: bool | None = None
-    _id: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    @property
-    def writer(self) -> Hashable:
-        """Identifies who assigned a cache's groups: a cache filled by one writer cannot be continued by another."""
-        return self._id, self.config.top_k, self.config.budget, self.config.text_sinks
 
     def _layers(self) -> list[FocusLayer]:
         return [getattr(module, STATE) for module in self._modules.values()]
@@ -442,7 +428,7 @@ def compose(
         raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
     routers = on_layers(model, centroids.routers)
     clock = PassClock(enabled=input_device(model).type == "cpu")
-    focus = FocusModel(model, routers, config, backend, centroids, clock)
+    focus = FocusModel(model, config, backend, clock, routers=routers, centroids=centroids)
     focus._attach(sliding_layers)
     if check:
         focus._check()

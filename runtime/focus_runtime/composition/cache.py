@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
 
-from focus_runtime.errors import InputError, ModelError
+from focus_runtime.errors import ModelError
 
 _HISTORY = "focus_groups"
 _BASE = "focus_base"
@@ -102,24 +102,6 @@ def layer_of(past: Any, index: int) -> Any:
         expected="a transformers cache with keys and values of every attention layer",
         fix="use DynamicCache or StaticCache, or call the model with use_cache=False",
     )
-
-
-def check_continues(history: GroupHistory, written_by: Hashable, index: int) -> None:
-    """Refuse to continue from tokens whose groups are unknown or of another composition, in layer `index`."""
-    if history.length != history.seen:
-        raise InputError(
-            f"the key-value cache holds {history.seen} tokens in layer {index} but groups of {history.length}: the "
-            "others were computed without Focus",
-            expected="a cache that was filled with Focus alone",
-            fix=f"{START_OVER}, or continue inside full_attention()",
-        )
-    if history.seen and history.written_by != written_by:
-        raise InputError(
-            "the key-value cache was filled by another composition, or with another top_k or budget, so its groups "
-            "mean something else",
-            expected="one composition with the same settings from the first token on",
-            fix=START_OVER,
-        )
 
 
 @cache

@@ -31,10 +31,8 @@ def with_factors(layer: FocusLayer, call: Call, groups: tuple[HeadGroup, ...] | 
     """The same call with each query multiplied by its head's factor ** share of the text beyond the window.
 
     A query that sees n tokens is multiplied by factor ** max(0, 1 - (window + 1) / n) with the window of its head, and
-    so are its logits. Where windows grow, window + 1 grows as they do, without being rounded.
-
-    Args:
-        groups: heads by setting; those in force when None.
+    so are its logits. Where windows grow, window + 1 grows as they do, without being rounded. `groups`: heads by
+    setting, those in force when None.
     """
     factors_H = acting_factors(layer)
     if factors_H is None:

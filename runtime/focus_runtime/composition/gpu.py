@@ -37,7 +37,9 @@ def text_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
     """
     current, length = layer.current_pass, call.query.shape[2]
     assignment, history = current.assignment, current.history
-    if assignment is None or not call.whole or call.sinks is not None or not fits(GROUPED, layer.owner.backend, call):
+    if not length == call.key.shape[2] == call.total or call.sinks is not None:
+        return None
+    if assignment is None or not fits(GROUPED, layer.owner.backend, call):
         return None
     if layer.sliding is not None and length > layer.sliding:
         return None

@@ -21,7 +21,7 @@ from transformers.utils.generic import TransformersKwargs
 from focus_runtime.attention.dispatch import one_dtype, rows_together
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.attend import focused_attention, own_attention
-from focus_runtime.composition.cache import GroupHistory, check_continues, history_of, layer_of
+from focus_runtime.composition.cache import START_OVER, GroupHistory, history_of, layer_of
 from focus_runtime.composition.decode import decode_step, defers
 from focus_runtime.composition.documents import PACKED, Documents, by_token, documents_of
 from focus_runtime.composition.gpu import text_on_gpu
@@ -34,6 +34,10 @@ IMPLEMENTATION = "focus"  # names that begin with it are ours
 # Arguments of an attention call that Focus applies, or that say nothing about which pairs attend.
 UNDERSTOOD = {"sliding_window", "use_cache", "cache_position", "return_dict", "logits_to_keep"}
 UNDERSTOOD |= TransformersKwargs.__annotations__.keys()
+DROPOUT = (
+    "layers that run Focus leave out attention_dropout; set it to 0 in the model's configuration, or train in "
+    "evaluation mode"
+)
 CACHES = ("cache", "past_key_values", "layer_past")
 MEANINGS = {
     "indices": "its own sparse attention",
@@ -116,7 +120,7 @@ def focus_forward(
         most = max(key.shape[3], size)
         query, key, value = (pad(x, (0, most - x.shape[3])) for x in (query, key, value))
     if dropout and layer.router is not None:
-        _warn_of_dropout()
+        warnings.warn(DROPOUT, stacklevel=2)
     call = Call(query, key, value, mask_BT, 0, scoring, dropout, s_aux)
     if current.documents is None:
         out_BQHD = attend(module, layer, call)
@@ -215,6 +219,7 @@ def _mask_of(layer: FocusLayer, mask: Any) -> Tensor | None:
 
 
 def _check_past(layer: FocusLayer, history: GroupHistory) -> None:
+    """Refuse to continue from tokens whose groups are unknown, of another composition, or not to be continued."""
     if layer.owner.config.assignment == "sinkhorn":
         raise InputError(
             "assignment 'sinkhorn' cannot continue from a key-value cache: its column sums run over the whole text, "
@@ -228,7 +233,20 @@ def _check_past(layer: FocusLayer, history: GroupHistory) -> None:
             expected="the whole text in one forward pass",
             fix="pass use_cache=False",
         )
-    check_continues(history, layer.owner.writer, layer.index)
+    if history.length != history.seen:
+        raise InputError(
+            f"the key-value cache holds {history.seen} tokens in layer {layer.index} but groups of {history.length}: "
+            "the others were computed without Focus",
+            expected="a cache that was filled with Focus alone",
+            fix=f"{START_OVER}, or continue inside full_attention()",
+        )
+    if history.written_by != layer.owner.writer:
+        raise InputError(
+            "the key-value cache was filled by another composition, or with another top_k or budget, so its groups "
+            "mean something else",
+            expected="one composition with the same settings from the first token on",
+            fix=START_OVER,
+        )
 
 
 def check_called(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -270,12 +288,3 @@ def _refuse_unknown(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
             f"{layer.sliding}",
             fix="call detach() and compose again after changing the model",
         )
-
-
-@functools.cache  # once
-def _warn_of_dropout() -> None:
-    warnings.warn(
-        "layers that run Focus leave out attention_dropout; set it to 0 in the model's configuration, or train in "
-        "evaluation mode",
-        stacklevel=2,
-    )

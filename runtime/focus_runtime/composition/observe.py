@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from focus_runtime.composition.attach import FocusModel
@@ -117,7 +116,9 @@ def recorded_outputs(model: nn.Module) -> Iterator[RecordedPass]:
     recorded, found = RecordedPass(), _found_sinks(model)
 
     def keep(index: int, module: nn.Module, args: Any, output: Any) -> None:
-        recorded.outputs[index] = _detached(output)
+        parts = output if isinstance(output, tuple) else (output,)
+        detached = tuple(part.detach() if isinstance(part, Tensor) else part for part in parts)
+        recorded.outputs[index] = detached if isinstance(output, tuple) else detached[0]
         if found is not None and index in found.by_layer:
             recorded.sinks[index] = found.by_layer[index]
 
@@ -153,9 +154,3 @@ def _found_sinks(model: nn.Module) -> FoundSinks | None:
     """Of the composition on the model, if there is one."""
     states = (module.__dict__.get(STATE) for module in attention_modules(model).values())
     return next((state.owner.found_sinks for state in states if state is not None), None)
-
-
-def _detached(output: Any) -> Any:
-    if isinstance(output, torch.Tensor):
-        return output.detach()
-    return tuple(part.detach() if isinstance(part, torch.Tensor) else part for part in output)

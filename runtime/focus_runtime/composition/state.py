@@ -1,4 +1,4 @@
-"""An attention call, and the state of composed modules and their composition, which `FocusModel` in attach.py provides.
+"""An attention call, and the state of composed modules and of the composition they belong to (`FocusModel`, attach.py).
 
 Shape suffixes: B batch, H query heads (Hq), T tokens (Tq queries, Tk keys), D head size.
 """
@@ -6,9 +6,10 @@ Shape suffixes: B batch, H query heads (Hq), T tokens (Tq queries, Tk keys), D h
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -51,11 +52,6 @@ class Call:
         sinks = None if self.sinks is None else self.sinks[part.query]
         query, key, value = self.query[:, part.query], self.key[:, part.key], self.value[:, part.key]
         return replace(self, query=query, key=key, value=value, sinks=sinks)
-
-    @property
-    def whole(self) -> bool:
-        """Whether its queries are all tokens of the text."""
-        return self.query.shape[2] == self.key.shape[2] == self.total
 
 
 Attend = Callable[[nn.Module, "FocusLayer", Call], Tensor]  # gives (B, Q, H, D)
@@ -117,20 +113,23 @@ class FoundSinks(PerThread):
             self.by_layer.pop(layer, None)
 
 
-class Composition(Protocol):
-    """State that all layers of one composition share; paused while the model runs its own implementation."""
+@dataclass(eq=False)
+class Composition:
+    """State that all layers of one composition share."""
 
-    model: nn.Module
-    config: FocusConfig
+    model: nn.Module  # the frozen Hugging Face model
+    config: FocusConfig  # settings in force
     backend: str
-    seconds: PassClock
-    paused: bool
-    modes: tuple[Mode, ...]
-    found_sinks: FoundSinks
+    seconds: PassClock = field(default_factory=PassClock)  # since `reset_seconds()`; before it, a GPU is not timed
+    paused: bool = False  # while the model runs its own implementation
+    modes: tuple[Mode, ...] = ()
+    found_sinks: FoundSinks = field(default_factory=FoundSinks)
+    _id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def writer(self) -> Hashable:
-        """Identifies who assigned a cache's groups."""
+        """Identifies who assigned a cache's groups: a cache filled by one writer cannot be continued by another."""
+        return self._id, self.config.top_k, self.config.budget, self.config.text_sinks
 
 
 @dataclass(slots=True)

@@ -1,7 +1,4 @@
-"""The embedded model's file: which one it is, where it comes from, and where it lies.
-
-Knows nothing about fetching, converting or loading it.
-"""
+"""The embedded model's file: which one it is, where it comes from, and where it lies."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from focus_runtime.errors import ModelError
 def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
     """Causal self-attention modules by layer number; layers of other kinds, such as linear attention, are left out."""
     modules_by_layer: dict[int, nn.Module] = {}
-    kinds = getattr(_text_config(model), "layer_types", None)
+    config: Any = getattr(model, "config", None)
+    kinds = None if config is None else getattr(config.get_text_config(), "layer_types", None)
     named = [module for module in model.modules() if _NAMES.search(type(module).__name__)]
     for module in named:
         index = getattr(module, "layer_idx", None)
@@ -77,11 +78,6 @@ def output_projection(module: nn.Module, num_heads: int) -> Callable[[Tensor], T
             size = weight.shape[0] // num_heads
             return lambda heads: heads[..., :size].flatten(-2) @ weight
     raise ModelError(f"{type(module).__name__} has no output projection that Focus can find", fix=OTHER_MODEL)
-
-
-def _text_config(model: Any) -> Any:
-    config = getattr(model, "config", None)
-    return None if config is None else config.get_text_config()
 
 
 def hidden_size(model: nn.Module) -> int:

@@ -40,14 +40,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def save_centroids(centroids: Centroids, path: str | os.PathLike[str]) -> str:
-    """Write a centroid file atomically; the same centroids give the same bytes.
-
-    Returns:
-        The file's sha256.
-
-    Raises:
-        CentroidFileError: the file cannot be written; an older one is left as it was.
-    """
+    """Write a centroid file atomically, and return its sha256; the same centroids give the same bytes."""
     tensors: dict[str, Tensor] = {}
     for index, router in sorted(centroids.routers.items()):
         parts: dict[str, Tensor] = {"projection": router.projection, "centroids": router.centroids}
@@ -113,8 +106,7 @@ def load_centroids(
         sha256: the file's hash; another file is refused. None for any.
 
     Raises:
-        CentroidFileError: anything about the file is wrong, or the hub does not give it; the message says what was
-            expected and what to do.
+        CentroidFileError: anything about the file is wrong, or the hub does not give it.
     """
     return load_place(locate_centroids(source, revision), sha256)
 

@@ -97,11 +97,7 @@ class Centroids:
 
 
 def continued_centroids(model: nn.Module, initial: Centroids, config: FocusConfig) -> Centroids:
-    """Copies of trained routers under other settings, to train them further.
-
-    Raises:
-        CentroidFileError: they do not fit the model. ConfigError: groups, routing size or layers differ.
-    """
+    """Copies of trained routers under other settings, to train them further; groups, routing size and layers stay."""
     initial.check_fits(model)
     name = initial.name or "the centroids to start from"
     router = next(iter(initial.routers.values()))
@@ -124,12 +120,8 @@ def continued_centroids(model: nn.Module, initial: Centroids, config: FocusConfi
 
 
 def random_centroids(model: nn.Module, config: FocusConfig, *, seed: int = 0, name: str = "random") -> Centroids:
-    """Untrained routers, the null baseline for anything learned. Calibrate potentials before causal use.
-
-    Args:
-        model: the model whose layers and hidden size they fit.
-        seed: of the random numbers.
-    """
+    """Untrained routers that fit a model, the null baseline for anything learned. Calibrate potentials before causal
+    use."""
     generator, config = torch.Generator().manual_seed(seed), config.replace(logit_factors=False)
     layers = config.layers if config.layers is not None else tuple(attention_modules(model))
     routers = {}

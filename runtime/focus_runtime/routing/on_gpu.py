@@ -106,21 +106,13 @@ def in_bytes(top_ks: tuple[int, ...]) -> int:
 
 @dataclass(slots=True, eq=False)  # frozen ones take as long to make as a launch
 class TextSinks:
-    """How sinks that stand anywhere in a text are found, see composition/groups.py.
+    """How sinks that stand anywhere in a text are found, see composition/groups.py; tensors are contiguous."""
 
-    Attributes:
-        first: (B, E), input of each text's first token, contiguous, of the type of the hidden states; of one text also
-            its hidden states, which begin with it.
-        known: (B, T) bool, contiguous: tokens that earlier layers found; None where none has looked.
-        first_movable: number of the first of these tokens that may be found, in a text without padding.
-        padding: (B,) int64, padding tokens before each text; None for none.
-    """
-
-    first: Tensor
-    known: Tensor | None
+    first: Tensor  # (B, E), input of each text's first token; of one text also its hidden states, which begin with it
+    known: Tensor | None  # (B, T) bool, tokens that earlier layers found; None where none has looked
     threshold: float
-    first_movable: int
-    padding: Tensor | None = None
+    first_movable: int  # number of the first of these tokens that may be found, in a text without padding
+    padding: Tensor | None = None  # (B,) int64, padding tokens before each text; None for none
 
 
 def route_on_gpu(

@@ -29,7 +29,6 @@ from focus_runtime.composition.modes import Check, Edits, FullAttention
 from focus_runtime.composition.state import STATE, Composition, FocusLayer, Mode
 from focus_runtime.config import BACKENDS, FocusConfig, FocusSettings
 from focus_runtime.errors import ConfigError, InputError, ModelError
-from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.devices import compute_devices, execution_device, input_device
 from focus_runtime.models.loading import EMBEDDED, fingerprint, load_base_model
 from focus_runtime.models.structure import (
@@ -77,11 +76,8 @@ class FocusModel(Composition):
 
     def assignments(self) -> dict[int, Assignment]:
         """Groups of the tokens of this thread's last forward pass, by layer; only layers that ran Focus."""
-        return {
-            layer.index: layer.current_pass.assignment
-            for layer in self._layers()
-            if layer.current_pass.assignment is not None
-        }
+        latest = {layer.index: layer.current_pass.assignment for layer in self._layers()}
+        return {index: assignment for index, assignment in latest.items() if assignment is not None}
 
     @property
     def focused_layers(self) -> list[int]:
@@ -106,14 +102,6 @@ class FocusModel(Composition):
                 groups = memberships(current.assignment, heads.top_ks, self.config.top_k)
                 masks[layer.index] = head_masks(heads, groups, config or self.config, layer.sliding)
         return masks
-
-    def pair_rules(self) -> dict[int, PairRule]:
-        """Which pairs heads without an exception in the budget allow, by focused layer."""
-        return {
-            layer.index: PairRule.of(self.config, self.config.window, layer.sliding)
-            for layer in self._layers()
-            if layer.router is not None
-        }
 
     def backends(self) -> dict[int, str]:
         """Which backend ran the latest Focus call, by layer; several are joined by commas."""
@@ -220,14 +208,11 @@ class FocusModel(Composition):
     def save_pretrained(
         self, folder: str | os.PathLike[str], *, base_model: str | None = None, base_weights: bool = False
     ) -> str:
-        """Save centroids, the settings in force, and which model they are for; files of the same names are replaced.
+        """Save centroids, the settings in force, and which model they are for; returns the centroid file's sha256.
 
         Args:
             base_model: name that `from_pretrained` loads the model by; what the centroids or the model say when None.
             base_weights: save the model's weights too, into a folder of their own, such as after training them.
-
-        Returns:
-            sha256 of the centroid file.
         """
         folder = Path(folder)
         current = dataclasses.replace(self.centroids, routers=dict(self.routers), config=self.config)
@@ -351,10 +336,7 @@ class FocusModel(Composition):
 
 
 def _base_model(place: Place, settings: SavedSettings) -> str:
-    """The saved weights beside the file, or the name of a model.
-
-    A name from a hub is somebody else's: it never opens a path of this machine.
-    """
+    """The saved weights beside the file, or the name of a model; one from a hub never opens a path of this machine."""
     own = place.path.parent / BASE_MODEL_FOLDER
     if not place.origin and place.settings is not None and (own / "config.json").is_file():
         return str(own)
@@ -384,7 +366,7 @@ def compose(
     check: bool = True,
     **chosen: Any,
 ) -> FocusModel:
-    """Compose Focus onto a frozen model.
+    """Compose Focus onto a frozen model; returns a handle with `full_attention()` and `detach()`.
 
     Args:
         model: a Hugging Face causal language model.
@@ -398,9 +380,6 @@ def compose(
             with the model's own; see composition/check.py.
         chosen: settings by name, before those of `settings`: top_k, window, num_sinks, window_growth, assignment,
             budget and logit_factors, as `FocusSettings` has them. A budget stays in force where top_k is given.
-
-    Returns:
-        A handle with `full_attention()` and `detach()`.
 
     Raises:
         ConfigError: a setting does not fit the centroids. ModelError: the model cannot take Focus.

@@ -114,11 +114,7 @@ def _grouped(base: Any) -> Any:
         "__reduce__": _reduce,
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
-        "update": _update,
-    }
-    for name, method in _FOLLOWERS.items():
-        if hasattr(base, name):
-            body[name] = method
+    } | {name: method for name, method in _FOLLOWERS.items() if hasattr(base, name)}
     return types.new_class(base.__name__, (base,), exec_body=lambda namespace: namespace.update(body))
 
 
@@ -157,6 +153,7 @@ def _batch_select_indices(self: Any, indices: Tensor) -> None:
 
 
 _FOLLOWERS: dict[str, Any] = {
+    "update": _update,
     "reset": _reset,
     "crop": _crop,
     "reorder_cache": _reorder_cache,

@@ -144,12 +144,11 @@ def check_changes(
             )
         if isinstance(change, ChangeHeads) and (change.exception.top_k or 1) > config.num_groups:
             raise InputError(f"{change}: there are {config.num_groups} groups", expected=f"k up to {config.num_groups}")
+    room = MAX_GROUPS - config.num_groups  # bits that the groups leave
     for layer in layers:
         links = sum(isinstance(change, LinkTokens) and change.layer in (None, layer) for change in changes)
-        if links > MAX_GROUPS - config.num_groups:
-            raise InputError(
-                f"{links} links in layer {layer}", expected=f"at most {MAX_GROUPS - config.num_groups} in one layer"
-            )
+        if links > room:
+            raise InputError(f"{links} links in layer {layer}", expected=f"at most {room} in one layer")
 
 
 def _check_layer(change: Change, config: FocusConfig, layers: Collection[int], counts: HeadCounts) -> None:

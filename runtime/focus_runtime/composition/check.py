@@ -29,7 +29,7 @@ from focus_runtime.config import SLIDING_LAYERS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError, first_line
 from focus_runtime.failures import device_failure
 from focus_runtime.models.devices import input_device
-from focus_runtime.models.structure import OTHER_MODEL, attention_modules, chunk_of, shares_keys
+from focus_runtime.models.structure import OTHER_MODEL, attention_modules, layer_kind, shares_keys
 from focus_runtime.routing.router import CentroidRouter
 
 IMPLEMENTATION = "focus_checked"
@@ -134,7 +134,7 @@ def chosen_layers(
     if choice not in SLIDING_LAYERS:
         raise InputError(f"sliding_layers is {choice!r}", expected=" or ".join(SLIDING_LAYERS))
     modules = attention_modules(model)
-    able = {index for index, module in modules.items() if index in routers and chunk_of(module) is None}
+    able = {index for index in routers if index in modules and layer_kind(modules[index]) != "chunked_attention"}
     able -= {index for index in able if shares_keys(modules[index])}  # which may lack most tokens
     on_global = {index for index in able if sliding[index] is None}
     if not able:

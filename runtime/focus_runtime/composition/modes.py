@@ -214,13 +214,10 @@ class Probe(Mode):
 
 
 class AddedPairs(Mode):
-    """Single pairs that attend in addition to the mask: what a dropped link would have done.
-
-    `pairs`, by layer, (N, 3) int64: query head, query and key by position in the text.
-    """
+    """Single pairs that attend in addition to the mask: what a dropped link would have done."""
 
     def __init__(self, pairs: Mapping[int, Tensor], layers: Collection[int]) -> None:
-        self.pairs = pairs
+        self.pairs = pairs  # by layer, (N, 3) int64: query head, query and key by position in the text
         for layer, pairs_N3 in pairs.items():
             if layer not in layers:
                 raise InputError(f"layer {layer} attends to everything already", expected="a layer that Focus runs in")

@@ -80,8 +80,7 @@ def hooked(hooks: Iterable[Any]) -> Iterator[None]:
 def observe_hidden_states(
     model: nn.Module, layers: Collection[int], on_hidden: OnTensor
 ) -> AbstractContextManager[None]:
-    """Call a function with the layer and the hidden states (B, T, E) that enter some attention modules, whatever
-    attention they run."""
+    """Call a function with the layer and the hidden states (B, T, E) that enter some attention modules."""
 
     def hook(index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         on_hidden(index, args[0] if args else kwargs["hidden_states"])
@@ -97,8 +96,7 @@ def observe_attention(focus: FocusModel, on_attention: OnAttention) -> AbstractC
 
 
 def observe_focus(focus: FocusModel, on_focus: OnFocus) -> AbstractContextManager[Any]:
-    """Call a function with every Focus call's layer, the call and what it returned, (B, T, Hq, D), attached to the
-    autograd graph."""
+    """Call a function with every Focus call's layer, the call and what it returned, (B, T, Hq, D), with its graph."""
     return focus.entered(Observed(on_focus))
 
 

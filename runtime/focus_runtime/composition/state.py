@@ -19,7 +19,7 @@ from focus_runtime.attention.reference import Scoring
 from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.documents import Documents
-from focus_runtime.composition.heads import LayerHeads, Part, Plan, counts_of, layer_heads
+from focus_runtime.composition.heads import Part, Plan, counts_of
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
@@ -92,11 +92,6 @@ class FoundSinks(PerThread):
 
     def __init__(self) -> None:
         self.by_layer: dict[int, Tensor] = {}
-
-    @property
-    def tokens(self) -> Tensor | None:
-        """(B, T) bool, found in any layer of a finished pass; None before the first."""
-        return self.by_layer[max(self.by_layer)] if self.by_layer else None
 
     def before(self, layer: int, shape: torch.Size, device: torch.device) -> Tensor | None:
         """(B, T) bool, found in the layers before one; None where none of them has looked."""
@@ -180,12 +175,8 @@ class FocusLayer:
         """Whether the layer runs Focus in this pass."""
         return self.router is not None and not any(mode.full for mode in self.owner.modes)
 
-    def heads(self, counts: HeadCounts) -> LayerHeads:
-        """What the layer's heads execute under the settings in force."""
-        return layer_heads(self.owner.config, self.index, counts)
-
     def plan(self, call: Call) -> Plan:
-        """The same with what kernels read of it, kept from one call to the next."""
+        """What the layer's heads execute under the settings in force, kept from one call to the next."""
         plan, counts, device = self._plan, call.counts, call.query.device
         if plan is None or plan.config is not self.owner.config or plan.counts != counts or plan.device != device:
             self._plan = plan = Plan(self.index, self.owner.config, counts, device)

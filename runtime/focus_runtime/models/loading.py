@@ -113,7 +113,6 @@ def load_model(
 
     Args:
         name: "smollm2-135m", a Hugging Face hub id, a local folder, or a path to a .gguf file.
-        dtype: one of float32, bfloat16, float16.
         device: torch device, or "split" for all GPUs together, see `split_model`.
         cache_dir: where the dequantised copy of a GGUF file is kept. None: the user's cache.
         progress: called with each stage of loading and the fraction done, 0 to 1.
@@ -127,9 +126,11 @@ def load_model(
 
 def load_base_model(name: str, *, dtype: str = "float32", device: str = "cpu") -> Any:
     """Load a causal language model without its tokenizer, which need not be there, in evaluation mode."""
-    return _load(name, dtype, device, None, lambda stage, fraction: None, lambda *given: (_load_weights(*given), None))[
-        0
-    ]
+
+    def weights_alone(source: Path, dtype: torch.dtype) -> tuple[Any, None]:
+        return _load_weights(source, dtype), None
+
+    return _load(name, dtype, device, None, lambda stage, fraction: None, weights_alone)[0]
 
 
 def _load(
@@ -186,10 +187,7 @@ def _too_large(name: str, device: str, elsewhere: str) -> DeviceError:
 
 
 def load_tokenizer(name: str, *, cache_dir: str | os.PathLike[str] | None = None) -> Any | None:
-    """The tokenizer of a model, in well under a second.
-
-    None: the model would have to be fetched or converted first, or there is none of that name.
-    """
+    """The tokenizer of a model, in well under a second; None where the model has to be fetched or converted first."""
     from transformers import AutoTokenizer
 
     try:

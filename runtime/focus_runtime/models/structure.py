@@ -115,13 +115,6 @@ def sliding_window_of(module: nn.Module) -> int | None:
     return getattr(own, "sliding_window", None) or None
 
 
-def chunk_of(module: nn.Module) -> int | None:
-    """Tokens of the fixed chunks that an attention module attends within, None where it has none."""
-    if layer_kind(module) != "chunked_attention":
-        return None
-    return int(cast(Any, module).config.attention_chunk_size)
-
-
 def shares_keys(module: nn.Module) -> bool:
     """Whether an attention module reads the keys and values of an earlier layer, as in Gemma 3n."""
     return bool(getattr(module, "is_kv_shared_layer", False))

@@ -154,14 +154,10 @@ class CentroidRouter(nn.Module):
     where they were learned: `logit_factors` (Hq,), by which each query head of the layer multiplies its logits under
     Focus, to the power of the share of the text beyond its window (composition/factors.py); else None.
 
-    Attributes:
-        config: settings in force; `compose` replaces them by those of the composition.
-        has_potential: whether `potential` was learned or calibrated.
-        observers: functions called while the router runs; see `focus_runtime.composition.observe`.
-        by_centroids: whether scores against centroids decide the groups, as kernels do; a subclass says where not.
+    `config` are the settings in force; `compose` replaces them by those of the composition.
     """
 
-    by_centroids: ClassVar[bool] = True
+    by_centroids: ClassVar[bool] = True  # scores against centroids decide the groups; a subclass says where not
     potential: Tensor
     logit_factors: nn.Parameter | None
 
@@ -172,8 +168,8 @@ class CentroidRouter(nn.Module):
         self.centroids = nn.Parameter(torch.empty(config.num_groups, config.routing_dim))
         self.register_buffer("potential", torch.zeros(config.num_groups))
         self.register_parameter("logit_factors", None)
-        self.has_potential = False
-        self.observers = Observers()
+        self.has_potential = False  # until it is learned or calibrated
+        self.observers = Observers()  # called while the router runs
         self._scoring: tuple[object, Tensor] | None = None
 
     def reset(self, generator: torch.Generator) -> None:

@@ -35,8 +35,8 @@ def measured(focus: FocusModel, sequences: Tensor, similarity: float | None) -> 
         for ids in sequences.split(1):
             losses.append(_loss(focus.model, ids))
             pairs.append(np.mean([layer_shares(masks)[0] for masks in focus.head_masks().values()]))
-            found = focus.found_sinks.tokens
-            counts.append(0 if similarity is None or found is None else int(found.sum()))
+            found = focus.found_sinks.by_layer
+            counts.append(0 if similarity is None or not found else int(found[max(found)].sum()))
     return {"nll": float(np.mean(losses)), "retained_pairs": float(np.mean(pairs)), "sinks": float(np.mean(counts))}
 
 

@@ -24,7 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.composition.attach import compose
+from focus_runtime.composition.modes import SoftGate
 from focus_runtime.config import FocusConfig
 from focus_runtime.measure.loss import dominance, final_hidden, token_nll
 from focus_runtime.measure.timing import Spread, machine
@@ -110,7 +111,7 @@ class Training:
         focus, clock = compose(self.model, self.centroids, assignment="sinkhorn"), Clock()
 
         def work() -> None:
-            with focus.training_gate(SoftGate(self.setting.gate, hard=self.setting.hard)):
+            with focus.entered(SoftGate(self.setting.gate, hard=self.setting.hard)):
                 loss = loss_of(self.model, ids)
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()

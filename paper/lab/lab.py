@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from focus_runtime.composition.attach import FocusModel, SoftGate, compose
+from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.composition.modes import SoftGate
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import TextError
 from focus_runtime.files import cannot_write, replacing
@@ -239,7 +240,7 @@ class Lab:
     def soft(self, centroids: Centroids) -> Scores:
         """The held-out sequences under the soft gate that centroids were trained with: every pair is computed."""
         gate = SoftGate(centroids.config.gate, centroids.training.get("steepness", self.recipe.steepness))
-        with composed(self.model, centroids) as focus, focus.training_gate(gate):
+        with composed(self.model, centroids) as focus, focus.entered(gate):
             scores = score(focus, self.sequences())
         self.log(
             f"Focus K={centroids.config.num_groups}, soft gate {gate.gate}, lambda {gate.steepness:g}: perplexity "

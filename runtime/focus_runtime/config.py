@@ -36,23 +36,14 @@ GROWTH = "two positions from 1 on, the second not the smaller, such as 1024 and 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a field of `FocusConfig` is checked, and the words that users see for it.
+    """How a field of `FocusConfig` is checked, and the words that users see for it."""
 
-    Attributes:
-        check: takes the setting's name and a value and returns the value to keep; raises ConfigError.
-        title: heads its row in a table and its field on the page.
-        meaning: explains it beside its option and its field.
-        shown: writes a value into a table.
-        line: writes a value into a line of settings, "" to leave it out. None: it has no effect on which pairs attend.
-        choices: the words it may be, where these are few.
-    """
-
-    check: Callable[[str, Any], Any]
-    title: str
-    meaning: str
-    shown: Callable[[Any], str] = str
-    line: Callable[[Any], str] | None = None
-    choices: tuple[str, ...] = ()
+    check: Callable[[str, Any], Any]  # of its name and a value: the value to keep; raises ConfigError
+    title: str  # heads its row in a table and its field on the page
+    meaning: str  # explains it beside its option and its field
+    shown: Callable[[Any], str] = str  # writes a value into a table
+    line: Callable[[Any], str] | None = None  # into a line, "" to leave it out. None: no pair depends on it.
+    choices: tuple[str, ...] = ()  # the words it may be, where these are few
 
 
 def setting(default: Any, check: Callable[[str, Any], Any], title: str, meaning: str, **how: Any) -> Any:
@@ -187,15 +178,11 @@ SETTINGS = tuple(one.name for one in dataclasses.fields(FocusSettings))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextOptions(FocusSettings):
-    """How a text is analysed, alone or as a document of a corpus, which is neither timed nor changed.
-
-    Attributes:
-        special_tokens: "auto" for what the tokenizer puts before a text, such as BOS, or "none" for no token.
-    """
+    """How a text is analysed, alone or as a document of a corpus, which is neither timed nor changed."""
 
     backend: str = "auto"
     max_tokens: int | None = None  # longer texts are cut here. None: no limit.
-    special_tokens: str = "auto"
+    special_tokens: str = "auto"  # what the tokenizer puts before a text, such as BOS; "none" for no token
     repeats: int | None = None  # timed repeats of each mode. None: 5, or as few as 3 where they take long.
     seed: int = 0  # that random centroids were drawn from
     attention_mass: bool = False  # also measure how much of full attention's probability the mask keeps
@@ -215,31 +202,24 @@ class TextOptions(FocusSettings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FocusConfig:
-    """Settings of Focus for one model (symbols as in the paper, section 3).
+    """Settings of Focus for one model (symbols as in the paper, section 3); each says what it means, and some more:
 
     Attributes:
-        num_groups: K, groups per layer.
-        routing_dim: d_g, width of the routing space.
-        top_k: k, groups a token belongs to at inference.
         window: w, pairs with i - j <= w are always allowed.
         window_growth: positions from which to which windows grow, those of the budget too: a query at position i has
-            window * clamp(i, first, last) // first. None for windows of one length, as in the
-            paper; twice the same number is read as that.
-        num_sinks: first tokens that every token may attend to (0 in the paper).
-        temperature: tau, divides the token-centroid scores.
-        sinkhorn_iterations: N, column and row normalisations.
+            window * clamp(i, first, last) // first. None for windows of one length, as in the paper; twice the same
+            number is read as that.
+        num_sinks: 0 in the paper.
         normalisation: "sinkhorn" (balanced) or "softmax" in training.
         assignment: "causal" (stored column potentials, a token's groups never depend on later tokens)
             or "sinkhorn" (column sums over the whole text, as in the paper).
-        gate: soft gate used in training: "log" adds log affinity to the logit, "paper" is equation 2.
-        layers: layers with a router; None means every layer.
-        budget: layers, key-value heads and query heads with another top-k or window, or with full attention.
+        gate: "log" adds log affinity to the logit, "paper" is equation 2.
+        layers: None means every layer.
         text_sinks: tokens whose input of a layer has at least this cosine similarity with the first token's belong to
             all groups from there on (composition/groups.py); None: no text sinks.
-        text_sinks_from: first layer that looks for them: before it, inputs say which token it is, not whether it is a
-            sink.
+        text_sinks_from: before this layer, inputs say which token it is, not whether it is a sink.
         logit_factors: every query head multiplies its logits by the factor that the centroids have for it, to the power
-            of the share of the text beyond its window (composition/call.py).
+            of the share of the text beyond its window (composition/factors.py).
     """
 
     num_groups: int = setting(4, whole(1, MAX_GROUPS), "Groups", "groups in every layer, K", line="K={}".format)
@@ -319,8 +299,7 @@ class FocusConfig:
         for entry in self.budget:
             if self.layers is not None and entry.layer not in self.layers:
                 raise ConfigError(
-                    f"the budget names layer {entry.layer}, which has no router",
-                    expected=f"layers {list(self.layers)}",
+                    f"the budget names layer {entry.layer}, which has no router", expected=f"layers {list(self.layers)}"
                 )
             if entry.top_k is not None and entry.top_k > self.num_groups:
                 raise ConfigError(
@@ -367,21 +346,14 @@ class FocusConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-ready values."""
-        values = dataclasses.asdict(self)
-        values["layers"] = None if self.layers is None else list(self.layers)
-        if self.budget:
-            values["budget"] = [entry.to_dict() for entry in self.budget]
-        else:  # as before there were budgets, so that hashes of equal configurations stay equal
-            del values["budget"]
+        values = dataclasses.asdict(self) | {"budget": [entry.to_dict() for entry in self.budget]}
+        for name in ("layers", "window_growth"):
+            values[name] = list(values[name]) if values[name] else None
+        # left out as before there were these settings, so that hashes of equal configurations stay equal
+        unused = {name for name in ("budget", "text_sinks", "logit_factors", "window_growth") if not values[name]}
         if self.text_sinks is None:
-            del values["text_sinks"], values["text_sinks_from"]
-        if not self.logit_factors:
-            del values["logit_factors"]
-        if self.window_growth is None:
-            del values["window_growth"]
-        else:
-            values["window_growth"] = list(self.window_growth)
-        return values
+            unused.add("text_sinks_from")
+        return {name: value for name, value in values.items() if name not in unused}
 
     def to_json(self) -> str:
         """One line of JSON with sorted keys, the same for equal configurations."""
@@ -389,11 +361,7 @@ class FocusConfig:
 
     @classmethod
     def from_dict(cls, values: Any) -> FocusConfig:
-        """Read a configuration; unknown keys are refused rather than dropped.
-
-        Raises:
-            ConfigError: values is no mapping, has an unknown key, or a value is out of range.
-        """
+        """Read a configuration; ConfigError for no mapping, an unknown key, and a value out of range."""
         if not isinstance(values, dict):
             raise ConfigError(f"the configuration is {type(values).__name__}", expected="a JSON object")
         unknown = sorted(set(values) - set(DECLARED))

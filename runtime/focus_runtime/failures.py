@@ -1,7 +1,4 @@
-"""Failures that are no defect: the memory ran out, or the GPU failed; how they are known and what is advised.
-
-Torch is not loaded for it. `measure/memory.py` finds out what would fit.
-"""
+"""Failures that are no defect: the memory ran out, or the GPU failed; how they are known and what is advised."""
 
 from __future__ import annotations
 

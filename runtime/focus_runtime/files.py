@@ -61,7 +61,7 @@ def replacing(
     with _explained(target, explain):
         target.parent.mkdir(parents=True, exist_ok=True)
         sweep_parts(target.parent)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=_prefix(), suffix=target.suffix)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f"{PART}{os.getpid()}-", suffix=target.suffix)
         os.close(handle)
         part = Path(name)
         try:
@@ -93,7 +93,7 @@ def replacing_folder(
     with _explained(target, explain):
         target.parent.mkdir(parents=True, exist_ok=True)
         sweep_parts(target.parent)
-        part = Path(tempfile.mkdtemp(dir=target.parent, prefix=_prefix()))
+        part = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{PART}{os.getpid()}-"))
         try:
             yield part
             part.chmod(mode)
@@ -191,10 +191,6 @@ def sweep_parts(folder: Path) -> None:
 
 
 _swept: set[Path] = set()
-
-
-def _prefix() -> str:
-    return f"{PART}{os.getpid()}-"
 
 
 def process_runs(pid: int) -> bool:

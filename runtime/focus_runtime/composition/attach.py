@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import uuid
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,11 +25,10 @@ from focus_runtime.composition.check import TOKENS, check_any_left, check_decode
 from focus_runtime.composition.documents import focus_mask
 from focus_runtime.composition.heads import HeadMask, head_masks, layer_heads, memberships
 from focus_runtime.composition.layer import IMPLEMENTATION, check_called, focus_forward, refuse_empty, route
-from focus_runtime.composition.modes import Check, Edits, FullAttention, SoftGate
-from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks, Mode
+from focus_runtime.composition.modes import Check, Edits, FullAttention
+from focus_runtime.composition.state import STATE, Composition, FocusLayer, Mode
 from focus_runtime.config import BACKENDS, FocusConfig, FocusSettings
 from focus_runtime.errors import ConfigError, InputError, ModelError
-from focus_runtime.mask.rule import PairRule
 from focus_runtime.models.devices import compute_devices, execution_device, input_device
 from focus_runtime.models.loading import EMBEDDED, fingerprint, load_base_model
 from focus_runtime.models.structure import (
@@ -61,48 +59,25 @@ AttentionMaskInterface.register(IMPLEMENTATION, focus_mask)
 Entered = TypeVar("Entered", bound=Mode)
 
 
-@dataclass(eq=False)
-class FocusModel:
-    """A model with Focus composed onto it; `detach()`, or the end of a `with` block, gives the original back.
+@dataclass(eq=False, kw_only=True)
+class FocusModel(Composition):
+    """A model with Focus composed onto it; `detach()`, or the end of a `with` block, gives the original back."""
 
-    Attributes:
-        model: the frozen Hugging Face model.
-        routers: by layer number.
-        config: settings in force.
-        seconds: time spent in routing and attention since `reset_seconds()`; on a GPU nothing is timed before that.
-    """
-
-    model: nn.Module
-    routers: Mapping[int, CentroidRouter]
-    config: FocusConfig
-    backend: str
+    routers: Mapping[int, CentroidRouter]  # by layer number
     centroids: Centroids
-    seconds: PassClock = field(default_factory=PassClock)
-    paused: bool = False
-    modes: tuple[Mode, ...] = ()
-    found_sinks: FoundSinks = field(default_factory=FoundSinks)
     _hooks: list[Any] = field(default_factory=list)
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _original: str = ""
     _sliding_layers: str = "auto"
     _disable_compile: bool | None = None
-    _id: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    @property
-    def writer(self) -> Hashable:
-        """Identifies who assigned a cache's groups: a cache filled by one writer cannot be continued by another."""
-        return self._id, self.config.top_k, self.config.budget, self.config.text_sinks
 
     def _layers(self) -> list[FocusLayer]:
         return [getattr(module, STATE) for module in self._modules.values()]
 
     def assignments(self) -> dict[int, Assignment]:
         """Groups of the tokens of this thread's last forward pass, by layer; only layers that ran Focus."""
-        return {
-            layer.index: layer.current_pass.assignment
-            for layer in self._layers()
-            if layer.current_pass.assignment is not None
-        }
+        latest = {layer.index: layer.current_pass.assignment for layer in self._layers()}
+        return {index: assignment for index, assignment in latest.items() if assignment is not None}
 
     @property
     def focused_layers(self) -> list[int]:
@@ -110,11 +85,8 @@ class FocusModel:
         return [layer.index for layer in self._layers() if layer.router is not None]
 
     def head_masks(self, config: FocusConfig | None = None) -> dict[int, tuple[HeadMask, ...]]:
-        """The pairs that each group of heads of a focused layer used in this thread's last forward pass.
-
-        Args:
-            config: other settings than those in force, at which they would have used others with the same groups.
-        """
+        """The pairs that each group of heads of a focused layer used in this thread's last forward pass, or would have
+        used with the same groups at other settings, `config`."""
         masks = {}
         for layer in self._layers():
             current = layer.current_pass
@@ -130,14 +102,6 @@ class FocusModel:
                 groups = memberships(current.assignment, heads.top_ks, self.config.top_k)
                 masks[layer.index] = head_masks(heads, groups, config or self.config, layer.sliding)
         return masks
-
-    def pair_rules(self) -> dict[int, PairRule]:
-        """Which pairs heads without an exception in the budget allow, by focused layer."""
-        return {
-            layer.index: PairRule.of(self.config, self.config.window, layer.sliding)
-            for layer in self._layers()
-            if layer.router is not None
-        }
 
     def backends(self) -> dict[int, str]:
         """Which backend ran the latest Focus call, by layer; several are joined by commas."""
@@ -203,12 +167,6 @@ class FocusModel:
             self.config = before
 
     @contextmanager
-    def training_gate(self, gate: SoftGate) -> Iterator[nn.Module]:
-        """Soft gates instead of the hard mask."""
-        with self.entered(gate):
-            yield self.model
-
-    @contextmanager
     def with_changes(self, changes: Sequence[Change], num_tokens: int) -> Iterator[nn.Module]:
         """Tokens moved, linked or silenced by hand, and heads at other settings, in one text of so many tokens."""
         counts = head_counts(self.model)
@@ -250,18 +208,11 @@ class FocusModel:
     def save_pretrained(
         self, folder: str | os.PathLike[str], *, base_model: str | None = None, base_weights: bool = False
     ) -> str:
-        """Save centroids, the settings in force, and which model they are for; files of the same names are replaced.
+        """Save centroids, the settings in force, and which model they are for; returns the centroid file's sha256.
 
         Args:
-            folder: is made where it is missing.
             base_model: name that `from_pretrained` loads the model by; what the centroids or the model say when None.
             base_weights: save the model's weights too, into a folder of their own, such as after training them.
-
-        Returns:
-            sha256 of the centroid file.
-
-        Raises:
-            CentroidFileError: the folder cannot be written.
         """
         folder = Path(folder)
         current = dataclasses.replace(self.centroids, routers=dict(self.routers), config=self.config)
@@ -300,9 +251,6 @@ class FocusModel:
             source: a folder of `save_pretrained`, `user/repo` or `user/repo@revision`, or what `load_centroids` takes.
             model: the base model; None loads the one that was saved or is named.
             dtype, device: of a base model that is loaded, as for `load_model`.
-
-        Returns:
-            The composed model: `.model` is the Hugging Face model, which runs Focus.
 
         Raises:
             CentroidFileError: the centroids cannot be had, or are for another model.
@@ -388,10 +336,7 @@ class FocusModel:
 
 
 def _base_model(place: Place, settings: SavedSettings) -> str:
-    """The saved weights beside the file, or the name of a model.
-
-    A name from a hub is somebody else's: it never opens a path of this machine.
-    """
+    """The saved weights beside the file, or the name of a model; one from a hub never opens a path of this machine."""
     own = place.path.parent / BASE_MODEL_FOLDER
     if not place.origin and place.settings is not None and (own / "config.json").is_file():
         return str(own)
@@ -421,7 +366,7 @@ def compose(
     check: bool = True,
     **chosen: Any,
 ) -> FocusModel:
-    """Compose Focus onto a frozen model.
+    """Compose Focus onto a frozen model; returns a handle with `full_attention()` and `detach()`.
 
     Args:
         model: a Hugging Face causal language model.
@@ -435,9 +380,6 @@ def compose(
             with the model's own; see composition/check.py.
         chosen: settings by name, before those of `settings`: top_k, window, num_sinks, window_growth, assignment,
             budget and logit_factors, as `FocusSettings` has them. A budget stays in force where top_k is given.
-
-    Returns:
-        A handle with `full_attention()` and `detach()`.
 
     Raises:
         ConfigError: a setting does not fit the centroids. ModelError: the model cannot take Focus.
@@ -453,21 +395,6 @@ def compose(
     centroids.check_fits(model)
     own = centroids.config if settings is None else settings.of(centroids.config)
     config = FocusSettings(**chosen).of(own)
-    _check_parts(centroids, config)
-    centroids.check_budget(model, config.budget)
-    if backend not in BACKENDS:
-        raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
-    routers = on_layers(model, centroids.routers)
-    clock = PassClock(enabled=input_device(model).type == "cpu")
-    focus = FocusModel(model, routers, config, backend, centroids, clock)
-    focus._attach(sliding_layers)
-    if check:
-        focus._check()
-    return focus
-
-
-def _check_parts(centroids: Centroids, config: FocusConfig) -> None:
-    """Refuse centroids that lack the factors or the potentials that a configuration needs."""
     if config.logit_factors and any(router.logit_factors is None for router in centroids.routers.values()):
         raise ConfigError("these centroids have no factors of the logits", fix="leave out logit_factors")
     if config.assignment == "causal" and not centroids.has_potentials:
@@ -475,3 +402,13 @@ def _check_parts(centroids: Centroids, config: FocusConfig) -> None:
             "these centroids carry no column potentials, which causal assignment needs",
             fix="call calibrate_potentials(model, centroids, ids) first, or use assignment='sinkhorn'",
         )
+    centroids.check_budget(model, config.budget)
+    if backend not in BACKENDS:
+        raise InputError(f"backend is {backend!r}", expected="one of " + ", ".join(BACKENDS))
+    routers = on_layers(model, centroids.routers)
+    clock = PassClock(enabled=input_device(model).type == "cpu")
+    focus = FocusModel(model, config, backend, clock, routers=routers, centroids=centroids)
+    focus._attach(sliding_layers)
+    if check:
+        focus._check()
+    return focus

@@ -5,10 +5,11 @@ Shape suffixes: B batch, H query heads, Q queries, T keys (Tk), D head size, S d
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,13 +23,13 @@ from focus_runtime.attention.masked import WindowedFocus, sliding_attention
 from focus_runtime.attention.reference import beside_sinks, needs_gradient
 from focus_runtime.budget import HeadGroup, HeadSetting
 from focus_runtime.composition.cache import START_OVER
-from focus_runtime.composition.call import Call, of_heads, plan_of, with_factors
+from focus_runtime.composition.factors import with_factors
 from focus_runtime.composition.gpu import extent_of, fits, step_by_head, text_by_head
 from focus_runtime.composition.heads import FULL, Plan, memberships
-from focus_runtime.composition.state import FocusLayer
+from focus_runtime.composition.state import Call, FocusLayer
 from focus_runtime.errors import InputError
 from focus_runtime.gpu import WITHOUT_CUDNN, attention_fits
-from focus_runtime.mask.allowed_pairs import membership_extent, token_positions
+from focus_runtime.mask.allowed_pairs import token_positions
 from focus_runtime.mask.rule import Extent, PairRule
 from focus_runtime.routing.router import Assignment
 
@@ -50,7 +51,7 @@ def own_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     return sliding_attention(*call.tensors, reach, call.scoring, call.padding, sinks=call.sinks).transpose(1, 2)
 
 
-def _full(module: nn.Module, call: Call) -> Tensor:
+def _full(module: Any, call: Call) -> Tensor:
     """Full causal attention, (B, Q, H, D): torch's SDPA, or our masked attention for softcap, which SDPA lacks."""
     query, key, value, padding = *call.tensors, call.padding
     if call.scoring.softcap is not None:
@@ -66,20 +67,12 @@ def _full(module: nn.Module, call: Call) -> Tensor:
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
     shared_by = query.shape[1] // key.shape[1]
     if getattr(module, "num_key_value_groups", shared_by) != shared_by:  # only some query heads of a key-value head
-        module = _shared_by(shared_by)
+        module = SimpleNamespace(num_key_value_groups=shared_by)
     step = query.shape[2] == 1 and query.device.type == "cuda"
     with WITHOUT_CUDNN if step else nullcontext():
         return sdpa(
             module, query, key, value, mask_B1QT, scaling=call.scoring.scale, is_causal=causal, dropout=call.dropout
         )[0]
-
-
-@functools.cache
-def _shared_by(number: int) -> nn.Module:
-    """Stands for an attention module of which some heads are computed."""
-    module = nn.Module()
-    module.num_key_value_groups = number  # type: ignore[assignment]
-    return module
 
 
 def _one_group(call: Call) -> Tensor:
@@ -113,7 +106,7 @@ def _causal_mask(padding_BT: Tensor, query: Tensor, key: Tensor) -> Tensor:
 def focused_attention(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """What the settings in force give, (B, Q, H, D)."""
     call = with_factors(layer, call)
-    plan, groups_SBT = plan_of(layer, call), groups_of_keys(layer, call)
+    plan, groups_SBT = layer.plan(call), groups_of_keys(layer, call)
     together = None
     if call.sinks is None and not plan.heads.uniform:
         on_cpu = call.query.device.type == "cpu"
@@ -133,11 +126,9 @@ def by_setting(
     one_setting: Callable[[Call, HeadSetting], Tensor],
     together: Together | None = None,
 ) -> Tensor:
-    """Heads of equal settings in one call of `one_setting`, (B, Q, H, D); full ones by the layer's own attention.
-
-    `together` are heads of several settings that were computed in one call.
-    """
-    current, plan = layer.current_pass, plan_of(layer, call)
+    """Heads of equal settings in one call of `one_setting`, (B, Q, H, D); full ones by the layer's own attention, and
+    none that were computed `together` before."""
+    current, plan = layer.current_pass, layer.plan(call)
     current.counts = plan.counts
     if plan.heads.uniform:
         return one_setting(call, plan.heads.groups[0].setting)
@@ -151,7 +142,7 @@ def by_setting(
         # no view: autograd refuses to write by a list of numbers into a view written by a slice before
         out_BQHD, backends = call.query.new_empty(batch, new, num_heads, size), []
     for group, part in left:
-        own = of_heads(call, part)
+        own = call.part(part)
         if group.setting.full:
             current.backend, result_BQHD = FULL, own_attention(module, layer, own)
         else:
@@ -203,8 +194,7 @@ def _together_on_gpu(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tens
     if new != length or not fits(GROUPED, owner.backend, call):
         return None
     extents = [_extent(layer, call, top_k) for top_k in heads.top_ks]
-    known = [extent or membership_extent(own) for extent, own in zip(extents, groups_SBT, strict=True)]
-    found = text_by_head(plan, call, groups_SBT.unbind(), known, owner.seconds)
+    found = text_by_head(plan, call, groups_SBT, extents, owner.seconds)
     return None if found is None else (found[0], "decomposed", found[1])
 
 
@@ -260,13 +250,8 @@ def _attended(
 
 def _extent(layer: FocusLayer, call: Call, top_k: int) -> Extent | None:
     """What is known of the groups without looking at them, which would make the host wait for a GPU."""
-    assignment, config = layer.current_pass.assignment, layer.owner.config
     whole = call.query.shape[2] == call.key.shape[2]  # else a cache holds groups that another rule may have decided
-    if assignment is None or not whole or not (assignment.uniform or assignment.beyond):
-        return None
-    if top_k == 0 and assignment.edit is not None:  # tokens linked by hand see each other all the same
-        return None
-    return extent_of(top_k, config.num_groups, beyond=not assignment.uniform)
+    return extent_of(layer.current_pass.assignment, top_k, layer.owner.config.num_groups) if whole else None
 
 
 def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, extent: Extent | None) -> str:
@@ -291,7 +276,7 @@ def _backend(requested: str, call: Call, membership: Tensor, rule: PairRule, ext
 
 def groups_of_keys(layer: FocusLayer, call: Call) -> Tensor:
     """Membership of the keys at hand, (S, B, Tk); the new tokens' is stored with their keys on the way."""
-    current, config, top_ks = layer.current_pass, layer.owner.config, plan_of(layer, call).heads.top_ks
+    current, config, top_ks = layer.current_pass, layer.owner.config, layer.plan(call).heads.top_ks
     assert current.assignment is not None, "the pre-hook runs before attention"
     new, history = memberships(current.assignment, top_ks, config.top_k), current.history
     if history is None or config.assignment == "sinkhorn":

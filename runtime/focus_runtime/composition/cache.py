@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
 
-from focus_runtime.errors import InputError, ModelError
+from focus_runtime.errors import ModelError
 
 _HISTORY = "focus_groups"
 _BASE = "focus_base"
@@ -25,19 +25,14 @@ START_OVER = "start from an empty cache and fill it with Focus composed"
 
 
 class GroupHistory:
-    """Groups of the tokens one cache layer has seen, for a batch of B texts, by S settings of its heads.
-
-    Attributes:
-        first_real: (B,) int64, padding tokens before each text; None while empty, and where there was no padding.
-        first_input: (B, E) input of the layer at each text's first real token, where text sinks are looked for.
-    """
+    """Groups of the tokens one cache layer has seen, for a batch of B texts, by S settings of its heads."""
 
     def __init__(self, seen: int) -> None:
         self.seen = seen  # tokens the layer has seen, through Focus or not
         self.length = 0  # tokens whose groups are known; equal to `seen` as long as only Focus filled the cache
-        self.first_real: Tensor | None = None
+        self.first_real: Tensor | None = None  # (B,) int64, padding tokens before each text; None without padding
         self.written_by: Hashable = None
-        self.first_input: Tensor | None = None
+        self.first_input: Tensor | None = None  # (B, E) of each text's first real token, to find text sinks
         self._buffer: Tensor | None = None  # (B, S, capacity)
 
     @property
@@ -109,24 +104,6 @@ def layer_of(past: Any, index: int) -> Any:
     )
 
 
-def check_continues(history: GroupHistory, written_by: Hashable, index: int) -> None:
-    """Refuse to continue from tokens whose groups are unknown or of another composition, in layer `index`."""
-    if history.length != history.seen:
-        raise InputError(
-            f"the key-value cache holds {history.seen} tokens in layer {index} but groups of {history.length}: the "
-            "others were computed without Focus",
-            expected="a cache that was filled with Focus alone",
-            fix=f"{START_OVER}, or continue inside full_attention()",
-        )
-    if history.seen and history.written_by != written_by:
-        raise InputError(
-            "the key-value cache was filled by another composition, or with another top_k or budget, so its groups "
-            "mean something else",
-            expected="one composition with the same settings from the first token on",
-            fix=START_OVER,
-        )
-
-
 @cache
 def _grouped(base: Any) -> Any:
     """Subclass of a cache layer class that moves the groups along."""
@@ -137,11 +114,7 @@ def _grouped(base: Any) -> Any:
         "__reduce__": _reduce,
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
-        "update": _update,
-    }
-    for name, method in _FOLLOWERS.items():
-        if hasattr(base, name):
-            body[name] = method
+    } | {name: method for name, method in _FOLLOWERS.items() if hasattr(base, name)}
     return types.new_class(base.__name__, (base,), exec_body=lambda namespace: namespace.update(body))
 
 
@@ -180,6 +153,7 @@ def _batch_select_indices(self: Any, indices: Tensor) -> None:
 
 
 _FOLLOWERS: dict[str, Any] = {
+    "update": _update,
     "reset": _reset,
     "crop": _crop,
     "reorder_cache": _reorder_cache,

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 EXPECTED = "one such as move:12:163:B, see:12:163:1, silence:12:B, full:12, full:12:0, k:12=2 or window:12:0=256"
 MOST_CHANGES = 50
-ALL_LAYERS = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class LinkTokens:
     key: int
 
     def __str__(self) -> str:
-        return f"see:{ALL_LAYERS if self.layer is None else self.layer}:{self.query}:{self.key}"
+        return f"see:{'all' if self.layer is None else self.layer}:{self.query}:{self.key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,8 @@ Change = MoveToken | LinkTokens | SilenceGroup | ChangeHeads
 
 _FORMS = (
     (r"move:(\d{1,9}):(\d{1,9}):(\w{1,3})", lambda a, b, c: MoveToken(int(a), int(b), group_number(c))),
-    (r"see:(\d{1,9}|all):(\d{1,9}):(\d{1,9})", lambda a, b, c: LinkTokens(_layer_or_all(a), int(b), int(c))),
+    (r"see:(\d{1,9}):(\d{1,9}):(\d{1,9})", lambda a, b, c: LinkTokens(int(a), int(b), int(c))),
+    (r"see:all:(\d{1,9}):(\d{1,9})", lambda b, c: LinkTokens(None, int(b), int(c))),
     (r"silence:(\d{1,9}):(\w{1,3})", lambda a, b: SilenceGroup(int(a), group_number(b))),
     (r"full:(\d{1,9})(?::(\d{1,9}))?", lambda a, b: ChangeHeads(_exception(a, b, full=True))),
     (r"k:(\d{1,9})(?::(\d{1,9}))?=(\d{1,9})", lambda a, b, n: ChangeHeads(_exception(a, b, top_k=int(n)))),
@@ -95,33 +95,22 @@ _FORMS = (
 )
 
 
-def _layer_or_all(text: str) -> int | None:
-    return None if text == ALL_LAYERS else int(text)
-
-
 def _exception(layer: str, head: str | None, **settings: int | bool) -> HeadException:
     return HeadException(layer=int(layer), head=None if head is None else int(head), **settings)  # type: ignore[arg-type]
 
 
 def read_changes(texts: Iterable[str]) -> tuple[Change, ...]:
-    """Changes from their texts.
-
-    Raises:
-        ConfigError: a text is no change, or there are too many.
-    """
-    changes = tuple(map(_read_change, texts))
+    """Changes from their texts; ConfigError for a text that is no change, and for too many."""
+    changes: list[Change] = []
+    for text in texts:
+        matches = ((re.fullmatch(form, text.strip()), make) for form, make in _FORMS)
+        read = next((make(*match.groups()) for match, make in matches if match), None)
+        if read is None:
+            raise ConfigError(f"{text!r} is no change", expected=EXPECTED)
+        changes.append(read)
     if len(changes) > MOST_CHANGES:
         raise ConfigError(f"there are {len(changes)} changes", expected=f"at most {MOST_CHANGES}")
-    return changes
-
-
-def _read_change(text: str) -> Change:
-    for form, make in _FORMS:
-        match = re.fullmatch(form, text.strip())
-        if match:
-            made: Change = make(*match.groups())
-            return made
-    raise ConfigError(f"{text!r} is no change", expected=EXPECTED)
+    return tuple(changes)
 
 
 def last_token(change: Change) -> int:
@@ -155,12 +144,11 @@ def check_changes(
             )
         if isinstance(change, ChangeHeads) and (change.exception.top_k or 1) > config.num_groups:
             raise InputError(f"{change}: there are {config.num_groups} groups", expected=f"k up to {config.num_groups}")
+    room = MAX_GROUPS - config.num_groups  # bits that the groups leave
     for layer in layers:
         links = sum(isinstance(change, LinkTokens) and change.layer in (None, layer) for change in changes)
-        if links > MAX_GROUPS - config.num_groups:
-            raise InputError(
-                f"{links} links in layer {layer}", expected=f"at most {MAX_GROUPS - config.num_groups} in one layer"
-            )
+        if links > room:
+            raise InputError(f"{links} links in layer {layer}", expected=f"at most {room} in one layer")
 
 
 def _check_layer(change: Change, config: FocusConfig, layers: Collection[int], counts: HeadCounts) -> None:
@@ -207,14 +195,10 @@ def changed_budget(config: FocusConfig, changes: Iterable[Change], counts: HeadC
 
 @dataclass(slots=True)
 class LayerEdit:
-    """Changes of one layer's groups, positions counted from the text's first token.
-
-    Attributes:
-        links: token -> bits that it shares with the tokens it is linked to, beyond those of the K groups.
-    """
+    """Changes of one layer's groups, positions counted from the text's first token."""
 
     moves: dict[int, int] = field(default_factory=dict)  # token -> its most probable group
-    links: dict[int, int] = field(default_factory=dict)
+    links: dict[int, int] = field(default_factory=dict)  # token -> bits shared with those it is linked to, from K on
     silenced: int = 0  # bit set of groups that link nothing
 
     def applied(self, assignment: Assignment, first: int, top_k: int) -> Assignment:
@@ -244,8 +228,7 @@ class LayerEdit:
             assignment,
             probabilities=probabilities_BTK,
             membership=edit.applied(membership_BT),
-            uniform=False,
-            beyond=False,
+            exact=False,
             edit=edit,
             by_top_k=None,
         )
@@ -261,12 +244,8 @@ def layer_edits(changes: Sequence[Change], layers: Collection[int], num_groups: 
             edits.setdefault(change.layer, LayerEdit()).silenced |= 1 << change.group
         elif isinstance(change, LinkTokens):
             for layer in layers if change.layer is None else (change.layer,):
-                _link(edits.setdefault(layer, LayerEdit()), change, num_groups)
+                links = edits.setdefault(layer, LayerEdit()).links
+                free = 1 << max(num_groups, *(bits.bit_length() for bits in links.values()), 0)
+                for token in (change.query, change.key):
+                    links[token] = links.get(token, 0) | free
     return edits
-
-
-def _link(edit: LayerEdit, change: LinkTokens, num_groups: int) -> None:
-    """Give both tokens the next bit that is free."""
-    bit = 1 << max(num_groups, *(bits.bit_length() for bits in edit.links.values()), 0)
-    for token in (change.query, change.key):
-        edit.links[token] = edit.links.get(token, 0) | bit

@@ -8,10 +8,11 @@ Shape suffixes: B batch, Q queries, H query heads, D head size.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -28,7 +29,7 @@ from focus_runtime.config import SLIDING_LAYERS, FocusConfig
 from focus_runtime.errors import ConfigError, InputError, ModelError, first_line
 from focus_runtime.failures import device_failure
 from focus_runtime.models.devices import input_device
-from focus_runtime.models.structure import OTHER_MODEL, attention_modules, chunk_of, shares_keys
+from focus_runtime.models.structure import OTHER_MODEL, attention_modules, layer_kind, shares_keys
 from focus_runtime.routing.router import CentroidRouter
 
 IMPLEMENTATION = "focus_checked"
@@ -64,15 +65,11 @@ def run_text(model: Any) -> None:
 def _each_once(model: nn.Module) -> Iterator[None]:
     """Refuse a model that runs a layer several times in a pass: its groups are kept once for each layer."""
     ran: Counter[int] = Counter()
-    hooks = [
-        module.register_forward_pre_hook(lambda *_, index=index: ran.update([index]))
-        for index, module in attention_modules(model).items()
-    ]
-    try:
+    with ExitStack() as hooks:
+        for index, module in attention_modules(model).items():
+            hook = module.register_forward_pre_hook(lambda *_, index=index: ran.update([index]))
+            hooks.callback(hook.remove)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
     looped = [index for index, times in ran.items() if times > 1]
     if looped:
         raise ModelError(
@@ -130,9 +127,6 @@ AttentionInterface.register(IMPLEMENTATION, _checked_forward)
 AttentionMaskInterface.register(IMPLEMENTATION, _both_masks)
 
 
-OWN_SPARSITY = ("sparse", "compressed", "indexed")  # in the names of kinds of layers
-
-
 def chosen_layers(
     model: nn.Module, routers: Mapping[int, CentroidRouter], sliding: Mapping[int, int | None], choice: str
 ) -> set[int]:
@@ -140,7 +134,7 @@ def chosen_layers(
     if choice not in SLIDING_LAYERS:
         raise InputError(f"sliding_layers is {choice!r}", expected=" or ".join(SLIDING_LAYERS))
     modules = attention_modules(model)
-    able = {index for index, module in modules.items() if index in routers and chunk_of(module) is None}
+    able = {index for index in routers if index in modules and layer_kind(modules[index]) != "chunked_attention"}
     able -= {index for index in able if shares_keys(modules[index])}  # which may lack most tokens
     on_global = {index for index in able if sliding[index] is None}
     if not able:
@@ -164,7 +158,7 @@ def check_decoder(model: Any) -> None:
     text = config.get_text_config()
     if getattr(config, "is_encoder_decoder", False):
         raise ModelError(f"{name} has an encoder and cross-attention, which Focus does not support", fix=OTHER_MODEL)
-    kinds = {kind for kind in getattr(text, "layer_types", None) or [] if any(word in kind for word in OWN_SPARSITY)}
+    kinds = {kind for kind in getattr(text, "layer_types", None) or [] if re.search("sparse|compressed|indexed", kind)}
     if kinds:
         raise ModelError(
             f"{name} has its own sparse attention ({', '.join(sorted(kinds))}), which Focus cannot follow",

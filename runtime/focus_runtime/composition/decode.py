@@ -17,7 +17,8 @@ from __future__ import annotations
 import ctypes
 import struct
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -25,11 +26,19 @@ from torch import Tensor
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.fused import fused_step, step_fits
 from focus_runtime.composition.cache import GroupHistory
-from focus_runtime.composition.call import Call, acting_factors, head_factors, plan_of, with_factors
+from focus_runtime.composition.factors import acting_factors, head_factors, with_factors
+from focus_runtime.composition.gpu import step_by_head
 from focus_runtime.composition.heads import MOST_SETS
-from focus_runtime.composition.state import FocusLayer
+from focus_runtime.composition.state import Call, FocusLayer
 from focus_runtime.gpu import HALVES, attention_fits, takes_hidden, tried
-from focus_runtime.routing.router import ELEMENTS, Assignment, CentroidRouter, few_tokens_fit, top_k_membership
+from focus_runtime.routing.router import (
+    ELEMENTS,
+    Assignment,
+    CentroidRouter,
+    all_groups,
+    few_tokens_fit,
+    top_k_membership,
+)
 
 if TYPE_CHECKING:
     from focus_runtime.attention.cuda.decoding import Sinks
@@ -71,13 +80,12 @@ def decode_step(layer: FocusLayer, hidden: Tensor, call: Call) -> Tensor | None:
     if not call.key.shape[2] == call.total == place + 1 or call.padding is not None or call.sinks is not None:
         return None
     step = _on_cpu if few_tokens_fit(hidden) else _on_gpu
+    out_BQHD = None
     try:
         out_BQHD = step(layer, router, history, hidden, call)
-    except BaseException:
-        history.length = place  # the groups of the new token may not be written
-        raise
-    if out_BQHD is None:
-        history.length = place
+    finally:
+        if out_BQHD is None:
+            history.length = place  # the groups of the new token may not be written
     return out_BQHD
 
 
@@ -88,7 +96,7 @@ def _on_cpu(
     if not step_fits(*call.tensors):
         return None
     start = time.perf_counter()
-    plan, query = plan_of(layer, call), with_factors(layer, call).query
+    plan, query = layer.plan(call), with_factors(layer, call).query
     weights_EK, potential_K = router.scoring_weights(), router.potential
     probabilities_K = torch.empty(config.num_groups, dtype=torch.float32)
     looks, sink, first = config.text_sinks is not None, False, None
@@ -108,8 +116,10 @@ def _on_cpu(
     found, bits, routing = _RESULTS.unpack_from(step, _STEP.size - _RESULTS.size)
     if looks:
         owner.found_sinks.by_layer[layer.index] = SINK if found else NO_SINK
-    own = Assignment(probabilities_K[None, None], torch.tensor([[bits]]), potential_K, uniform=not found)
-    current.assignment = own.in_all_groups(SINK) if found else own
+    everywhere = SINK if found else None
+    current.assignment = Assignment(
+        probabilities_K[None, None], torch.tensor([[bits]]), potential_K, exact=True, everywhere=everywhere
+    )
     current.counts, current.backend = plan.counts, plan.step_backends
     owner.seconds.add("routing", routing)
     owner.seconds.add("attention", time.perf_counter() - start - routing)
@@ -119,13 +129,10 @@ def _on_cpu(
 def _on_gpu(
     layer: FocusLayer, router: CentroidRouter, history: GroupHistory, hidden: Tensor, call: Call
 ) -> Tensor | None:
-    from focus_runtime.attention.cuda.decoding import (  # these need Triton
-        decide_on_gpu,
-        decode_on_gpu,  # these need Triton
-    )
+    from focus_runtime.attention.cuda.decoding import decide_on_gpu  # needs Triton
 
     current, config, place, clock = layer.current_pass, layer.owner.config, history.length, layer.owner.seconds
-    plan = plan_of(layer, call)
+    plan = layer.plan(call)
     top_ks = plan.heads.top_ks
     if len(top_ks) > MOST_SETS or call.scoring.scale <= 0 or not attention_fits(DECODING, *call.tensors):
         return None
@@ -146,26 +153,20 @@ def _on_gpu(
     if decided is None:
         return None
     probabilities_K, found, scaled = decided
-    groups_SBT, settings = history.membership, None if plan.heads.uniform else plan.on_gpu.step
     with clock("attention"):
-        result = tried(
-            DECODING,
-            query,
-            lambda: decode_on_gpu(scaled, call.key, call.value, groups_SBT, plan.rule, call.scoring, settings),
-        )
-    if result is None:
+        out_BQHD = step_by_head(plan, replace(call, query=scaled), history.membership)
+    if out_BQHD is None:
         return None
     layer.owner.found_sinks.note(layer.index, found)
     if config.top_k in top_ks:
         membership = sets_SBT[top_ks.index(config.top_k), :, place : place + 1].clone()
-        known: dict[str, Any] = {"uniform": found is None, "everywhere": found, "beyond": found is not None}
-        current.assignment = Assignment(probabilities_K[None, None], membership, potential, **known)
     else:
         membership = top_k_membership(probabilities_K, config.top_k)[None, None]
-        own = Assignment(probabilities_K[None, None], membership, potential, uniform=True)
-        current.assignment = own if found is None else own.in_all_groups(found)
+        if found is not None:
+            membership = membership | all_groups(found, config.num_groups)
+    current.assignment = Assignment(probabilities_K[None, None], membership, potential, exact=True, everywhere=found)
     current.counts, current.backend = plan.counts, "decode"
-    return result[0].transpose(1, 2)
+    return out_BQHD
 
 
 def _sinks_to_find(layer: FocusLayer, history: GroupHistory, device: torch.device) -> Sinks | None:

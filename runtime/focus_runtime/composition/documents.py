@@ -102,11 +102,9 @@ def by_token(mask: Any, layer: int, *, beside: bool = False) -> Tensor | None:
 
 
 def documents_of(mask: Tensor | None, arguments: Mapping[str, Any], known: Documents | None = None) -> Documents | None:
-    """The documents of an attention call; None where every row is one text.
+    """The documents of an attention call, `known` where they have not changed; None where every row is one text.
 
-    Args:
-        arguments: others of the call; `cu_seq_lens_q` gives the edges of packed documents, as for FlashAttention.
-        known: of the same pass, from the layer before; not made again for the same mask.
+    Among the other `arguments` of a call, `cu_seq_lens_q` gives the edges of packed documents, as for FlashAttention.
     """
     edges = arguments.get("cu_seq_lens_q")
     if edges is None and (mask is None or mask.dtype != torch.int64):

@@ -18,11 +18,13 @@ from focus_runtime.attention.clock import StageClock
 from focus_runtime.attention.decode import DECODING
 from focus_runtime.attention.decomposed import GROUPED, grouped_fits, triton_kernels
 from focus_runtime.attention.reference import needs_gradient
-from focus_runtime.composition.call import Call, acting_factors, head_factors, kernels_read, plan_of, with_factors
+from focus_runtime.composition.factors import acting_factors, head_factors, kernels_read, with_factors
 from focus_runtime.composition.heads import Plan, memberships
-from focus_runtime.composition.state import FocusLayer
+from focus_runtime.composition.state import Call, FocusLayer
 from focus_runtime.gpu import attention_fits, tried
+from focus_runtime.mask.allowed_pairs import membership_extent
 from focus_runtime.mask.rule import Extent
+from focus_runtime.routing.router import Assignment
 
 FULL_APART_FROM = 16384  # tokens; below, another launch costs more than the near kernel, which masks every tile (H100)
 
@@ -35,15 +37,17 @@ def text_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
     """
     current, length = layer.current_pass, call.query.shape[2]
     assignment, history = current.assignment, current.history
-    if assignment is None or not call.whole or call.sinks is not None or not fits(GROUPED, layer.owner.backend, call):
+    if not length == call.key.shape[2] == call.total or call.sinks is not None:
+        return None
+    if assignment is None or not fits(GROUPED, layer.owner.backend, call):
         return None
     if layer.sliding is not None and length > layer.sliding:
         return None
     if history is not None and history.length:  # the second call of a module, as in differential attention
         return None
-    if not (assignment.uniform or assignment.beyond) or assignment.edit is not None:  # else bits from K on may be set
+    if not assignment.exact:  # bits from K on may be set
         return None
-    plan = plan_of(layer, call)
+    plan = layer.plan(call)
     if length <= plan.seen_whole:  # torch's kernel is faster
         return None
     groups_SBT = memberships(assignment, plan.heads.top_ks, plan.config.top_k)
@@ -51,7 +55,8 @@ def text_on_gpu(layer: FocusLayer, call: Call) -> Tensor | None:
         if triton_kernels()[1].pairwise_pays(call.query, plan.config.num_groups, max(plan.heads.top_ks)):
             out_BTHD = _every_pair(layer, plan, call, groups_SBT)
         elif length < FULL_APART_FROM:
-            out_BTHD = _by_groups(layer, plan, call, groups_SBT, beyond=not assignment.uniform)
+            extents = [extent_of(assignment, top_k, plan.config.num_groups) for top_k in plan.heads.top_ks]
+            out_BTHD = _by_groups(layer, plan, call, groups_SBT, extents)
         else:
             out_BTHD = None
     if out_BTHD is None:
@@ -87,15 +92,16 @@ def _every_pair(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tensor) -
     return tried(GROUPED, call.query, run)
 
 
-def _by_groups(layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tensor, *, beyond: bool) -> Tensor | None:
+def _by_groups(
+    layer: FocusLayer, plan: Plan, call: Call, groups_SBT: Tensor, extents: Sequence[Extent | None]
+) -> Tensor | None:
     """A longer text, (B, T, H, D), by the kernels that sort tokens by group."""
     call = with_factors(layer, call)
     if needs_gradient(call.query):  # of factors that are learned; these kernels have no backward
         return None
     if plan.heads.uniform and not grouped_fits(*call.tensors, plan.rule.near(call.total - 1), call.scoring):
         return None
-    extents = [extent_of(top_k, plan.config.num_groups, beyond=beyond) for top_k in plan.heads.top_ks]
-    found = text_by_head(plan, call, groups_SBT.unbind(), extents, layer.owner.seconds)
+    found = text_by_head(plan, call, groups_SBT, extents, layer.owner.seconds)
     return None if found is None else found[0]
 
 
@@ -110,10 +116,13 @@ def fits(what: str, backend: str, call: Call) -> bool:
     )
 
 
-def extent_of(top_k: int, num_groups: int, *, beyond: bool) -> Extent:
-    """What is known of groups that a router decided, and nobody edited; `beyond`: some tokens may be in all groups."""
+def extent_of(assignment: Assignment | None, top_k: int, num_groups: int) -> Extent | None:
+    """What is known of a text's groups without looking at them; None where something else than routers decided."""
+    if assignment is None or not assignment.exact:
+        return None
     if top_k == 0:
         return Extent(num_groups, 0, uniform=True)
+    beyond = assignment.everywhere is not None  # some tokens may be in all groups
     return Extent(num_groups, top_k, uniform=not beyond, beyond=beyond)
 
 
@@ -122,7 +131,7 @@ def step_by_head(plan: Plan, call: Call, groups_SBT: Tensor) -> Tensor | None:
     from focus_runtime.attention.cuda.decoding import decode_on_gpu  # needs Triton
 
     groups_SBT = groups_SBT if groups_SBT.stride(-1) == 1 else groups_SBT.contiguous()
-    step = plan.on_gpu.step
+    step = None if plan.heads.uniform else plan.on_gpu.step
     result = tried(
         DECODING, call.query, lambda: decode_on_gpu(*call.tensors, groups_SBT, plan.rule, call.scoring, step)
     )
@@ -130,18 +139,19 @@ def step_by_head(plan: Plan, call: Call, groups_SBT: Tensor) -> Tensor | None:
 
 
 def text_by_head(
-    plan: Plan, call: Call, groups_BT: Sequence[Tensor], extents: Sequence[Extent], clock: StageClock
+    plan: Plan, call: Call, groups_SBT: Tensor, known: Sequence[Extent | None], clock: StageClock
 ) -> tuple[Tensor, bool] | None:
     """A whole text's output, (B, T, H, D), and whether it has full heads; None where a kernel failed.
 
     Memberships, and what is known of them, are given for each distinct top-k.
     """
+    extents = [own or membership_extent(groups_BT) for own, groups_BT in zip(known, groups_SBT, strict=True)]
     kernels, apart, own = triton_kernels()[0], call.query.shape[2] >= FULL_APART_FROM, plan.on_gpu
 
     def run() -> Tensor:
         inputs = (plan.rule, call.scoring)
         if plan.heads.uniform:
-            found = kernels.grouped_attention(*call.tensors, groups_BT[0], *inputs, extent=extents[0], stage=clock)
+            found = kernels.grouped_attention(*call.tensors, groups_SBT[0], *inputs, extent=extents[0], stage=clock)
             return found[0].transpose(1, 2)
         results, parts = kernels.new_results(call.query), own.focused if apart else own.parts
         together = len(parts) > 1  # near pairs have nothing to do with groups: of all parts they are one launch
@@ -152,7 +162,7 @@ def text_by_head(
         for number, (place, heads, extent) in enumerate(works):
             kernels.grouped_attention(
                 *call.tensors,
-                groups_BT[place],
+                groups_SBT[place],
                 *inputs,
                 extent=extent,
                 stage=clock,

@@ -19,7 +19,7 @@ from focus_runtime.composition.documents import Documents
 from focus_runtime.composition.heads import MOST_SETS
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.gpu import tried
-from focus_runtime.routing.router import ROUTING, Assignment, CentroidRouter, routing_kernels
+from focus_runtime.routing.router import ROUTING, Assignment, CentroidRouter
 
 if TYPE_CHECKING:
     from focus_runtime.routing.on_gpu import TextSinks
@@ -91,9 +91,8 @@ def _first_input(layer: FocusLayer, hidden_BTE: Tensor, padding_BT: Tensor | Non
     if history is not None and before and history.first_input is not None:
         real_B = torch.zeros(batch, dtype=torch.int64) if history.first_real is None else history.first_real
         return history.first_input.to(device), (before - real_B)[:, None].to(device) + count_T
-    start_B = torch.zeros(batch, dtype=torch.int64, device=device)
-    if padding_BT is not None:
-        start_B = padding_BT.to(torch.int8).argmax(dim=1)
+    real_BT = torch.ones(batch, new, device=device) if padding_BT is None else padding_BT
+    start_B = real_BT.to(torch.int8).argmax(dim=1)
     first_BE = hidden_BTE[torch.arange(batch, device=device), start_B].detach()
     if history is not None:
         history.first_input = first_BE.clone()
@@ -110,6 +109,8 @@ def _on_gpu(layer: FocusLayer, router: CentroidRouter, hidden: Tensor) -> Assign
     config = owner.config
     if config.assignment != "causal" or not router.routes_on_gpu(hidden):
         return None
+    from focus_runtime.routing.on_gpu import route_on_gpu  # needs Triton
+
     if config.text_sinks is not None and history is not None:
         if current.before == 0:
             history.first_input = torch.select_copy(hidden, 1, 0)
@@ -122,9 +123,7 @@ def _on_gpu(layer: FocusLayer, router: CentroidRouter, hidden: Tensor) -> Assign
     looks = config.text_sinks is not None and layer.index >= config.text_sinks_from
     sinks = _sinks_to_find(layer, hidden) if looks else None
     weights_EK, potential = router.scoring_weights(), router.potential
-    result = tried(
-        ROUTING, hidden, lambda: routing_kernels().route_on_gpu(hidden, weights_EK, potential, top_ks, sinks)
-    )
+    result = tried(ROUTING, hidden, lambda: route_on_gpu(hidden, weights_EK, potential, top_ks, sinks))
     if result is None:
         return None
     probabilities_BTK, sets_SBT, found_BT = result
@@ -133,25 +132,25 @@ def _on_gpu(layer: FocusLayer, router: CentroidRouter, hidden: Tensor) -> Assign
         probabilities_BTK,
         sets_SBT[top_ks.index(config.top_k)],
         potential,
-        uniform=found_BT is None,
+        exact=True,
         everywhere=found_BT,
-        beyond=found_BT is not None,
         by_top_k=(asked, sets_SBT[: len(asked)]) if asked else None,
     )
 
 
 def _sinks_to_find(layer: FocusLayer, hidden: Tensor) -> TextSinks:
     """What the kernel needs to find text sinks."""
+    from focus_runtime.routing.on_gpu import TextSinks  # needs Triton
+
     config, current = layer.owner.config, layer.current_pass
     history, before, padding_B = current.history, current.before, None
     assert config.text_sinks is not None, "the layer looks"
     known_BT = layer.owner.found_sinks.before(layer.index, hidden.shape[:2], hidden.device)
-    if known_BT is not None and not known_BT.is_contiguous():
-        known_BT = known_BT.contiguous()
     first_BE = None if history is None else history.first_input
     if first_BE is None:
         first_BE = hidden if hidden.shape[0] == 1 else hidden[:, 0].contiguous()  # one text begins with it
     elif before:
         assert history is not None, "it has the first input"
         first_BE, padding_B = first_BE.to(hidden.device).contiguous(), history.first_real
-    return routing_kernels().TextSinks(first_BE, known_BT, config.text_sinks, config.num_sinks - before, padding_B)
+    known_BT = None if known_BT is None else known_BT.contiguous()
+    return TextSinks(first_BE, known_BT, config.text_sinks, config.num_sinks - before, padding_B)

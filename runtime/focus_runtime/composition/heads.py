@@ -17,7 +17,6 @@ from torch import Tensor
 from focus_runtime.attention.fused import HeadRules
 from focus_runtime.budget import HeadCounts, HeadGroup, query_numbers, query_settings
 from focus_runtime.config import CONSTANT, FocusConfig
-from focus_runtime.gpu import on_gpu, tried
 from focus_runtime.mask.rule import PairRule
 from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
 
@@ -26,18 +25,15 @@ if TYPE_CHECKING:
     from focus_runtime.attention.cuda.tiles import HeadSets
 
 
-EVERYTHING = 2**62  # a window that no text is longer than
-SETS = "groups by top-k"  # name of the Triton kernel in warnings
-MOST_SETS = 7  # that it gives at once
+MOST_SETS = 7  # top-k for which a kernel decides groups at once
 
 
 @dataclass(frozen=True, slots=True)
 class LayerHeads:
-    """The heads of one layer by what they execute, and each top-k of those that are not full, in the order of its
-    memberships."""
+    """The heads of one layer by what they execute."""
 
     groups: tuple[HeadGroup, ...]
-    top_ks: tuple[int, ...]
+    top_ks: tuple[int, ...]  # each one of heads that are not full, in the order of the layer's memberships
 
     @property
     def uniform(self) -> bool:
@@ -48,11 +44,6 @@ class LayerHeads:
     def full(self) -> tuple[HeadGroup, ...]:
         """The groups whose heads attend fully."""
         return tuple(group for group in self.groups if group.setting.full)
-
-    @property
-    def num_heads(self) -> int:
-        """Heads of the kind that the groups number."""
-        return sum(len(group.heads) for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,28 +67,19 @@ def memberships(assignment: Assignment, top_ks: tuple[int, ...], usual: int) -> 
 
     With a top-k of 0 no token has a group. A function that replaces what routers decide decides for every other one.
     """
-    everywhere_BT, edit = assignment.everywhere, assignment.edit
     if assignment.by_top_k is not None and assignment.by_top_k[0] == top_ks:
         return assignment.by_top_k[1]
     if top_ks == (usual,):
         return assignment.membership[None]
-    if not (assignment.uniform or assignment.beyond or edit is not None):  # probabilities decided nothing
+    if not (assignment.exact or assignment.edit is not None):  # probabilities decided nothing
         return torch.stack([assignment.membership if k else torch.zeros_like(assignment.membership) for k in top_ks])
     own = assignment.probabilities.detach()
-    if on_gpu(own.device) and own.dtype == torch.float32 and len(top_ks) <= MOST_SETS:
-        # one kernel in place of a sort for each k and a wait for the GPU
-        from focus_runtime.routing.on_gpu import sets_on_gpu  # needs Triton
-
-        probabilities_BTK, membership_BT = own.contiguous(), assignment.membership.contiguous()
-        tokens_BT = None if everywhere_BT is None else everywhere_BT.contiguous()
-        found_SBT = tried(SETS, own, lambda: sets_on_gpu(probabilities_BTK, membership_BT, tokens_BT, top_ks, usual))
-        if found_SBT is not None:
-            return found_SBT if edit is None else edit.applied(found_SBT)
-    groups_SBT = torch.stack([assignment.membership if k == usual else top_k_membership(own, k) for k in top_ks])
-    if everywhere_BT is not None:
-        some_S11 = torch.tensor(top_ks, device=own.device)[:, None, None] > 0  # heads without groups have none of these
-        groups_SBT = groups_SBT | all_groups(everywhere_BT & some_S11, own.shape[-1])
-    return groups_SBT if edit is None else edit.applied(groups_SBT)
+    groups = [assignment.membership if k == usual else top_k_membership(own, k) for k in top_ks]
+    if assignment.everywhere is not None:
+        everywhere_BT = all_groups(assignment.everywhere, own.shape[-1])
+        groups = [groups_BT | everywhere_BT if k else groups_BT for k, groups_BT in zip(top_ks, groups, strict=True)]
+    groups_SBT = torch.stack(groups)
+    return groups_SBT if assignment.edit is None else assignment.edit.applied(groups_SBT)
 
 
 def head_masks(
@@ -145,11 +127,6 @@ def part_of(group: HeadGroup, counts: HeadCounts) -> Part:
     return Part(_as_slice(query) or query, _as_slice(numbers) or numbers)
 
 
-def by_key_head(tensor: Tensor, dim: int, num_heads: int) -> Tensor:
-    """Split the dimension of query heads into (key-value heads, query heads that share one)."""
-    return tensor.unflatten(dim, (num_heads, -1))
-
-
 FULL = "full attention"  # named with the backends, for heads whose budget gives them that
 ENDLESS = (1 << 31) - 1  # a window in int32 that no text is longer than
 
@@ -179,19 +156,14 @@ def reach_of(groups: Sequence[HeadGroup], counts: HeadCounts, config: FocusConfi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadsOnGpu:
-    """What kernels in Triton read of the heads of a layer.
+    """What kernels in Triton read of the heads of a layer."""
 
-    Attributes:
-        parts: for each distinct top-k, its place among them, and its query heads; full heads go with the first.
-        step, pairs: membership and window of each head, for decode steps and for the kernel that tests all pairs.
-    """
-
-    parts: tuple[tuple[int, Heads], ...]
-    focused: tuple[tuple[int, Heads], ...]
+    parts: tuple[tuple[int, Heads], ...]  # for each top-k, its place, and its query heads; full ones go with the first
+    focused: tuple[tuple[int, Heads], ...]  # the same without full ones
     every: Heads
     every_focused: Heads
-    step: HeadSets
-    pairs: HeadSets
+    step: HeadSets  # membership and window of each head, for decode steps
+    pairs: HeadSets  # and of each query head, for the kernel that tests all pairs
 
 
 class Plan:
@@ -217,7 +189,6 @@ class Plan:
 
     @cached_property
     def reach(self) -> Reach:
-        """How far the windows of the heads reach."""
         return reach_of(self.heads.groups, self.counts, self.config, self.device)
 
     @cached_property
@@ -231,14 +202,14 @@ class Plan:
         return ENDLESS if setting.top_k >= self.config.num_groups else setting.window + 1
 
     @cached_property
-    def rules(self) -> HeadRules:
-        """What each head sees, for the compiled kernel."""
-        return self._rules(())
-
-    @cached_property
     def step_backends(self) -> str:
         """What runs a decode step that the compiled kernel takes with all its heads."""
         return ", ".join(dict.fromkeys(FULL if group.setting.full else "fused" for group in self.heads.groups))
+
+    @cached_property
+    def rules(self) -> HeadRules:
+        """What each head sees, for the compiled kernel."""
+        return self._rules(())
 
     @cached_property
     def rules_without_full(self) -> HeadRules:
@@ -251,20 +222,20 @@ class Plan:
         number |= {head: -1 for group in without for head in group.heads}
         settings = [group.setting for group in heads.groups]
         return HeadRules(
-            [number[head] for head in range(heads.num_heads)],
+            [number[head] for head in range(len(number))],
             [0 if each.full else heads.top_ks.index(each.top_k) for each in settings],
-            [EVERYTHING if each.full else each.window for each in settings],
+            [ENDLESS if each.full else each.window for each in settings],
             heads.top_ks,
         )
 
     @cached_property
     def on_gpu(self) -> HeadsOnGpu:
-        """What kernels in Triton read of the heads."""
         from focus_runtime.attention.cuda.grouped import Heads  # these need Triton
         from focus_runtime.attention.cuda.tiles import HeadSets
 
         heads = self.heads
-        sets, windows = [0] * heads.num_heads, [0] * heads.num_heads
+        num_heads = sum(len(group.heads) for group in heads.groups)  # of keys, or of queries where the budget says so
+        sets, windows = [0] * num_heads, [0] * num_heads
         members: list[list[int]] = [[] for _ in heads.top_ks]
         full: list[int] = []
         for group in heads.groups:
@@ -274,7 +245,7 @@ class Plan:
             for head in group.heads:
                 sets[head], windows[head] = place, ENDLESS if setting.full else setting.window
         together = [sorted(own + full) if place == 0 else own for place, own in enumerate(members)]
-        shared = self.counts.query // heads.num_heads
+        shared = self.counts.query // num_heads
         query_sets, query_windows = (
             self._numbers([each for each in own for _ in range(shared)]) for own in (sets, windows)
         )

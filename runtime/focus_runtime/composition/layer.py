@@ -15,29 +15,29 @@ from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from transformers.utils.generic import TransformersKwargs
 
+from focus_runtime.attention.dispatch import one_dtype, rows_together
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.attend import focused_attention, own_attention
-from focus_runtime.composition.cache import GroupHistory, check_continues, history_of, layer_of
-from focus_runtime.composition.call import Call, checked_call, of_one_size
+from focus_runtime.composition.cache import START_OVER, GroupHistory, history_of, layer_of
 from focus_runtime.composition.decode import decode_step, defers
 from focus_runtime.composition.documents import PACKED, Documents, by_token, documents_of
 from focus_runtime.composition.gpu import text_on_gpu
 from focus_runtime.composition.groups import decide_groups
-from focus_runtime.composition.state import STATE, Attend, FocusLayer
+from focus_runtime.composition.state import STATE, Attend, Call, FocusLayer
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.models.structure import OTHER_MODEL, attention_implementation
 
 IMPLEMENTATION = "focus"  # names that begin with it are ours
 # Arguments of an attention call that Focus applies, or that say nothing about which pairs attend.
-UNDERSTOOD = frozenset(TransformersKwargs.__annotations__) | {
-    "sliding_window",
-    "use_cache",
-    "cache_position",
-    "return_dict",
-    "logits_to_keep",
-}
+UNDERSTOOD = {"sliding_window", "use_cache", "cache_position", "return_dict", "logits_to_keep"}
+UNDERSTOOD |= TransformersKwargs.__annotations__.keys()
+DROPOUT = (
+    "layers that run Focus leave out attention_dropout; set it to 0 in the model's configuration, or train in "
+    "evaluation mode"
+)
 CACHES = ("cache", "past_key_values", "layer_past")
 MEANINGS = {
     "indices": "its own sparse attention",
@@ -73,8 +73,7 @@ def route(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
         current.before = current.history.seen
         if current.before:
             _check_past(layer, current.history)
-    if router.config is not owner.config:  # setting an attribute of a module takes a microsecond and more
-        router.config = owner.config
+    router.config = owner.config
     hidden = args[0] if args else kwargs["hidden_states"]
     padding = None if mask is None else mask.bool()
     if defers(layer, hidden, padding):
@@ -95,7 +94,7 @@ def focus_forward(
     s_aux: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function registered with transformers.
+    """The attention function registered with transformers; returns (B, Tq, Hq, Dv) and no weights.
 
     Args:
         query: (B, Hq, Tq, D) after norms and rotary embedding; key: (B, Hkv, Tk, D), value: (B, Hkv, Tk, Dv), the cache
@@ -103,9 +102,6 @@ def focus_forward(
         attention_mask: what `focus_mask` returned.
         scaling: factor on the scores; D^-0.5 when None.
         s_aux: (Hq,) learned sinks, one more logit for every query of a head.
-
-    Returns:
-        (B, Tq, Hq, Dv) and no weights.
     """
     layer: FocusLayer | None = module.__dict__.get(STATE)
     if layer is None:
@@ -120,10 +116,11 @@ def focus_forward(
     mask_BT = _mask_of(layer, attention_mask)
     current.documents = documents_of(mask_BT, kwargs, current.documents)
     scoring, size = Scoring(scaling if scaling is not None else query.shape[-1] ** -0.5, softcap), value.shape[3]
-    if key.shape[3] != size:
-        query, key, value = of_one_size(query, key, value)
+    if key.shape[3] != size:  # as in multi-head latent attention; zeros change no product
+        most = max(key.shape[3], size)
+        query, key, value = (pad(x, (0, most - x.shape[3])) for x in (query, key, value))
     if dropout and layer.router is not None:
-        _warn_of_dropout()
+        warnings.warn(DROPOUT, stacklevel=2)
     call = Call(query, key, value, mask_BT, 0, scoring, dropout, s_aux)
     if current.documents is None:
         out_BQHD = attend(module, layer, call)
@@ -136,10 +133,16 @@ def focus_forward(
 
 def attend(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
     """One attention call, (B, Q, H, D), of texts that are a row each."""
-    owner, focused, call = layer.owner, layer.focused, checked_call(layer, call)
-    out_BQHD = _short_way(layer, call) if focused else None
-    if out_BQHD is not None:
-        return out_BQHD
+    owner, current, focused, call = layer.owner, layer.current_pass, layer.focused, _checked(layer, call)
+    short = None
+    if focused and current.hidden is not None:
+        short = decode_step(layer, current.hidden, call)
+        if short is None:
+            current.assignment = decide_groups(layer, current.hidden, None)
+    elif focused and not owner.modes:
+        short = text_on_gpu(layer, call)
+    if short is not None:
+        return short
     attending: Attend = focused_attention if focused else own_attention
     for mode in owner.modes:
         if focused or mode.full:
@@ -148,15 +151,33 @@ def attend(module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
         return attending(module, layer, call)
 
 
-def _short_way(layer: FocusLayer, call: Call) -> Tensor | None:
-    """A decode step, or a whole text on a GPU, by kernels that do most of it; None where none takes the call."""
-    current = layer.current_pass
-    if current.hidden is None:
-        return None if layer.owner.modes else text_on_gpu(layer, call)
-    out_BQHD = decode_step(layer, current.hidden, call)
-    if out_BQHD is None:
-        current.assignment = decide_groups(layer, current.hidden, None)
-    return out_BQHD
+def _checked(layer: FocusLayer, call: Call) -> Call:
+    """A call as it came, without what a static cache holds beyond the text; `total` is 0 unless it is one document."""
+    query, key, value = one_dtype(*rows_together(*call.tensors))
+    current, padding = layer.current_pass, call.padding
+    if call.total:
+        total = call.total
+    elif current.cached is not None:
+        total = current.history.seen if current.history is not None else int(current.cached.get_seq_length())
+    elif query.shape[2] != key.shape[2] and layer.router is not None:
+        raise InputError(
+            f"layer {layer.index} got {key.shape[2]} keys for {query.shape[2]} queries but no cache that Focus can "
+            "find",
+            expected="a cache passed to the model",
+            fix="call the model with use_cache=False",
+        )
+    else:
+        total = key.shape[2]
+    if key.shape[2] > total:
+        key, value = key[:, :, :total], value[:, :, :total]
+        padding = None if padding is None else padding[:, :total]
+    if padding is not None and padding.shape != (key.shape[0], key.shape[2]):
+        raise InputError(
+            f"attention_mask has shape {tuple(padding.shape)}",
+            expected=f"{(key.shape[0], key.shape[2])}: one entry for every cached and new token",
+            fix="pass the mask of the whole text, not of the new tokens only",
+        )
+    return replace(call, query=query, key=key, value=value, padding=padding, total=total)
 
 
 def _attend_each_document(module: nn.Module, layer: FocusLayer, call: Call, documents: Documents) -> Tensor:
@@ -198,6 +219,7 @@ def _mask_of(layer: FocusLayer, mask: Any) -> Tensor | None:
 
 
 def _check_past(layer: FocusLayer, history: GroupHistory) -> None:
+    """Refuse to continue from tokens whose groups are unknown, of another composition, or not to be continued."""
     if layer.owner.config.assignment == "sinkhorn":
         raise InputError(
             "assignment 'sinkhorn' cannot continue from a key-value cache: its column sums run over the whole text, "
@@ -211,7 +233,20 @@ def _check_past(layer: FocusLayer, history: GroupHistory) -> None:
             expected="the whole text in one forward pass",
             fix="pass use_cache=False",
         )
-    check_continues(history, layer.owner.writer, layer.index)
+    if history.length != history.seen:
+        raise InputError(
+            f"the key-value cache holds {history.seen} tokens in layer {layer.index} but groups of {history.length}: "
+            "the others were computed without Focus",
+            expected="a cache that was filled with Focus alone",
+            fix=f"{START_OVER}, or continue inside full_attention()",
+        )
+    if history.written_by != layer.owner.writer:
+        raise InputError(
+            "the key-value cache was filled by another composition, or with another top_k or budget, so its groups "
+            "mean something else",
+            expected="one composition with the same settings from the first token on",
+            fix=START_OVER,
+        )
 
 
 def check_called(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -253,12 +288,3 @@ def _refuse_unknown(layer: FocusLayer, kwargs: dict[str, Any]) -> None:
             f"{layer.sliding}",
             fix="call detach() and compose again after changing the model",
         )
-
-
-@functools.cache  # once
-def _warn_of_dropout() -> None:
-    warnings.warn(
-        "layers that run Focus leave out attention_dropout; set it to 0 in the model's configuration, or train in "
-        "evaluation mode",
-        stacklevel=2,
-    )

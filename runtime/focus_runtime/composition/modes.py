@@ -18,10 +18,10 @@ from focus_runtime.attention.flash import has_backward
 from focus_runtime.attention.soft import gated_attention
 from focus_runtime.budget import HeadSetting, query_numbers
 from focus_runtime.composition.attend import by_setting, every_head_at, groups_of_keys, own_attention
-from focus_runtime.composition.call import Call, plan_of, with_factors
 from focus_runtime.composition.changes import LayerEdit
-from focus_runtime.composition.heads import HeadMask, by_key_head, head_masks
-from focus_runtime.composition.state import Attend, FocusLayer, Mode
+from focus_runtime.composition.factors import with_factors
+from focus_runtime.composition.heads import HeadMask, head_masks
+from focus_runtime.composition.state import Attend, Call, FocusLayer, Mode
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.rule import PairRule
@@ -84,9 +84,8 @@ class Observed(Mode):
 class SoftGate(Mode):
     """A training pass: soft gates in place of the hard mask; see `gated_attention`.
 
-    Attributes:
-        hard: the hard mask with straight-through gradients. On the CPU beyond 4,096 tokens in memory linear in the
-            text, and then without a gradient from dropped pairs (`straight_through_attention`).
+    `hard`: the hard mask with straight-through gradients. On the CPU beyond 4,096 tokens in memory linear in the text,
+    and then without a gradient from dropped pairs (`straight_through_attention`).
     """
 
     gate: str = "log"  # "log" or "paper"
@@ -141,13 +140,10 @@ class Alternatives(Mode):
     """Other settings, mixed into what every head returns with weight 0: gradients tell what each would change.
 
     With weight a, a head returns (1 - a) of what it executes and a of what it would return at the other setting.
-
-    Attributes:
-        weights: by layer, (S, Hkv) fp32 zeros that require gradients; filled by the first pass.
     """
 
     settings: tuple[HeadSetting, ...]
-    weights: dict[int, Tensor] = field(default_factory=dict)
+    weights: dict[int, Tensor] = field(default_factory=dict)  # by layer, (S, Hkv) fp32 zeros; filled by the first pass
 
     def attend(self, attend: Attend, module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
         out_BQHD, current, heads = attend(module, layer, call), layer.current_pass, call.counts.key
@@ -162,7 +158,7 @@ class Alternatives(Mode):
                     other_BQHD = own_attention(module, layer, call)
                 else:
                     other_BQHD = every_head_at(layer, call, current.assignment, setting)
-                difference = by_key_head(other_BQHD - executed_BQHD, 2, heads)
+                difference = (other_BQHD - executed_BQHD).unflatten(2, (heads, -1))
             out_BQHD = out_BQHD + (difference * weight_H[:, None, None]).flatten(2, 3).to(out_BQHD.dtype)
         current.backend = backend
         return out_BQHD
@@ -170,13 +166,9 @@ class Alternatives(Mode):
 
 @dataclass
 class Comparison(Mode):
-    """Every layer returns full attention; the relative squared error of Focus after the output projection is noted.
+    """Every layer returns full attention; the relative squared error of Focus after the output projection is noted."""
 
-    Attributes:
-        errors: by layer, scalar in fp32 that carries the gradient of the layer's router.
-    """
-
-    errors: dict[int, Tensor] = field(default_factory=dict)
+    errors: dict[int, Tensor] = field(default_factory=dict)  # by layer, fp32, with the gradient of the layer's router
 
     def attend(self, attend: Attend, module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
         with torch.no_grad():
@@ -192,14 +184,12 @@ class Comparison(Mode):
 class Probe(Mode):
     """What every head would do to the loss at other settings, while layers return full attention.
 
-    Attributes:
-        leaf: scalar 0, added to what every layer returns: a gradient for it passes through all of them.
-        found: by layer, (S, B, H, T) fp32: the gradient of the loss with respect to what a head returns for a token,
-            times what a setting would change there; filled by the backward pass.
+    The backward pass fills `found`, by layer, (S, B, H, T) fp32: the gradient of the loss with respect to what a head
+    returns for a token, times what a setting would change there.
     """
 
     settings: tuple[HeadSetting, ...]
-    leaf: Tensor = field(default_factory=lambda: torch.zeros((), requires_grad=True))
+    leaf: Tensor = field(default_factory=lambda: torch.zeros((), requires_grad=True))  # 0, added to all outputs
     found: dict[int, Tensor] = field(default_factory=dict)
 
     def attend(self, attend: Attend, module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
@@ -224,21 +214,13 @@ class Probe(Mode):
 
 
 class AddedPairs(Mode):
-    """Single pairs that attend in addition to the mask: what a dropped link would have done.
-
-    Args:
-        pairs: by layer, (N, 3) int64: query head, query and key by position in the text.
-    """
+    """Single pairs that attend in addition to the mask: what a dropped link would have done."""
 
     def __init__(self, pairs: Mapping[int, Tensor], layers: Collection[int]) -> None:
-        self.pairs = pairs
+        self.pairs = pairs  # by layer, (N, 3) int64: query head, query and key by position in the text
         for layer, pairs_N3 in pairs.items():
             if layer not in layers:
-                raise InputError(
-                    f"layer {layer} attends to everything already",
-                    expected="a layer that Focus runs in",
-                    fix="take another",
-                )
+                raise InputError(f"layer {layer} attends to everything already", expected="a layer that Focus runs in")
             if bool((pairs_N3[:, 2] > pairs_N3[:, 1]).any()) or bool((pairs_N3 < 0).any()):
                 raise InputError("a token cannot see a later one", expected="a key at or before its query")
 
@@ -246,14 +228,13 @@ class AddedPairs(Mode):
         out_BQHD, pairs_N3 = attend(module, layer, call), self.pairs.get(layer.index)
         if pairs_N3 is None:
             return out_BQHD
-        heads, groups_SBT = plan_of(layer, call).heads, groups_of_keys(layer, call)
+        heads, groups_SBT = layer.plan(call).heads, groups_of_keys(layer, call)
         masks = head_masks(heads, groups_SBT, layer.owner.config, layer.sliding)
         return _with_added(with_factors(layer, call), masks, out_BQHD, pairs_N3)
 
 
 def _with_added(call: Call, masks: tuple[HeadMask, ...], out_BQHD: Tensor, pairs_N3: Tensor) -> Tensor:
-    """The same output, the rows of the added pairs computed again with their keys; queries before the call's are left
-    out."""
+    """The same output, the rows of the added pairs computed again; queries before the call's are left out."""
     query, key, value, total = *call.tensors, call.total
     if query.shape[0] != 1:
         raise InputError(f"pairs cannot be added to {query.shape[0]} texts at once", expected="one text")

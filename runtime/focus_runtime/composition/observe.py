@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.call import Call
 from focus_runtime.composition.modes import FullAttention, Observed, OnAttention
-from focus_runtime.composition.state import STATE, FocusLayer, FoundSinks
+from focus_runtime.composition.state import STATE, Call, FocusLayer, FoundSinks
 from focus_runtime.models.structure import attention_modules, decoder_layers
 from focus_runtime.routing.centroids import Centroids
 from focus_runtime.routing.router import Assignment, CentroidRouter, RouterObserver
@@ -37,13 +35,7 @@ def observe_routing(
     on_logits: OnTensor | None = None,
     stop_gradient: bool = False,
 ) -> AbstractContextManager[None]:
-    """Call functions with the layer and what its router computes, in the order of the layers.
-
-    Args:
-        on_embedding: takes the routing vectors (B, T, R), attached to the autograd graph.
-        on_logits: takes the scores over temperature (B, T, K).
-        stop_gradient: routers pass no gradient back to their hidden states.
-    """
+    """Call functions with the layer and what its router computes, in the order of the layers; see `RouterObserver`."""
 
     def observer(index: int) -> RouterObserver:
         return RouterObserver(
@@ -58,9 +50,8 @@ def observe_routing(
 def replace_assignment(holder: FocusModel | Centroids, assign: Assign) -> AbstractContextManager[None]:
     """Let a function decide every router's groups; of nested blocks the innermost decides.
 
-    Args:
-        assign: takes the layer, its router, the hidden states (B, T, E) and the padding (B, T) or None;
-            `router.own_assignment` gives what the router itself would have decided.
+    `assign` takes the layer, its router, the hidden states (B, T, E) and the padding (B, T) or None;
+    `router.own_assignment` gives what the router itself would have decided.
     """
     return _observed(holder.routers, lambda index: RouterObserver(assign=partial(assign, index, holder.routers[index])))
 
@@ -89,8 +80,7 @@ def hooked(hooks: Iterable[Any]) -> Iterator[None]:
 def observe_hidden_states(
     model: nn.Module, layers: Collection[int], on_hidden: OnTensor
 ) -> AbstractContextManager[None]:
-    """Call a function with the layer and the hidden states (B, T, E) that enter some attention modules, whatever
-    attention they run."""
+    """Call a function with the layer and the hidden states (B, T, E) that enter some attention modules."""
 
     def hook(index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         on_hidden(index, args[0] if args else kwargs["hidden_states"])
@@ -106,8 +96,7 @@ def observe_attention(focus: FocusModel, on_attention: OnAttention) -> AbstractC
 
 
 def observe_focus(focus: FocusModel, on_focus: OnFocus) -> AbstractContextManager[Any]:
-    """Call a function with every Focus call's layer, the call and what it returned, (B, T, Hq, D), attached to the
-    autograd graph."""
+    """Call a function with every Focus call's layer, the call and what it returned, (B, T, Hq, D), with its graph."""
     return focus.entered(Observed(on_focus))
 
 
@@ -125,7 +114,9 @@ def recorded_outputs(model: nn.Module) -> Iterator[RecordedPass]:
     recorded, found = RecordedPass(), _found_sinks(model)
 
     def keep(index: int, module: nn.Module, args: Any, output: Any) -> None:
-        recorded.outputs[index] = _detached(output)
+        parts = output if isinstance(output, tuple) else (output,)
+        detached = tuple(part.detach() if isinstance(part, Tensor) else part for part in parts)
+        recorded.outputs[index] = detached if isinstance(output, tuple) else detached[0]
         if found is not None and index in found.by_layer:
             recorded.sinks[index] = found.by_layer[index]
 
@@ -143,10 +134,14 @@ def resumed_at(model: nn.Module, layer: int, recorded: RecordedPass, first_token
     found = _found_sinks(model)
     if found is not None:
         found.by_layer |= {index: sinks[:, first_token:] for index, sinks in recorded.sinks.items() if index < layer}
+    before = {index: block for index, block in decoder_layers(model).items() if index < layer}
+    # only the last one's output is read; for the others it stands in for what need not be computed
+    output = recorded.outputs[max(before)] if before else ()
+    if isinstance(output, tuple):
+        output = tuple(part[:, first_token:] if place == 0 else part for place, part in enumerate(output))
+    else:
+        output = output[:, first_token:]
     with ExitStack() as stack:
-        before = {index: block for index, block in decoder_layers(model).items() if index < layer}
-        # only the last one's output is read; for the others it stands in for what need not be computed
-        output = _from(recorded.outputs[max(before)], first_token) if before else None
         for block in before.values():
             block.__dict__["forward"] = lambda *args, **kwargs: output
             stack.callback(block.__dict__.pop, "forward")
@@ -157,16 +152,3 @@ def _found_sinks(model: nn.Module) -> FoundSinks | None:
     """Of the composition on the model, if there is one."""
     states = (module.__dict__.get(STATE) for module in attention_modules(model).values())
     return next((state.owner.found_sinks for state in states if state is not None), None)
-
-
-def _detached(output: Any) -> Any:
-    if isinstance(output, torch.Tensor):
-        return output.detach()
-    return tuple(part.detach() if isinstance(part, torch.Tensor) else part for part in output)
-
-
-def _from(output: Any, start: int) -> Any:
-    """What a block returned for the tokens from `start` on."""
-    if isinstance(output, tuple):
-        return (output[0][:, start:], *output[1:])
-    return output[:, start:]

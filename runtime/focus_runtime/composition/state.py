@@ -1,26 +1,60 @@
-"""State of composed attention modules, and of the composition they belong to; `FocusModel` in attach.py provides it."""
+"""An attention call, and the state of composed modules and of the composition they belong to (`FocusModel`, attach.py).
+
+Shape suffixes: B batch, H query heads (Hq), T tokens (Tq queries, Tk keys), D head size.
+"""
 
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from focus_runtime.attention.clock import PassClock
+from focus_runtime.attention.reference import Scoring
 from focus_runtime.budget import HeadCounts
 from focus_runtime.composition.cache import GroupHistory
 from focus_runtime.composition.documents import Documents
-from focus_runtime.composition.heads import LayerHeads, Plan, layer_heads
+from focus_runtime.composition.heads import Part, Plan, counts_of
 from focus_runtime.config import FocusConfig
 from focus_runtime.routing.router import Assignment, CentroidRouter
 
 STATE = "_focus_layer"  # attribute of an attention module that holds its FocusLayer
 
-Attend = Callable[[nn.Module, "FocusLayer", Any], Tensor]  # of a module, its layer and a `Call`: (B, Q, H, D)
+
+@dataclass(slots=True)
+class Call:
+    """One attention call: the tensors, cropped to the tokens that exist, and how scores are formed."""
+
+    query: Tensor  # (B, Hq, Tq, D)
+    key: Tensor  # and value, (B, Hkv, Tk, D)
+    value: Tensor
+    padding: Tensor | None  # (B, Tk) bool, True for real tokens, or None when all are
+    total: int  # tokens of the whole text so far; more than Tk where a sliding cache dropped some
+    scoring: Scoring
+    dropout: float
+    sinks: Tensor | None = None  # (Hq,) learned sinks, one more logit for every query of a head
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.query, self.key, self.value
+
+    @property
+    def counts(self) -> HeadCounts:
+        return counts_of(self.query, self.key)
+
+    def part(self, part: Part) -> Call:
+        """The same call for some of its heads."""
+        sinks = None if self.sinks is None else self.sinks[part.query]
+        query, key, value = self.query[:, part.query], self.key[:, part.key], self.value[:, part.key]
+        return replace(self, query=query, key=key, value=value, sinks=sinks)
+
+
+Attend = Callable[[nn.Module, "FocusLayer", Call], Tensor]  # gives (B, Q, H, D)
 
 
 class Mode:
@@ -38,7 +72,7 @@ class Mode:
         """The groups of the new tokens of a layer, changed."""
         return assignment
 
-    def attend(self, attend: Attend, module: nn.Module, layer: FocusLayer, call: Any) -> Tensor:
+    def attend(self, attend: Attend, module: nn.Module, layer: FocusLayer, call: Call) -> Tensor:
         """What a layer returns, (B, Q, H, D), where `attend` is without this mode; queries are without factors."""
         return attend(module, layer, call)
 
@@ -53,27 +87,18 @@ class PerThread(threading.local):
 class FoundSinks(PerThread):
     """Text sinks of this thread's latest pass, (B, T) bool, found up to a layer and in it; see groups.py.
 
-    A layer reads the entry of the one before it, so entries of an earlier pass are replaced before they are read, and
-    layers that are computed again (gradient checkpointing) find what they found.
+    A layer reads what the one before it has just written, also where layers are computed again for their gradients.
     """
 
     def __init__(self) -> None:
         self.by_layer: dict[int, Tensor] = {}
 
-    @property
-    def tokens(self) -> Tensor | None:
-        """(B, T) bool, found in any layer of a finished pass; None before the first."""
-        return self.by_layer[max(self.by_layer)] if self.by_layer else None
-
     def before(self, layer: int, shape: torch.Size, device: torch.device) -> Tensor | None:
         """(B, T) bool, found in the layers before one; None where none of them has looked."""
-        known = self.by_layer.get(layer - 1)  # nearly always there, and looked up in every layer
-        if known is None:
-            latest = max((index for index in self.by_layer if index < layer), default=None)
-            known = None if latest is None else self.by_layer[latest]
-        if known is None or known.shape != shape:
+        latest = max((index for index in self.by_layer if index < layer), default=None)
+        if latest is None or self.by_layer[latest].shape != shape:
             return None
-        return known if known.device == device else known.to(device)
+        return self.by_layer[latest].to(device)
 
     def note(self, layer: int, found: Tensor | None) -> None:
         """Keep what a layer has found; what an earlier pass found there goes where it did not look."""
@@ -83,45 +108,41 @@ class FoundSinks(PerThread):
             self.by_layer.pop(layer, None)
 
 
-class Composition(Protocol):
-    """State that all layers of one composition share; paused while the model runs its own implementation."""
+@dataclass(eq=False)
+class Composition:
+    """State that all layers of one composition share."""
 
-    model: nn.Module
-    config: FocusConfig
+    model: nn.Module  # the frozen Hugging Face model
+    config: FocusConfig  # settings in force
     backend: str
-    seconds: PassClock
-    paused: bool
-    modes: tuple[Mode, ...]
-    found_sinks: FoundSinks
+    seconds: PassClock = field(default_factory=PassClock)  # since `reset_seconds()`; before it, a GPU is not timed
+    paused: bool = False  # while the model runs its own implementation
+    modes: tuple[Mode, ...] = ()
+    found_sinks: FoundSinks = field(default_factory=FoundSinks)
+    _id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def writer(self) -> Hashable:
-        """Identifies who assigned a cache's groups."""
+        """Identifies who assigned a cache's groups: a cache filled by one writer cannot be continued by another."""
+        return self._id, self.config.top_k, self.config.budget, self.config.text_sinks
 
 
 @dataclass(slots=True)
 class Pass:
-    """State of one layer during a forward pass of one thread; between passes, of the latest one.
-
-    Attributes:
-        hidden: (1, 1, E) input of a decode step's token whose groups the attention call decides; None where they are
-            decided.
-        cached, history: the cache layer of a running pass, and the groups stored with its keys.
-        backend, counts: of the latest Focus call.
-    """
+    """State of one layer during a forward pass of one thread; between passes, of the latest one."""
 
     assignment: Assignment | None = None
-    hidden: Tensor | None = None
-    cached: Any = None
-    history: GroupHistory | None = None
+    hidden: Tensor | None = None  # (1, 1, E) input of a decode step's token whose groups the attention call decides
+    cached: Any = None  # the cache layer of a running pass
+    history: GroupHistory | None = None  # the groups stored with its keys
     before: int = 0  # tokens that the cache held before the pass
     called: bool = False  # whether the running pass has reached the attention interface
     documents: Documents | None = None  # None where every row is one text
-    backend: str = ""
+    backend: str = ""  # of the latest Focus call, as counts
     counts: HeadCounts | None = None
 
     def release(self) -> None:
-        """Keep nothing of the cache: the groups belong to it alone."""
+        """Keep nothing of the cache: it alone has the groups."""
         self.cached, self.history, self.hidden, self.before = None, None, None, 0
 
 
@@ -154,13 +175,9 @@ class FocusLayer:
         """Whether the layer runs Focus in this pass."""
         return self.router is not None and not any(mode.full for mode in self.owner.modes)
 
-    def heads(self, counts: HeadCounts) -> LayerHeads:
-        """What the layer's heads execute under the settings in force."""
-        return layer_heads(self.owner.config, self.index, counts)
-
-    def plan(self, counts: HeadCounts, device: torch.device) -> Plan:
-        """The same with what kernels read of it, kept from one call to the next."""
-        plan = self._plan
+    def plan(self, call: Call) -> Plan:
+        """What the layer's heads execute under the settings in force, kept from one call to the next."""
+        plan, counts, device = self._plan, call.counts, call.query.device
         if plan is None or plan.config is not self.owner.config or plan.counts != counts or plan.device != device:
             self._plan = plan = Plan(self.index, self.owner.config, counts, device)
         return plan

@@ -22,11 +22,10 @@ from transformers import DynamicCache
 
 from focus_runtime.budget import HeadCounts, query_numbers
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.call import Call
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.modes import AddedPairs
 from focus_runtime.composition.observe import observe_focus, recorded_outputs, resumed_at
-from focus_runtime.composition.state import FocusLayer
+from focus_runtime.composition.state import Call, FocusLayer
 from focus_runtime.errors import Cancelled, InputError
 from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.mask.counts import pair_totals

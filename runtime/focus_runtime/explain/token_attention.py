@@ -17,10 +17,9 @@ from torch import Tensor
 
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.call import Call
-from focus_runtime.composition.heads import HeadMask, by_key_head
+from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.observe import observe_attention, observe_focus
-from focus_runtime.composition.state import FocusLayer
+from focus_runtime.composition.state import Call, FocusLayer
 from focus_runtime.errors import InputError
 from focus_runtime.mask.allowed_pairs import allowed_pairs
 from focus_runtime.measure.attention_mass import full_probabilities
@@ -98,7 +97,7 @@ def token_attention(
 def _logits(query_BHD: Tensor, key_BKTD: Tensor, scoring: Scoring) -> Tensor:
     """(H, T) of one query."""
     key_KTD = key_BKTD[0].float()
-    grouped = by_key_head(query_BHD[0].float(), 0, key_KTD.shape[0])
+    grouped = query_BHD[0].float().unflatten(0, (key_KTD.shape[0], -1))
     return scoring.capped((grouped @ key_KTD.transpose(-1, -2) * scoring.scale).flatten(0, 1))
 
 
@@ -124,7 +123,7 @@ def _compared(
 def _allowed(masks: Sequence[HeadMask], like_HT: Tensor, token: int) -> Tensor:
     """(H, T) pairs of one query that Focus computes."""
     allowed_HT = torch.zeros_like(like_HT, dtype=torch.bool)
-    told_apart = by_key_head(allowed_HT, 0, sum(len(mask.group.heads) for mask in masks))
+    told_apart = allowed_HT.unflatten(0, (sum(len(mask.group.heads) for mask in masks), -1))
     at, place_T = slice(token, token + 1), torch.arange(like_HT.shape[1], device=like_HT.device)
     for mask in masks:
         member_T = mask.membership[0, : len(place_T)].to(like_HT.device)

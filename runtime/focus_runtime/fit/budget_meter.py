@@ -31,7 +31,7 @@ from focus_runtime.composition.modes import Alternatives, Probe
 from focus_runtime.composition.observe import RecordedPass, recorded_outputs, resumed_at
 from focus_runtime.measure.loss import check_positions, final_hidden, layer_shares, slabs, token_nll, vocabulary_logits
 from focus_runtime.models.devices import input_device
-from focus_runtime.models.structure import head_counts
+from focus_runtime.models.structure import attention_modules, head_counts, sliding_window_of
 
 Budget = tuple[HeadException, ...]
 
@@ -198,12 +198,12 @@ class BudgetMeter:
 
 def setting_shares(focus: FocusModel, layers: Sequence[int], settings: Sequence[HeadSetting]) -> list[list[float]]:
     """(L, S) share of causal pairs that a head of each layer would have kept at each setting in the latest pass."""
-    assignments, rules, config = focus.assignments(), focus.pair_rules(), focus.config
+    assignments, modules, config = focus.assignments(), attention_modules(focus.model), focus.config
 
     def share(layer: int, setting: HeadSetting) -> float:
         heads = LayerHeads((HeadGroup(setting, (0,)),), (config.top_k if setting.full else setting.top_k,))
         groups = memberships(assignments[layer], heads.top_ks, config.top_k)
-        return layer_shares(head_masks(heads, groups, config, rules[layer].sliding_window))[0]
+        return layer_shares(head_masks(heads, groups, config, sliding_window_of(modules[layer])))[0]
 
     return [[share(layer, setting) for setting in settings] for layer in layers]
 

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from focus_runtime.composition.attach import FocusModel, SoftGate, compose
+from focus_runtime.composition.attach import FocusModel, compose
+from focus_runtime.composition.modes import SoftGate
 from focus_runtime.config import FocusConfig
 from focus_runtime.errors import ConfigError, TrainingError
 from focus_runtime.fit.calibrate import balanced, calibrate_composed, calibrate_potentials, evaluation_mode
@@ -306,7 +307,7 @@ class RouterSteps:
                 yield
                 return
             hard = settings.hard or self.is_hard(step)
-            with self.focus.training_gate(SoftGate(self.focus.config.gate, settings.steepness_at(step), hard)):
+            with self.focus.entered(SoftGate(self.focus.config.gate, settings.steepness_at(step), hard)):
                 yield
 
     def loss(self, batch: Tensor) -> StepLoss:

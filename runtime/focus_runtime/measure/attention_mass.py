@@ -14,7 +14,7 @@ from torch import Tensor
 
 from focus_runtime.budget import query_numbers
 from focus_runtime.composition.attach import FocusModel, compose
-from focus_runtime.composition.heads import HeadMask, counts_of, head_masks, memberships, part_of
+from focus_runtime.composition.heads import HeadMask, counts_of, head_masks, layer_heads, memberships, part_of
 from focus_runtime.composition.observe import observe_attention, observe_hidden_states
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.config import FocusConfig
@@ -123,7 +123,7 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, masks: Mapping[int, Sequen
         if masks is not None:
             own = masks[layer.index]
         else:
-            heads = layer.heads(counts_of(query, key))
+            heads = layer_heads(focus.config, layer.index, counts_of(query, key))
             groups = memberships(assignments[layer.index], heads.top_ks, focus.config.top_k)
             own = head_masks(heads, groups, focus.config, layer.sliding)
         counts = counts_of(query, key)
@@ -261,9 +261,8 @@ def measure_attention(
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
             return
-        masks = head_masks(
-            layer.heads(counts_of(query, key)), groups[layer.index].to(query.device), focus.config, layer.sliding
-        )
+        heads = layer_heads(focus.config, layer.index, counts_of(query, key))
+        masks = head_masks(heads, groups[layer.index].to(query.device), focus.config, layer.sliding)
         own = _by_head(query, key, masks, scale=scale, softcap=softcap, top=top)
         layers.append(LayerAttention(layer.index, *own))
         progress(len(layers), len(groups))

@@ -85,9 +85,14 @@ def split_model(model: Any, *, device_map: Mapping[str, Any] | None = None, offl
     Layers in main memory compute on the first GPU, which receives their weights for every pass. `device_map`: device of
     each module by name, as in accelerate; made to fit the GPUs' free memory when None.
     """
-    from accelerate import dispatch_model
+    from accelerate import dispatch_model, infer_auto_device_map
+    from accelerate.utils import get_balanced_memory, get_max_memory
 
-    chosen = dict(_balanced_map(model) if device_map is None else device_map)
+    if device_map is None:
+        whole = {"no_split_module_classes": list(model._no_split_modules or ())}
+        free = {name: size if name == "cpu" else int(size * GPU_SHARE) for name, size in get_max_memory().items()}
+        device_map = infer_auto_device_map(model, max_memory=get_balanced_memory(model, free, **whole), **whole)
+    chosen = dict(device_map)
     if "disk" in chosen.values() and offload_folder is None:
         raise ModelError(
             f"{type(model).__name__} does not fit into this machine's GPUs and main memory together",
@@ -100,15 +105,6 @@ def split_model(model: Any, *, device_map: Mapping[str, Any] | None = None, offl
         skip_keys=getattr(model, "_skip_keys_device_placement", None),
         force_hooks=True,
     )
-
-
-def _balanced_map(model: Any) -> dict[str, Any]:
-    from accelerate import infer_auto_device_map
-    from accelerate.utils import get_balanced_memory, get_max_memory
-
-    whole = {"no_split_module_classes": list(model._no_split_modules or ())}
-    free = {name: size if name == "cpu" else int(size * GPU_SHARE) for name, size in get_max_memory().items()}
-    return dict(infer_auto_device_map(model, max_memory=get_balanced_memory(model, free, **whole), **whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +151,6 @@ def place(device: str = AUTO, dtype: str = AUTO) -> Placement:
 
     Args:
         device: auto, cpu, cuda, cuda:N, mps, or split for a model larger than one GPU.
-        dtype: auto, float32, bfloat16 or float16.
-
-    Raises:
-        DeviceError: this machine has no such device, or the device no such precision.
     """
     chosen = _device(device)
     if dtype == AUTO:

@@ -1,7 +1,4 @@
-"""The embedded model's file: which one it is, where it comes from, and where it lies.
-
-Knows nothing about fetching, converting or loading it.
-"""
+"""The embedded model's file: which one it is, where it comes from, and where it lies."""
 
 from __future__ import annotations
 
@@ -48,8 +45,13 @@ def embedded_gguf(cache: Path) -> Path:
 
 def is_whole(path: Path) -> bool:
     """Whether a file is the embedded model's, byte for byte."""
+    return file_sha256(path) == SHA256
+
+
+def file_sha256(path: Path) -> str:
+    """The hash of a GGUF file."""
     try:
         with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest() == SHA256
+            return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}", expected="a readable GGUF file") from error

@@ -6,7 +6,7 @@ torch brings too, takes more of it: docs/backends.md has figures. Both compute i
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, cast
@@ -76,12 +76,7 @@ def onednn_is_faster() -> bool:
 def _least_seconds(by: Callable[..., Tensor], rows: Tensor, weight: Tensor) -> float:
     """Of some calls after a first one."""
     by(rows, weight, None)
-    best = float("inf")
-    for _ in range(_REPEATS):
-        start = time.perf_counter()
-        by(rows, weight, None)
-        best = min(best, time.perf_counter() - start)
-    return best
+    return min(timeit.repeat(lambda: by(rows, weight, None), number=1, repeat=_REPEATS))
 
 
 def _by_onednn(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -22,7 +22,7 @@ from focus_runtime.errors import Cancelled, DeviceError, ModelError, first_line
 from focus_runtime.failures import device_failure, is_out_of_memory
 from focus_runtime.files import check_writable_folder, default_cache_dir, one_process_at_a_time, replacing_folder
 from focus_runtime.models.devices import SPLIT, split_model, stored_parameters
-from focus_runtime.models.embedded import EMBEDDED, embedded_gguf
+from focus_runtime.models.embedded import EMBEDDED, embedded_gguf, file_sha256
 from focus_runtime.models.linear import use_fast_linear
 
 MOST_LAYERS = 1000
@@ -43,19 +43,6 @@ def refuse_pickles(folder: Path) -> None:
         )
 
 
-def check_folder(config: Any, folder: Path) -> None:
-    """Refuse a configuration that asks for far more weights than a folder's safetensors files hold."""
-    _check(config, sum(_stored_values(path) for path in folder.glob("*.safetensors")), "config.json", "its files hold")
-
-
-def check_gguf(config: Any, path: Path) -> None:
-    """Refuse a GGUF file whose header asks for far more weights than it holds."""
-    from gguf import GGUFReader
-
-    held = sum(int(tensor.n_elements) for tensor in GGUFReader(path).tensors)
-    _check(config, held, "its header", "it holds")
-
-
 def check_layers(config: Any) -> None:
     """Refuse a configuration with more layers than any model has: building their modules alone takes minutes."""
     layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
@@ -63,7 +50,8 @@ def check_layers(config: Any) -> None:
         raise ValueError(f"it asks for {layers!r} layers; expected at most {MOST_LAYERS:,}")
 
 
-def _check(config: Any, held: int, header: str, holds: str) -> None:
+def _check_size(config: Any, held: int, header: str, holds: str) -> None:
+    """Refuse a configuration that asks for far more weights than the files hold."""
     from transformers import AutoModelForCausalLM
 
     check_layers(config)
@@ -71,8 +59,7 @@ def _check(config: Any, held: int, header: str, holds: str) -> None:
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     asked = sum(parameter.numel() for parameter in model.parameters())
     if asked > held * (PACKED if getattr(config, "quantization_config", None) else TWICE):
-        missing = "its files lack weights that"
-        raise ValueError(f"{missing} {header} asks for: {asked:,} values in all, {holds} {held:,}")
+        raise ValueError(f"its files lack weights that {header} asks for: {asked:,} values in all, {holds} {held:,}")
 
 
 def _stored_values(path: Path) -> int:
@@ -126,7 +113,6 @@ def load_model(
 
     Args:
         name: "smollm2-135m", a Hugging Face hub id, a local folder, or a path to a .gguf file.
-        dtype: one of float32, bfloat16, float16.
         device: torch device, or "split" for all GPUs together, see `split_model`.
         cache_dir: where the dequantised copy of a GGUF file is kept. None: the user's cache.
         progress: called with each stage of loading and the fraction done, 0 to 1.
@@ -140,9 +126,11 @@ def load_model(
 
 def load_base_model(name: str, *, dtype: str = "float32", device: str = "cpu") -> Any:
     """Load a causal language model without its tokenizer, which need not be there, in evaluation mode."""
-    return _load(name, dtype, device, None, lambda stage, fraction: None, lambda *given: (_load_weights(*given), None))[
-        0
-    ]
+
+    def weights_alone(source: Path, dtype: torch.dtype) -> tuple[Any, None]:
+        return _load_weights(source, dtype), None
+
+    return _load(name, dtype, device, None, lambda stage, fraction: None, weights_alone)[0]
 
 
 def _load(
@@ -199,10 +187,7 @@ def _too_large(name: str, device: str, elsewhere: str) -> DeviceError:
 
 
 def load_tokenizer(name: str, *, cache_dir: str | os.PathLike[str] | None = None) -> Any | None:
-    """The tokenizer of a model, in well under a second.
-
-    None: the model would have to be fetched or converted first, or there is none of that name.
-    """
+    """The tokenizer of a model, in well under a second; None where the model has to be fetched or converted first."""
     from transformers import AutoTokenizer
 
     try:
@@ -285,7 +270,9 @@ def _load_weights(source: Path, dtype: torch.dtype) -> Any:
     from transformers import AutoConfig
 
     refuse_pickles(source)
-    check_folder(AutoConfig.from_pretrained(source, local_files_only=True, **NO_CODE), source)
+    config = AutoConfig.from_pretrained(source, local_files_only=True, **NO_CODE)
+    held = sum(_stored_values(path) for path in source.glob("*.safetensors"))
+    _check_size(config, held, "config.json", "its files hold")
     with _without_bars():
         return _all_weights(source, "config.json", dtype=dtype, local_files_only=True)
 
@@ -305,11 +292,7 @@ def _all_weights(source: Path, named: str, **how: Any) -> Any:
 
 def _conversion(gguf: Path, cache: Path) -> Path:
     """Where the dequantised copy of a file is kept."""
-    try:
-        with gguf.open("rb") as stream:
-            key = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
-    except OSError as error:
-        raise ModelError(f"cannot read {gguf}: {error.strerror}", expected="a readable GGUF file") from error
+    key = file_sha256(gguf)[:16]
     return cache / "models" / f"{gguf.stem}-{key}-whole"  # copies without that mark may hold random weights
 
 
@@ -337,7 +320,11 @@ def _convert(gguf: Path, target: Path, progress: Callable[[str, float], None]) -
 
     try:
         with replacing_folder(target, explain=None, mode=0o700) as work, _without_bars(), header_read_once():
-            check_gguf(AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name, **NO_CODE), gguf)
+            from gguf import GGUFReader  # the one that reads a header once
+
+            held = sum(int(tensor.n_elements) for tensor in GGUFReader(gguf).tensors)
+            config = AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name, **NO_CODE)
+            _check_size(config, held, "its header", "it holds")
             model = _all_weights(gguf.parent, "its header", gguf_file=gguf.name, dtype=torch.float32)
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, **NO_CODE)
             model.hf_quantizer = None  # the weights are plain float32 now; the marker would forbid saving them

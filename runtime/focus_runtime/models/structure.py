@@ -16,7 +16,8 @@ from focus_runtime.errors import ModelError
 def attention_modules(model: nn.Module) -> dict[int, nn.Module]:
     """Causal self-attention modules by layer number; layers of other kinds, such as linear attention, are left out."""
     modules_by_layer: dict[int, nn.Module] = {}
-    kinds = getattr(_text_config(model), "layer_types", None)
+    config: Any = getattr(model, "config", None)
+    kinds = None if config is None else getattr(config.get_text_config(), "layer_types", None)
     named = [module for module in model.modules() if _NAMES.search(type(module).__name__)]
     for module in named:
         index = getattr(module, "layer_idx", None)
@@ -79,11 +80,6 @@ def output_projection(module: nn.Module, num_heads: int) -> Callable[[Tensor], T
     raise ModelError(f"{type(module).__name__} has no output projection that Focus can find", fix=OTHER_MODEL)
 
 
-def _text_config(model: Any) -> Any:
-    config = getattr(model, "config", None)
-    return None if config is None else config.get_text_config()
-
-
 def hidden_size(model: nn.Module) -> int:
     """Width d of the hidden states that enter attention."""
     width = getattr(model.config.get_text_config(), "hidden_size", None)  # type: ignore[operator, union-attr]
@@ -117,13 +113,6 @@ def sliding_window_of(module: nn.Module) -> int | None:
     if not hasattr(own, "sliding_window"):  # Mistral and Phi-3 keep it in the configuration
         own = getattr(module, "config", None)
     return getattr(own, "sliding_window", None) or None
-
-
-def chunk_of(module: nn.Module) -> int | None:
-    """Tokens of the fixed chunks that an attention module attends within, None where it has none."""
-    if layer_kind(module) != "chunked_attention":
-        return None
-    return int(cast(Any, module).config.attention_chunk_size)
 
 
 def shares_keys(module: nn.Module) -> bool:

@@ -60,8 +60,15 @@ def check_layers(
 
 
 def _check_tensor(what: str, tensor: Tensor, expected: tuple[int | None, ...], part: str) -> None:
-    if tuple(tensor.shape) != expected or tensor.numel() == 0:
-        raise _wrong_shape(what, tensor, expected, part)
+    shape = tuple(tensor.shape)
+    if shape != expected or tensor.numel() == 0:
+        known = ", ".join("hidden size" if size is None else f"{size}" for size in expected)
+        turned = len(shape) == 2 and shape[::-1] == expected
+        raise CentroidFileError(
+            f"{what} has shape {shape}" + (", which is transposed" if turned else ""),
+            expected=f"({known}{',' if len(expected) == 1 else ''}): {MEANING[part]}",
+            fix="save its transpose, or let `focus-explorer centroids import` do it" if turned else SEE_FORMAT,
+        )
     largest = float(tensor.detach().float().abs().max())  # float64 values may not fit float32
     if not math.isfinite(largest):
         raise CentroidFileError(f"{what} contains NaN or infinity", expected="finite numbers", fix="train again")
@@ -80,18 +87,6 @@ def _hidden_size(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig) ->
     turned = [shape[1] for shape in shapes if len(shape) == 2 and shape[0] == config.routing_dim]
     found = Counter(right or turned).most_common(1)
     return found[0][0] if found else None
-
-
-def _wrong_shape(what: str, tensor: Tensor, expected: tuple[int | None, ...], part: str) -> CentroidFileError:
-    """The refusal of one tensor; a transposed one is called that."""
-    shape, meaning = tuple(tensor.shape), MEANING[part]
-    known = ", ".join("hidden size" if size is None else f"{size}" for size in expected)
-    turned = len(shape) == 2 and shape[::-1] == expected
-    return CentroidFileError(
-        f"{what} has shape {shape}" + (", which is transposed" if turned else ""),
-        expected=f"({known}{',' if len(expected) == 1 else ''}): {meaning}",
-        fix="save its transpose, or let `focus-explorer centroids import` do it" if turned else SEE_FORMAT,
-    )
 
 
 def _check_factors(by_layer: dict[int, dict[str, Tensor]], config: FocusConfig, name: str) -> None:

@@ -14,7 +14,7 @@ from focus_runtime.errors import CentroidFileError, ConfigError
 from focus_runtime.models.structure import attention_modules, hidden_size
 from focus_runtime.routing.centroid_file import centroids_of, load_centroids
 from focus_runtime.routing.centroids import Centroids
-from focus_runtime.routing.foreign_tensors import PARTS, ForeignFile, ForeignTensor, read_foreign
+from focus_runtime.routing.foreign_tensors import PARTS, ForeignTensor, read_foreign
 
 LAYOUTS = ("ours", "transposed")
 READINGS = [frozenset(turned) for turned in ((), ("projection",), ("centroids",), ("projection", "centroids"))]
@@ -95,32 +95,20 @@ class MappedTensor:
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class ForeignCentroids:
-    """Tensors of other code whose place in our format is known.
+    """Tensors of other code whose place in our format is known."""
 
-    Attributes:
-        name: of the file or folder.
-        others: names of tensors that are left out.
-        settings: K and d_g, and what else the file states.
-        num_model_layers: attention layers of the model; None without one.
-    """
-
-    name: str
+    name: str  # of the file or folder
     mapping: list[MappedTensor]
-    others: list[str]
+    others: list[str]  # names of tensors that are left out
     tensors: dict[str, Tensor]
-    settings: dict[str, float]
-    num_model_layers: int | None
+    settings: dict[str, float]  # K and d_g, and what else the file states
+    num_model_layers: int | None  # attention layers of the model; None without one
 
-    def centroids(
-        self,
-        *,
-        window: int | None = None,
-        top_k: int | None = None,
-        temperature: float | None = None,
-        num_sinks: int | None = None,
-    ) -> Centroids:
-        """Routers with the settings that are given, or else stated in the file; what is assumed is in the warnings."""
-        given = {"window": window, "top_k": top_k, "temperature": temperature, "num_sinks": num_sinks}
+    def centroids(self, **given: float | None) -> Centroids:
+        """Routers with the settings that are given, or else stated in the file; what is assumed is in the warnings.
+
+        `given`: window, top_k, temperature and num_sinks, None for what the file states.
+        """
         known = self.settings | {name: value for name, value in given.items() if value is not None}
         if "window" not in known:
             raise ConfigError(
@@ -159,10 +147,11 @@ def import_centroids(
 ) -> Centroids:
     """Read centroids that other code saved: a .safetensors, .pt or .pth file, or a folder of such files.
 
-    Names decide what a tensor is, shapes whether it is transposed. `save_centroids` writes the result in our format.
+    Names decide what a tensor is, shapes whether it is transposed. Where the file has no column potentials, the result
+    has none: see `calibrate_potentials`. `save_centroids` writes it in our format.
 
     Args:
-        source: of the file or folder; pickles are read without executing anything in them.
+        source: pickles are read without executing anything in them.
         model: that they are for, which decides what shapes leave open.
         num_groups: K, where shapes leave it open.
         window: w; it must be given where the file does not state it.
@@ -170,9 +159,6 @@ def import_centroids(
         layouts: by part ("projection", "centroids"), "ours" for (d, d_g) and (K, d_g) or "transposed", where shapes
             leave it open.
         names: by part ("projection", "centroids", "potential"), a pattern of their names such as "*.W_g.weight".
-
-    Returns:
-        Centroids, without column potentials where the file has none: see `calibrate_potentials`.
 
     Raises:
         CentroidFileError: the file is damaged or unsafe, no mapping fits or more than one; the message names them.
@@ -201,7 +187,13 @@ def recognise_centroids(
     layers = None if model is None else tuple(attention_modules(model))
     for part in ("projection", "centroids"):
         if not foreign.parts[part]:
-            raise _not_found(path.name, part, foreign)
+            some = ", ".join(foreign.others[:5]) + (" …" if len(foreign.others) > 5 else "")
+            others = f"; its other tensors are {some}" if some else ""
+            raise CentroidFileError(
+                f"{path.name} holds no tensor that is called like the {part}{others}",
+                expected="a projection and centroids for every layer",
+                fix=f"say how they are called, such as --map '{part}=PATTERN'",
+            )
     by_part = {part: _by_layer(part, tensors, layers) for part, tensors in foreign.parts.items() if tensors}
     placed = _every_layer(path.name, by_part, layers)
     width = None if model is None else hidden_size(model)
@@ -245,15 +237,6 @@ def _check_foreign(path: Path) -> None:
         return
     if not any(warning.startswith("no configuration") for warning in ours.warnings):
         raise CentroidFileError(f"{path.name} is a centroid file of ours already", fix="use it as it is")
-
-
-def _not_found(name: str, part: str, foreign: ForeignFile) -> CentroidFileError:
-    some = ", ".join(foreign.others[:5]) + (" …" if len(foreign.others) > 5 else "")
-    return CentroidFileError(
-        f"{name} holds no tensor that is called like the {part}" + (f"; its other tensors are {some}" if some else ""),
-        expected="a projection and centroids for every layer",
-        fix=f"say how they are called, such as --map '{part}=PATTERN'",
-    )
 
 
 def _by_layer(part: str, tensors: list[ForeignTensor], layers: tuple[int, ...] | None) -> dict[int | None, Tensor]:

@@ -21,29 +21,18 @@ from focus_runtime.routing.router import Assignment, CentroidRouter
 
 @dataclass(eq=False)
 class Centroids:
-    """Routers of a model with what is known about them.
+    """Routers of a model with what is known about them."""
 
-    Attributes:
-        routers: by layer number.
-        config: the FocusConfig they were trained with.
-        base_model, base_fingerprint: of the model they belong to, "" if unknown.
-        num_model_layers: attention layers of that model, None if unknown.
-        training: summary of the training, free-form JSON values.
-        sha256: hash of the file, "" when not from a file.
-        warnings: remarks of validation that do not forbid use.
-        origin: repository and commit that the file was fetched from, "" for other files.
-    """
-
-    routers: dict[int, CentroidRouter]
-    config: FocusConfig
-    base_model: str = ""
+    routers: dict[int, CentroidRouter]  # by layer number
+    config: FocusConfig  # that they were trained with
+    base_model: str = ""  # the model they belong to, "" if unknown
     base_fingerprint: str = ""
-    num_model_layers: int | None = None
-    training: dict[str, Any] = field(default_factory=dict)
-    sha256: str = ""
+    num_model_layers: int | None = None  # attention layers of that model, None if unknown
+    training: dict[str, Any] = field(default_factory=dict)  # summary of the training, free-form JSON values
+    sha256: str = ""  # hash of the file, "" when not from a file
     name: str = ""
-    warnings: list[str] = field(default_factory=list)
-    origin: str = ""
+    warnings: list[str] = field(default_factory=list)  # remarks of validation that do not forbid use
+    origin: str = ""  # repository and commit that the file was fetched from, "" for other files
 
     @property
     def hidden_size(self) -> int:
@@ -108,11 +97,7 @@ class Centroids:
 
 
 def continued_centroids(model: nn.Module, initial: Centroids, config: FocusConfig) -> Centroids:
-    """Copies of trained routers under other settings, to train them further.
-
-    Raises:
-        CentroidFileError: they do not fit the model. ConfigError: groups, routing size or layers differ.
-    """
+    """Copies of trained routers under other settings, to train them further; groups, routing size and layers stay."""
     initial.check_fits(model)
     name = initial.name or "the centroids to start from"
     router = next(iter(initial.routers.values()))
@@ -135,12 +120,8 @@ def continued_centroids(model: nn.Module, initial: Centroids, config: FocusConfi
 
 
 def random_centroids(model: nn.Module, config: FocusConfig, *, seed: int = 0, name: str = "random") -> Centroids:
-    """Untrained routers, the null baseline for anything learned. Calibrate potentials before causal use.
-
-    Args:
-        model: the model whose layers and hidden size they fit.
-        seed: of the random numbers.
-    """
+    """Untrained routers that fit a model, the null baseline for anything learned. Calibrate potentials before causal
+    use."""
     generator, config = torch.Generator().manual_seed(seed), config.replace(logit_factors=False)
     layers = config.layers if config.layers is not None else tuple(attention_modules(model))
     routers = {}

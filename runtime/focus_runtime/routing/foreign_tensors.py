@@ -49,15 +49,10 @@ _AT_THE_END = re.compile(r"[A-Za-z](\d{1,4})$")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ForeignTensor:
-    """A tensor whose name says what it is.
+    """A tensor whose name says what it is."""
 
-    Attributes:
-        name: its keys joined by points, after the file's name where there are several files.
-        pattern: the same with an asterisk for the layer's number.
-    """
-
-    name: str
-    pattern: str
+    name: str  # its keys joined by points, after the file's name where there are several files
+    pattern: str  # the same with an asterisk for the layer's number
     tensor: Tensor
     layer: int | None
 

@@ -1,4 +1,4 @@
-"""Routing on a GPU, in one Triton kernel each: groups by the causal rule with text sinks, and groups by top-k."""
+"""Routing on a GPU in one Triton kernel: groups by the causal rule, for several top-k, with text sinks."""
 
 from __future__ import annotations
 
@@ -71,22 +71,11 @@ def route_kernel(
         tl.store(FOUND + t, found_t, mask=real_t)
         everywhere_t = tl.where(found_t, all_bits(num_groups), everywhere_t)
     left_tk = tl.where(real_k[None, :], share_tk, -2.0)
-    _store_sets(SETS, SETS, left_tk, everywhere_t, t, k, real_t, tokens, top_ks, num_sets, most, -1, BT)
-
-
-@triton.jit
-def _store_sets(
-    SETS, MEMBER, left_tk, everywhere_t, t, k, real_t, tokens,
-    top_ks: tl.constexpr, num_sets: tl.constexpr, most: tl.constexpr, usual: tl.constexpr, BT: tl.constexpr,
-):  # fmt: skip
-    """Bit sets by top-k, of which `top_ks` holds one in each of its bytes; MEMBER are those of the usual one."""
     bits_t = tl.zeros([BT], dtype=tl.int64)
     for rank in tl.static_range(most + 1):
         for place in tl.static_range(num_sets):
             if (top_ks >> (8 * place)) & 255 == rank:
                 own_t = bits_t
-                if rank == usual:
-                    own_t = tl.load(MEMBER + t, mask=real_t, other=0)
                 if rank > 0:
                     own_t = own_t | everywhere_t
                 tl.store(SETS + place * tokens.to(tl.int64) + t, own_t, mask=real_t)
@@ -104,29 +93,10 @@ def all_bits(num_groups: tl.constexpr):
     return bits
 
 
-@triton.jit(do_not_specialize=["tokens"])
-def sets_kernel(
-    PROBABILITIES, MEMBER, EVERYWHERE, SETS,
-    tokens,
-    num_groups: tl.constexpr, top_ks: tl.constexpr, num_sets: tl.constexpr, usual: tl.constexpr, most: tl.constexpr,
-    ANY: tl.constexpr, GROUPS: tl.constexpr, BT: tl.constexpr,
-):  # fmt: skip
-    t = tl.program_id(0) * BT + tl.arange(0, BT)
-    k = tl.arange(0, GROUPS)
-    real_t, real_k = t < tokens, k < num_groups
-    place_tk = t.to(tl.int64)[:, None] * num_groups + k[None, :]
-    left_tk = tl.load(PROBABILITIES + place_tk, mask=real_t[:, None] & real_k[None, :], other=-2.0)
-    everywhere_t = tl.zeros([BT], dtype=tl.int64)
-    if ANY:
-        everywhere_t = tl.where(tl.load(EVERYWHERE + t, mask=real_t, other=0) != 0, all_bits(num_groups), everywhere_t)
-    _store_sets(SETS, MEMBER, left_tk, everywhere_t, t, k, real_t, tokens, top_ks, num_sets, most, usual, BT)
-
-
 FEWEST_COLUMNS = 16  # of a matrix product
 TILE, LONG_TILE = (32, 128), (64, 64)  # tokens and width of a tile; with few tokens few programs would be at work
 LONG_FROM = 16384  # tokens (H100: 16.7 us in place of 22.8, and 12.5 in place of 10.2 at 4,096)
 WARPS, STAGES = 4, 3
-SETS_TOKENS = 64
 
 
 def in_bytes(top_ks: tuple[int, ...]) -> int:
@@ -136,21 +106,13 @@ def in_bytes(top_ks: tuple[int, ...]) -> int:
 
 @dataclass(slots=True, eq=False)  # frozen ones take as long to make as a launch
 class TextSinks:
-    """How sinks that stand anywhere in a text are found, see composition/groups.py.
+    """How sinks that stand anywhere in a text are found, see composition/groups.py; tensors are contiguous."""
 
-    Attributes:
-        first: (B, E), input of each text's first token, contiguous, of the type of the hidden states; of one text also
-            its hidden states, which begin with it.
-        known: (B, T) bool, contiguous: tokens that earlier layers found; None where none has looked.
-        first_movable: number of the first of these tokens that may be found, in a text without padding.
-        padding: (B,) int64, padding tokens before each text; None for none.
-    """
-
-    first: Tensor
-    known: Tensor | None
+    first: Tensor  # (B, E), input of each text's first token; of one text also its hidden states, which begin with it
+    known: Tensor | None  # (B, T) bool, tokens that earlier layers found; None where none has looked
     threshold: float
-    first_movable: int
-    padding: Tensor | None = None
+    first_movable: int  # number of the first of these tokens that may be found, in a text without padding
+    padding: Tensor | None = None  # (B,) int64, padding tokens before each text; None for none
 
 
 def route_on_gpu(
@@ -193,28 +155,3 @@ def route_on_gpu(
     arguments = (*tensors, tokens, length, threshold, first_movable, *launches.numbers)
     launches.run("route", route_kernel, (tiles_of(tokens, tile[0]), 1, 1), arguments, WARPS, STAGES)
     return probabilities, sets, found
-
-
-def sets_on_gpu(
-    probabilities: Tensor, membership: Tensor, everywhere: Tensor | None, top_ks: tuple[int, ...], usual: int
-) -> Tensor:
-    """Groups of every token for each of several top-k.
-
-    Args:
-        probabilities: (B, T, K) float32, contiguous.
-        membership: (B, T) int64 bit sets for the usual top-k, contiguous.
-        everywhere: (B, T) bool, contiguous: tokens in all groups for every k but 0; None for none.
-        top_ks: S distinct k, at most 7, see `in_bytes`.
-    """
-    groups, number = probabilities.shape[-1], membership.numel()
-    sets = torch.empty(len(top_ks), *membership.shape, dtype=torch.int64, device=membership.device)
-    kinds = (groups, top_ks, usual, everywhere is None)
-    starts = aligned(probabilities, membership, membership if everywhere is None else everywhere)
-    launches = alike("sets", membership.device, kinds, starts)
-    if launches.numbers is None:
-        padded = power_of_two(groups)
-        launches.numbers = (groups, in_bytes(top_ks), len(top_ks), usual, max(top_ks), everywhere is not None, padded)
-    flags = membership if everywhere is None else everywhere.view(torch.int8)
-    arguments = (probabilities, membership, flags, sets, number, *launches.numbers, SETS_TOKENS)
-    launches.run("sets", sets_kernel, (tiles_of(number, SETS_TOKENS), 1, 1), arguments, WARPS, 1)
-    return sets

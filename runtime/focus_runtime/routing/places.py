@@ -185,7 +185,8 @@ def _commit(name: HubName) -> str | None:
                 return None
             raise _failure(name, error) from error
         except Exception as error:  # the client's for being offline, and those of the HTTP library below it
-            if isinstance(error, OSError) or _is_network(error):
+            libraries = {kind.__module__.split(".")[0] for kind in type(error).__mro__}
+            if isinstance(error, OSError) or libraries & {"httpx", "httpx2", "httpcore"}:
                 return None
             raise
         if found.size is not None and found.size > most:
@@ -193,11 +194,6 @@ def _commit(name: HubName) -> str | None:
             raise CentroidFileError(size, expected=f"at most {most:,}", fix="name another repository")
         commit = commit or found.commit_hash
     return commit
-
-
-def _is_network(error: Exception) -> bool:
-    """Whether an error is one of the HTTP library below the hub's client."""
-    return any(kind.__module__.split(".")[0] in ("httpx", "httpx2", "httpcore") for kind in type(error).__mro__)
 
 
 def _failure(name: HubName, error: Exception) -> CentroidFileError:
@@ -230,22 +226,12 @@ def _failure(name: HubName, error: Exception) -> CentroidFileError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A centroid file that was found; there may be none at a path that was named.
-
-    Attributes:
-        settings: those beside the file.
-        origin: repository and commit it was fetched from, "" for files of this machine.
-    """
+    """A centroid file that was found; there may be none at a path that was named."""
 
     path: Path
     name: str
-    settings: SavedSettings | None = None
-    origin: str = ""
-
-    @property
-    def sha256(self) -> str:
-        """Hash that the settings beside the file state, "" without any."""
-        return self.settings.sha256 if self.settings is not None else ""
+    settings: SavedSettings | None = None  # those beside the file
+    origin: str = ""  # repository and commit it was fetched from, "" for files of this machine
 
 
 def locate_centroids(source: str | os.PathLike[str], revision: str | None) -> Place:

@@ -5,10 +5,9 @@ Shape suffixes: B batch, T tokens, E model width (d in the paper), R routing siz
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,8 +35,7 @@ def few_tokens_fit(hidden: Tensor) -> bool:
 def route_few_tokens(hidden: Tensor, weights: Tensor, potential: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     """Probabilities (B, T, K) float32 and groups (B, T) of tokens, as `CentroidRouter.own_assignment` defines them.
 
-    Args:
-        weights: (E, K) float32, contiguous: W_g C^T / tau.
+    `weights`: (E, K) float32, contiguous: W_g C^T / tau.
     """
     batch, length, width = hidden.shape
     groups = weights.shape[1]
@@ -56,15 +54,10 @@ ROUTING = "routing"  # name of the Triton kernel in warnings
 
 @dataclass(frozen=True, slots=True)
 class MembershipEdit:
-    """Bits of the membership that are set or cleared by hand.
+    """Bits of the membership that are set or cleared by hand."""
 
-    Attributes:
-        links: (T,) int64 bit sets that are added; each bit beyond the K groups is shared by the two tokens of one link.
-        silenced: bit set of the groups that no token belongs to.
-    """
-
-    links: Tensor
-    silenced: int
+    links: Tensor  # (T,) int64 bit sets that are added; the two tokens of a link share a bit beyond the K groups
+    silenced: int  # bit set of the groups that no token belongs to
 
     def applied(self, membership: Tensor) -> Tensor:
         """The membership (..., T) int64 after the changes."""
@@ -73,27 +66,15 @@ class MembershipEdit:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a router decided for a batch.
+    """What a router decided for a batch."""
 
-    Attributes:
-        probabilities: (B, T, K) float, rows sum to 1.
-        membership: (B, T) int64, bit g set when the token belongs to group g.
-        potential: (B, K) or (K,) float, the column term that was used.
-        uniform: every token has exactly the configured k of K groups.
-        everywhere: (B, T) bool, tokens that belong to all groups whatever the k, see `in_all_groups`.
-        beyond: all other tokens have exactly the configured k of K groups.
-        edit: changes of the membership whatever the k, made by hand.
-        by_top_k: the membership for each of several k, (S, B, T), where they were decided together.
-    """
-
-    probabilities: Tensor
-    membership: Tensor
-    potential: Tensor
-    uniform: bool = False
-    everywhere: Tensor | None = None
-    beyond: bool = False
-    edit: MembershipEdit | None = None
-    by_top_k: tuple[tuple[int, ...], Tensor] | None = None
+    probabilities: Tensor  # (B, T, K) float, rows sum to 1
+    membership: Tensor  # (B, T) int64, bit g set when the token belongs to group g
+    potential: Tensor  # (B, K) or (K,) float, the column term that was used
+    exact: bool = False  # every token that is not `everywhere` has exactly the configured k of K groups
+    everywhere: Tensor | None = None  # (B, T) bool, tokens that belong to all groups whatever the k
+    edit: MembershipEdit | None = None  # changes of the membership whatever the k, made by hand
+    by_top_k: tuple[tuple[int, ...], Tensor] | None = None  # several k, and (S, B, T) groups decided together for them
 
     def part(self, rows: slice, tokens: slice) -> Assignment:
         """That of some tokens of some texts; there may be no edit."""
@@ -111,8 +92,7 @@ class Assignment:
         """The same with some tokens in all groups: every later token sees them, and they see every earlier one."""
         everywhere = tokens_BT if self.everywhere is None else self.everywhere | tokens_BT
         membership = self.membership | all_groups(everywhere, self.probabilities.shape[-1])
-        beyond = self.uniform or self.beyond
-        return replace(self, membership=membership, uniform=False, everywhere=everywhere, beyond=beyond, by_top_k=None)
+        return replace(self, membership=membership, everywhere=everywhere, by_top_k=None)
 
 
 def all_groups(tokens: Tensor, num_groups: int) -> Tensor:
@@ -122,19 +102,12 @@ def all_groups(tokens: Tensor, num_groups: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RouterObserver:
-    """Functions that one router calls while it is observed; attached by `focus_runtime.composition.observe`.
+    """Functions that one router calls while it is observed; attached by `focus_runtime.composition.observe`."""
 
-    Attributes:
-        on_embedding: receives the routing vectors (B, T, R), attached to the autograd graph.
-        on_logits: receives the scores over temperature (B, T, K).
-        assign: replaces `CentroidRouter.own_assignment`; takes hidden states (B, T, E) and padding (B, T) or None.
-        stop_gradient: the router passes no gradient back to its hidden states.
-    """
-
-    on_embedding: Callable[[Tensor], object] | None = None
-    on_logits: Callable[[Tensor], object] | None = None
-    assign: Callable[[Tensor, Tensor | None], Assignment] | None = None
-    stop_gradient: bool = False
+    on_embedding: Callable[[Tensor], object] | None = None  # routing vectors (B, T, R), attached to the autograd graph
+    on_logits: Callable[[Tensor], object] | None = None  # scores over temperature (B, T, K)
+    assign: Callable[[Tensor, Tensor | None], Assignment] | None = None  # hidden states (B, T, E), padding (B, T)
+    stop_gradient: bool = False  # the router passes no gradient back to its hidden states
 
 
 class Observers(list[RouterObserver]):
@@ -152,10 +125,7 @@ def sinkhorn_potential(logits_BTK: Tensor, iterations: int, padding_BT: Tensor |
     step, so only the column terms have to be carried. Column targets are T/K, and b (B, K) is centred: adding a
     constant to b changes no softmax.
 
-    Args:
-        logits_BTK: scores divided by the temperature.
-        iterations: N, at least 1.
-        padding_BT: True for real tokens; padded tokens do not count in the column sums.
+    `logits_BTK` are scores divided by the temperature, `iterations` is N; padded tokens do not count in column sums.
     """
     rows_BTK = logits_BTK
     if padding_BT is not None:
@@ -182,16 +152,12 @@ class CentroidRouter(nn.Module):
 
     Parameters: `projection` (E, R), `centroids` (K, R); buffer `potential` (K,), zero until learned. Beside the groups,
     where they were learned: `logit_factors` (Hq,), by which each query head of the layer multiplies its logits under
-    Focus, to the power of the share of the text beyond its window (composition/call.py); else None.
+    Focus, to the power of the share of the text beyond its window (composition/factors.py); else None.
 
-    Attributes:
-        config: settings in force; `compose` replaces them by those of the composition.
-        has_potential: whether `potential` was learned or calibrated.
-        observers: functions called while the router runs; see `focus_runtime.composition.observe`.
-        by_centroids: whether scores against centroids decide the groups, as kernels do; a subclass says where not.
+    `config` are the settings in force; `compose` replaces them by those of the composition.
     """
 
-    by_centroids: ClassVar[bool] = True
+    by_centroids: ClassVar[bool] = True  # scores against centroids decide the groups; a subclass says where not
     potential: Tensor
     logit_factors: nn.Parameter | None
 
@@ -202,8 +168,8 @@ class CentroidRouter(nn.Module):
         self.centroids = nn.Parameter(torch.empty(config.num_groups, config.routing_dim))
         self.register_buffer("potential", torch.zeros(config.num_groups))
         self.register_parameter("logit_factors", None)
-        self.has_potential = False
-        self.observers = Observers()
+        self.has_potential = False  # until it is learned or calibrated
+        self.observers = Observers()  # called while the router runs
         self._scoring: tuple[object, Tensor] | None = None
 
     def reset(self, generator: torch.Generator) -> None:
@@ -259,11 +225,7 @@ class CentroidRouter(nn.Module):
         return self._scoring[1]
 
     def assign(self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None) -> Assignment:
-        """Groups of every token; the latest observer with `assign` decides them in place of `own_assignment`.
-
-        Args:
-            assignment: "causal" or "sinkhorn"; the configuration's when None.
-        """
+        """Groups of every token; the latest observer with `assign` decides them in place of `own_assignment`."""
         for observer in reversed(tuple(self.observers)):
             if observer.assign is not None:
                 return observer.assign(hidden, padding)
@@ -280,7 +242,7 @@ class CentroidRouter(nn.Module):
     def own_assignment(
         self, hidden: Tensor, *, padding: Tensor | None = None, assignment: str | None = None
     ) -> Assignment:
-        """Groups of every token as the router itself decides them."""
+        """Groups of every token as the router itself decides them; the configuration's `assignment` when None."""
         causal = (assignment or self.config.assignment) == "causal"
         routed = self._routed_by_kernel(hidden) if causal else None
         if routed is not None:
@@ -295,7 +257,7 @@ class CentroidRouter(nn.Module):
         column_term = potential if causal else potential[:, None, :]
         probabilities_BTK = torch.softmax(logits_BTK + column_term, dim=-1)
         membership_BT = top_k_membership(probabilities_BTK.detach(), self.config.top_k)
-        return Assignment(probabilities_BTK, membership_BT, potential, uniform=True)
+        return Assignment(probabilities_BTK, membership_BT, potential, exact=True)
 
     def _routed_by_kernel(self, hidden: Tensor) -> Assignment | None:
         """Groups by the causal rule in one call; None where no kernel takes these tokens."""
@@ -305,17 +267,11 @@ class CentroidRouter(nn.Module):
             weights_EK, potential = self.scoring_weights(), self.potential
             if weights_EK.dtype == torch.float32:
                 routed = route_few_tokens(hidden, weights_EK, potential, self.config.top_k)
-                return Assignment(*routed, potential, uniform=True)
+                return Assignment(*routed, potential, exact=True)
         if not self.routes_on_gpu(hidden):
             return None
         weights_EK, potential, top_ks = self.scoring_weights(), self.potential, (self.config.top_k,)
-        found = tried(ROUTING, hidden, lambda: routing_kernels().route_on_gpu(hidden, weights_EK, potential, top_ks))
-        return None if found is None else Assignment(found[0], found[1][0], potential, uniform=True)
+        from focus_runtime.routing.on_gpu import route_on_gpu  # needs Triton
 
-
-@functools.cache
-def routing_kernels() -> Any:
-    """The module on_gpu.py, which needs Triton: an import statement takes a microsecond each time."""
-    from focus_runtime.routing import on_gpu
-
-    return on_gpu
+        found = tried(ROUTING, hidden, lambda: route_on_gpu(hidden, weights_EK, potential, top_ks))
+        return None if found is None else Assignment(found[0], found[1][0], potential, exact=True)

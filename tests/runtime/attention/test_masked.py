@@ -10,7 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from focus_runtime.attention import masked as masked_module
 from focus_runtime.attention.masked import WindowedFocus, covers_everything
-from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.composition.attach import compose
+from focus_runtime.composition.modes import SoftGate
 from focus_runtime.config import TextOptions
 from focus_runtime.errors import InputError, ModelError
 from focus_runtime.mask.rule import Extent, PairRule
@@ -171,7 +172,7 @@ def test_an_unknown_choice_is_refused(ids):
 
 def test_training_beyond_the_window_is_refused(composed, ids):
     model, focus = composed("Mistral")
-    with focus.training_gate(SoftGate()), pytest.raises(ModelError, match="last 8 tokens only, but the training text"):
+    with focus.entered(SoftGate()), pytest.raises(ModelError, match="last 8 tokens only, but the training text"):
         logits(model, ids)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from focus_runtime.composition import attend, call, gpu
+from focus_runtime.composition import attend, factors, gpu
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def kernels(monkeypatch):
 
     def enable():
         if not torch.cuda.is_available():  # where the CPU's own kernel would take calls before these are asked
-            for module in (gpu, call):
+            for module in (gpu, factors):
                 monkeypatch.setattr(module, "attention_fits", lambda *_: True)
             monkeypatch.setattr("focus_runtime.routing.router.takes_hidden", lambda hidden: not torch.is_grad_enabled())
             monkeypatch.setattr(attend, "_together_on_cpu", attend._together_on_gpu)

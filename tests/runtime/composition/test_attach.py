@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.composition.attach import compose
+from focus_runtime.composition.modes import SoftGate
 from focus_runtime.errors import CentroidFileError, InputError, ModelError
 from focus_runtime.models.structure import attention_modules
 from tests.helpers import build_centroids, build_model, random_ids
@@ -109,7 +110,7 @@ def test_composing_twice_is_refused_and_leaves_the_first_in_place(tiny_model, id
 def test_an_exception_inside_full_attention_returns_to_focus(tiny_model, ids):
     focus = compose(tiny_model, build_centroids(tiny_model))
     sparse = logits(tiny_model, ids)
-    for context in (focus.full_attention, focus.measured_full_attention, lambda: focus.training_gate(SoftGate())):
+    for context in (focus.full_attention, focus.measured_full_attention, lambda: focus.entered(SoftGate())):
         with pytest.raises(KeyError), context():
             raise KeyError("inside")
         assert torch.equal(logits(tiny_model, ids), sparse)
@@ -211,9 +212,9 @@ def test_straight_through_training_sees_the_hard_mask(family, ids):
     focus = compose(model, build_centroids(model))
     try:
         sparse = logits(model, ids)
-        with focus.training_gate(SoftGate("log", hard=True)):
+        with focus.entered(SoftGate("log", hard=True)):
             torch.testing.assert_close(logits(model, ids), sparse, rtol=1e-5, atol=1e-5)
-        with focus.training_gate(SoftGate("log")):
+        with focus.entered(SoftGate("log")):
             assert not torch.allclose(logits(model, ids), sparse, atol=1e-3)
     finally:
         focus.detach()
@@ -267,7 +268,7 @@ def test_long_texts_train_on_the_hard_mask_without_all_pairs(ids, monkeypatch):
         gradients = []
         for limit in (10_000, 10):
             monkeypatch.setattr("focus_runtime.composition.modes.DENSE_UP_TO", limit)
-            with focus.training_gate(SoftGate("log", hard=True)):
+            with focus.entered(SoftGate("log", hard=True)):
                 out = model(input_ids=ids, use_cache=False).logits
             torch.testing.assert_close(out, sparse, rtol=1e-5, atol=1e-5)
             gradients.append(torch.autograd.grad(out.square().sum(), [router])[0])

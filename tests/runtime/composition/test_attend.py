@@ -11,8 +11,7 @@ from torch import nn
 from focus_runtime.attention import decode
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition import attend
-from focus_runtime.composition.call import Call
-from focus_runtime.composition.state import FocusLayer
+from focus_runtime.composition.state import Call, FocusLayer
 from focus_runtime.gpu import Launches, WithoutCudnn
 from tests.helpers import needs_triton
 

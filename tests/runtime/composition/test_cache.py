@@ -10,7 +10,8 @@ import torch
 from transformers import DynamicCache, StaticCache
 
 from focus_runtime.composition import attend
-from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.composition.attach import compose
+from focus_runtime.composition.modes import SoftGate
 from focus_runtime.errors import InputError
 from tests.helpers import build_centroids, build_model, random_ids
 from tests.runtime.families import logits
@@ -274,7 +275,7 @@ def test_sinkhorn_refuses_to_continue_and_says_why(composed, ids):
 
 def test_a_training_gate_refuses_to_continue(composed, ids):
     model, focus = composed()
-    with focus.training_gate(SoftGate()):
+    with focus.entered(SoftGate()):
         cache = in_steps(model, ids, [40])[1]
         assert "training gate" in message(model, cache)
 

@@ -81,7 +81,7 @@ def test_gradients_of_packed_documents(ids):
         centroids = build_centroids(model)
         focus = compose(model, centroids, window=2)
         try:
-            with focus.training_gate(SoftGate()):
+            with focus.entered(SoftGate()):
                 run(model, ids).square().mean().backward()
         finally:
             focus.detach()

@@ -8,7 +8,8 @@ from transformers import StaticCache
 
 from focus_runtime.attention.fused import fused_available
 from focus_runtime.composition import attend, decode
-from focus_runtime.composition.attach import SoftGate, compose
+from focus_runtime.composition.attach import compose
+from focus_runtime.composition.modes import SoftGate
 from focus_runtime.errors import ConfigError, InputError
 from focus_runtime.measure.attention_mass import MASS_CAUSES, mass_under_groups
 from focus_runtime.measure.loss import layer_shares
@@ -181,7 +182,7 @@ def test_training_gates_follow_the_budget(hard, ids, centroids_of):
         for router in centroids.routers.values():
             router.requires_grad_(True)
         focus = compose(model, centroids, assignment="sinkhorn", **settings)
-        with focus.training_gate(gate):
+        with focus.entered(gate):
             loss = model(ids, use_cache=False).logits.square().mean()
         focus.detach()
         loss.backward()

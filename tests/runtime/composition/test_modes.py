@@ -17,7 +17,7 @@ from tests.helpers import build_centroids, build_model, random_ids
 
 SETTING = HeadSetting(1, 4)
 BLOCKS = {
-    "training gate": lambda focus: focus.training_gate(SoftGate()),
+    "training gate": lambda focus: focus.entered(SoftGate()),
     "full attention": lambda focus: focus.measured_full_attention(),
     "observed attention": lambda focus: observe_attention(focus, lambda *_: None),
     "observer": lambda focus: observe_focus(focus, lambda *_: None),

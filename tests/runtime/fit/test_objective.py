@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from focus_runtime.budget import HeadException
-from focus_runtime.composition.attach import SoftGate
-from focus_runtime.composition.modes import Comparison
+from focus_runtime.composition.modes import Comparison, SoftGate
 from focus_runtime.errors import ConfigError
 from focus_runtime.fit.centroids import centroid_loop, training_focus
 from focus_runtime.fit.objective import distillation_loss, layer_errors, training_loss
@@ -79,7 +78,7 @@ def test_the_teacher_is_full_attention(loss, tiny_model):
         with training_focus(tiny_model, centroids) as focus:
             for router in centroids.routers.values():
                 router.requires_grad_(True)
-            with focus.training_gate(SoftGate(hard=True)):
+            with focus.entered(SoftGate(hard=True)):
                 made = training_loss(focus, ids, loss=loss, distil_weight=2.0)
                 made.objective.backward()
             assert focus.assignments()
@@ -162,7 +161,7 @@ def one_by_one(focus, ids):
 def test_equals_the_layers_called_one_by_one(family, gate, fresh_seed):
     model, ids = build_model(family).double(), random_ids(30, batch=2)
     centroids = build_centroids(model)
-    with training_focus(model, centroids) as focus, focus.training_gate(gate):
+    with training_focus(model, centroids) as focus, focus.entered(gate):
         for router in centroids.routers.values():
             router.double().requires_grad_(True)
         routers = [centroids.routers[index] for index in focus.focused_layers]
@@ -180,7 +179,7 @@ def test_equals_the_layers_called_one_by_one(family, gate, fresh_seed):
 
 def test_heads_with_everything_cost_nothing(tiny_model, fresh_seed):
     centroids, ids = build_centroids(tiny_model), random_ids(40)
-    with training_focus(tiny_model, centroids) as focus, focus.training_gate(SoftGate()), torch.no_grad():
+    with training_focus(tiny_model, centroids) as focus, focus.entered(SoftGate()), torch.no_grad():
         before = layer_errors(focus, ids)
         everything = tuple(HeadException(layer=layer, full=True) for layer in focus.focused_layers[:1])
         with focus.with_config(focus.config.replace(budget=everything)):
@@ -194,7 +193,7 @@ def test_the_model_runs_with_full_attention(tiny_model, fresh_seed):
     """And keeps neither the comparison nor a graph through the model."""
     centroids, ids = build_centroids(tiny_model), random_ids(40)
     full = final_hidden(tiny_model, ids)
-    with training_focus(tiny_model, centroids) as focus, focus.training_gate(SoftGate()):
+    with training_focus(tiny_model, centroids) as focus, focus.entered(SoftGate()):
         with focus.entered(Comparison()) as comparison:
             hidden = final_hidden(tiny_model, ids)
         torch.testing.assert_close(hidden, full)
@@ -205,7 +204,7 @@ def test_the_model_runs_with_full_attention(tiny_model, fresh_seed):
 
 def test_objective_and_its_values(tiny_model, fresh_seed):
     centroids, ids = build_centroids(tiny_model), random_ids(40)
-    with training_focus(tiny_model, centroids) as focus, focus.training_gate(SoftGate()), torch.no_grad():
+    with training_focus(tiny_model, centroids) as focus, focus.entered(SoftGate()), torch.no_grad():
         loss = training_loss(focus, ids, loss="layers", distil_weight=1.0)
         objective, values = loss.objective, loss.values()
         errors = torch.stack([*layer_errors(focus, ids).values()])

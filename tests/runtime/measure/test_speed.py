@@ -208,7 +208,9 @@ def test_a_composed_layer_has_the_groups_of_its_tokens(composed):
     found = focus.assignments()[1].membership[0]
     assert torch.equal(found[~sinks], memberships[1][~sinks])
     assert found[sinks].tolist() == [31, 31]
-    assert row["retained_pairs"] == pytest.approx(count_pairs(found.numpy(), focus.pair_rules()[1]).retained_pairs)
+    assert row["retained_pairs"] == pytest.approx(
+        count_pairs(found.numpy(), focus.head_masks()[1][0].rule).retained_pairs
+    )
     for name in ("full_ms", "focus_ms", "routing_ms"):
         assert 0 < row[name]["low"] <= row[name]["median"] <= row[name]["high"]
         assert row[name]["repeats"] == 2

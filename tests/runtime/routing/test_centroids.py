@@ -71,10 +71,11 @@ def test_looking_for_text_sinks_gives_no_head_any_group(model, centroids, sequen
     nothing.config = nothing.config.replace(text_sinks=1.0, text_sinks_from=0)
     focus = compose(model, nothing, **settings)
     actual = model(input_ids=sequences, use_cache=False).logits
-    found = focus.found_sinks.tokens
+    found = list(focus.found_sinks.by_layer.values())
     masks = [mask for masks in focus.head_masks().values() for mask in masks]
     focus.detach()
-    assert not found.any()
+    assert found
+    assert not any(tokens.any() for tokens in found)
     assert not any(mask.membership.any() for mask in masks)
     torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 

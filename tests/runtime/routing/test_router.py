@@ -203,6 +203,6 @@ def test_the_router_uses_it_for_few_tokens_alone(monkeypatch, fresh_seed):
         router.assign(hidden[:, :8:2])  # its tokens do not lie together
     router.assign(hidden[:, :4])  # gradients
     assert seen == [MOST_TOKENS]
-    assert few.uniform
+    assert few.exact
     torch.testing.assert_close(few.probabilities, many.probabilities[:, :MOST_TOKENS], rtol=1e-4, atol=1e-6)
     assert torch.equal(few.membership, many.membership[:, :MOST_TOKENS])

@@ -32,7 +32,7 @@ from focus_runtime.attention.cuda.tiles import HeadFactors, HeadSets, multiplied
 from focus_runtime.attention.reference import Scoring
 from focus_runtime.gpu import Launches, _kept, compile_options, kinds_of
 from focus_runtime.mask.rule import Extent, PairRule
-from focus_runtime.routing.on_gpu import TextSinks, route_on_gpu, sets_on_gpu
+from focus_runtime.routing.on_gpu import TextSinks, route_on_gpu
 
 GROWTH = (1024, 8192)
 RULES = ((PairRule(128, 4), None), (PairRule(64, 4, 256, GROWTH), 3.0))  # with no softcap, and one
@@ -121,7 +121,6 @@ def routing_calls(given: Inputs) -> Iterator[Callable[[], Any]]:
     sinks = TextSinks(hidden[:, 0].contiguous(), known, 0.6, 4, torch.zeros(1, dtype=torch.int64))
     yield lambda: route_on_gpu(hidden, weights, potential, (1,))
     yield lambda: route_on_gpu(hidden, weights, potential, (2, 0, 1), sinks)
-    yield lambda: sets_on_gpu(torch.zeros(1, length, 8), given.sets(1)[0], known, (2, 0), 1)
     many = torch.ones(1, 16 * length, dtype=torch.int64)
     yield lambda: sort_by_group(many, Extent(8, 2, uniform=True))
     new, query, groups = hidden[:, :1].contiguous(), given.step()[0], given.sets(2)

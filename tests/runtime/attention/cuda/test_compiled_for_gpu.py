@@ -20,7 +20,7 @@ from focus_runtime.attention.cuda import grouped  # noqa: E402
 pytestmark = pytest.mark.slow
 KERNELS = {
     *("pairwise_kernel", "near_kernel", "far_kernel", "rest_kernel", "copy_kernel", "count_kernel", "place_kernel"),
-    *("factors_kernel", "chunk_kernel", "join_kernel", "route_kernel", "sets_kernel", "decide_kernel"),
+    *("factors_kernel", "chunk_kernel", "join_kernel", "route_kernel", "decide_kernel"),
 }
 # Bytes that a program may share. Of 8.0 those of 8.6 and 8.9, which have the same tiles.
 SHARED = {80: 99 << 10, 90: 227 << 10, 120: 99 << 10}

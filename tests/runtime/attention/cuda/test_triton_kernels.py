@@ -11,10 +11,9 @@ import torch
 
 from focus_runtime.attention.masked import WindowedFocus, sliding_attention
 from focus_runtime.attention.reference import Scoring, reference_attention
-from focus_runtime.composition import heads
 from focus_runtime.config import CONSTANT
 from focus_runtime.mask.rule import Extent, PairRule
-from focus_runtime.routing.router import Assignment, all_groups, top_k_membership
+from focus_runtime.routing.router import all_groups, top_k_membership
 from tests.helpers import needs_triton
 from tests.runtime.attention.inputs import assert_same, oracle, random_membership
 
@@ -26,7 +25,7 @@ from focus_runtime.attention.cuda.grouped import Heads, grouped_attention, new_l
 from focus_runtime.attention.cuda.pairwise import pairwise_attention  # noqa: E402
 from focus_runtime.attention.cuda.sorting import sort_by_group  # noqa: E402
 from focus_runtime.attention.cuda.tiles import HeadFactors, HeadSets, multiplied_on_gpu  # noqa: E402
-from focus_runtime.routing.on_gpu import TextSinks, route_on_gpu, sets_on_gpu  # noqa: E402
+from focus_runtime.routing.on_gpu import TextSinks, route_on_gpu  # noqa: E402
 
 pytestmark = pytest.mark.gpu if ON_GPU else pytest.mark.slow
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -337,24 +336,6 @@ def test_tokens_like_the_first(width, groups, first_movable, padded, knows, fres
     assert torch.equal(sets[0], top_k_membership(probabilities, 2) | all_groups(expected, groups))
     assert not sets[1].any()
     assert torch.equal(sets[2], top_k_membership(probabilities, 1) | all_groups(expected, groups))
-
-
-@pytest.mark.parametrize("groups", [1, 5, 64])
-@pytest.mark.parametrize("top_ks", [(2, 1), (0, 1), (1, 3, 0, 2)])
-@pytest.mark.parametrize(("usual", "everywhere"), [(1, True), (2, False)])
-def test_groups_by_top_k(groups, top_ks, usual, everywhere, fresh_seed, monkeypatch):
-    top_ks, usual = tuple(top_k for top_k in top_ks if top_k <= groups), min(usual, groups)
-    probabilities = torch.softmax(torch.randn(2, 77, groups, device=DEVICE), -1)
-    probabilities[0, 3] = 1 / groups  # equals go to the lower number
-    assignment = Assignment(probabilities, top_k_membership(probabilities, usual), torch.zeros(groups), uniform=True)
-    if everywhere:
-        assignment = assignment.in_all_groups(torch.rand(2, 77, device=DEVICE) < 0.1)
-    with monkeypatch.context() as patch:
-        patch.setattr(heads, "on_gpu", lambda _: False)
-        expected = heads.memberships(assignment, top_ks, usual)
-    poisoned(monkeypatch)
-    actual = sets_on_gpu(probabilities, assignment.membership, assignment.everywhere, top_ks, usual)
-    assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("new", [1, 70])

@@ -29,7 +29,7 @@ from focus_explorer.views.payloads.comparisons import (
 )
 from focus_runtime.composition.changes import changed_budget
 from focus_runtime.store.database import Database
-from focus_runtime.store.runs import write_length
+from focus_runtime.store.runs import write_measured
 
 if TYPE_CHECKING:
     from focus_runtime.composition.attach import FocusModel
@@ -99,7 +99,7 @@ def measure_lengths(
                 kept = "what was measured up to there is kept" if length > SHORTEST else "close other programs"
                 raise MemoryShortError(error.problem, expected=error.expected, fix=kept) from error
         last = time.monotonic() - began
-        write_length(service.database, row)
+        write_measured(service.database, "crossovers", row)
         length *= 2
     return lengths(service, run_id)
 

@@ -141,7 +141,6 @@ def missing_links(
         focus: the composition, its backend "auto": the others have no gradient everywhere.
         ids: T token ids; those before `token`, the position of the predicted one, are read.
         candidates: links kept by their first-order gain; `verify` of them are added and run.
-        progress: takes each stage and the fraction done; may raise to stop.
         cancelled: called between steps; True raises Cancelled.
     """
     if not 1 <= token < len(ids):
@@ -197,16 +196,12 @@ def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: 
 
     `nll_full` is NaN: only Focus was run.
     """
-    observed: list[tuple[int, Call, Tensor]] = []
-
-    def observe(layer: FocusLayer, call: Call, out_BQHD: Tensor) -> None:
-        observed.append((layer.index, call, out_BQHD))
-
+    observed: list[tuple[FocusLayer, Call, Tensor]] = []
     network: Any = focus.model
     text = torch.tensor([list(ids[:token])], device=input_device(focus.model))
     start = network.get_input_embeddings().register_forward_hook(lambda module, args, out: out.requires_grad_())
     try:
-        with torch.enable_grad(), observe_focus(focus, observe):
+        with torch.enable_grad(), observe_focus(focus, lambda *seen: observed.append(seen)):
             loss = _last_nll(focus.model, final_hidden(focus.model, text), ids[token])
             gradients = torch.autograd.grad(loss, [out for _, _, out in observed], allow_unused=True)
     finally:
@@ -215,9 +210,9 @@ def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: 
     heads: list[_Head] = []
     with torch.no_grad():
         for (layer, call, out_BQHD), gradient in zip(observed, gradients, strict=True):
-            dropped += _dropped_pairs(masks[layer], call.counts)
+            dropped += _dropped_pairs(masks[layer.index], call.counts)
             if gradient is not None:
-                heads += _heads(layer, call, out_BQHD, masks[layer], gradient)
+                heads += _heads(layer.index, call, out_BQHD, masks[layer.index], gradient)
         for head in sorted(heads, key=lambda one: float(one.bound.max()), reverse=True):
             _look_through(head, best)
     return MissingLinks(token, float("nan"), float(loss.detach()), best.links(), None, dropped)

@@ -61,10 +61,8 @@ def token_attention(
 ) -> list[LayerAttention]:
     """Read the text with Focus and with full attention, and compare what one token attends to in each focused layer.
 
-    Args:
-        ids: T token ids; later ones than `token` are read only where the assignment looks at the whole text.
-        strongest: N, keys of each row.
-        progress: called after each layer of either pass with the number done and the total; may raise to stop.
+    Tokens after it are read only where the assignment looks at the whole text. `strongest` is N; `progress` gets the
+    number of layers done, of both passes, and the total, and may raise to stop.
     """
     if not 0 <= token < len(ids):
         raise InputError(f"there is no token {token}", expected=f"0 to {len(ids) - 1}")
@@ -108,15 +106,13 @@ def _compared(
     allowed_HT = _allowed(masks, logits_HT, token)
     focus_HT = logits_HT.masked_fill(~allowed_HT, float("-inf")).softmax(dim=-1)
     allowed_HT = allowed_HT.float()
-    full_RT, focus_RT, kept_RT = (
-        torch.cat([rows.mean(dim=0, keepdim=True), rows]) for rows in (full_HT, focus_HT, allowed_HT)
+    full_RT, focus_RT, kept_RT, mass_RT = (
+        torch.cat([rows.mean(dim=0, keepdim=True), rows])
+        for rows in (full_HT, focus_HT, allowed_HT, full_HT * allowed_HT)
     )
-    count = min(strongest, token + 1)
-    most_RN, keys_RN = torch.maximum(full_RT, focus_RT).topk(count, dim=-1)
+    most_RN, keys_RN = torch.maximum(full_RT, focus_RT).topk(min(strongest, token + 1), dim=-1)
     keys_RN = keys_RN.masked_fill(most_RN == 0, -1)
     at_RN = keys_RN.clamp_min(0)
-    mass_HT = full_HT * allowed_HT
-    mass_RT = torch.cat([mass_HT.mean(dim=0, keepdim=True), mass_HT])
     full, focus, kept = (rows.gather(1, at_RN).cpu().numpy() for rows in (full_RT, focus_RT, kept_RT))
     return LayerAttention(layer, keys_RN.cpu().numpy(), full, focus, kept, mass_RT.sum(dim=-1).cpu().numpy())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,7 @@ from transformers import DynamicCache
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.errors import InputError
 from focus_runtime.measure.loss import final_hidden, vocabulary_logits
-from focus_runtime.measure.timing import MODES, attending, synchronise
+from focus_runtime.measure.timing import MODES, attending, milliseconds
 from focus_runtime.models.devices import input_device
 from focus_runtime.models.structure import attention_modules, cache_argument, sliding_window_of
 
@@ -54,18 +53,14 @@ class _Writer:
         """Choose a token, then read it, which decides its groups and the next token's probabilities."""
         scores = self.logits if self.temperature == 0 else self.logits / self.temperature + noise
         token = scores.argmax()
-        synchronise(token.device)
-        start = time.perf_counter()
-        self.logits = self._forward(token[None, None])
-        synchronise(token.device)
-        spent = (time.perf_counter() - start) * 1000
-        return Step(self.mode, int(token), _groups(self.focus, -1) if self.mode == "focus" else None, spent)
 
+        def read() -> None:
+            self.logits = self._forward(token[None, None])
 
-def _groups(focus: FocusModel, position: int) -> dict[int, int]:
-    return {
-        index: int(assignment.probabilities[0, position].argmax()) for index, assignment in focus.assignments().items()
-    }
+        spent, groups = milliseconds(read, token.device), None
+        if self.mode == "focus":
+            groups = {index: int(one.probabilities[0, -1].argmax()) for index, one in self.focus.assignments().items()}
+        return Step(self.mode, int(token), groups, spent)
 
 
 @torch.no_grad()

@@ -164,15 +164,9 @@ class _Pass:
     layers: list[LayerGroups]
     others: dict[int, NDArray[np.int64]]
 
-    @property
-    def membership(self) -> NDArray[np.int64]:
-        """(L, T) bit sets of the configuration's top-k."""
-        return np.stack([layer.membership for layer in self.layers])
-
-    @property
-    def probabilities(self) -> NDArray[np.float32]:
-        """(L, T, K)."""
-        return np.stack([layer.probabilities for layer in self.layers])
+    def stacked(self, name: str) -> NDArray[Any]:
+        """(L, T, ...) values of all layers."""
+        return np.stack([getattr(layer, name) for layer in self.layers])
 
 
 class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
@@ -303,22 +297,22 @@ def _after_first(nll: NDArray[np.float32]) -> pa.Array:
 
 
 def _assignments(focus: FocusModel, learned: _Pass, random: _Pass | None) -> pa.Table:
-    membership, g = learned.membership, learned.probabilities
+    membership = learned.stacked("membership")
     layers, tokens = membership.shape
     unknown = {kind: pa.nulls(layers * tokens, kind) for kind in (pa.int64(), pa.int32())}
     columns: dict[str, Any] = {
         "layer": np.repeat(np.array(focus.focused_layers, dtype=np.int32), tokens),
         "position": np.tile(np.arange(tokens, dtype=np.int32), layers),
         "membership": membership.ravel(),
-        "top_group": g.argmax(axis=2).astype(np.int32).ravel(),
-        "confidence": g.max(axis=2).ravel(),
-        "entropy": np.concatenate([layer.entropy for layer in learned.layers]),
+        "top_group": learned.stacked("top_group").astype(np.int32).ravel(),
+        "confidence": learned.stacked("probabilities").max(axis=2).ravel(),
+        "entropy": learned.stacked("entropy").ravel(),
         "random_membership": unknown[pa.int64()],
         "random_top_group": unknown[pa.int32()],
     }
     if random is not None:
-        columns["random_membership"] = random.membership.ravel()
-        columns["random_top_group"] = random.probabilities.argmax(axis=2).astype(np.int32).ravel()
+        columns["random_membership"] = random.stacked("membership").ravel()
+        columns["random_top_group"] = random.stacked("top_group").astype(np.int32).ravel()
     for k, own in learned.others.items():
         columns[f"membership_top_{k}"] = own.ravel()
         columns[f"random_membership_top_{k}"] = unknown[pa.int64()] if random is None else random.others[k].ravel()
@@ -327,7 +321,9 @@ def _assignments(focus: FocusModel, learned: _Pass, random: _Pass | None) -> pa.
 
 def _layers(focus: FocusModel, layers: list[LayerGroups]) -> pa.Table:
     tokens, dropped = layers[0].membership.size, CAUSES.index("dropped")
-    by_part = _pair_counts(layers)
+    parts = [part for layer in layers for part in layer.heads]
+    totals = pair_totals(np.stack([part.membership for part in parts]), [part.rule for part in parts])
+    by_part = np.split(totals, np.cumsum([len(layer.heads) for layer in layers])[:-1])  # (P, 5) of one head of each
     alike = all(len(layer.heads) == 1 for layer in layers)  # then means over heads are whole numbers
     weights = [[len(part.group.heads) for part in layer.heads] for layer in layers]
     means = [np.average(own, axis=0, weights=heads) for own, heads in zip(by_part, weights, strict=True)]
@@ -338,17 +334,10 @@ def _layers(focus: FocusModel, layers: list[LayerGroups]) -> pa.Table:
         "dominance": [layer.dominance for layer in layers],
         "retained_pairs": 1.0 - counts[:, dropped] / (tokens * (tokens + 1) // 2),
         **{cause: counts[:, place] for place, cause in enumerate(CAUSES)},
-        "sliding_window": pa.array([layer.heads[0].rule.sliding_window for layer in layers], pa.int64()),
+        "sliding_window": pa.array([layer.sliding_window for layer in layers], pa.int64()),
         "dropped_by_part": pa.array([own[:, dropped].tolist() for own in by_part], pa.list_(pa.int64())),
     }
     if focus.config.budget:
         for name, heads in zip(("key_value_heads", "query_heads"), head_counts(focus.model), strict=True):
             columns[name] = pa.array([heads] * len(layers), pa.int32())
     return pa.table(columns)
-
-
-def _pair_counts(layers: list[LayerGroups]) -> list[NDArray[np.int64]]:
-    """(P, 5) pairs by cause of one head of each part of every layer."""
-    parts = [part for layer in layers for part in layer.heads]
-    totals = pair_totals(np.stack([part.membership for part in parts]), [part.rule for part in parts])
-    return np.split(totals, np.cumsum([len(layer.heads) for layer in layers])[:-1])

@@ -100,7 +100,7 @@ def analyze(
             first,
             _info(focus, tokens, centroids, options) | {"model_id": model_id, "model_fingerprint": model_fingerprint},
             _notes(tokenizer, tokens, focus, centroids, options, layers),
-            _with_pieces(tokenizer, predicted),
+            {mode: _with_pieces(tokenizer, predictions) for mode, predictions in predicted.items()},
         )
         trace.check_finite()
         count, seconds = _repeat_count(focus, options, first)
@@ -186,7 +186,7 @@ def _both_modes(focus: FocusModel, ids: Tensor, step: Progress) -> tuple[dict[st
 
 
 def _timed(focus: FocusModel, ids: Tensor, mode: str, repeat: int) -> tuple[list[Timing], Tensor]:
-    """One forward pass to the last hidden state (prefill without the output embedding), timed by stage."""
+    """One prefill to the last hidden state, without the output embedding, timed by stage."""
     hidden, total = timed_pass(focus, ids, mode)
     stages = {"end_to_end": total, "attention": focus.seconds.attention + focus.seconds.routing}
     if mode == "focus":
@@ -216,13 +216,9 @@ def _repeat_count(focus: FocusModel, options: TextOptions, first: list[Timing]) 
     return options.repeats or max(MIN_REPEATS, min(TARGET_REPEATS, within_budget)), seconds
 
 
-def _with_pieces(tokenizer: Any, predicted: dict[str, Predictions]) -> dict[str, PredictedTokens]:
-    """The same predictions with the text of their tokens."""
-    with_pieces = {}
-    for mode, predictions in predicted.items():
-        distinct = np.unique(predictions.token_ids).tolist()
-        with_pieces[mode] = PredictedTokens(predictions, {one: vocabulary_piece(tokenizer, one) for one in distinct})
-    return with_pieces
+def _with_pieces(tokenizer: Any, predictions: Predictions) -> PredictedTokens:
+    distinct = np.unique(predictions.token_ids).tolist()
+    return PredictedTokens(predictions, {one: vocabulary_piece(tokenizer, one) for one in distinct})
 
 
 def _with_mass(focus: FocusModel, ids: Tensor, layers: list[LayerTrace]) -> list[LayerTrace]:
@@ -265,7 +261,6 @@ def _layer_traces(focus: FocusModel, vectors: dict[int, Tensor]) -> list[LayerTr
                 routing=vectors[layer.layer][0].float().cpu().numpy(),
                 centroids=focus.routers[layer.layer].centroids.detach().float().cpu().numpy(),
                 potential=(potential if potential.dim() == 1 else potential[0]).detach().float().cpu().numpy(),
-                sliding_window=layer.heads[0].rule.sliding_window,
             )
         )
     return traces
@@ -298,13 +293,8 @@ def _info(focus: FocusModel, tokens: TokenizedText, centroids: Centroids, option
 
 def versions() -> dict[str, str]:
     """Versions that can change a number; torch's says what it was built for, which its metadata may not."""
-    packages = {name: version(name) for name in ("transformers", "numpy", "safetensors")}
-    return {
-        "focus-explorer": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        **packages,
-    }
+    own = {"focus-explorer": __version__, "python": platform.python_version(), "torch": str(torch.__version__)}
+    return own | {name: version(name) for name in ("transformers", "numpy", "safetensors")}
 
 
 def _notes(

@@ -49,6 +49,11 @@ class LayerGroups:
     heads: tuple[HeadTrace, ...]  # what was executed, by group of heads that share a setting
 
     @property
+    def sliding_window(self) -> int | None:
+        """Tokens that the layer's own attention reaches, the query's own among them. None: no limit."""
+        return self.heads[0].rule.sliding_window
+
+    @property
     def retained_pairs(self) -> float:
         """Allowed pairs over all causal pairs, mean over heads."""
         shares = [part.counts.retained_pairs for part in self.heads]
@@ -76,7 +81,6 @@ class LayerTrace(LayerGroups):
     """One layer of a run, routing size G.
 
     Attributes:
-        sliding_window: tokens that the layer's own attention reaches, the query's own among them. None: no limit.
         attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None: not
             measured.
     """
@@ -85,7 +89,6 @@ class LayerTrace(LayerGroups):
     routing: NDArray[np.float32]  # (T, G) float32 routing vectors h W_g
     centroids: NDArray[np.float32]  # (K, G) float32
     potential: NDArray[np.float32]  # (K,) float32 column potential that was used
-    sliding_window: int | None = None
     attention_mass_retained: float | None = None
 
 

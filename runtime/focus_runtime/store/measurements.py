@@ -39,7 +39,8 @@ def write_attention(database: Database, run_id: str, layers: list[LayerAttention
 
 def _mass(run_id: str, layer: LayerAttention, num_tokens: int) -> pa.Table:
     heads = layer.shares.shape[0]
-    local, sinks, grouped, dropped = layer.shares.T
+    causes = dict(zip(CAUSES, layer.shares.T, strict=True))
+    grouped, dropped = causes["grouped"], causes["dropped"]
     far = grouped + dropped
     return rows_of(
         heads,
@@ -47,10 +48,7 @@ def _mass(run_id: str, layer: LayerAttention, num_tokens: int) -> pa.Table:
         layer=layer.layer,
         head=np.arange(heads),
         num_tokens=num_tokens,
-        local=local,
-        sinks=sinks,
-        grouped=grouped,
-        dropped=dropped,
+        **causes,
         mass_kept=1.0 - dropped,
         distant_mass_kept=pa.array(grouped / np.where(far > 0, far, 1.0), mask=far <= 0),
     )
@@ -103,26 +101,10 @@ def write_missing_links(
 ) -> None:
     """The links of one token, with whether random centroids would have kept each; None where that is unknown."""
     key = {"run_id": run_id, "token": found.token}
-    explained = key | {
-        "measured_at": datetime.now(UTC),
-        "nll_full": found.nll_full,
-        "nll_focus": found.nll_focus,
-        "nll_together": found.nll_together,
-        "dropped_pairs": found.dropped_pairs,
-    }
+    of_token = ("nll_full", "nll_focus", "nll_together", "dropped_pairs")
+    explained = key | {name: getattr(found, name) for name in of_token} | {"measured_at": datetime.now(UTC)}
     rows = [
-        key
-        | {
-            "rank": rank,
-            "layer": link.layer,
-            "head": link.head,
-            "query": link.query,
-            "key": link.key,
-            "probability": link.probability,
-            "predicted": link.predicted,
-            "nll": link.nll,
-            "random_keeps": kept,
-        }
+        key | {"rank": rank, **asdict(link), "random_keeps": kept}
         for rank, (link, kept) in enumerate(zip(found.links, random_keeps, strict=True))
     ]
     with database.write() as connection:

@@ -34,6 +34,10 @@ FROM_INFO = (  # columns of `runs` that `Trace.info` has as they are
     "requested_backend",
     "seed",
 )
+MEASURED = {  # tables of what is measured again, and what names a row
+    "comparisons": ("run_id", "kind", "top_k", "window_size"),
+    "crossovers": ("run_id", "layer", "tokens"),
+}
 
 
 def rows_of(count: int, /, **columns: Any) -> pa.Table:
@@ -42,11 +46,7 @@ def rows_of(count: int, /, **columns: Any) -> pa.Table:
 
 
 def insert(connection: Any, table: str, rows: pa.Table | list[dict[str, Any]], *, or_replace: bool = False) -> None:
-    """Append rows by the names of their columns, within the connection's transaction.
-
-    Args:
-        or_replace: rows of the same primary key make place.
-    """
+    """Append rows by the names of their columns; `or_replace`: rows of the same primary key make place."""
     if not len(rows):
         return
     connection.register("incoming", rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows))
@@ -70,8 +70,7 @@ def new_id() -> str:
 def write_run(database: Database, trace: Trace, *, command: str = "", owner: str | None = None) -> str:
     """Store a whole run in one transaction, whose commit makes it visible, and return its new id.
 
-    Args:
-        owner: user it belongs to; None where there are no users.
+    `owner`: user it belongs to; None where there are no users.
     """
     run_id = new_id()
     with database.write() as connection:
@@ -81,9 +80,8 @@ def write_run(database: Database, trace: Trace, *, command: str = "", owner: str
             for part, heads in enumerate(layer.heads):
                 insert(connection, "masks", _masks(run_id, layer, part))
                 if not np.array_equal(heads.membership, layer.membership):
-                    insert(
-                        connection, "head_assignments", head_assignments(run_id, layer.layer, part, heads.membership)
-                    )
+                    own = head_assignments(run_id, layer.layer, part, heads.membership)
+                    insert(connection, "head_assignments", own)
             insert(connection, "head_masks", _head_masks(run_id, layer))
         insert(connection, "layers", [_layer(run_id, layer) for layer in trace.layers])
         for mode, nll in trace.nll.items():
@@ -237,16 +235,8 @@ def _timings(run_id: str, trace: Trace, timings: Sequence[Timing]) -> list[dict[
     ]
 
 
-def write_setting(database: Database, row: dict[str, Any]) -> None:
-    """Keep one measured setting of a run; measuring it again replaces it."""
-    _measured(database, "comparisons", row, ("run_id", "kind", "top_k", "window_size"))
-
-
-def write_length(database: Database, row: dict[str, Any]) -> None:
-    """Keep one measured length of a run's layer; measuring it again replaces it."""
-    _measured(database, "crossovers", row, ("run_id", "layer", "tokens"))
-
-
-def _measured(database: Database, table: str, row: dict[str, Any], key: tuple[str, ...]) -> None:
+def write_measured(database: Database, table: str, row: dict[str, Any]) -> None:
+    """Keep one measured setting or length of a run, a row of a table of `MEASURED`, in place of an earlier one."""
+    key = {name: row[name] for name in MEASURED[table]}
     with database.write() as connection:
-        replace(connection, table, {name: row[name] for name in key}, [row | {"measured_at": datetime.now(UTC)}])
+        replace(connection, table, key, [row | {"measured_at": datetime.now(UTC)}])

@@ -8,7 +8,8 @@ from typing import Any
 import duckdb
 
 from focus_runtime.errors import StoreError
-from focus_runtime.store.connections import back_up_before_migrating
+from focus_runtime.files import replacing
+from focus_runtime.store.connections import copy_database
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     (
@@ -365,16 +366,13 @@ def migrate(connection: Any, path: str) -> None:
         raise foreign_file(path)
     missing = [name for name, _ in MIGRATIONS if name not in done]
     if missing and done and connection.execute("SELECT count(*) FROM runs").fetchone()[0]:
-        back_up_before_migrating(connection, path, missing[0])
+        with replacing(f"{path}.before-{missing[0]}", sync=True) as part:
+            copy_database(connection, part)
     apply_migrations(connection, missing)
 
 
 def apply_migrations(connection: Any, names: Collection[str]) -> None:
-    """Apply and record migrations, in their order, each in a transaction of its own; nothing is checked or copied.
-
-    Args:
-        connection: of a database that lacks them.
-    """
+    """Apply and record migrations, in their order, each in a transaction of its own; nothing is checked or copied."""
     for name, statements in MIGRATIONS:
         if name not in names:
             continue

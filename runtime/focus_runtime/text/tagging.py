@@ -190,15 +190,12 @@ def tag(text: str, starts: Sequence[int], ends: Sequence[int]) -> Tags:
             if not word.is_space:
                 words.append((begin, begin + len(word.text), word.pos_, word.dep_))
     pos, dep = _of_tokens(text, words, starts, ends)
-    letters = [start + _indent(text[start:end]) for start, end in zip(starts, ends, strict=True)]
+    # spaces before a piece's first letter belong to its sentence, wherever they lie
+    rests = [text[start:end].lstrip() for start, end in zip(starts, ends, strict=True)]
+    letters = [end - len(rest) if rest else start for rest, start, end in zip(rests, starts, ends, strict=True)]
     indices = np.searchsorted(np.array(sentence_starts or [0]), letters, side="right") - 1
     _, sentence = np.unique(np.maximum(indices, 0), return_inverse=True)
     return Tags(pos, dep, sentence.astype(np.int32), tagger_name())
-
-
-def _indent(piece: str) -> int:
-    """Spaces before a piece's first letter: they belong to its sentence, wherever they lie."""
-    return len(piece) - len(piece.lstrip()) if piece.strip() else 0
 
 
 def tagger_name() -> str:

@@ -101,7 +101,7 @@ def repair(path: str | Path, target: str | Path, progress: Progress = silent) ->
             connection.execute("USE new")
             apply_migrations(connection, done)  # the columns that the rows have; migrated when all are in
             _copy(connection, findings, progress)
-            apply_migrations(connection, [name for name, _ in MIGRATIONS if name not in done])
+            apply_migrations(connection, [name for name in MIGRATIONS if name not in done])
             connection.execute("USE memory")
             connection.execute("DETACH new")
     return findings

@@ -120,13 +120,13 @@ def mass_under_groups(focus: FocusModel, ids: Tensor, masks: Mapping[int, Sequen
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
             return
+        counts = counts_of(query, key)
         if masks is not None:
             own = masks[layer.index]
         else:
-            heads = layer.heads(counts_of(query, key))
+            heads = layer.heads(counts)
             groups = memberships(assignments[layer.index], heads.top_ks, focus.config.top_k)
             own = head_masks(heads, groups, focus.config, layer.sliding)
-        counts = counts_of(query, key)
         found = torch.empty(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
         for mask in own:
             part = part_of(mask.group, counts)
@@ -206,12 +206,10 @@ def full_probabilities(
 def pair_causes(membership: Tensor, rows: slice, keys: slice, rule: PairRule) -> Tensor:
     """The one cause of each pair of queries (rows) and keys: (B, rows, keys, 4) bool in the order of `MASS_CAUSES`."""
     position = torch.arange(membership.shape[1], device=membership.device)
-    sides = (membership[:, rows], membership[:, keys], position[rows], position[keys])
-    none = torch.zeros_like(membership)
-    no_sinks = replace(rule, num_sinks=0)
-    local = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], no_sinks)
-    near = allowed_pairs(none[:, rows], none[:, keys], position[rows], position[keys], rule)
-    allowed = allowed_pairs(*sides, rule)
+    own, no_groups = (membership[:, rows], membership[:, keys]), torch.zeros_like(membership)
+    none, at = (no_groups[:, rows], no_groups[:, keys]), (position[rows], position[keys])
+    local = allowed_pairs(*none, *at, replace(rule, num_sinks=0))
+    near, allowed = allowed_pairs(*none, *at, rule), allowed_pairs(*own, *at, rule)
     return torch.stack([local, near & ~local, allowed & ~near, ~allowed], dim=-1)
 
 
@@ -247,7 +245,6 @@ def measure_attention(
             have S distinct top-k, in the order of `LayerHeads.top_ks`.
         config: settings of that run.
         top: links kept of each kind, layer and head.
-        progress: called after each layer with the number done and the total; may raise to stop.
     """
     check_positions(model, len(ids))
     if any(bits.shape[-1] != len(ids) for bits in membership.values()):
@@ -261,11 +258,9 @@ def measure_attention(
     def observe(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
         if layer.router is None:
             return
-        masks = head_masks(
-            layer.heads(counts_of(query, key)), groups[layer.index].to(query.device), focus.config, layer.sliding
-        )
-        own = _by_head(query, key, masks, scale=scale, softcap=softcap, top=top)
-        layers.append(LayerAttention(layer.index, *own))
+        heads, own_groups = layer.heads(counts_of(query, key)), groups[layer.index].to(query.device)
+        masks = head_masks(heads, own_groups, focus.config, layer.sliding)
+        layers.append(LayerAttention(layer.index, *_by_head(query, key, masks, scale=scale, softcap=softcap, top=top)))
         progress(len(layers), len(groups))
 
     with compose(model, routers, assignment="sinkhorn") as focus:

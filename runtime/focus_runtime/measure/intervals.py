@@ -63,11 +63,7 @@ def _finite(values: ArrayLike, dimensions: tuple[int, ...]) -> Floats:
 
 
 def mean_interval(
-    values: ArrayLike,
-    weights: ArrayLike | None = None,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    values: ArrayLike, weights: ArrayLike | None = None, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
     """Weighted mean over units, and over training seeds where there are several, with a bootstrap interval.
 

@@ -68,12 +68,11 @@ class _FrozenHead(torch.autograd.Function):
         grads = torch.zeros_like(hidden)
         nll = torch.empty(ids.shape[0], ids.shape[1] - 1, dtype=torch.float32, device=hidden.device)
         for slab in slabs(nll.shape[1]):
-            target = ids[:, slab.start + 1 : slab.stop + 1, None]
             with torch.enable_grad():
                 part = hidden[:, slab].detach().requires_grad_()
                 logits = vocabulary_logits(model, part)
             logs = torch.log_softmax(logits.detach(), dim=-1)
-            target = target.to(logs.device)
+            target = ids[:, slab.start + 1 : slab.stop + 1, None].to(logs.device)
             nll[:, slab] = -logs.gather(-1, target)[..., 0]
             probabilities = logs.exp_()  # the gradient of a loss is these, less one at the token itself
             probabilities.scatter_add_(-1, target, probabilities.new_full((), -1.0).expand(target.shape))
@@ -104,15 +103,12 @@ def slabs(length: int) -> list[slice]:
 def vocabulary_logits(model: Any, hidden: Tensor) -> Tensor:
     """Logits over the vocabulary as the model scales and caps them: (B, n, d) -> (B, n, V) fp32."""
     settings = model.config.get_text_config()
-    cap = getattr(settings, "final_logit_softcapping", None)
-    scale = getattr(settings, "logit_scale", None)
-    divisor = getattr(settings, "logits_scaling", None)  # Granite's name for the inverse
     logits = model.get_output_embeddings()(hidden).float()
-    if scale is not None:
+    if (scale := getattr(settings, "logit_scale", None)) is not None:
         logits = logits * scale
-    if divisor is not None:
+    if (divisor := getattr(settings, "logits_scaling", None)) is not None:  # Granite's name for the inverse
         logits = logits / divisor
-    if cap is not None:
+    if (cap := getattr(settings, "final_logit_softcapping", None)) is not None:
         logits = cap * torch.tanh(logits / cap)
     return logits
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,9 +105,6 @@ def perplexity(
         stride: tokens by which the window moves. None: half of `length`.
         max_tokens: score at most the first so many tokens.
         special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.
-
-    Raises:
-        InputError: too little text, or settings out of range.
     """
     model = model.model if isinstance(model, FocusModel) else model
     for name, number in (("length", length), ("stride", stride), ("max_tokens", max_tokens)):
@@ -194,27 +192,22 @@ def score(model: Any, sequences: Tensor) -> Scores:
     device = input_device(network)
     check_positions(network, sequences.shape[1])
     losses, counts = [], []
-    shares: dict[int, list[tuple[float, float, float | None]]] = {}
+    shares: dict[int, list[tuple[float, float, float | None]]] = defaultdict(list)
     for ids in sequences.to(device).split(1):
         nll = token_nll(network, final_hidden(network, ids), ids).double()
         losses.append(nll.mean().item())
         counts.append(nll.numel())
-        masks = {} if focus is None else focus.head_masks()
-        assignments = {} if focus is None else focus.assignments()
-        for index, assignment in assignments.items():
-            row = (dominance(assignment.probabilities), *layer_shares(masks[index]))
-            shares.setdefault(index, []).append(row)
+        if focus is not None:
+            masks = focus.head_masks()
+            for index, assignment in focus.assignments().items():
+                shares[index].append((dominance(assignment.probabilities), *layer_shares(masks[index])))
     means = [[mean_of_some(column) for column in zip(*rows, strict=True)] for _, rows in sorted(shares.items())]
     columns = np.array(means, dtype=np.float64).reshape(-1, 3).T
     return Scores(np.array(losses), np.array(counts), columns[0], columns[1], columns[2])
 
 
 def compare(
-    full: Scores,
-    focus: Scores | Sequence[Scores],
-    *,
-    documents: Sequence[Any] | None = None,
-    seed: int = 0,
+    full: Scores, focus: Scores | Sequence[Scores], *, documents: Sequence[Any] | None = None, seed: int = 0
 ) -> dict[str, Any]:
     """Focus against full attention on the same sequences: perplexities, their difference, and how sure it is.
 

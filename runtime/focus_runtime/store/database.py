@@ -26,7 +26,6 @@ HEADER_BYTES = 3 * 4096  # of a DuckDB file
 CREATION_SECONDS = 5.0
 DAMAGE_ERRORS = (duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
 DAMAGE_WORDS = ("checksum", "corrupt", "could not read enough bytes", "failed to deserialize")
-_ALL = [name for name, _ in MIGRATIONS]
 
 
 class Database:
@@ -145,9 +144,9 @@ class Database:
     def _is_current(self, connection: duckdb.DuckDBPyConnection, may_be_blank: bool) -> bool:
         """Whether a database has today's schema; False for an older one or a blank one, an error for any other."""
         done = applied(connection)
-        if done and done != _ALL and not self._ready:
+        if done and done != list(MIGRATIONS) and not self._ready:
             return False
-        self._ready = self._ready or done == _ALL
+        self._ready = self._ready or done == list(MIGRATIONS)
         check_version(done, str(self.path))
         if not done:
             if may_be_blank and is_blank(connection):

@@ -102,7 +102,11 @@ class _Passes:
         ) -> Any:
             dropped = self.dropped(getattr(module, "layer_idx", None), query.shape[2], key.shape[2])
             if dropped is not None:
-                own = _causal(query, key) if attention_mask is None else attention_mask
+                own = attention_mask
+                if own is None:  # causal, with the queries at the end of the keys
+                    seen = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+                    seen = seen.tril(key.shape[2] - query.shape[2])
+                    own = query.new_zeros(seen.shape).masked_fill(~seen, torch.finfo(query.dtype).min)
                 attention_mask = torch.where(dropped[:, None], torch.finfo(query.dtype).min, own)
             return eager(module, query, key, value, attention_mask, **kwargs)
 
@@ -122,13 +126,6 @@ class _Passes:
         full = torch.zeros(total.shape[0], queries, max(keys, count), dtype=torch.bool, device=total.device)
         full[:, :, :count] = ~kept  # a static cache has more keys than the text, a sliding one fewer
         return full[:, :, :keys] if keys >= count else full[:, :, count - keys : count]
-
-
-def _causal(query: Tensor, key: Tensor) -> Tensor:
-    """Additive causal mask, (1, 1, Tq, Tk), of queries at the end of the keys."""
-    queries, keys = query.shape[2], key.shape[2]
-    seen = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril(keys - queries)
-    return query.new_zeros(1, 1, queries, keys).masked_fill(~seen, torch.finfo(query.dtype).min)
 
 
 EXACT = 2e-4  # of the largest value: rounding of peaked attention in float32, where one wrong pair moves percents

@@ -168,15 +168,12 @@ def model_types() -> list[str]:
     return sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 
-def tiny_config(model_type: str) -> Any:
-    """The family's own configuration with small sizes."""
-    from transformers import CONFIG_MAPPING
-
-    return _small(CONFIG_MAPPING[model_type], OVERRIDES.get(model_type, {}))
-
-
 def _small(config_class: type, overrides: Mapping[str, Any], sizes: Mapping[str, Any] = SMALL) -> Any:
-    default = _default(config_class, overrides)
+    """The family's own configuration with small sizes."""
+    try:
+        default = config_class()
+    except (ValueError, TypeError, AttributeError):
+        default = config_class(**overrides)
     declared = {field.name for field in dataclasses.fields(config_class)}  # others are derived from these
     fields = {name: value for name, value in default.to_dict().items() if name in declared}
     parts = {name: part for name, part in config_class.sub_configs.items() if fields.get(name) is not None}  # type: ignore[attr-defined]
@@ -195,13 +192,6 @@ def _small(config_class: type, overrides: Mapping[str, Any], sizes: Mapping[str,
     return config_class(**changes)
 
 
-def _default(config_class: type, overrides: Mapping[str, Any]) -> Any:
-    try:
-        return config_class()
-    except (ValueError, TypeError, AttributeError):
-        return config_class(**overrides)
-
-
 def _of_layers(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Lists of one entry a layer, cut to the layers that are left: the first of each kind, at least two."""
     name = next((name for name in OF_LAYERS if name in fields), None)
@@ -218,28 +208,28 @@ def _of_layers(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[st
     return cut
 
 
-def tiny_model(model_type: str, *, seed: int = 0) -> nn.Module:
+def tiny_model(model_type: str) -> nn.Module:
     """A tiny random model of one family, in float32 and evaluation mode, with eager attention.
 
     A ModelError has the reason why transformers cannot build the family at this size.
     """
-    from transformers import AutoModelForCausalLM
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
     try:
-        config = tiny_config(model_type)
+        config = _small(CONFIG_MAPPING[model_type], OVERRIDES.get(model_type, {}))
         config._attn_implementation = "eager"
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     except Exception as error:
         raise ModelError(f"transformers builds no tiny {model_type}: {' '.join(str(error).split())[:200]}") from error
-    draw_weights(model, seed)
+    _draw_weights(model)
     return model
 
 
 @torch.no_grad()
-def draw_weights(model: nn.Module, seed: int) -> None:
+def _draw_weights(model: nn.Module) -> None:
     """Draw every matrix again, in place, so large that attention is peaked and its output matters."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
         if parameter.dim() < 2 and "sink" not in name:

@@ -10,6 +10,7 @@ import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -77,15 +78,9 @@ def plain(inputs: Inputs) -> None:
     inputs.model(input_ids=inputs.ids, use_cache=False)
 
 
-def left_padding(inputs: Inputs) -> None:
-    """A batch whose second text has padding before it."""
-    ids, given = inputs.padding(left=True)
-    inputs.model(input_ids=ids, use_cache=False, **given)
-
-
-def right_padding(inputs: Inputs) -> None:
-    """A batch whose second text has padding after it."""
-    ids, given = inputs.padding(left=False)
+def padding(inputs: Inputs, *, left: bool) -> None:
+    """A batch whose second text has padding before it, or after it."""
+    ids, given = inputs.padding(left=left)
     inputs.model(input_ids=ids, use_cache=False, **given)
 
 
@@ -110,23 +105,15 @@ def packing_lengths(inputs: Inputs) -> None:
     ids, positions, cuts = packed_documents(inputs)
     lengths = torch.tensor(cuts, dtype=torch.int32, device=ids.device)
     longest = max(end - start for start, end in itertools.pairwise(cuts))
-    inputs.model(
-        input_ids=ids,
-        position_ids=positions,
-        use_cache=False,
-        cu_seq_lens_q=lengths,
-        cu_seq_lens_k=lengths,
-        max_length_q=longest,
-        max_length_k=longest,
-    )
+    more = {"cu_seq_lens_q": lengths, "cu_seq_lens_k": lengths, "max_length_q": longest, "max_length_k": longest}
+    inputs.model(input_ids=ids, position_ids=positions, use_cache=False, **more)
 
 
-def _decode(inputs: Inputs, cache: Any, widths: list[int]) -> Any:
+def _decode(inputs: Inputs, cache: Any, widths: list[int]) -> None:
     start = 0
     for width in widths:
         cache = inputs.step(inputs.ids[:, start : start + width], cache)
         start += width
-    return cache
 
 
 def _prefill_and_steps(inputs: Inputs) -> list[int]:
@@ -187,16 +174,8 @@ def cropped_cache(inputs: Inputs) -> None:
 def _generate(inputs: Inputs, ids: Tensor, **kwargs: Any) -> list[Tensor]:
     if not hasattr(inputs.model, "generate"):
         raise NotApplicable(f"{type(inputs.model).__name__} does not generate")
-    kwargs = {"attention_mask": torch.ones_like(ids), **kwargs}
-    tokens = inputs.model.generate(
-        ids,
-        do_sample=False,
-        max_new_tokens=NEW_TOKENS,
-        min_new_tokens=NEW_TOKENS,
-        pad_token_id=pad_id(inputs.model),
-        **kwargs,
-    )
-    return [tokens]
+    kwargs = {"attention_mask": torch.ones_like(ids), "pad_token_id": pad_id(inputs.model), **kwargs}
+    return [inputs.model.generate(ids, do_sample=False, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, **kwargs)]
 
 
 def greedy(inputs: Inputs) -> list[Tensor]:
@@ -253,8 +232,8 @@ def gradients(inputs: Inputs) -> list[Tensor]:
 
 SCENARIOS: dict[str, Scenario] = {
     "plain": plain,
-    "left padding": left_padding,
-    "right padding": right_padding,
+    "left padding": partial(padding, left=True),
+    "right padding": partial(padding, left=False),
     "packing": packing,
     "packing with lengths": packing_lengths,
     "the model's cache": model_cache,

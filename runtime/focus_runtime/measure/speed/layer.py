@@ -202,7 +202,8 @@ def _timed(
             route(module, (hidden,), {})
             focus_forward(module, query, key, value, None)
 
-    weights = _like_weights_of_a_layer(focus, device)
+    of_layer = sum(weights.nbytes for weights in focus.model.parameters()) // len(attention_modules(focus.model))
+    weights = torch.ones(min(MOST_READ, of_layer) // 4, dtype=torch.float32, device=device)
     works: dict[str, Callable[[], Any]] = {
         "read": weights.sum,
         "full": full,
@@ -218,13 +219,6 @@ def _timed(
         "device": str(device),
         "dtype": setting.dtype,
     }
-
-
-def _like_weights_of_a_layer(focus: FocusModel, device: torch.device) -> Tensor:
-    """Memory as large as the mean of the layers' weights, at most `MOST_READ` bytes."""
-    of_model = sum(weights.nbytes for weights in focus.model.parameters())
-    of_layer = min(MOST_READ, of_model // len(attention_modules(focus.model)))
-    return torch.ones(of_layer // 4, dtype=torch.float32, device=device)
 
 
 def hidden_states(router: CentroidRouter, vectors: Tensor, *, seed: int) -> Tensor:
@@ -310,8 +304,7 @@ def _layer_speed(
     dense, sparse, routing = (times[name].median for name in ("full", "focus", "routing"))
     clock = StageClock(devices=[where])
     focus(clock)
-    stages = {"routing": routing}
-    stages |= {name: seconds * 1000 for name, seconds in clock.seconds.items()}
+    stages = {"routing": routing} | {name: seconds * 1000 for name, seconds in clock.seconds.items()}
     retained = count_pairs(groups[0].cpu().numpy(), setting.rule).retained_pairs
     reached = 1 - setting.rule.unreached(length) / (length * (length + 1) // 2)  # by full attention, of causal pairs
     return {
@@ -320,9 +313,7 @@ def _layer_speed(
         "backend": _backend(setting, sliding, (query, key, value), groups),
         "seed": seed,
         "groups": "random" if membership is None else "given",
-        "full_ms": asdict(times["full"]),
-        "focus_ms": asdict(times["focus"]),
-        "routing_ms": asdict(times["routing"]),
+        **{f"{name}_ms": asdict(times[name]) for name in ("full", "focus", "routing")},
         "full_over_focus": dense / sparse,
         "full_over_focus_with_routing": dense / (sparse + routing),
         **({"same_kernel_full_over_focus": times["every_pair"].median / sparse} if same_kernel else {}),
@@ -389,8 +380,7 @@ def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: st
         max_abs_error, the largest absolute difference; cosine, the least similarity of a token and head.
     """
     query, key, value, groups = layer_inputs(setting, length, seed=seed, device=device)
-    options: dict[str, Any] = {"window": setting.window, "num_sinks": setting.num_sinks}
-    options["window_growth"] = setting.window_growth
+    options: dict[str, Any] = {name: getattr(setting, name) for name in ("window", "num_sinks", "window_growth")}
     out = focus_attention(query, key, value, groups, backend=setting.backend, **options)
     exact = focus_attention(query.double(), key.double(), value.double(), groups, backend="reference", **options)
     assert isinstance(out, Tensor)

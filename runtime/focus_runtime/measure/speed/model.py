@@ -24,12 +24,6 @@ class Filled:
     given: dict[str, Any]
     last: Tensor
 
-    @property
-    def cache_bytes(self) -> int:
-        """Of keys and values."""
-        (cache,) = self.given.values()
-        return sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values))
-
 
 @torch.no_grad()
 def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[str, Any]:
@@ -97,7 +91,9 @@ def single_prefill_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> t
             timed()
         stages[mode] = {name: seconds * 1000 for name, seconds in focus.seconds.seconds.items()}
     row = _prefill_row(focus, ids, times, stages, peaks)
-    return row | {"cached": True, "cache_bytes": filled["focus"].cache_bytes}, filled
+    (cache,) = filled["focus"].given.values()
+    cache_bytes = sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values))
+    return row | {"cached": True, "cache_bytes": cache_bytes}, filled
 
 
 def _filled(focus: FocusModel, ids: Tensor, mode: str, steps: int) -> Filled:

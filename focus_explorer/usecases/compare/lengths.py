@@ -146,7 +146,7 @@ def _composed(service: Service, run: dict[str, Any], loaded: LoadedModel) -> Ite
 def _measure(focus: FocusModel, run: dict[str, Any], tokens: _Tokens, length: int) -> dict[str, Any]:
     import torch
 
-    from focus_runtime.measure.speed import composed_layer_speed, tokens_like
+    from focus_runtime.measure.speed.layer import composed_layer_speed, tokens_like
 
     config = run_config(run)
     like = tokens_like(torch.from_numpy(tokens.memberships), length, torch.Generator().manual_seed(length))

@@ -59,15 +59,13 @@ metadata:
 class Passage:
     """One item.
 
-    Attributes:
-        tokens: of context and target together, with the special tokens that the tokenizer puts before them.
-        distance: tokens from the last one of the word's latest earlier occurrence to the one that must predict the
-            word; below the window, attention reaches it in one layer without any group.
+    `distance`: tokens from the last one of the word's latest earlier occurrence to the one that must predict the word;
+    below the window, attention reaches it in one layer without any group.
     """
 
     context: str
     target: str
-    tokens: int
+    tokens: int  # of context and target together, with the special tokens that the tokenizer puts before them
     distance: int
     source: str
 

@@ -83,41 +83,27 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class MissingLink:
-    """One dropped pair of one head, and what adding it does to the loss of one token.
-
-    Attributes:
-        probability: that the key would get beside the keys which the query sees.
-        predicted: first-order change of the token's loss in nats; negative where the link would help.
-        nll: the token's loss in nats with the link added; None where it was not verified.
-    """
+    """One dropped pair of one head, and what adding it does to the loss of one token."""
 
     layer: int
     head: int
     query: int
     key: int
-    probability: float
-    predicted: float
-    nll: float | None = None
+    probability: float  # that the key would get beside the keys which the query sees
+    predicted: float  # first-order change of the token's loss in nats; negative where the link would help
+    nll: float | None = None  # the token's loss in nats with the link added; None where it was not verified
 
 
 @dataclass(frozen=True, slots=True)
 class MissingLinks:
-    """The dropped pairs that would help one token most.
+    """The dropped pairs that would help one token most, and its losses in nats."""
 
-    Attributes:
-        token: position of the token that is predicted; the queries lie before it.
-        nll_full, nll_focus: its loss in nats.
-        links: the most promising, verified ones first, each kind by what it gains.
-        nll_together: the loss with all verified links added at once; None where none was verified.
-        dropped_pairs: how many pairs were compared, over all layers and query heads.
-    """
-
-    token: int
+    token: int  # position of the token that is predicted; the queries lie before it
     nll_full: float
     nll_focus: float
-    links: tuple[MissingLink, ...]
-    nll_together: float | None
-    dropped_pairs: int
+    links: tuple[MissingLink, ...]  # the most promising, verified ones first, each kind by what it gains
+    nll_together: float | None  # with all verified links added at once; None where none was verified
+    dropped_pairs: int  # how many pairs were compared, over all layers and query heads
 
     @property
     def verified(self) -> tuple[MissingLink, ...]:
@@ -241,21 +227,15 @@ class _Best:
 
 @dataclass(slots=True)
 class _Head:
-    """One query head of one layer: what its links can change, before they are looked at.
-
-    Attributes:
-        slope: (T, D) gradient of the loss with respect to the head's output.
-        out: (T, D) that output.
-        bound: (T,) by how many nats a link of each query can lower the loss at most, its share of attention being 1.
-    """
+    """One query head of one layer: what its links can change, before they are looked at."""
 
     layer: int
     call: Call
     mask: HeadMask
     head: int
-    slope: Tensor
-    out: Tensor
-    bound: Tensor
+    slope: Tensor  # (T, D) gradient of the loss with respect to the head's output
+    out: Tensor  # (T, D) that output
+    bound: Tensor  # (T,) nats by which a link of each query can lower the loss at most, its share of attention being 1
 
     @property
     def key_head(self) -> int:

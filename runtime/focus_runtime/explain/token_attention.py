@@ -38,7 +38,6 @@ class LayerAttention:
     Attributes:
         keys: (R, N) positions, those with the most attention of either kind first; -1 where there are fewer.
         full, focus: (R, N) their probabilities.
-        kept: (R, N) share of the row's heads whose mask keeps the pair, 0 or 1 for a single head.
         full_kept: (R,) full attention's probability on all pairs that Focus keeps, not on the N alone.
     """
 
@@ -46,7 +45,7 @@ class LayerAttention:
     keys: NDArray[np.int64]
     full: NDArray[np.float32]
     focus: NDArray[np.float32]
-    kept: NDArray[np.float32]
+    kept: NDArray[np.float32]  # (R, N) share of the row's heads whose mask keeps the pair, 0 or 1 for a single head
     full_kept: NDArray[np.float32]
 
 

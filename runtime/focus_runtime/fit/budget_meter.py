@@ -40,13 +40,11 @@ Budget = tuple[HeadException, ...]
 class Measured:
     """A budget on calibration text.
 
-    Attributes:
-        nll: (N,) mean loss of every sequence in nats per token.
-        retained_pairs: kept over causal pairs, mean over sequences as long as the first, layers with routers and heads.
+    `retained_pairs`: kept over causal pairs, mean over sequences as long as the first, layers with routers and heads.
     """
 
     budget: Budget
-    nll: NDArray[np.float64]
+    nll: NDArray[np.float64]  # (N,) mean loss of every sequence in nats per token
     loss: float
     retained_pairs: float
 
@@ -56,21 +54,19 @@ class Costs:
     """Estimates around full attention, for L layers, H heads and S settings that every head may get.
 
     Attributes:
-        by_query: whether the H heads are query heads; else key-value heads, each with the query heads that share it.
         products: (L, H, S, L, H, S) float32, mean over tokens of the product of what two heads' settings would change
             in a token's loss. Half the sum over all pairs of heads, a head with itself among them, at their settings is
             the divergence in nats per token.
         pairs: (L, S) share of causal pairs that a head keeps at a setting, mean over sequences as long as the first.
-        sequences: of which these are means.
     """
 
     layers: tuple[int, ...]
     counts: HeadCounts
-    by_query: bool
+    by_query: bool  # whether the H heads are query heads; else key-value heads, each with the query heads that share it
     settings: tuple[HeadSetting, ...]
     products: NDArray[np.float32]
     pairs: NDArray[np.float64]
-    sequences: int
+    sequences: int  # of which these are means
 
 
 class BudgetMeter:

@@ -43,11 +43,8 @@ class Loop:
     """One training.
 
     Attributes:
-        loss: (B, T) token ids -> what is minimised; runs under autocast.
         after_step: called after each optimiser step; returns dominance (mean, largest) and retained pairs.
         state: further tensors a checkpoint must hold, written back in place on resume.
-        identity: what a checkpoint must have been made for.
-        checkpoint: file it is kept in. None: it is not kept.
         around_step: step counted from 0 -> context in which its forward and backward passes run.
         rates: peak learning rate of every parameter, where they differ. None: the configuration's.
         history: every finished step's report, those before a resume included.
@@ -56,10 +53,10 @@ class Loop:
     ids: TokenStream | Mixture
     config: TrainConfig
     parameters: Sequence[nn.Parameter]
-    loss: Callable[[Tensor], StepLoss]
+    loss: Callable[[Tensor], StepLoss]  # (B, T) token ids -> what is minimised; runs under autocast
     after_step: Callable[[int], Shares] = lambda step: NO_GROUPS
     state: dict[str, Tensor] = field(default_factory=dict)
-    identity: dict[str, Any] = field(default_factory=dict)
+    identity: dict[str, Any] = field(default_factory=dict)  # what a checkpoint must have been made for
     checkpoint: Path | None = None
     around_step: Callable[[int], AbstractContextManager[Any]] = nullcontext
     phase: str = ""
@@ -115,8 +112,8 @@ class Loop:
             groups.setdefault(rate / self.config.learning_rate, []).append(parameter)
         return [{"params": members, "factor": factor} for factor, members in groups.items()]
 
-    def resume(self) -> int:
-        """Take up the checkpoint; returns the steps it had finished."""
+    def resume(self) -> None:
+        """Take up the checkpoint."""
         assert self.checkpoint is not None
         self.done, content = load_state(self.checkpoint, self.identity)
         with torch.no_grad():
@@ -130,7 +127,6 @@ class Loop:
         self.history[:] = [TrainStep(*row) for row in content.get("history", [])]
         if self.validation is not None:
             self.validation.load(content["validation"], self.values)
-        return self.done
 
     def save(self) -> None:
         """Write the checkpoint; only the first process does."""
@@ -152,8 +148,8 @@ class Loop:
         on_step: Callable[[TrainStep], None] | None = None,
         should_stop: Callable[[], bool] = lambda: False,
         until: int | None = None,
-    ) -> TrainStep | None:
-        """Run the steps that are left, up to `until` in all; returns the last finished step's report.
+    ) -> None:
+        """Run the steps that are left, up to `until` in all.
 
         A stop by `should_stop` or Ctrl-C raises TrainingStopped, with the last finished step in the checkpoint.
         """
@@ -163,7 +159,6 @@ class Loop:
                 self._evaluate()  # the one that a stop came before
                 while self.done < last and not self.ended_early:
                     self._step(self.done)
-
                     if self.done % self.config.checkpoint_every == 0 or self.done == self.config.steps:
                         self.save()
                     if on_step is not None:
@@ -174,7 +169,6 @@ class Loop:
             except KeyboardInterrupt:
                 self.save()
                 raise TrainingStopped(self.done, self.checkpoint) from None
-        return self.last
 
     def _shortage(self) -> InputError:
         """The error for a step that did not fit, with what would fit in its place."""
@@ -373,10 +367,7 @@ def save_state(path: Path, identity: Mapping[str, Any], step: int, content: Mapp
 
 
 def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Read a checkpoint of this very training; returns the steps finished and the content.
-
-    A missing, damaged or other training's checkpoint is a TrainingError, which names the first difference.
-    """
+    """Steps finished and content of a checkpoint of this very training, else a TrainingError with the difference."""
     if not path.exists():
         raise TrainingError(f"there is no checkpoint {path}", fix="start without --resume, or give the same --out")
     try:

@@ -36,21 +36,14 @@ class StepValues(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepLoss:
-    """The loss of one pass, with its parts in nats per token. None: not measured.
+    """The loss of one pass, with its parts in nats per token. None: not measured."""
 
-    Attributes:
-        objective: scalar that is minimised.
-        nll: of the text.
-        divergence: KL(full attention || Focus).
-    """
-
-    objective: Tensor
-    nll: Tensor | None = None
-    divergence: Tensor | None = None
+    objective: Tensor  # scalar that is minimised
+    nll: Tensor | None = None  # of the text
+    divergence: Tensor | None = None  # KL(full attention || Focus)
     layer_error: Tensor | None = None
 
     def values(self) -> StepValues:
-        """The numbers."""
         parts = (self.objective, self.nll, self.divergence, self.layer_error)
         return StepValues(*(math.nan if part is None else part.item() for part in parts))
 
@@ -96,13 +89,8 @@ def distillation_loss(
     """Weighted sum of language model loss and divergence, means over all tokens but the last, in nats per token.
 
     The divergence of a token is KL(p || q) = sum over the vocabulary of p (log p - log q), with p the prediction from
-    `teacher` and q the one from `hidden`.
-
-    Args:
-        model: a Hugging Face causal language model with a frozen output embedding.
-        hidden: (B, T, d) from `final_hidden` under Focus; gets the gradient.
-        teacher: (B, T, d) from `final_hidden` with full attention.
-        ids: (B, T) token ids, T at least 2.
+    `teacher`, (B, T, d) of `final_hidden` with full attention, and q the one from `hidden`, the same under Focus, which
+    gets the gradient. The model's output embedding is frozen.
     """
     return StepLoss(*_InSlabs.apply(hidden, teacher, ids, model, nll_weight, divergence_weight))
 

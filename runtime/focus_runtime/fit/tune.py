@@ -91,7 +91,6 @@ def tune_budgets(
     target, else it is the closest.
 
     Args:
-        model: of the centroids, Focus not composed.
         centroids: from a file; their own budget is measured too if the search could give it.
         calibration, held_out: (N, T) token ids by domain; lengths of domains may differ.
         kept: file of an unfinished search, which `resume` continues; `forget_progress` removes it.
@@ -250,7 +249,7 @@ def load_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
             Measured(read_budget(row["budget"]), np.array(row["nll"], dtype=np.float64), row["loss"], row["pairs"])
             for row in content["measured"]
         ]
-        costs = _read_costs(path, content["costs"]) if same else None
+        costs = _read_costs(path, content["costs"]) if same and content["costs"] else None
     except (OSError, ValueError, KeyError, TypeError, ConfigError, BadZipFile) as error:
         raise TrainingError(f"{path} cannot be read: {error}", fix=OTHER_SEARCH) from error
     if not same:
@@ -263,9 +262,7 @@ def load_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
     progress.costs = costs
 
 
-def _read_costs(path: Path, about: dict[str, Any] | None) -> Costs | None:
-    if about is None:
-        return None
+def _read_costs(path: Path, about: dict[str, Any]) -> Costs:
     with np.load(_costs_path(path)) as arrays:
         return Costs(
             tuple(about["layers"]),

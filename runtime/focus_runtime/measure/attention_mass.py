@@ -38,12 +38,10 @@ Links = dict[str, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64
 
 @dataclass(frozen=True, slots=True)
 class MassKept:
-    """Where full attention's probability goes under a Focus mask.
+    """Where full attention's probability goes under a Focus mask, in L layers.
 
-    Attributes:
-        layers: (L,) layer numbers.
-        shares: (N, L, H, 4) float64 by sequence, layer, query head and cause in the order of `MASS_CAUSES`, mean over
-            query positions; they add up to 1.
+    `shares`: (N, L, H, 4) float64 by sequence, layer, query head and cause in the order of `MASS_CAUSES`, mean over
+    query positions; they add up to 1.
     """
 
     layers: tuple[int, ...]
@@ -88,12 +86,9 @@ class MassKept:
 def attention_mass_kept(focus: FocusModel, sequences: Tensor) -> MassKept:
     """Share of the frozen model's full-attention probability that the Focus mask keeps, per layer and head.
 
-    The routers read the frozen model's own hidden states, so that mask and probabilities belong to the same run.
-
-    Args:
-        focus: what `compose` returned. Layers with their own attention are left out; a focused layer with a sliding
-            window counts its own window's pairs only.
-        sequences: (N, T) token ids, run one at a time.
+    The routers read the frozen model's own hidden states, so that mask and probabilities belong to the same run. Layers
+    with their own attention are left out; a focused layer with a sliding window counts its own window's pairs only.
+    `sequences`: (N, T) token ids, run one at a time.
     """
     if sequences.dim() != 2 or 0 in sequences.shape:
         raise InputError(f"sequences has shape {tuple(sequences.shape)}", expected="(sequences, tokens) token ids")
@@ -104,15 +99,10 @@ def attention_mass_kept(focus: FocusModel, sequences: Tensor) -> MassKept:
 
 @torch.no_grad()
 def mass_under_groups(focus: FocusModel, ids: Tensor, masks: Mapping[int, Sequence[HeadMask]] | None = None) -> Tensor:
-    """Full attention's probability by cause for groups already known, in one forward pass of the frozen model.
+    """Full attention's probability by cause in one forward pass of the frozen model over (B, T) ids without padding.
 
-    Args:
-        ids: (B, T) token ids without padding.
-        masks: by layer, as `focus.head_masks()` gives them after a Focus pass. None: the routers read the hidden states
-            of this pass.
-
-    Returns:
-        (B, L, H, 4) float64 over `focus.focused_layers`, in the order of `MASS_CAUSES`.
+    `masks` are by layer, as `focus.head_masks()` gives them after a Focus pass. None: the routers read the hidden
+    states of this pass. Returns (B, L, H, 4) float64 over `focus.focused_layers`, in the order of `MASS_CAUSES`.
     """
     assignments: dict[int, Assignment] = {}
     shares: dict[int, Tensor] = {}
@@ -150,10 +140,8 @@ def mass_by_cause(
 ) -> Tensor:
     """Probability of full causal attention by cause, mean over query positions: (B, Hq, 4) float64, adding up to 1.
 
-    Args:
-        query: (B, Hq, T, D); key: (B, Hkv, T, D), Hq a multiple of Hkv.
-        membership: (B, T) int64 bit sets.
-        rule: window, sinks and the layer's own sliding window, which bounds full attention too.
+    `query`: (B, Hq, T, D); `key`: (B, Hkv, T, D), Hq a multiple of Hkv; `membership`: (B, T) int64 bit sets. The rule's
+    sliding window bounds full attention too.
     """
     total = torch.zeros(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     for _, _, weights, causes in _blocks(query, key, membership, rule, scale, softcap):
@@ -217,16 +205,13 @@ def pair_causes(membership: Tensor, rows: slice, keys: slice, rule: PairRule) ->
 class LayerAttention:
     """Full attention of one layer under a mask: H query heads, at most N links of each kind and head.
 
-    Attributes:
-        shares: (H, 4) float64 share of probability in the order of `MASS_CAUSES`, mean over query positions.
-        links: kind of `LINK_KINDS` -> (H, N) query, key and probability, strongest first; no link where it is 0.
-        queries: (T, 4) share of probability by cause of each query position, mean over heads.
+    `shares`: (H, 4) float64 share of probability in the order of `MASS_CAUSES`, mean over query positions.
     """
 
     layer: int
     shares: NDArray[np.float64]
-    links: Links
-    queries: NDArray[np.float64]
+    links: Links  # kind of `LINK_KINDS` -> (H, N) query, key and probability, strongest first; no link where it is 0
+    queries: NDArray[np.float64]  # (T, 4) share of probability by cause of each query position, mean over heads
 
 
 def measure_attention(

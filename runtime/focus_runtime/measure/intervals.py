@@ -72,9 +72,8 @@ def mean_interval(
     spread (see `student_widening`; degrees of freedom after Satterthwaite). With fewer than `COARSE_BELOW` units it is
     the t interval itself.
 
-    Args:
-        values: (N,) one number for each unit, or (S, N) for S seeds.
-        weights: (N,) how much each unit counts, such as its tokens. None: equally.
+    `values`: (N,) one number for each unit, or (S, N) for S seeds. `weights`: (N,) how much each unit counts, such as
+    its tokens. None: equally.
     """
     table = np.atleast_2d(_finite(values, (1, 2)))
     seeds, units = table.shape

@@ -44,11 +44,7 @@ def token_nll(model: Any, hidden: Tensor, ids: Tensor) -> Tensor:
     Where the output embedding is frozen and the hidden states need a gradient, that is computed along with the loss, so
     that no logits are kept for the backward pass. Differentiable once.
 
-    Args:
-        hidden: (B, T, d) from `final_hidden`.
-
-    Returns:
-        (B, T-1) fp32: entry t is for token t+1 given tokens 0..t.
+    (B, T, d) from `final_hidden` gives (B, T-1) fp32: entry t is for token t+1 given tokens 0..t.
     """
     frozen = not any(p.requires_grad for p in model.get_output_embeddings().parameters())
     if frozen and hidden.requires_grad and torch.is_grad_enabled():
@@ -103,12 +99,15 @@ def slabs(length: int) -> list[slice]:
 def vocabulary_logits(model: Any, hidden: Tensor) -> Tensor:
     """Logits over the vocabulary as the model scales and caps them: (B, n, d) -> (B, n, V) fp32."""
     settings = model.config.get_text_config()
+    cap = getattr(settings, "final_logit_softcapping", None)
+    scale = getattr(settings, "logit_scale", None)
+    divisor = getattr(settings, "logits_scaling", None)  # Granite's name for the inverse
     logits = model.get_output_embeddings()(hidden).float()
-    if (scale := getattr(settings, "logit_scale", None)) is not None:
+    if scale is not None:
         logits = logits * scale
-    if (divisor := getattr(settings, "logits_scaling", None)) is not None:  # Granite's name for the inverse
+    if divisor is not None:
         logits = logits / divisor
-    if (cap := getattr(settings, "final_logit_softcapping", None)) is not None:
+    if cap is not None:
         logits = cap * torch.tanh(logits / cap)
     return logits
 
@@ -138,19 +137,12 @@ def dominance(probabilities: Tensor) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """Predictions of one pass over T tokens; entry t is for token t+1 given tokens 0 to t.
+    """Predictions of one pass over T tokens; entry t is for token t+1 given tokens 0 to t."""
 
-    Attributes:
-        nll: (T-1,) float64 loss in nats.
-        token_ids: (T-1, N) int64 the most probable tokens, most probable first.
-        probabilities: (T-1, N) float32 of these.
-        ranks: (T-1,) int64 rank of the real token in the whole vocabulary, from 1.
-    """
-
-    nll: NDArray[np.float64]
-    token_ids: NDArray[np.int64]
-    probabilities: NDArray[np.float32]
-    ranks: NDArray[np.int64]
+    nll: NDArray[np.float64]  # (T-1,) float64 loss in nats
+    token_ids: NDArray[np.int64]  # (T-1, N) int64 the most probable tokens, most probable first
+    probabilities: NDArray[np.float32]  # (T-1, N) float32 of these
+    ranks: NDArray[np.int64]  # (T-1,) int64 rank of the real token in the whole vocabulary, from 1
 
 
 @torch.no_grad()

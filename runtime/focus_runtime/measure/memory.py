@@ -45,10 +45,8 @@ def within_memory(
 ) -> Iterator[None]:
     """Let work run a model, and name what it ran on, where and what would fit if the memory does not suffice.
 
-    The length named is that of the model's latest pass over several tokens.
-
-    Args:
-        read: reads (B, T) token ids as the work does. None: a pass of the model as it then is, with its loss.
+    The length named is that of the model's latest pass over several tokens. `read` reads (B, T) token ids as the work
+    does. None: a pass of the model as it then is, with its loss.
     """
     latest: list[Tensor] = []
 

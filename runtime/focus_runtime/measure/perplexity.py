@@ -30,16 +30,13 @@ MANY_SEEDS = 3
 class Perplexity:
     """exp of the mean negative log-likelihood of the scored tokens.
 
-    Attributes:
-        nll: (scored,) float64 nats, in text order.
-        length: most tokens a score is conditioned on, its own included.
-        stride: tokens a window moves by; beyond the first window, at least length - stride tokens precede every score.
+    `stride`: tokens a window moves by; beyond the first window, at least length - stride tokens precede every score.
     """
 
     value: float
     scored: int
-    nll: NDArray[np.float64]
-    length: int
+    nll: NDArray[np.float64]  # (scored,) float64 nats, in text order
+    length: int  # most tokens a score is conditioned on, its own included
     stride: int
 
     def __float__(self) -> float:
@@ -143,19 +140,16 @@ class Scores:
     """What one setting gave on a fixed list of sequences.
 
     Attributes:
-        nll: (N,) float64, mean negative log-likelihood of every sequence, nats per token.
-        scored: (N,) int64, tokens scored in each.
         dominance: (L,) share of a sequence's tokens whose most probable group is its largest, mean over sequences, by
             focused layer; empty without Focus.
-        retained_pairs: (L,) allowed pairs over causal pairs.
         distant_kept: (L,) of the pairs beyond window and sinks, the share kept, mean over the heads that have some; NaN
             where none has.
     """
 
-    nll: NDArray[np.float64]
-    scored: NDArray[np.int64]
+    nll: NDArray[np.float64]  # (N,) float64, mean negative log-likelihood of every sequence, nats per token
+    scored: NDArray[np.int64]  # (N,) int64, tokens scored in each
     dominance: NDArray[np.float64]
-    retained_pairs: NDArray[np.float64]
+    retained_pairs: NDArray[np.float64]  # (L,) allowed pairs over causal pairs
     distant_kept: NDArray[np.float64]
 
     @property
@@ -216,7 +210,6 @@ def compare(
     losses of several seeds averaged first.
 
     Args:
-        full: from `score` of the model as it is.
         focus: from `score` under Focus, or several of them, one for each training seed.
         documents: (N,) which document each sequence is from. None: all are of one.
 
@@ -245,11 +238,8 @@ def compare(
     differences = table - plain
     nats = mean_interval(differences, tokens, seed=seed)
     paired = differences.mean(axis=0) * tokens / tokens.mean()
-    tests = {
-        "sign_flip": sign_flip_test(paired, seed=seed),
-        "bootstrap": bootstrap_test(paired, seed=seed),
-        "wilcoxon": wilcoxon_test(differences.mean(axis=0)),
-    }
+    tests = {"sign_flip": sign_flip_test(paired, seed=seed), "bootstrap": bootstrap_test(paired, seed=seed)}
+    tests["wilcoxon"] = wilcoxon_test(differences.mean(axis=0))
     return {
         "full_perplexity": mean_interval(plain, tokens, seed=seed).through(math.exp).to_dict(),
         "focus_perplexity": mean_interval(table, tokens, seed=seed).through(math.exp).to_dict(),

@@ -23,15 +23,11 @@ from focus_runtime.models.structure import attention_modules, cache_argument, sl
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One generated token of a mode, "full" or "focus".
-
-    Attributes:
-        groups: its most probable group by layer; None for full attention, which has none (see `groups_afterwards`).
-    """
+    """One generated token of a mode, "full" or "focus"."""
 
     mode: str
     token_id: int
-    groups: dict[int, int] | None
+    groups: dict[int, int] | None  # the most probable by layer; full attention has none (see `groups_afterwards`)
     milliseconds: float  # what computing the next token took
 
 
@@ -100,15 +96,11 @@ def groups_afterwards(focus: FocusModel, ids: Tensor, start: int) -> list[dict[i
 
 @dataclass(slots=True)
 class LiveText:
-    """One text with what Focus decided of it so far.
-
-    Attributes:
-        groups: by layer, the most probable group of every token.
-    """
+    """One text with what Focus decided of it so far."""
 
     focus: FocusModel  # attached while `read` runs
     ids: list[int] = field(default_factory=list)
-    groups: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    groups: dict[int, NDArray[np.int64]] = field(default_factory=dict)  # by layer, the most probable of every token
     logits: torch.Tensor | None = None  # (V,) of the token after the last one; None for an empty text
     _cache: Any = None
 

@@ -47,11 +47,7 @@ Task = tuple[int, Document]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusJob:
-    """What is done with every document.
-
-    Attributes:
-        centroids, random_baseline: learned and random centroids, or files of them; with potentials where needed.
-    """
+    """What is done with every document; centroids have potentials where they are needed."""
 
     model: str
     cache_dir: Path
@@ -68,20 +64,14 @@ class CorpusJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What became of a document.
-
-    Attributes:
-        model_seconds, seconds: in forward passes, and in all. A document that a worker which died had finished has
-            none in forward passes.
-        kind, reason: why it was skipped.
-    """
+    """What became of a document."""
 
     number: int
     name: str
     tokens: int = 0
-    model_seconds: float = 0.0
+    model_seconds: float = 0.0  # in forward passes; none where a worker that died had finished the document
     seconds: float = 0.0
-    kind: str = ""
+    kind: str = ""  # why it was skipped, and in words
     reason: str = ""
     fatal: str = ""  # why no document can be analysed any more
     worker: str = ""
@@ -172,8 +162,7 @@ class _Pass:
 class DocumentAnalyst(AbstractContextManager["DocumentAnalyst"]):
     """Focus composed onto a model once, for any number of documents; leaving the block takes it off again.
 
-    Args:
-        random_baseline: random centroids of the same shape and settings, balanced likewise; None leaves that pass out.
+    `random_baseline` has the same shape and settings and is balanced likewise; None leaves that pass out.
     """
 
     def __init__(

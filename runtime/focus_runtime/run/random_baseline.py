@@ -58,11 +58,9 @@ def random_baseline(
     layers: Iterable[int] | None = None,
     calibrate_on: Tensor | Sequence[int] | None = None,
 ) -> Centroids:
-    """Random centroids with the shape and settings of others, their column potentials estimated on some text.
+    """Random centroids with the shape and settings of others, by default for the same layers.
 
-    Args:
-        layers: those of `config` when None.
-        calibrate_on: (N, T) or (T,) token ids; None leaves the potentials out, which Sinkhorn assignment does not use.
+    Their column potentials, which Sinkhorn assignment does not use, are estimated on (N, T) or (T,) token ids.
     """
     if layers is not None:
         chosen = tuple(sorted(layers))  # a budget names layers without groups too, those it gives full attention

@@ -19,15 +19,11 @@ from focus_runtime.text.tokens import TokenizedText
 
 @dataclass(frozen=True)
 class HeadTrace:
-    """Heads of a layer that ran with one setting.
-
-    Attributes:
-        membership: (T,) int64 bit sets that their attention executed; one group of all tokens under full attention.
-    """
+    """Heads of a layer that ran with one setting."""
 
     group: HeadGroup
     rule: PairRule
-    membership: NDArray[np.int64]
+    membership: NDArray[np.int64]  # (T,) bit sets that attention executed; one group of all tokens where it is full
 
     @cached_property
     def counts(self) -> BlockCounts:
@@ -37,14 +33,10 @@ class HeadTrace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerGroups:
-    """What one pass decided in one layer: T tokens, K groups.
-
-    Attributes:
-        membership: (T,) int64 bit sets of the configuration's top-k, which all heads without an exception executed.
-    """
+    """What one pass decided in one layer: T tokens, K groups."""
 
     layer: int
-    membership: NDArray[np.int64]
+    membership: NDArray[np.int64]  # (T,) bit sets of the usual top-k, which all heads without an exception executed
     probabilities: NDArray[np.float32]  # (T, K) float32
     heads: tuple[HeadTrace, ...]  # what was executed, by group of heads that share a setting
 
@@ -78,18 +70,13 @@ class LayerGroups:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerTrace(LayerGroups):
-    """One layer of a run, routing size G.
-
-    Attributes:
-        attention_mass_retained: share of full attention's probability inside the mask, mean over heads; None: not
-            measured.
-    """
+    """One layer of a run, routing size G."""
 
     attention_kind: str
     routing: NDArray[np.float32]  # (T, G) float32 routing vectors h W_g
     centroids: NDArray[np.float32]  # (K, G) float32
     potential: NDArray[np.float32]  # (K,) float32 column potential that was used
-    attention_mass_retained: float | None = None
+    attention_mass_retained: float | None = None  # of full attention, inside the mask, mean over heads, if measured
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,11 +158,7 @@ def write_baseline(database: Database, run_id: str, random: RandomGroups) -> Non
 def write_attention_queries(
     database: Database, run_id: str, queries: Mapping[str, Mapping[int, NDArray[np.float64]]]
 ) -> None:
-    """Where full attention of single queries goes.
-
-    Args:
-        queries: `focus` or `random` -> layer -> (n, 4) shares: local, sinks, grouped, dropped.
-    """
+    """Where full attention of single queries goes: `focus` or `random` -> layer -> (n, 4) shares by `CAUSES`."""
     with database.write() as connection:
         _insert_queries(connection, run_id, queries)
 
@@ -185,12 +181,9 @@ def write_projection(
     meta: dict[str, Any],
     positions: NDArray[np.int64] | None = None,
 ) -> str:
-    """Store a layer's 2-d coordinates; the K centroids have positions -1 ... -K after the tokens.
+    """Store the (T + K, 2) coordinates of a layer, or of a map of all layers (-1), and return the projection's id.
 
-    Args:
-        layer: layer number, -1 for a map of all layers.
-        xy: (T + K, 2), tokens first, then centroids.
-        positions: (T,) which tokens these are; the first T of the text when None.
+    The T tokens are those at `positions`, or the first; the K centroids after them have positions -1 ... -K.
     """
     projection_id = f"{run_id}/{layer}/{meta['method']}-{meta['seed']}"
     tokens = np.arange(xy.shape[0] - meta["num_centroids"]) if positions is None else positions

@@ -90,7 +90,6 @@ class TrainingRecorder:
     """Context that records one training; `step` never blocks.
 
     Args:
-        database: where to; opened for each write and closed again.
         resume: continue the newest training of the same `info.out`, replacing its steps from the first one reported.
         warn: called once when rows have to wait, and at the end if they could not be written.
 

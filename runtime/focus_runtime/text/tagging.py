@@ -157,16 +157,11 @@ POS = (*OPEN, *CLOSED, "PUNCT", "SYM", "X", SPACE)
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Tags of T tokens.
-
-    Attributes:
-        dep: relation to the head in ClearNLP's labels, such as nsubj; "SPACE" for spaces.
-        sentence: (T,) number of the sentence a token begins in, from 0, never falling.
-    """
+    """Tags of T tokens."""
 
     pos: list[str]
-    dep: list[str]
-    sentence: NDArray[np.int32]
+    dep: list[str]  # relation to the head in ClearNLP's labels, such as nsubj; "SPACE" for spaces
+    sentence: NDArray[np.int32]  # (T,) number of the sentence a token begins in, from 0, never falling
     tagger: str
 
 

@@ -18,25 +18,21 @@ class TokenizedText:
     """A text and its tokens; one that the tokenizer added has no characters.
 
     Attributes:
-        text: what was tokenised (cut at a token boundary when a limit was given).
         pieces: text of each token; a token that holds part of a character's bytes shows them as ‹F0 9F›, one that the
             tokenizer added its name, such as <bos>.
         starts, ends: character offsets into `text`; tokens that share one character have the same span.
-        total_tokens: tokens of the whole text before any cut.
-        added: pieces of the first tokens, which the tokenizer added.
         left_out: pieces that the tokenizer would have added, had its special tokens not been left out.
-        spelled: special tokens that are spelled in `text`, and how often.
     """
 
-    text: str
+    text: str  # what was tokenised (cut at a token boundary when a limit was given)
     ids: list[int]
     pieces: list[str]
     starts: list[int]
     ends: list[int]
-    total_tokens: int
-    added: tuple[str, ...] = ()
+    total_tokens: int  # tokens of the whole text before any cut
+    added: tuple[str, ...] = ()  # pieces of the first tokens, which the tokenizer added
     left_out: tuple[str, ...] = ()
-    spelled: tuple[tuple[str, int], ...] = ()
+    spelled: tuple[tuple[str, int], ...] = ()  # special tokens that are spelled in `text`, and how often
 
 
 def check_text(text: Any) -> str:

@@ -133,33 +133,22 @@ EXACT = 2e-4  # of the largest value: rounding of peaked attention in float32, w
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The output (B, T, E) of one call of a layer, or of the model: layer None, (B, T, V) logits.
-
-    Attributes:
-        start: position of the first of its tokens in their row.
-        real: (B, T) bool, False for padding. None: all tokens are real.
-    """
+    """The output (B, T, E) of one call of a layer, or of the model: layer None, (B, T, V) logits."""
 
     layer: int | None
-    start: int
-    real: Tensor | None
+    start: int  # position of the first of its tokens in their row
+    real: Tensor | None  # (B, T) bool, False for padding. None: all tokens are real
     value: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place where two records differ.
+    """The first place where two records differ."""
 
-    Attributes:
-        layer: None for the logits, or what was made of them.
-        token: position in its row, padding included. None: that has no meaning.
-        logits: the largest difference between logits of the whole scenario.
-    """
-
-    layer: int | None
-    token: int | None
+    layer: int | None  # None for the logits, or what was made of them
+    token: int | None  # position in its row, padding included. None: that has no meaning
     size: float
-    logits: float
+    logits: float  # the largest difference between logits of the whole scenario
 
 
 @dataclass

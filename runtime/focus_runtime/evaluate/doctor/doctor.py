@@ -72,10 +72,6 @@ def doctor(
         attention: "focus", or the name of a registered implementation.
         scenarios: names from `SCENARIOS` and "bfloat16"; all when None.
         tokens: length of the texts, at least 16; only texts longer than a sliding window reach beyond it.
-        progress: takes each scenario and the fraction done, 0 to 1.
-
-    Raises:
-        InputError: a scenario or the implementation is unknown, the texts are too short, or the model is not float32.
     """
     names = _chosen(scenarios)
     if getattr(model, "dtype", torch.float32) != torch.float32:
@@ -289,19 +285,13 @@ OUTCOMES = ("ok", "refused", "differs", "error", "not applicable")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one scenario, which was compared with what `against` says.
-
-    Attributes:
-        outcome: one of `OUTCOMES`.
-        difference: the first place that differs.
-        reason: why the library refused, what was raised, or why the scenario does not apply.
-    """
+    """The result of one scenario, which was compared with what `against` says."""
 
     scenario: str
     against: str
-    outcome: str
+    outcome: str  # one of `OUTCOMES`
     difference: Difference | None = None
-    reason: str = ""
+    reason: str = ""  # why the library refused, what was raised, or why the scenario does not apply
 
     @property
     def words(self) -> str:

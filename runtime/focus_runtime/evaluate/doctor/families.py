@@ -260,17 +260,13 @@ MARKS = {"ok": "ok", "refused": "refused", "differs": "**differs**", "error": "*
 
 @dataclass(frozen=True, slots=True)
 class FamilyRow:
-    """What the doctor found on one family; the model's class is empty where there is none.
-
-    Attributes:
-        reason: the worst finding in words, or why there is no model; empty where all is well.
-    """
+    """What the doctor found on one family; the model's class is empty where there is none."""
 
     family: str
     model: str
     layers: tuple[str, ...]
     cells: dict[str, str]
-    reason: str
+    reason: str  # the worst finding in words, or why there is no model; empty where all is well
 
     @property
     def outcome(self) -> str:

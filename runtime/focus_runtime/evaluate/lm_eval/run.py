@@ -40,13 +40,11 @@ FOLDERS = {  # of lm-eval's own tasks; reading all 14,000 of them takes longer t
 class Metric:
     """One figure of a task.
 
-    Attributes:
-        stderr: standard error over items; None where it is neither a mean nor the exp of one.
-        items: (N,) its values item by item; for a perplexity the log-likelihoods. None where there are none.
+    `items`: (N,) its values item by item; for a perplexity the log-likelihoods. None where there are none.
     """
 
     value: float
-    stderr: float | None
+    stderr: float | None  # standard error over items; None where it is neither a mean nor the exp of one
     items: NDArray[np.float64] | None
 
 
@@ -54,21 +52,16 @@ class Metric:
 class TaskResult:
     """What one model gave on one task.
 
-    Attributes:
-        metrics: by name, with the filter's name where the task has several.
-        tokens: (N,) int64, tokens of context and continuation of each item, as fed to the model.
-        cut: items whose context was cut to the model's positions.
-        window, full_up_to: of the setting that item lengths are held against; up to so many tokens it drops nothing.
-        written: whether answers are written token by token; then `tokens` depend on what the model wrote.
+    `window`, `full_up_to`: of the setting that item lengths are held against; up to so many tokens it drops nothing.
     """
 
     task: str
-    metrics: dict[str, Metric]
-    tokens: NDArray[np.int64]
-    cut: int
+    metrics: dict[str, Metric]  # by name, with the filter's name where the task has several
+    tokens: NDArray[np.int64]  # (N,) int64, tokens of context and continuation of each item, as fed to the model
+    cut: int  # items whose context was cut to the model's positions
     window: int
     full_up_to: int
-    written: bool = False
+    written: bool = False  # whether answers are written token by token; then `tokens` depend on what the model wrote
 
     @property
     def items(self) -> int:
@@ -113,15 +106,12 @@ def _quiet() -> Iterator[None]:
 
 
 def load_tasks(names: Sequence[str], *, task_folder: str | Path | None = None) -> dict[str, Any]:
-    """Find tasks by name and load their data.
+    """Find tasks by name and load their data: lm-eval's task objects by name, groups and tags resolved.
 
     Args:
         names: tasks, groups or tags of lm-eval or of the folder; none stands for all tasks of the folder.
         task_folder: folder of task YAML files, for the user's tasks and where the network is out of reach. Data files
             named there are resolved relative to the YAML file.
-
-    Returns:
-        lm-eval's task objects by name; groups and tags are resolved.
     """
     require_harness()
     if not names and task_folder is None:
@@ -232,19 +222,15 @@ def run_tasks(
     special_tokens: str = DEFAULT,
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, TaskResult]:
-    """Run lm-eval tasks.
+    """Run what `load_tasks` gave; results by task name.
 
     Args:
         model: a Hugging Face causal language model as it is, or what `compose` returned (then under Focus).
-        tasks: what `load_tasks` gave.
         window, num_sinks: setting that item lengths are held against; give full attention those of Focus.
         full_up_to: tokens up to which that setting drops nothing, where heads have windows of their own or windows
             grow (`FocusConfig.full_up_to`). None: window + num_sinks + 1.
         limit: only the first so many items of each task.
         progress: called with the fraction of requests done.
-
-    Returns:
-        Results by task name.
     """
     for name, number in (("limit", limit), ("batch_size", batch_size)):
         if number is not None and number < 1:

@@ -38,8 +38,6 @@ class LayerSetting:
     """One attention layer with unit-normal inputs.
 
     Attributes:
-        hidden_size: width the router reads. None: heads * head_size.
-        dtype: "float32" or "bfloat16".
         routing: config of the router that is timed, with its own assignment and width. None: from the other fields.
         sliding_window: tokens that the layer's own attention reaches, under Focus and without. None: all.
     """
@@ -53,7 +51,7 @@ class LayerSetting:
     num_sinks: int = 0
     dtype: str = "float32"
     backend: str = "auto"
-    hidden_size: int | None = None
+    hidden_size: int | None = None  # width the router reads. None: heads * head_size
     routing: FocusConfig | None = None
     sliding_window: int | None = None
     window_growth: tuple[int, int] | None = None
@@ -162,10 +160,6 @@ def composed_layer_speed(
         vectors: (T, R) routing vectors of the tokens, which decide their groups.
         everywhere: (T,) bool, text sinks that an earlier layer found.
         repeats: timed calls of each, after one that warms up.
-
-    Returns:
-        JSON-ready: `full_ms`, `focus_ms` and `routing_ms` with their spread, `retained_pairs` (mean over heads),
-        `backend`, `device` and `dtype`.
     """
     device = execution_device(attention_modules(focus.model)[layer])
 
@@ -252,15 +246,12 @@ def layer_speed(
 
     Args:
         repeats: timed calls of each, after one that warms up.
-        device: "cpu" or "cuda".
         membership: (1, T) int64 in place of random groups.
         same_kernel: whether Focus's kernel is timed with every pair allowed too, for a ratio of pairs alone.
 
     Returns:
-        JSON-ready: milliseconds of both with their spread, `full_over_focus` (attention alone),
-        `full_over_focus_with_routing` and, where asked for, `same_kernel_full_over_focus`, shares of the stages,
-        retained pairs, `limit` (the pairs of full attention, which a sliding window bounds too, over those that Focus
-        keeps), peak memory growth in bytes.
+        JSON-ready: milliseconds with their spread, ratios, shares of the stages, retained pairs, peak memory growth in
+        bytes, and `limit`: the pairs of full attention, which a sliding window bounds too, over those that Focus keeps.
     """
 
     def timed(count: int, **how: Any) -> dict[str, Any]:
@@ -293,7 +284,12 @@ def _layer_speed(
     router.to(device)
     hidden = torch.randn(1, length, setting.width, device=device)
     sliding = setting.sliding_window if length > (setting.sliding_window or length) else None
-    full = _full_call(setting, sliding, (query, key, value))
+
+    def full() -> Tensor:
+        if sliding is None:
+            return full_attention(query, key, value)
+        return sliding_attention(query, key, value, sliding, Scoring(setting.head_size**-0.5))
+
     focus = _focus_call(setting, sliding, (query, key, value), groups)
     works = {"full": full, "focus": lambda: focus(None), "routing": lambda: router.assign(hidden)}
     if same_kernel:
@@ -322,16 +318,6 @@ def _layer_speed(
         "stages_ms": {name: stages[name] for name in STAGES if name in stages},
         "peak_bytes": {"full": peak_growth(full, where), "focus": peak_growth(lambda: focus(None), where)},
     }
-
-
-def _full_call(
-    setting: LayerSetting, sliding: int | None, tensors: tuple[Tensor, Tensor, Tensor]
-) -> Callable[[], Tensor]:
-    """Full attention of the layer; within its sliding window where the text is longer."""
-    query, key, value = tensors
-    if sliding is None:
-        return lambda: full_attention(query, key, value)
-    return lambda: sliding_attention(query, key, value, sliding, Scoring(setting.head_size**-0.5))
 
 
 def _focus_call(
@@ -374,11 +360,8 @@ def _backend(
 
 @torch.no_grad()
 def layer_error(setting: LayerSetting, length: int, *, seed: int = 0, device: str = "cpu") -> dict[str, float]:
-    """Difference of one layer's output from the float64 reference on the same (rounded) inputs.
-
-    Returns:
-        max_abs_error, the largest absolute difference; cosine, the least similarity of a token and head.
-    """
+    """Largest difference of one layer's output from the float64 reference on the same (rounded) inputs, and the least
+    cosine similarity of a token and head."""
     query, key, value, groups = layer_inputs(setting, length, seed=seed, device=device)
     options: dict[str, Any] = {name: getattr(setting, name) for name in ("window", "num_sinks", "window_growth")}
     out = focus_attention(query, key, value, groups, backend=setting.backend, **options)

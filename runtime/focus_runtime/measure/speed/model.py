@@ -29,15 +29,9 @@ class Filled:
 def prefill_speed(focus: FocusModel, ids: Tensor, *, repeats: int = 3) -> dict[str, Any]:
     """Time the whole model on one text, to the last hidden state: full attention (torch's) and Focus in turn.
 
-    Passes of each: one that warms up, `repeats` that are timed, on a GPU as many before them for the stages (see
-    `timed_by_stage`), and one for the memory.
-
-    Args:
-        ids: (1, T) on the model's device.
-
-    Returns:
-        JSON-ready: milliseconds and tokens per second of both, their ratio for the whole model and for attention with
-        routing, milliseconds of every stage, peak memory growth.
+    Passes of each over (1, T) ids on the model's device: one that warms up, `repeats` that are timed, on a GPU as many
+    before them for the stages (see `timed_by_stage`), and one for the memory. Returns a JSON-ready row: milliseconds
+    and tokens per second, full / Focus for the whole model and for attention with routing, stages, peak memory growth.
     """
     model, device = focus.model, ids.device
     times: dict[str, list[float]] = {mode: [] for mode in MODES}
@@ -148,10 +142,6 @@ def decode_speed(
         steps: timed steps of each, after one that warms up.
         filled: caches of this text by mode from `single_prefill_speed` with as many steps, continued here. None: they
             are filled first, in a pass of each.
-
-    Returns:
-        JSON-ready: milliseconds of a step and tokens per second of both, their ratio for the whole model and for
-        attention with routing, milliseconds of the latter.
     """
     model, past = focus.model, ids.shape[1]
     caches = filled or {mode: _filled(focus, ids, mode, steps) for mode in MODES}

@@ -187,11 +187,8 @@ def write_last_word_tasks(
     """Write a folder with one lm-eval task for each length class: NAME.yaml, NAME.jsonl, and last_word.json about all.
 
     The tasks are called last_word_LENGTH, and last_word stands for all of them. The folder, new or empty, appears whole
-    or not at all.
-
-    Returns:
-        What last_word.json holds: settings, texts with their SHA-256, and for each task the count, range of tokens and
-        range of distances.
+    or not at all. Returns what last_word.json holds: settings, texts with their SHA-256, and for each task the count,
+    range of tokens and range of distances.
     """
     for name, values, least in (("lengths", lengths, 16), ("items", [items], 1), ("window", [window], 0)):
         if not values or min(values) < least:

@@ -25,7 +25,7 @@ from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.heads import HeadMask
 from focus_runtime.composition.modes import AddedPairs
-from focus_runtime.composition.observe import observe_focus, recorded_outputs, resumed_at
+from focus_runtime.composition.observe import hooked, observe_focus, recorded_outputs, resumed_at
 from focus_runtime.composition.state import FocusLayer
 from focus_runtime.errors import Cancelled, InputError
 from focus_runtime.mask.allowed_pairs import allowed_pairs
@@ -105,11 +105,6 @@ class MissingLinks:
     nll_together: float | None  # with all verified links added at once; None where none was verified
     dropped_pairs: int  # how many pairs were compared, over all layers and query heads
 
-    @property
-    def verified(self) -> tuple[MissingLink, ...]:
-        """Links that were really added."""
-        return tuple(link for link in self.links if link.nll is not None)
-
 
 def missing_links(
     focus: FocusModel,
@@ -186,12 +181,9 @@ def attribute(focus: FocusModel, ids: Sequence[int], token: int, *, candidates: 
     network: Any = focus.model
     text = torch.tensor([list(ids[:token])], device=input_device(focus.model))
     start = network.get_input_embeddings().register_forward_hook(lambda module, args, out: out.requires_grad_())
-    try:
-        with torch.enable_grad(), observe_focus(focus, lambda *seen: observed.append(seen)):
-            loss = _last_nll(focus.model, final_hidden(focus.model, text), ids[token])
-            gradients = torch.autograd.grad(loss, [out for _, _, out in observed], allow_unused=True)
-    finally:
-        start.remove()
+    with hooked([start]), torch.enable_grad(), observe_focus(focus, lambda *seen: observed.append(seen)):
+        loss = _last_nll(focus.model, final_hidden(focus.model, text), ids[token])
+        gradients = torch.autograd.grad(loss, [out for _, _, out in observed], allow_unused=True)
     masks, best, dropped = focus.head_masks(), _Best(candidates), 0
     heads: list[_Head] = []
     with torch.no_grad():

@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from focus_runtime.attention.reference import Scoring
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.call import Call
 from focus_runtime.composition.heads import HeadMask, by_key_head
@@ -74,7 +73,10 @@ def token_attention(
     at, seen = slice(token, token + 1), slice(token + 1)
 
     def on_focus(layer: FocusLayer, call: Call, out: Tensor) -> None:
-        logits[layer.index] = _logits(call.query[:, :, token], call.key[:, :, seen], call.scoring)
+        key_KTD = call.key[0, :, seen].float()
+        grouped = by_key_head(call.query[0, :, token].float(), 0, key_KTD.shape[0])
+        logits_HT = (grouped @ key_KTD.transpose(-1, -2) * call.scoring.scale).flatten(0, 1)
+        logits[layer.index] = call.scoring.capped(logits_HT)
         progress(len(logits), 2 * len(layers))
 
     def on_full(layer: FocusLayer, query: Tensor, key: Tensor, scale: float, softcap: float | None) -> None:
@@ -90,13 +92,6 @@ def token_attention(
     with observe_attention(focus, on_full):
         final_hidden(focus.model, text_BT)
     return [_compared(layer, full[layer], logits[layer], masks[layer], token, strongest) for layer in layers]
-
-
-def _logits(query_BHD: Tensor, key_BKTD: Tensor, scoring: Scoring) -> Tensor:
-    """(H, T) of one query."""
-    key_KTD = key_BKTD[0].float()
-    grouped = by_key_head(query_BHD[0].float(), 0, key_KTD.shape[0])
-    return scoring.capped((grouped @ key_KTD.transpose(-1, -2) * scoring.scale).flatten(0, 1))
 
 
 def _compared(

@@ -79,10 +79,8 @@ class BudgetMeter:
         focus: composed with the budget all others are compared with; its model's weights get no gradient.
         sequences: by domain, (N, T) token ids each; lengths T of domains may differ.
 
-    Attributes:
-        domains: the domain of each sequence.
-        full: (N,) loss of each sequence under full attention.
-        counted_at: length of the first sequence; pairs are counted on the sequences as long as it.
+    `full`: (N,) loss of each sequence under full attention. `counted_at`: length of the first sequence; pairs are
+    counted on the sequences as long as it.
     """
 
     def __init__(self, focus: FocusModel, sequences: Mapping[str, Tensor]) -> None:
@@ -158,8 +156,13 @@ class BudgetMeter:
         `start`: estimates from the first of the sequences, not read again; `on_sequence` gets those so far and
         may raise to stop.
         """
-        costs = start or _no_costs(self.focus, settings, by_query=by_query)
-        lengths = self._lengths
+        costs, lengths = start, self._lengths
+        if costs is None:
+            layers, counts = tuple(self.focus.focused_layers), head_counts(self.focus.model)
+            size = (len(layers), counts.query if by_query else counts.key, len(settings))
+            products = np.zeros((*size, *size), dtype=np.float32)
+            pairs = np.zeros((len(layers), len(settings)))
+            costs = Costs(layers, counts, by_query, tuple(settings), products, pairs, 0)
         for number in range(costs.sequences, len(self._ids)):
             changes_LSHT = _changes(self.focus, self._ids[number], settings, seed=number)
             changes_LHST = changes_LSHT.transpose(1, 2)
@@ -186,9 +189,7 @@ class BudgetMeter:
         return {layer: layer_shares(masks)[0] for layer, masks in self.focus.head_masks().items()}
 
     def _measured(self, budget: Budget, nll: list[float], shares: list[dict[int, float]]) -> Measured:
-        rows = [
-            list(row.values()) for row, length in zip(shares, self._lengths, strict=True) if length == self.counted_at
-        ]
+        rows = [[*row.values()] for row, length in zip(shares, self._lengths, strict=True) if length == self.counted_at]
         return Measured(budget, np.array(nll), float(np.average(nll, weights=self._lengths)), float(np.mean(rows)))
 
 
@@ -202,14 +203,6 @@ def setting_shares(focus: FocusModel, layers: Sequence[int], settings: Sequence[
         return layer_shares(head_masks(heads, groups, config, rules[layer].sliding_window))[0]
 
     return [[share(layer, setting) for setting in settings] for layer in layers]
-
-
-def _no_costs(focus: FocusModel, settings: Sequence[HeadSetting], *, by_query: bool) -> Costs:
-    """Estimates from no sequence yet."""
-    layers, counts = tuple(focus.focused_layers), head_counts(focus.model)
-    size = (len(layers), counts.query if by_query else counts.key, len(settings))
-    products = np.zeros((*size, *size), dtype=np.float32)
-    return Costs(layers, counts, by_query, tuple(settings), products, np.zeros((len(layers), len(settings))), 0)
 
 
 def _changes(focus: FocusModel, ids: Tensor, settings: Sequence[HeadSetting], seed: int) -> Tensor:

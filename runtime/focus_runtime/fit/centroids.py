@@ -67,7 +67,6 @@ def train_centroids(
             `settings.hard_steps`, and every step counts its retained pairs at it. None: `config`.
         initial: trained centroids to start from, of the same groups, routing size and layers. None: random ones.
             While factors are learned, groups and potentials stay as they are.
-        validation: held-out text scored during the training, which may end it early.
         checkpoint: file in which every `settings.checkpoint_every` steps, and the last one on Ctrl-C, are kept.
         resume: continue from it, with the losses of a training that was never interrupted.
         should_stop: called after every step; True stops the training (TrainingStopped).
@@ -130,16 +129,16 @@ def train_centroids(
 
 def _first_centroids(model: Any, config: FocusConfig, initial: Centroids | None, settings: TrainConfig) -> Centroids:
     """Random centroids, or those of `initial` at `config`; with factors of 1 where factors are learned."""
+    factors = settings.learn == "factors"
     if initial is None:
-        if settings.learn == "factors":
+        if factors:
             raise ConfigError("factors of logits are learned for trained groups", fix="give centroids to start from")
         return random_centroids(model, config, seed=settings.seed, name="trained")
     centroids = continued_centroids(model, initial, config)
-    if settings.learn == "factors":
-        for router in centroids.routers.values():
-            if router.logit_factors is None:
-                ones = torch.ones(head_counts(model).query, device=router.projection.device)
-                router.logit_factors = nn.Parameter(ones)
+    for router in centroids.routers.values():
+        if factors and router.logit_factors is None:
+            ones = torch.ones(head_counts(model).query, device=router.projection.device)
+            router.logit_factors = nn.Parameter(ones)
     return centroids
 
 
@@ -366,7 +365,7 @@ def _summary(loop: Loop, settings: TrainConfig, config: FocusConfig, initial: Ce
     validation, kept = loop.validation, loop.done
     if validation is not None and validation.plan.patience and validation.best is not None:
         kept = validation.best.step
-    last = loop.history[kept - 1] if 0 < kept <= len(loop.history) else loop.last
+    last = loop.history[min(kept, len(loop.history)) - 1] if loop.history else None  # older checkpoints hold none
     sequences = kept * settings.batch * settings.accumulation * loop.processes.num_processes
     summary: dict[str, Any] = {
         **_recorded_settings(settings, loop.ids),

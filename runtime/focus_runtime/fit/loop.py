@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from focus_runtime.errors import ConfigError, InputError, MemoryShortError, TrainingError, TrainingStopped
 from focus_runtime.files import replacing
-from focus_runtime.fit.objective import StepLoss, StepValues
+from focus_runtime.fit.objective import StepLoss
 from focus_runtime.fit.settings import TrainConfig, TrainStep
 from focus_runtime.fit.validation import Validation, average
 from focus_runtime.measure.memory import failures_named, longest_that_fits, tokens
@@ -74,10 +74,15 @@ class Loop:
         self.done = 0
         self._started = time.perf_counter()
         self._earlier_seconds: float | None = 0.0
+        lasting = asdict(self.config)
+        del lasting["checkpoint_every"]  # how often a resumed training saves may change
+        for option in fields(self.config):
+            if option.name in LATER_SETTINGS and lasting[option.name] == option.default:
+                del lasting[option.name]
         self.identity = {
             **self.identity,
             **({} if self.rates is None else {"rates": sorted(set(self.rates))}),
-            "settings": _lasting(self.config),
+            "settings": lasting,
             "phase": self.phase,
             "processes": self.processes.num_processes,
             "tokens": self.ids.numel(),
@@ -86,11 +91,6 @@ class Loop:
             self.identity["special_tokens"] = self.ids.special_tokens
         if self.validation is not None:
             self.identity["validation"] = self.validation.plan.identity
-
-    @property
-    def last(self) -> TrainStep | None:
-        """The last finished step's report."""
-        return self.history[-1] if self.history else None
 
     @property
     def values(self) -> list[Tensor]:
@@ -226,7 +226,7 @@ class Loop:
         rows = step_sequences(self.ids, step, count, config.seq_len, config.seed)
         local_rows = rows[self.processes.process_index :: world].to(self.device)
         self.optimiser.zero_grad(set_to_none=True)
-        total = np.zeros(len(StepValues._fields))
+        total = np.zeros(4)
         for part in local_rows.split(config.batch):
             with self.around_step(step):
                 with self._autocast():
@@ -235,15 +235,16 @@ class Loop:
                 if not math.isfinite(total[0]):
                     break
                 self.scaler.scale(loss.objective / config.accumulation).backward()
-        values = StepValues(*average(torch.tensor(total, dtype=torch.float64, device=self.device)).tolist())
-        self._check(values.objective, step)
+        means = average(torch.tensor(total, dtype=torch.float64, device=self.device)).tolist()
+        objective, nll, divergence, layer_error = means
+        self._check(objective, step)
         with signals_deferred():
             self._apply(step)
             shares = self.after_step(step)
             self.done = step + 1
             speed = rows.numel() / (time.perf_counter() - clock)
-            parts = (self.phase, values.divergence, values.layer_error)
-            self.history.append(TrainStep(self.done, values.nll, *shares, rate, speed, *parts))
+            parts = (self.phase, divergence, layer_error)
+            self.history.append(TrainStep(self.done, nll, *shares, rate, speed, *parts))
 
     def _check(self, value: float, step: int, quantity: str = "the loss") -> None:
         """Refuse a value that is not finite before it reaches the weights."""
@@ -272,16 +273,6 @@ class Loop:
                 self._check(float(norm), step, "the gradient's norm")
         self.scaler.step(self.optimiser)
         self.scaler.update()
-
-
-def _lasting(config: TrainConfig) -> dict[str, Any]:
-    """The settings a resumed training must share; how often it saves may change."""
-    values = asdict(config)
-    del values["checkpoint_every"]
-    for option in fields(config):
-        if option.name in LATER_SETTINGS and values[option.name] == option.default:
-            del values[option.name]
-    return values
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,15 +23,6 @@ from torch.autograd.function import once_differentiable
 from focus_runtime.composition.attach import FocusModel
 from focus_runtime.composition.modes import Comparison
 from focus_runtime.measure.loss import final_hidden, slabs, token_nll, vocabulary_logits
-
-
-class StepValues(NamedTuple):
-    """Values of a `StepLoss`, nan for parts that were not measured."""
-
-    objective: float
-    nll: float
-    divergence: float
-    layer_error: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +34,10 @@ class StepLoss:
     divergence: Tensor | None = None  # KL(full attention || Focus)
     layer_error: Tensor | None = None
 
-    def values(self) -> StepValues:
+    def values(self) -> list[float]:
+        """Objective, loss, divergence and layer error; nan for what was not measured."""
         parts = (self.objective, self.nll, self.divergence, self.layer_error)
-        return StepValues(*(math.nan if part is None else part.item() for part in parts))
+        return [math.nan if part is None else part.item() for part in parts]
 
 
 def training_loss(focus: FocusModel, ids: Tensor, *, loss: str, distil_weight: float) -> StepLoss:

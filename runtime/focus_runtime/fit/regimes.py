@@ -72,7 +72,6 @@ class RegimeResult:
     """A trained model with its routers.
 
     Attributes:
-        phases: every step's report by phase, "centroids" and "weights".
         weights_before, weights_after: sha256 of the weights at the start of training and at its end.
         phase_seconds: how long each phase trained, pauses left out. None: an older version's checkpoint does not say.
     """

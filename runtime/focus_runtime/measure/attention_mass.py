@@ -144,15 +144,16 @@ def mass_by_cause(
     sliding window bounds full attention too.
     """
     total = torch.zeros(*query.shape[:2], len(MASS_CAUSES), dtype=torch.float64, device=query.device)
-    for _, _, weights, causes in _blocks(query, key, membership, rule, scale, softcap):
-        total += _summed_by_cause(weights, causes).sum(dim=2)
+    for *_, shares in _blocks(query, key, membership, rule, scale, softcap):
+        total += shares.sum(dim=2)
     return total / query.shape[2]
 
 
 def _blocks(
     query: Tensor, key: Tensor, membership: Tensor, rule: PairRule, scale: float, softcap: float | None
-) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
-    """Blocks of query rows: (rows, keys, probabilities (B, Hq, rows, keys), causes (B, rows, keys, 4))."""
+) -> Iterator[tuple[slice, slice, Tensor, Tensor, Tensor]]:
+    """Blocks of query rows: (rows, keys, probabilities (B, Hq, rows, keys), causes (B, rows, keys, 4), sums by cause
+    (B, Hq, rows, 4) float64)."""
     batch, heads, length, _ = query.shape
     reach = rule.farthest(length) + 1
     step = max(1, BLOCK_SCORES // (batch * heads * length))
@@ -161,12 +162,9 @@ def _blocks(
         first = max(0, start - reach + 1)
         rows, keys = slice(start, stop), slice(first, stop)
         weights = full_probabilities(query[:, :, rows], key[:, :, keys], start - first, reach, scale, softcap)
-        yield rows, keys, weights, pair_causes(membership, rows, keys, rule)
-
-
-def _summed_by_cause(weights: Tensor, causes: Tensor) -> Tensor:
-    """(B, Hq, rows, 4) float64 probability of each query by cause."""
-    return torch.einsum("bhqk,bqkc->bhqc", weights, causes.to(weights.dtype)).double()
+        causes = pair_causes(membership, rows, keys, rule)
+        shares = torch.einsum("bhqk,bqkc->bhqc", weights, causes.to(weights.dtype)).double()
+        yield rows, keys, weights, causes, shares
 
 
 def full_probabilities(
@@ -289,10 +287,9 @@ def mass_and_links(
     by_query = torch.zeros(length, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     total = torch.zeros(heads, len(MASS_CAUSES), dtype=torch.float64, device=query.device)
     best = {kind: _Strongest(heads, top, length) for kind in LINK_KINDS}
-    for rows, keys, weights, causes in _blocks(query, key, membership, rule, scale, softcap):
-        shares = _summed_by_cause(weights, causes)[0]
-        total += shares.sum(dim=1)
-        by_query[rows] = shares.mean(dim=0)
+    for rows, keys, weights, causes, shares in _blocks(query, key, membership, rule, scale, softcap):
+        total += shares[0].sum(dim=1)
+        by_query[rows] = shares[0].mean(dim=0)
         for kind, cause in LINK_KINDS.items():
             best[kind].add(weights[0] * causes[0, ..., MASS_CAUSES.index(cause)], rows.start, keys.start)
     links = {kind: strongest.arrays() for kind, strongest in best.items()}

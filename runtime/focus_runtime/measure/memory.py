@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from focus_runtime.composition.observe import hooked
 from focus_runtime.errors import InputError, MemoryShortError
 from focus_runtime.failures import LONGEST_TEXT, Advice, device_failure, is_lost_gpu, is_out_of_memory, release
 from focus_runtime.measure.loss import final_hidden, token_nll
@@ -72,11 +73,8 @@ def within_memory(
         return shortage_of(tokens(*ids.shape), device, fitting, advice)
 
     hook = model.get_input_embeddings().register_forward_pre_hook(keep)
-    try:
-        with failures_named(shortage):
-            yield
-    finally:
-        hook.remove()
+    with hooked([hook]), failures_named(shortage):
+        yield
 
 
 def shortage_of(what: str, device: str, fitting: int | None, advice: Advice) -> MemoryShortError:

@@ -137,20 +137,13 @@ def perplexity(
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What one setting gave on a fixed list of sequences.
-
-    Attributes:
-        dominance: (L,) share of a sequence's tokens whose most probable group is its largest, mean over sequences, by
-            focused layer; empty without Focus.
-        distant_kept: (L,) of the pairs beyond window and sinks, the share kept, mean over the heads that have some; NaN
-            where none has.
-    """
+    """What one setting gave on a fixed list of sequences; by focused layer, means over them, empty without Focus."""
 
     nll: NDArray[np.float64]  # (N,) float64, mean negative log-likelihood of every sequence, nats per token
     scored: NDArray[np.int64]  # (N,) int64, tokens scored in each
-    dominance: NDArray[np.float64]
+    dominance: NDArray[np.float64]  # (L,) share of a sequence's tokens whose most probable group is its largest
     retained_pairs: NDArray[np.float64]  # (L,) allowed pairs over causal pairs
-    distant_kept: NDArray[np.float64]
+    distant_kept: NDArray[np.float64]  # (L,) share of pairs beyond window and sinks, over heads with some; else NaN
 
     @property
     def loss(self) -> float:

@@ -32,7 +32,8 @@ from focus_runtime.mask.rule import CAUSES
 from focus_runtime.measure.loss import final_hidden, token_nll
 from focus_runtime.measure.memory import within_memory
 from focus_runtime.measure.timing import both_passes, synchronise
-from focus_runtime.models.devices import compute_devices, input_device
+from focus_runtime.models.devices import compute_devices, input_device, place
+from focus_runtime.models.loading import fingerprint, load_model
 from focus_runtime.models.structure import head_counts
 from focus_runtime.routing.centroid_file import load_centroids
 from focus_runtime.routing.centroids import Centroids
@@ -40,6 +41,7 @@ from focus_runtime.run.folder import CorpusFolder, Tables
 from focus_runtime.run.source import Document, Skipped
 from focus_runtime.run.text import layer_groups, read_tokens, stacked, text_notes
 from focus_runtime.run.trace import LayerGroups
+from focus_runtime.text.tagging import tag
 from focus_runtime.text.tokens import TokenizedText
 
 Task = tuple[int, Document]
@@ -99,8 +101,9 @@ class CorpusWorker(AbstractContextManager["CorpusWorker"]):
         """Analyse a document and write it, unless it is there already from the same text."""
         start, folder = time.perf_counter(), self.job.folder
         outcome = Outcome(number=number, name=document.name, worker=self._name)
-        if folder.text_hash(number) == document.sha256:  # a worker had written it before it was killed
-            return replace(outcome, tokens=folder.num_tokens(number), seconds=time.perf_counter() - start)
+        tokens = folder.tokens_of(number, document.sha256)
+        if tokens is not None:  # a worker had written it before it was killed
+            return replace(outcome, tokens=tokens, seconds=time.perf_counter() - start)
         try:
             tables = self._analyst.analyze(document)
         except TextError as error:
@@ -124,9 +127,6 @@ def check_gpu() -> None:
 
 
 def _load(job: CorpusJob) -> tuple[Any, Any]:
-    from focus_runtime.models.devices import place
-    from focus_runtime.models.loading import fingerprint, load_model
-
     if job.device == "cuda":
         check_gpu()
     placement = place(job.device, job.dtype)
@@ -260,8 +260,6 @@ def _tokens(tokens: TokenizedText, full: NDArray[np.float32], focus: NDArray[np.
     count = len(tokens.ids)
     pos = dep = sentence = pa.nulls(count)
     if tags:
-        from focus_runtime.text.tagging import tag
-
         tagged = tag(tokens.text, tokens.starts, tokens.ends)
         pos, dep, sentence = tagged.pos, tagged.dep, tagged.sentence
     return pa.table(

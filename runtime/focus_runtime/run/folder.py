@@ -52,19 +52,14 @@ class CorpusFolder:
         """One table's files of some documents, or of all."""
         return [str(self.document(n) / f"{table}.parquet") for n in (self.numbers() if numbers is None else numbers)]
 
-    def text_hash(self, number: int) -> str | None:
-        """The text a document was made from; None where there is no such document."""
+    def tokens_of(self, number: int, text_sha256: str) -> int | None:
+        """Tokens of a document that was made from a text; None where it is not there, or was made from another."""
         try:
-            return str(self._column(number, "text_sha256"))
+            rows = pq.read_table(self.document(number) / "document.parquet", columns=["text_sha256", "num_tokens"])
         except (OSError, pa.ArrowException):
             return None
-
-    def num_tokens(self, number: int) -> int:
-        """Tokens of a document that is there."""
-        return int(self._column(number, "num_tokens"))
-
-    def _column(self, number: int, name: str) -> Any:
-        return pq.read_table(self.document(number) / "document.parquet", columns=[name]).column(0)[0].as_py()
+        (row,) = rows.to_pylist()
+        return int(row["num_tokens"]) if row["text_sha256"] == text_sha256 else None
 
     def write(self, number: int, tables: Tables) -> None:
         """Put a document in its place, instead of an earlier version of it."""

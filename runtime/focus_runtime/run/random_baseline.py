@@ -78,11 +78,9 @@ def random_groups(
 ) -> RandomGroups:
     """Groups and losses of a text under the random baseline of a run."""
     calibrate_on = balance_on if config.assignment == "causal" else None
-    focus = compose(model, random_baseline(model, config, seed=seed, layers=layers, calibrate_on=calibrate_on))
-    try:
-        check_positions(model, len(ids))
-        tokens = torch.tensor([list(ids)], device=input_device(model))
+    centroids = random_baseline(model, config, seed=seed, layers=layers, calibrate_on=calibrate_on)
+    check_positions(model, len(ids))
+    tokens = torch.tensor([list(ids)], device=input_device(model))
+    with compose(model, centroids) as focus:
         nll = token_nll(model, final_hidden(model, tokens), tokens)[0].double().cpu().numpy()
         return RandomGroups(layer_groups(focus), seed, len(balance_on), nll)
-    finally:
-        focus.detach()

@@ -118,11 +118,8 @@ class Source:
         out = None if self.leave_out is None else self.leave_out.resolve()
         kept = [path for path in matches if out is None or out not in path.resolve().parents]
         if not kept:
-            raise InputError(
-                f"no file of {self.path} matches {self.glob!r}",
-                expected="at least one",
-                fix="choose others with --glob",
-            )
+            problem = f"no file of {self.path} matches {self.glob!r}"
+            raise InputError(problem, expected="at least one", fix="choose others with --glob")
         return sorted(set(kept), key=self._name)
 
     def _name(self, file: Path) -> str:
@@ -238,12 +235,8 @@ class Source:
         return table
 
     def _no_column(self, file: Path, columns: list[str]) -> InputError:
-        some = ", ".join(map(str, columns[:12])) or "none"
-        return InputError(
-            f"{file} has no column {self.text_column!r}",
-            expected=f"one of its columns: {some}",
-            fix="choose one with --text-column",
-        )
+        problem, some = f"{file} has no column {self.text_column!r}", ", ".join(map(str, columns[:12])) or "none"
+        return InputError(problem, expected=f"one of its columns: {some}", fix="choose one with --text-column")
 
 
 def _kind_of(file: Path) -> str:

@@ -91,14 +91,6 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictedTokens:
-    """What one mode predicts for tokens 1 to T-1, and the texts of the most probable tokens by id."""
-
-    predictions: Predictions
-    pieces: dict[int, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Trace:
     """A whole run."""
 
@@ -108,7 +100,8 @@ class Trace:
     timings: list[Timing]
     info: dict[str, Any]  # the row of the `runs` table that is known here (model, configuration, versions, ...)
     notes: list[str] = field(default_factory=list)
-    predicted: dict[str, PredictedTokens] = field(default_factory=dict)  # mode -> what it predicts
+    predicted: dict[str, Predictions] = field(default_factory=dict)  # mode -> what it predicts for tokens 1 to T-1
+    pieces: dict[int, str] = field(default_factory=dict)  # texts of the most probable tokens by id
 
     def check_finite(self) -> None:
         """Refuse a run whose numbers are none: a sum, a map or a page made from them would be none either."""

@@ -29,12 +29,7 @@ DAMAGE_WORDS = ("checksum", "corrupt", "could not read enough bytes", "failed to
 
 
 class Database:
-    """A DuckDB file with the schema of `MIGRATIONS`.
-
-    Args:
-        path: the file; its folder is made when missing.
-        wait: seconds to wait for another process's lock.
-    """
+    """A DuckDB file with the schema of `MIGRATIONS`; `wait` is in seconds, for another process's lock."""
 
     SETTINGS: ClassVar[str] = ""
     """SQL that a connection begins with."""

@@ -18,22 +18,10 @@ from focus_runtime.mask.rule import CAUSES
 from focus_runtime.store.database import Database
 
 if TYPE_CHECKING:
-    from focus_runtime.run.trace import LayerTrace, PredictedTokens, Timing, Trace
+    from focus_runtime.measure.loss import Predictions
+    from focus_runtime.run.trace import LayerGroups, LayerTrace, Timing, Trace
 
 TITLE_LENGTH = 80
-FROM_INFO = (  # columns of `runs` that `Trace.info` has as they are
-    "model_id",
-    "model_fingerprint",
-    "centroids_name",
-    "centroids_sha256",
-    "num_tokens",
-    "special_tokens",
-    "device",
-    "dtype",
-    "backend",
-    "requested_backend",
-    "seed",
-)
 MEASURED = {  # tables of what is measured again, and what names a row
     "comparisons": ("run_id", "kind", "top_k", "window_size"),
     "crossovers": ("run_id", "layer", "tokens"),
@@ -76,7 +64,8 @@ def write_run(database: Database, trace: Trace, *, command: str = "", owner: str
     with database.write() as connection:
         insert(connection, "tokens", _tokens(run_id, trace))
         for layer in trace.layers:
-            insert(connection, "assignments", _assignments(run_id, layer))
+            vectors = {"probabilities": _lists(layer.probabilities), "routing": _lists(layer.routing)}
+            insert(connection, "assignments", assignments(run_id, layer, **vectors))
             for part, heads in enumerate(layer.heads):
                 insert(connection, "masks", _masks(run_id, layer, part))
                 if not np.array_equal(heads.membership, layer.membership):
@@ -87,8 +76,8 @@ def write_run(database: Database, trace: Trace, *, command: str = "", owner: str
         for mode, nll in trace.nll.items():
             positions = np.arange(1, nll.size + 1)
             insert(connection, "losses", rows_of(nll.size, run_id=run_id, mode=mode, position=positions, nll=nll))
-        for mode, predicted in trace.predicted.items():
-            insert(connection, "predictions", _predictions(run_id, mode, predicted))
+        for mode, predictions in trace.predicted.items():
+            insert(connection, "predictions", _predictions(run_id, mode, predictions, trace.pieces))
         insert(connection, "timings", _timings(run_id, trace, trace.timings))
         insert(connection, "runs", [_run(run_id, trace, command, owner)])
     return run_id
@@ -103,7 +92,7 @@ def add_timings(database: Database, run_id: str, trace: Trace, timings: Sequence
 def _run(run_id: str, trace: Trace, command: str, owner: str | None) -> dict[str, Any]:
     info = trace.info
     title = " ".join(trace.tokens.text.split())
-    return {key: info[key] for key in FROM_INFO} | {
+    return info | {
         "run_id": run_id,
         "created_at": datetime.now(UTC),
         "status": "complete",
@@ -132,19 +121,19 @@ def _tokens(run_id: str, trace: Trace) -> pa.Table:
     )
 
 
-def _assignments(run_id: str, layer: LayerTrace) -> pa.Table:
-    count = layer.membership.size
+def assignments(run_id: str, groups: LayerGroups, **more: Any) -> pa.Table:
+    """Groups of every token in one layer."""
+    count = groups.membership.size
     return rows_of(
         count,
         run_id=run_id,
-        layer=layer.layer,
+        layer=groups.layer,
         position=np.arange(count),
-        membership=layer.membership,
-        top_group=layer.top_group,
-        probabilities=_lists(layer.probabilities),
-        confidence=layer.probabilities.max(axis=1),
-        entropy=layer.entropy,
-        routing=_lists(layer.routing),
+        membership=groups.membership,
+        top_group=groups.top_group,
+        confidence=groups.probabilities.max(axis=1),
+        entropy=groups.entropy,
+        **more,
     )
 
 
@@ -203,9 +192,9 @@ def _layer(run_id: str, layer: LayerTrace) -> dict[str, Any]:
     }
 
 
-def _predictions(run_id: str, mode: str, predicted: PredictedTokens) -> pa.Table:
-    made, count = predicted.predictions, predicted.predictions.ranks.size
-    pieces = np.array([predicted.pieces[token_id] for token_id in made.token_ids.ravel().tolist()], dtype=object)
+def _predictions(run_id: str, mode: str, made: Predictions, texts: dict[int, str]) -> pa.Table:
+    count = made.ranks.size
+    pieces = np.array([texts[token_id] for token_id in made.token_ids.ravel().tolist()], dtype=object)
     return rows_of(
         count,
         run_id=run_id,

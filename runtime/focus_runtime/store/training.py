@@ -39,13 +39,7 @@ LAST_WAIT = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingInfo:
-    """The record of a training before its first step; the columns of `training_runs` of the same names.
-
-    Attributes:
-        config: FocusConfig as plain values; empty for a method without groups.
-        domains: weight and texts of each domain by name; empty for a training without domains.
-        command, folder: command line and working folder with which it can be started again; "" when unknown.
-    """
+    """The record of a training before its first step; the columns of `training_runs` of the same names."""
 
     name: str
     kind: str  # what is trained, for example "centroids", "two-phase", "from scratch", or a baseline's name
@@ -56,13 +50,13 @@ class TrainingInfo:
     device: str
     dtype: str
     out: str = ""  # absolute path of the result; a resumed training is identified by it
-    config: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)  # FocusConfig; empty for a method without groups
     settings: dict[str, Any] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
-    domains: dict[str, Any] = field(default_factory=dict)
+    domains: dict[str, Any] = field(default_factory=dict)  # weight and texts of each by name, where there are some
     text_sha256: str = ""
     versions: dict[str, str] = field(default_factory=dict)
-    command: str = ""
+    command: str = ""  # with which it can be started again, in this folder; "" when unknown
     folder: str = ""
     owner: str | None = None
 
@@ -267,10 +261,8 @@ class TrainingRecorder:
             "training_id": self.training_id,
             "created_at": datetime.now(UTC),
             "status": "running",
-            "message": "",
-            "centroids_sha256": "",
             "validation": "{}",
-            "stop_reason": "",
+            **dict.fromkeys(("message", "centroids_sha256", "stop_reason"), ""),
             **process,
             **values,
         }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from focus_runtime.composition.attach import FocusModel
-from focus_runtime.composition.observe import replace_assignment
+from focus_runtime.composition.observe import hooked, replace_assignment
 from focus_runtime.evaluate.doctor.scenarios import NotApplicable
 from focus_runtime.models.structure import attention_modules
 from focus_runtime.routing.router import Assignment, CentroidRouter
@@ -57,10 +57,9 @@ def dense_focus(model: nn.Module, groups: Groups, window: int, sinks: int) -> It
     try:
         for source, eager in patched:
             source.eager_attention_forward = state.masked(eager)
-        yield
+        with hooked(handles):
+            yield
     finally:
-        for handle in handles:
-            handle.remove()
         for source, eager in patched:
             source.eager_attention_forward = eager
 
@@ -182,7 +181,11 @@ def recorded(model: nn.Module, *, layers: bool = True) -> Iterator[Trace]:
         nonlocal start, width, real
         ids = args[0] if args else kwargs.get("input_ids")
         mask, width = kwargs.get("attention_mask"), 0 if ids is None else ids.shape[1]
-        start = _seen(kwargs)
+        cache = next((kwargs[name] for name in ("cache", "past_key_values") if kwargs.get(name) is not None), None)
+        try:
+            start = int(cache.get_seq_length())  # type: ignore[union-attr]
+        except (AttributeError, TypeError, ValueError):  # there is no cache, or one of linear layers alone
+            start = 0
         real = mask[:, -width:].bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
 
     def after(index: int | None, output: Any) -> None:
@@ -195,20 +198,8 @@ def recorded(model: nn.Module, *, layers: bool = True) -> Iterator[Trace]:
     for index, layer in enumerate(layers_of(model) if layers else ()):
         handles.append(layer.register_forward_hook(lambda _, __, output, index=index: after(index, output)))
     handles.append(model.register_forward_hook(lambda _, __, output: after(None, output)))
-    try:
+    with hooked(handles):
         yield trace
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _seen(kwargs: Mapping[str, Any]) -> int:
-    """Tokens that the cache of a call holds already."""
-    cache = next((kwargs[name] for name in ("cache", "past_key_values") if kwargs.get(name) is not None), None)
-    try:
-        return int(cache.get_seq_length())  # type: ignore[union-attr]
-    except (AttributeError, TypeError, ValueError):  # none, or one of linear layers alone
-        return 0
 
 
 def first_difference(expected: Trace, found: Trace) -> Difference | None:
@@ -226,8 +217,8 @@ def first_difference(expected: Trace, found: Trace) -> Difference | None:
             token = int(wrong.any(0).nonzero()[0])
             return Difference(a.layer, a.start + token, float(errors[:, token].max()), logits)
     for x, y in zip(expected.returned, found.returned, strict=True):
-        size = _returned_error(x, y)
-        if size:
+        size = float((x.double() - y.double()).abs().max()) if x.shape == y.shape else float("inf")
+        if size > (EXACT * float(x.abs().max()) if x.is_floating_point() else 0):
             return Difference(None, None, size, logits)
     if len(expected.entries) != len(found.entries):
         return Difference(None, None, float("inf"), logits)
@@ -245,11 +236,3 @@ def _errors(a: Entry, b: Entry) -> Tensor:
     if a.real is not None:
         errors = torch.where(a.real[:, -errors.shape[1] :], errors, 0.0)
     return errors
-
-
-def _returned_error(x: Tensor, y: Tensor) -> float:
-    """How far apart two results are; 0 where they agree."""
-    if x.shape != y.shape:
-        return float("inf")
-    size = float((x.double() - y.double()).abs().max())
-    return size if size > (EXACT * float(x.abs().max()) if x.is_floating_point() else 0) else 0.0

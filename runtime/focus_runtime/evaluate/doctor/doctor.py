@@ -73,7 +73,11 @@ def doctor(
         scenarios: names from `SCENARIOS` and "bfloat16"; all when None.
         tokens: length of the texts, at least 16; only texts longer than a sliding window reach beyond it.
     """
-    names = _chosen(scenarios)
+    known = [*SCENARIOS, "bfloat16"]
+    names = known if scenarios is None else list(scenarios)
+    for name in names:
+        if name not in known:
+            raise InputError(f"there is no scenario {name!r}", expected="one of " + ", ".join(known))
     if getattr(model, "dtype", torch.float32) != torch.float32:
         raise InputError(
             f"the model is in {model.dtype}", expected="float32, whose rounding is small", fix="load it so"
@@ -98,14 +102,6 @@ def doctor(
     finally:
         set_attention_implementation(model, before)
     return Report(type(model).__name__, attention, _notes(tokenizer), tuple(found))
-
-
-def _chosen(scenarios: Iterable[str] | None) -> list[str]:
-    known = [*SCENARIOS, "bfloat16"]
-    for name in scenarios or ():
-        if name not in known:
-            raise InputError(f"there is no scenario {name!r}", expected="one of " + ", ".join(known))
-    return known if scenarios is None else list(scenarios)
 
 
 def _random_ids(model: nn.Module, tokenizer: Any, tokens: int) -> Tensor:

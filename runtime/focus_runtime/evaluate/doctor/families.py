@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from focus_runtime.errors import InputError, ModelError, first_line
 from focus_runtime.evaluate.doctor.doctor import ALONE, FOCUS, MASKED, Finding, doctor, worst
@@ -163,8 +165,6 @@ TOWERS |= dict.fromkeys(("adapter_in_dim", "adapter_out_dim", "adapter_input_siz
 
 def model_types() -> list[str]:
     """Names of all families: what transformers maps to a causal language model."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
     return sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 
@@ -208,13 +208,13 @@ def _of_layers(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[st
     return cut
 
 
+@torch.no_grad()
 def tiny_model(model_type: str) -> nn.Module:
     """A tiny random model of one family, in float32 and evaluation mode, with eager attention.
 
-    A ModelError has the reason why transformers cannot build the family at this size.
+    Every matrix is drawn again, so large that attention is peaked and its output matters. A ModelError has the reason
+    why transformers cannot build the family at this size.
     """
-    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
-
     try:
         config = _small(CONFIG_MAPPING[model_type], OVERRIDES.get(model_type, {}))
         config._attn_implementation = "eager"
@@ -222,13 +222,6 @@ def tiny_model(model_type: str) -> nn.Module:
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     except Exception as error:
         raise ModelError(f"transformers builds no tiny {model_type}: {' '.join(str(error).split())[:200]}") from error
-    _draw_weights(model)
-    return model
-
-
-@torch.no_grad()
-def _draw_weights(model: nn.Module) -> None:
-    """Draw every matrix again, in place, so large that attention is peaked and its output matters."""
     generator = torch.Generator().manual_seed(0)
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
@@ -236,6 +229,7 @@ def _draw_weights(model: nn.Module) -> None:
             continue
         std = EMBEDDING_STD if id(parameter) in embeddings or "sink" in name else MATRIX_STD
         parameter.normal_(0.0, std, generator=generator)
+    return model
 
 
 # Columns of the page, and the scenarios of each. Compiling takes longer than all of them together, so it is left out.

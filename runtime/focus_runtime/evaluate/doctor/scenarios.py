@@ -15,7 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import DynamicCache, StaticCache
 
+from focus_runtime.composition.observe import hooked
 from focus_runtime.models.structure import cache_argument
 
 NEW_TOKENS = 6
@@ -140,15 +142,11 @@ def padded_cache(inputs: Inputs) -> None:
 
 def dynamic_cache(inputs: Inputs) -> None:
     """Prefill and decode steps with a dynamic cache that knows no kinds of layers."""
-    from transformers import DynamicCache
-
     _decode(inputs, DynamicCache(), _prefill_and_steps(inputs))
 
 
 def static_cache(inputs: Inputs) -> None:
     """Prefill and decode steps with a static cache that is longer than the text."""
-    from transformers import StaticCache
-
     cache = StaticCache(config=inputs.model.config, max_cache_len=inputs.ids.shape[1] + 8)
     _decode(inputs, cache, _prefill_and_steps(inputs))
 
@@ -220,14 +218,10 @@ def gradients(inputs: Inputs) -> list[Tensor]:
         return leaves[-1] * 1.0
 
     handle = inputs.model.get_input_embeddings().register_forward_hook(as_leaf)
-    try:
-        with torch.enable_grad():
-            logits = inputs.model(input_ids=inputs.ids, use_cache=False).logits.float()
-            loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), inputs.ids[:, 1:].flatten())
-            (gradient,) = torch.autograd.grad(loss, leaves[:1])
-    finally:
-        handle.remove()
-    return [gradient]
+    with hooked([handle]), torch.enable_grad():
+        logits = inputs.model(input_ids=inputs.ids, use_cache=False).logits.float()
+        loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), inputs.ids[:, 1:].flatten())
+        return list(torch.autograd.grad(loss, leaves[:1]))
 
 
 SCENARIOS: dict[str, Scenario] = {

@@ -50,17 +50,14 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What one model gave on one task.
-
-    `window`, `full_up_to`: of the setting that item lengths are held against; up to so many tokens it drops nothing.
-    """
+    """What one model gave on one task."""
 
     task: str
     metrics: dict[str, Metric]  # by name, with the filter's name where the task has several
     tokens: NDArray[np.int64]  # (N,) int64, tokens of context and continuation of each item, as fed to the model
     cut: int  # items whose context was cut to the model's positions
-    window: int
-    full_up_to: int
+    window: int  # of the setting that item lengths are held against
+    full_up_to: int  # tokens up to which that setting drops nothing
     written: bool = False  # whether answers are written token by token; then `tokens` depend on what the model wrote
 
     @property
@@ -116,15 +113,13 @@ def load_tasks(names: Sequence[str], *, task_folder: str | Path | None = None) -
     require_harness()
     if not names and task_folder is None:
         raise InputError("no task is named", expected="names such as lambada_openai,hellaswag")
-    folder = None
-    if task_folder is not None:
-        folder = Path(task_folder).expanduser()
-        if not folder.is_dir() or not any(folder.rglob("*.yaml")):
-            raise InputError(
-                f"{task_folder} holds no tasks",
-                expected="a folder with lm-eval task files (.yaml)",
-                fix="make one with `focus-explorer evaluate make-task`",
-            )
+    folder = None if task_folder is None else Path(task_folder).expanduser()
+    if folder is not None and not any(folder.rglob("*.yaml")):
+        raise InputError(
+            f"{task_folder} holds no tasks",
+            expected="a folder with lm-eval task files (.yaml)",
+            fix="make one with `focus-explorer evaluate make-task`",
+        )
     manager = _manager(names, folder)
     tasks: dict[str, Any] = {}
     for name in names or manager.all_subtasks:
@@ -230,7 +225,6 @@ def run_tasks(
         full_up_to: tokens up to which that setting drops nothing, where heads have windows of their own or windows
             grow (`FocusConfig.full_up_to`). None: window + num_sinks + 1.
         limit: only the first so many items of each task.
-        progress: called with the fraction of requests done.
     """
     for name, number in (("limit", limit), ("batch_size", batch_size)):
         if number is not None and number < 1:
@@ -292,10 +286,9 @@ def compare_tasks(
 ) -> dict[str, dict[str, Any]]:
     """Focus against full attention, item by item.
 
-    Returns:
-        JSON-ready, by task: items, their tokens, the share of them `longer_than_window` and the share on which Focus
-        `may_differ`; for each metric both values, the mean paired difference with its interval over items (for a
-        perplexity in nats, of the log-likelihoods) and p-value, for all items and for the longer ones alone.
+    By task, JSON-ready: items, their tokens, the share of them `longer_than_window` and the share on which Focus
+    `may_differ`; for each metric both values, the mean paired difference with its interval over items (for a perplexity
+    in nats, of the log-likelihoods) and p-value, for all items and for the longer ones alone.
     """
     report = {}
     for name, plain in full.items():

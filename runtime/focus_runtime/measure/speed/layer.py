@@ -35,12 +35,7 @@ from focus_runtime.routing.router import CentroidRouter
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerSetting:
-    """One attention layer with unit-normal inputs.
-
-    Attributes:
-        routing: config of the router that is timed, with its own assignment and width. None: from the other fields.
-        sliding_window: tokens that the layer's own attention reaches, under Focus and without. None: all.
-    """
+    """One attention layer with unit-normal inputs."""
 
     heads: int = 12
     key_heads: int = 12
@@ -52,8 +47,8 @@ class LayerSetting:
     dtype: str = "float32"
     backend: str = "auto"
     hidden_size: int | None = None  # width the router reads. None: heads * head_size
-    routing: FocusConfig | None = None
-    sliding_window: int | None = None
+    routing: FocusConfig | None = None  # of the router that is timed. None: from the other fields
+    sliding_window: int | None = None  # tokens that the layer's own attention reaches, under Focus and without
     window_growth: tuple[int, int] | None = None
 
     @classmethod
@@ -249,9 +244,7 @@ def layer_speed(
         membership: (1, T) int64 in place of random groups.
         same_kernel: whether Focus's kernel is timed with every pair allowed too, for a ratio of pairs alone.
 
-    Returns:
-        JSON-ready: milliseconds with their spread, ratios, shares of the stages, retained pairs, peak memory growth in
-        bytes, and `limit`: the pairs of full attention, which a sliding window bounds too, over those that Focus keeps.
+    In the row, `limit` is the pairs of full attention, which a sliding window bounds too, over those that Focus keeps.
     """
 
     def timed(count: int, **how: Any) -> dict[str, Any]:

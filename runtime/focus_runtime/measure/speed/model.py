@@ -61,9 +61,8 @@ def single_prefill_speed(focus: FocusModel, ids: Tensor, *, steps: int = 8) -> t
     which none is kept from the pass before, plans what torch's kernels plan by length, and times its stages, whose
     events cost the host a few microseconds a layer. It writes the cache and computes one token's logits besides.
 
-    Returns:
-        The row of `prefill_speed` with "cached": True and "cache_bytes", what one mode's keys and values take, which
-        count among the growth of its peak memory; and the filled caches by mode.
+    Returns the row of `prefill_speed` with "cached": True and "cache_bytes", what one mode's keys and values take,
+    which count among the growth of its peak memory; and the filled caches by mode.
     """
     times: dict[str, list[float]] = {mode: [] for mode in MODES}
     stages: dict[str, dict[str, float]] = {}

@@ -160,9 +160,8 @@ class BudgetMeter:
         if costs is None:
             layers, counts = tuple(self.focus.focused_layers), head_counts(self.focus.model)
             size = (len(layers), counts.query if by_query else counts.key, len(settings))
-            products = np.zeros((*size, *size), dtype=np.float32)
-            pairs = np.zeros((len(layers), len(settings)))
-            costs = Costs(layers, counts, by_query, tuple(settings), products, pairs, 0)
+            none, no_pairs = np.zeros((*size, *size), dtype=np.float32), np.zeros((len(layers), len(settings)))
+            costs = Costs(layers, counts, by_query, tuple(settings), none, no_pairs, 0)
         for number in range(costs.sequences, len(self._ids)):
             changes_LSHT = _changes(self.focus, self._ids[number], settings, seed=number)
             changes_LHST = changes_LSHT.transpose(1, 2)

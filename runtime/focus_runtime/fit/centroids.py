@@ -106,7 +106,7 @@ def train_centroids(
         if validation is not None:
             scored = (focus, centroids, calibration, validation.sequences, inference or config)
             evaluations = Validation(validation, lambda step: evaluate_training(*scored, step), on_evaluation)
-        kept = {"identity": identity, "checkpoint": checkpoint, "validation": evaluations}
+        kept: dict[str, Any] = {"identity": identity, "checkpoint": checkpoint, "validation": evaluations}
         loop = centroid_loop(focus, centroids, ids, settings, inference=inference, **kept)
         if resume:
             loop.resume()

@@ -212,8 +212,12 @@ def resume_path(out: str | os.PathLike[str]) -> Path:
 def save_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -> None:
     """Write the measurements of an unfinished search, and its estimates beside them."""
     rows = [
-        {"budget": [entry.to_dict() for entry in row.budget], "nll": row.nll.tolist(), "loss": row.loss}
-        | {"pairs": row.retained_pairs}
+        {
+            "budget": [entry.to_dict() for entry in row.budget],
+            "nll": row.nll.tolist(),
+            "loss": row.loss,
+            "pairs": row.retained_pairs,
+        }
         for row in progress.known.values()
     ]
     explain, costs = cannot_write("choose a writable folder", TrainingError), progress.costs
@@ -240,8 +244,8 @@ def load_progress(path: Path, identity: Mapping[str, Any], progress: Progress) -
             Measured(read_budget(row["budget"]), np.array(row["nll"], dtype=np.float64), row["loss"], row["pairs"])
             for row in content["measured"]
         ]
-        about, costs = content["costs"], None
-        if same and about is not None:
+        about, costs = content["costs"] if same else None, None
+        if about is not None:
             with np.load(_costs_path(path)) as arrays:
                 costs = Costs(
                     tuple(about["layers"]),

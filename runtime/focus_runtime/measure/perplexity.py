@@ -98,7 +98,6 @@ def perplexity(
         model: a Hugging Face causal language model, or what `compose` returned (then under Focus).
         text: a string, or the token ids of one text.
         tokenizer: needed for a string, and for windows that begin with BOS where token ids do.
-        length: tokens of a window.
         stride: tokens by which the window moves. None: half of `length`.
         max_tokens: score at most the first so many tokens.
         special_tokens: "auto" for what the tokenizer puts before a text, "none" for no token.

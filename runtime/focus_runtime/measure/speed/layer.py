@@ -240,7 +240,6 @@ def layer_speed(
     What a composition does besides, such as text sinks, is in `composed_layer_speed`.
 
     Args:
-        repeats: timed calls of each, after one that warms up.
         membership: (1, T) int64 in place of random groups.
         same_kernel: whether Focus's kernel is timed with every pair allowed too, for a ratio of pairs alone.
 

@@ -132,12 +132,11 @@ def _compared(times: Mapping[str, Sequence[float]], tokens: int) -> dict[str, An
 def decode_speed(
     focus: FocusModel, ids: Tensor, *, steps: int = 8, filled: dict[str, Filled] | None = None
 ) -> dict[str, Any]:
-    """Time single decode steps after a text, full attention and Focus in turn, each with a static cache of its own.
+    """Time single decode steps after (1, T) ids, full attention and Focus in turn, each with a static cache of its own.
 
     A static cache, because a growing one copies every past key and value at each step, with and without Focus.
 
     Args:
-        ids: (1, T) of the text, on the model's device.
         steps: timed steps of each, after one that warms up.
         filled: caches of this text by mode from `single_prefill_speed` with as many steps, continued here. None: they
             are filled first, in a pass of each.
